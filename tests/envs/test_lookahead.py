@@ -150,10 +150,10 @@ def test_bad_input_is_told():
         ("lookahead:width", "not written as name=value"),
         ("lookahead:width=x", "not a whole number"),
         ("lookahead:width=0", "from 1 to"),
-        ("lookahead:base=las", "cannot rehearse with 'las'"),
-        ("lookahead:base=fair_share", "cannot rehearse with 'fair_share'"),
-        ("lookahead:base=easy+", "cannot rehearse with 'easy.'"),
-        ("saf", "is no look-ahead"),
+        ("lookahead:base=las", "cannot simulate 'las'"),
+        ("lookahead:base=fair_share", "cannot simulate 'fair_share'"),
+        ("lookahead:base=easy+", "cannot simulate 'easy.'"),
+        ("saf", "is not a look-ahead policy"),
     ):
         with pytest.raises(InputError, match=words):
             LookAhead.from_text(text)
@@ -163,7 +163,7 @@ def test_bad_input_is_told():
         LookAhead(objective="slowdown")
     with pytest.raises(InputError, match="conservative"):
         kw.simulate(jobs, MACHINE, LookAhead(), "conservative")
-    with pytest.raises(InputError, match="once an instant"):
+    with pytest.raises(InputError, match="schedule_per='instant'"):
         kw.simulate(jobs, MACHINE, LookAhead(), "easy", schedule_per="event")
     with pytest.raises(InputError, match="no levers"):
         kw.simulate(jobs, MACHINE, LookAhead(), "easy", levers=PowerControls())
@@ -173,7 +173,7 @@ def test_bad_input_is_told():
     down = Cluster(groups=MACHINE.groups, outages=[Outage(name, start_s=3, end_s=9, nodes=6)])
     with pytest.raises(InputError, match="outages"):
         kw.simulate(jobs, down, LookAhead(), "easy")
-    with pytest.raises(InputError, match="placed nodes"):
+    with pytest.raises(InputError, match="node-level"):
         LookAhead().played(jobs, Cluster.preset("gpu-mixed"), Settings("easy"))
 
     @kw.policy

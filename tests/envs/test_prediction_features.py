@@ -72,7 +72,7 @@ def test_unless_asked_for_nothing_is_shown():
 
 
 def test_jobs_without_predictions_are_refused():
-    with pytest.raises(InputError, match="these jobs bring none .planned_s.; predict run times"):
+    with pytest.raises(InputError, match="no predicted run times .column planned_s.; predict run times"):
         batch(jobs(), episode_jobs=3, prediction_features=True)
 
 

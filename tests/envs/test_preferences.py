@@ -158,7 +158,7 @@ def test_errors_say_what_to_do():
         batch(preferences={"slowdown": 1.0, "energy": 1.0})
     with pytest.raises(InputError, match="the unit of wait is 0"):
         batch(preferences={"slowdown": 1.0, "wait": 0.0})
-    with pytest.raises(InputError, match="no term is preferred"):
+    with pytest.raises(InputError, match="all preferences are 0"):
         weights_from({"slowdown": 0}, ["slowdown", "wait"])
     with pytest.raises(InputError, match="preference of wait is -1"):
         weights_from({"wait": -1}, ["slowdown", "wait"])

@@ -1,4 +1,4 @@
-"""Look-ahead as a teacher: what it would choose where copies of an env stand, and episodes of that to imitate."""
+"""Look-ahead as an expert: its actions in environment copies, and demonstrations for imitation learning."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ Demonstrations = dict[str, npt.NDArray[Any]]
 
 
 class LookAheadExpert:
-    """What look-ahead would choose in each copy of a board (`BatchVectorEnv.board`), as the env counts actions.
+    """The action that look-ahead would choose in each environment copy.
 
-    Only jobs that are shown and may be chosen are candidates. Where the env asks for those behind a reservation too,
-    each of these choices is rehearsed as well.
+    Only shown jobs with an allowed action are candidates. Where the agent also chooses backfill candidates, look-ahead
+    simulates these choices too.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LookAheadExpert:
         cluster: Cluster,
         threads: int | None = None,
     ) -> None:
-        """`jobs` and `cluster` are those of the board; `threads`: None, one a core."""
+        """`jobs` and `cluster` are those of the environment; `threads`: None, one per core."""
         self.lookahead, self.board, self.jobs = lookahead, board, jobs
         self._scoring = lookahead.scoring(jobs, cluster)
         parts = max(1, min(threads or os.cpu_count() or 1, board.copies))
@@ -64,7 +64,7 @@ class LookAheadExpert:
         self._pool = ThreadPoolExecutor(parts)
 
     def choose(self, asked: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.int64]:
-        """(copies,) an action of each copy; `envs.kernels.step.NOTHING` for those that are not asked."""
+        """(copies,) an action for each copy; `NOTHING` for those that are not in `asked`."""
         board = self.board
         actions = np.zeros(board.copies, np.int64) if asked is None else np.where(asked, 0, NOTHING)
         work = [
@@ -77,7 +77,7 @@ class LookAheadExpert:
         return actions
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._pool.shutdown()
 
 
@@ -93,11 +93,11 @@ def teach(
     copies: int = 32,
     threads: int | None = None,
 ) -> Demonstrations:
-    """Play episodes of `kilowait/Batch-v0` by look-ahead; what was seen and chosen, one row a choice.
+    """Demonstrations: observations and actions of look-ahead in episodes of `kilowait/Batch-v0`, one row per decision.
 
-    Gives `jobs`, `mask`, `summary` (and `edges` where they are shown) as the env shows them, `action`, and `episode`,
-    the number of the episode. The windows are drawn with the seed; the same on any number of copies and threads, but
-    for the order of the rows.
+    Returns the observation (`jobs`, `mask`, `summary`, and `edges` with a graph), `action`, and `episode`, the number
+    of
+    the episode. The seed draws the windows. Rows are the same for any number of copies and threads, except their order.
 
     >>> import kilowait as kw
     >>> jobs = kw.lublin(300, 64, load=1.2, seed=1)
@@ -114,7 +114,7 @@ def teach(
     True
     """
     if episodes < 1:
-        raise InputError(f"{episodes} episodes to be taught; ask for at least 1")
+        raise InputError(f"episodes is {episodes}; give at least 1")
     vec = BatchVectorEnv(
         min(copies, episodes),
         jobs=jobs,
@@ -141,9 +141,7 @@ def teach(
         if not on.any():
             break
         actions = teacher.choose(on)
-        shown = on & scene.mask.any(
-            axis=1
-        )  # an episode without a choice shows nothing, and only has to be ended
+        shown = on & scene.mask.any(axis=1)  # an episode without a decision has an empty mask
         seen = {name: array[shown] for name, array in board.observed(copy=False).items()}
         rows.append({**seen, "action": actions[shown], "episode": playing[shown]})
         board.step(actions)
@@ -155,7 +153,7 @@ def teach(
 
 
 def _choose(t: Any, scene: Any, a: Any, actions: Any, score: Any, parameters: Any, lo: int, hi: int) -> None:
-    """Write the choice of the copies from `lo` to `hi` over their actions; those below 0 are left alone."""
+    """Replace the actions of copies `lo` to `hi` by the choice of look-ahead; actions below 0 stay."""
     scene = buffers_without_refcount(scene)
     a = lookahead_without_refcount(a)
     for b in range(lo, hi):
@@ -181,7 +179,7 @@ def _compiled(stack: Any, scene: Any, stage: Any) -> Callable[..., Any]:
 
 
 def choice_kernel(stack: Any, scene: Any, stage: Any) -> Callable[..., Any]:
-    """The kernel that takes these very arrays."""
+    """The kernel compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64)
     return _compiled(numba.typeof(stack), numba.typeof(scene), numba.typeof(stage))

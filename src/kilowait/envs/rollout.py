@@ -1,4 +1,4 @@
-"""A whole run decided by whoever is shown what the envs show: a network, or any function of an observation."""
+"""Run a policy (a network, or any function of an observation) over a whole log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kilowait.jobs import ExecutionLog, JobTable
 __all__ = ["run_policy"]
 
 Decide = Callable[[Observation], npt.NDArray[np.int64]]
-"""From an observation of one row a copy to an action of each."""
+"""From an observation with one row per copy to one action per copy."""
 
 
 def run_policy(
@@ -40,16 +40,16 @@ def run_policy(
     name: str = "agent",
     features: Sequence[Feature] = (),
 ) -> ExecutionLog:
-    """Replay `jobs` on `cluster`, asking `decide` at every choice; the layers of a network decide inside the engine.
+    """Replay `jobs` on `cluster` with the decisions of `decide`; `NetworkWeights` are evaluated inside the engine.
 
-    `settings` may say what no episode knows: jobs that wait for others, and jobs no group can hold. Withdrawn jobs,
-    outages and reservations of the cluster are as in `kilowait.simulate`.
+    `settings` may have what episodes do not simulate: dependencies, and jobs that fit no group. Cancelled jobs, outages
+    and reservations of the cluster are as in `kilowait.simulate`. `features` are custom features of the observation.
 
     >>> import kilowait as kw
     >>> jobs = kw.JobTable(job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 3], nodes=[2, 2, 2])
     >>> log = run_policy(
     ...     jobs, kw.Cluster.from_nodes(2), lambda seen: seen["mask"].sum(axis=1) - 1
-    ... )  # last come
+    ... )  # the last submitted
     >>> log.jobs()["start_s"].tolist()
     [0.0, 12.0, 9.0]
     """
@@ -68,7 +68,7 @@ def run_policy(
         state=simulator.state,
     )
     a: Any = board.scene
-    a.copies["jobs"] = np.iinfo(np.int64).max  # to the last event: some may never start
+    a.copies["jobs"] = np.iinfo(np.int64).max  # run to the last event: some jobs may never start
     board.step(np.array([START_PREPARED]))
     if isinstance(decide, NetworkWeights):
         inference_kernel(board.stack, board.scene, board.source, decide)(

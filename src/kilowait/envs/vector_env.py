@@ -178,8 +178,8 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         """Begin episodes: of all copies, or of those in ``options["reset_mask"]``.
 
         ``options["first"]``, one row of the log for all copies or one per copy, sets where they begin. Where
-        preferences are drawn, ``options["preference"]`` replaces them: a mapping from terms to weights, or an array with one row
-        per copy.
+        preferences are drawn, ``options["preference"]`` replaces them: a mapping from terms to weights, or an array
+        with one row per copy.
         """
         which = np.ones(self.num_envs, np.bool_)
         options = options or {}
@@ -386,7 +386,8 @@ class BatchVectorEnv(EngineVectorEnv):
         if cluster.node_level or cluster.outages or cluster.reservations:
             raise InputError(
                 f"cluster {cluster.name!r} has node-level (GPU) groups, outages or reservations, which "
-                "kilowait/Batch-v0 does not simulate; use kilowait/Gpu-v0 for GPU clusters, or a cluster without outages and reservations"
+                "kilowait/Batch-v0 does not simulate; use kilowait/Gpu-v0 for GPU clusters, or a cluster "
+                "without outages and reservations"
             )
         self.cluster, self.asking = cluster, DecisionSettings(**asking)
         self.reward = Reward(default_reward(reward, preferences, {"slowdown": 1.0}), sla_s)

@@ -401,7 +401,7 @@ def test_bad_input_is_told():
         gpu_env(cluster=Cluster.from_nodes(8))
     with pytest.raises(UnknownNameError, match="jct"):
         gpu_env(reward={"jtc": 1})
-    with pytest.raises(InputError, match="who is put out"):
+    with pytest.raises(InputError, match="let the agent preempt"):
         gpu_env(placing=GpuSettings(preempt=True))
     with pytest.raises(InputError, match="horizon_s is 0"):
         gpu_env(horizon_s=0)

@@ -201,7 +201,7 @@ def test_power_may_be_named_or_handed_in(tmp_path):
 
 
 def test_bad_input_is_told():
-    with pytest.raises(InputError, match="leave hold out"):
+    with pytest.raises(InputError, match="leave shift out"):
         energy(levers="hold=carbon_time:6h")
     with pytest.raises(InputError, match="without hours"):
         energy(levers="budget=100%:90%@8-20")

@@ -1,4 +1,4 @@
-"""`kilowait/Gpu-v0`, many copies at once."""
+"""`kilowait/Gpu-v0`, vector environment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["GpuVectorEnv", "check_placing"]
 
 
 class GpuVectorEnv(EngineVectorEnv):
-    """Copies of a GPU cluster, each on its own window of the log, all asked "who is next, and on which GPUs?".
+    """Copies of a GPU cluster, each on its own window of the log; an action chooses the next job and its GPUs.
 
     >>> import gymnasium, kilowait as kw, kilowait.envs
     >>> from kilowait.synth import gpu_workload
@@ -69,41 +69,44 @@ class GpuVectorEnv(EngineVectorEnv):
         job_info: bool = False,
         **asking: Any,
     ) -> None:
-        """`num_envs` copies.
+        """A vector environment.
 
         Args:
-            num_envs: copies.
-            jobs: the log; episodes are windows of it, on an empty machine, until all have finished. None is withdrawn
-                in an episode, and none waits for another.
-            cluster: the machine, of placed groups.
-            speeds: how fast each job runs on each type; None: all alike. Rows as of `jobs`.
-            preference: (types, jobs) which types each job tries first, with ``placing.types="given"``.
-            placing: how nodes are chosen, what preemption costs, interference, rounds; with `migrate` running jobs move
-                to where they are believed to end sooner after every pass, each at most `restarts` times.
-                Jobs that no nodes can hold are left out. Where a placement looks at the mix of jobs (fgd, room), it is
-                that of the whole log.
+            num_envs: number of environment copies.
+            jobs: the log; episodes are windows of it on an empty machine, until all jobs have finished. Cancellations
+                and dependencies of jobs are ignored.
+            cluster: the machine; all its groups are node-level.
+            speeds: speed of each job on each GPU type; None: the same on all. Rows as in `jobs`.
+            preference: (types, jobs) order in which each job tries the types, with ``placing.types="given"``.
+            placing: engine settings: placement, cost of preemption, interference, scheduling rounds. With `migrate`,
+                running jobs migrate after every pass to where their expected end is earlier, each at most `restarts`
+                times. Jobs that fit no nodes are dropped. Placements that use the mix of jobs use that of the whole
+                log.
             episode_jobs: jobs in an episode.
-            horizon_s: seconds after which an episode is cut off, jobs that have not finished counting with what they
-                have cost so far; None: never.
-            reward: weights of rewards.TERMS; None: {"jct": 1}.
-            preferences: instead of a reward, terms whose weights are drawn anew for every episode, and the unit of
-                each (`envs.preferences`).
-            sla_s: time without a place beyond which the agreement is violated, seconds.
-            autoreset_mode: as Gymnasium defines them.
-            threads: of the engine; None: one a core.
-            copy: whether observations are new arrays every step, or the same ones, overwritten.
-            seed: of the windows, until `reset` is given one.
-            asking: fields of `board.GpuAsking`: slots, by_type, placements, hold, preempt, graph, max_wait_s ...
+            horizon_s: seconds after which an episode is truncated; unfinished jobs count with their cost so far. None:
+                never.
+            reward: reward term to weight; None: {"jct": 1}. A term is a name in `gpu.reward_terms.TERMS`, a
+                `kilowait.envs.RewardTerm`, or a function of the jobs that started in the step.
+            features: custom features of the shown jobs (`kilowait.envs.Feature`), after the built-in ones.
+            preferences: instead of a reward: reward terms whose weights are drawn anew for every episode, and the unit
+                of each (see `kilowait.envs.preferences`).
+            sla_s: time without allocated GPUs that violates the service level, seconds.
+            autoreset_mode: as Gymnasium defines it.
+            threads: threads of the engine; None: one per core.
+            copy: whether every step returns new arrays, or the same ones, overwritten.
+            seed: seed of the windows, until `reset` is given one.
+            job_info: whether `infos` has ids and users of the shown jobs.
+            asking: fields of `GpuDecisionSettings`: slots, by_type, placements, hold, preempt, graph, max_wait_s ...
         """
         check_sizes(num_envs, jobs, episode_jobs, threads)
         if not cluster.node_level or cluster.outages or cluster.reservations:
             raise InputError(
-                f"cluster {cluster.name!r} has outages or reservations, or groups that are not placed; "
-                "kilowait/Gpu-v0 is for clusters of placed nodes, such as the preset gpu-mixed: "
-                "take kilowait/Batch-v0 for others"
+                f"cluster {cluster.name!r} has outages or reservations, or groups that are not node-level; "
+                "kilowait/Gpu-v0 is for node-level GPU clusters, such as the preset gpu-mixed: "
+                "use kilowait/Batch-v0 for others"
             )
         if horizon_s is not None and not (np.isfinite(horizon_s) and horizon_s > 0):
-            raise InputError(f"horizon_s is {horizon_s}; give seconds above 0, or None for no end")
+            raise InputError(f"horizon_s is {horizon_s}; give seconds above 0, or None for no horizon")
         self.cluster, self.asking = cluster, GpuDecisionSettings(**asking)
         self.placing = check_placing(placing)
         self.reward = Reward(default_reward(reward, preferences, {"jct": 1.0}), sla_s, TERMS)
@@ -148,12 +151,12 @@ class GpuVectorEnv(EngineVectorEnv):
 
 
 def check_placing(placing: GpuSettings | None) -> GpuSettings:
-    """The settings, or the usual ones; an error for what a run that is asked cannot have."""
+    """The settings, or the default ones; raises an error if the engine itself would preempt jobs."""
     placing = GpuSettings() if placing is None else placing
     if placing.preempt:
         raise InputError(
-            "placing has preempt, by which the engine itself puts jobs out; leave it out, and give preempt=True to be "
-            "asked who is put out"
+            "placing has preempt, with which the engine itself preempts jobs; leave it out, and give the environment "
+            "preempt=True to let the agent preempt"
         )
     return placing
 

@@ -1,8 +1,8 @@
 """Decision points of a scheduling pass with power controls: `envs.kernels.decision` with DVFS and node sleep.
 
-Besides who is next there is the level it runs at, and there is waiting: nobody until the next event, the next step of
-a signal or the end of `hold_s`. Where nodes can be put to sleep or woken, that is asked too, once a pass: together
-with who is next, or by itself where nobody can be chosen.
+Besides the next job the agent chooses its DVFS state, or holds: no job starts until the next event, the next step of a
+signal or the end of `hold_s`. Where nodes can be put to sleep or woken, that is decided too, once per pass: together
+with the next job, or alone if no job can be chosen.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ from kilowait.envs.kernels.state_stack_power import integrals, log_arrays_withou
 __all__ = ["FULL", "NODES", "apply", "eligible", "fits", "hold", "may_hold", "overdue", "advance_to_decision"]
 
 NODES = 3
-"""Phase: nobody can be chosen, but nodes can be put to sleep or woken."""
+"""Phase: no job can be chosen, but nodes can be put to sleep or woken."""
 FULL = 2
-"""There is no room left to write down what nodes do."""
+"""Result: the array of node state changes is full."""
 
 
 @kernel
 def fits(s: Any, job: int, level: int) -> bool:
-    """Whether the job could start now at the level (or, under a budget, a later one) and disturb no reservation."""
+    """Whether the job could start now at the DVFS state (or, under a budget, a slower one) without delaying a
+    reservation."""
     before = s.preferred_level[assume_nonnegative(job)]
     s.preferred_level[assume_nonnegative(job)] = level
     g = place(s, job, EVERY_GROUP)
@@ -64,7 +65,8 @@ def fits(s: Any, job: int, level: int) -> bool:
 
 @kernel
 def eligible(s: Any, phase: int, at: int) -> bool:
-    """As `deciding.eligible`; who fits at no level does not at full speed. Shown where nobody can be chosen: all."""
+    """As `decision.eligible`, at full speed: a job that does not fit at full speed fits at no state. In phase NODES:
+    all."""
     waiting = s.queue[assume_nonnegative(at)]
     if phase == HEAD:
         return (
@@ -90,7 +92,7 @@ apply = specialize(decision.apply, place=place, start=start, reserve=reserve)
 
 @kernel
 def may_hold(s: Any, max_wait_for_hold_s: float) -> bool:
-    """Whether something will happen, or the job waiting longest may be made to wait for a better time."""
+    """Whether an event is to come, or the longest-waiting job may be held."""
     k = s.clock[0]
     if k.running > 0 or k.next_arrival < len(s.arrivals) or k.next_change < len(s.changes):
         return True
@@ -99,7 +101,7 @@ def may_hold(s: Any, max_wait_for_hold_s: float) -> bool:
 
 @maybe_inline
 def hold(s: Any, copy: Any, source: Any, hold_s: float, max_wait_for_hold_s: float) -> None:
-    """Nobody until the next event, or until the next step of a signal if that comes first; `hold_s` at most."""
+    """Start no job until the next event or the next step of a signal, for at most `hold_s`."""
     k = s.clock[0]
     if copy.phase != NODES and copy.hold_end_s <= k.now:
         first = assume_nonnegative(s.queue[k.queue_lo].job)
@@ -110,7 +112,7 @@ def hold(s: Any, copy: Any, source: Any, hold_s: float, max_wait_for_hold_s: flo
                 until = min(until, source.edge_s[step + 1])
             push(
                 s.events, k.events, until, TIMER + 2 * first + 1
-            )  # ends no hold, as it is not held: an instant
+            )  # the job itself is not held: the timer only ends the hold
             k.events += 1
             copy.hold_end_s = until
     finish_pass(s, copy)
@@ -118,7 +120,7 @@ def hold(s: Any, copy: Any, source: Any, hold_s: float, max_wait_for_hold_s: flo
 
 @kernel
 def drop_hold_timer(s: Any, copy: Any) -> None:
-    """Where nobody waits and nothing else is to come, the end of a hold need not come either."""
+    """Remove the timer of a hold if no job waits and no other event is to come."""
     k = s.clock[0]
     if (
         k.events == 1
@@ -133,19 +135,19 @@ def drop_hold_timer(s: Any, copy: Any) -> None:
 
 @kernel
 def worth_choosing(s: Any, wake_ahead: bool) -> bool:
-    """Whether who is first matters: someone fits, or nodes are woken in time for who is reserved for."""
+    """Whether the choice matters: a job fits, or nodes boot in time for a reservation."""
     return any_fits(s) or (wake_ahead and s.clock[0].depth > 0 and anything_free(s))
 
 
 @noinline
 def advance_to_decision(s: Any, copy: Any, source: Any, env_settings: Any) -> int:
-    """Go on until there is something to choose (ASK) or every job has ended (OVER); where what nodes do is kept for a
-    log, also until there is no room for it (FULL).
+    """Advance until the agent has a choice (ASK), every job has ended (OVER), or, where node state changes are kept for
+    a log, their array is full (FULL).
     """
     s = power_state_without_refcount(s)
     source = log_arrays_without_refcount(source)
     order = without_refcount(source.order)
-    no_parameters = s.line_s  # stands where parameters of a rule would
+    no_parameters = s.line_s  # placeholder for policy parameters
     k = s.clock[0]
     while True:
         if copy.phase == BETWEEN:

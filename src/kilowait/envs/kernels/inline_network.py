@@ -1,8 +1,7 @@
-"""A small trained network inside the engine: whole runs without a step back into Python.
+"""Inference of a small network inside the engine: whole episodes without a return to Python.
 
-Only networks that look at every job by itself, beside the summary, and choose among jobs: their choice is the
-largest of one number a job. Weights stand with inputs first, so that the innermost loop runs over outputs and the
-compiler may do several at once without changing a sum.
+The network scores every job from its features and the summary, and chooses the job with the largest score. Weights have
+inputs as rows, so that the innermost loop runs over outputs and the compiler can vectorize it without reordering a sum.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class NetworkWeights(NamedTuple):
-    """Weights of the network: features, summary, hidden layers with ReLU, one number a job."""
+    """Weights of the network: features, summary, hidden ReLU layers, one score per job."""
 
     job: Floats  # (features, width)
     summary: Floats  # (summary, width)
@@ -46,7 +45,7 @@ class NetworkWeights(NamedTuple):
 
 @kernel
 def network_without_refcount(a: Any) -> NetworkWeights:
-    """The layers with references that are not counted."""
+    """The weights without reference counts."""
     return NetworkWeights(
         without_refcount(a.job),
         without_refcount(a.summary),
@@ -59,7 +58,7 @@ def network_without_refcount(a: Any) -> NetworkWeights:
 
 @noinline
 def best_slot(net: Any, jobs: Any, mask: Any, summary: Any, shown: int, context: Any, h: Any, h2: Any) -> int:
-    """The allowed slot of the largest number, the first of them where there are several."""
+    """The allowed slot with the largest score; ties go to the first."""
     net = network_without_refcount(net)
     jobs = without_refcount(jobs)
     mask = without_refcount(mask)
@@ -103,7 +102,7 @@ def best_slot(net: Any, jobs: Any, mask: Any, summary: Any, shown: int, context:
 
 
 def _run_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
-    """Play the copies from `lo` to `hi`, each to the end of its run; what is earned is paid then, all at once."""
+    """Run copies `lo` to `hi`, each to the end of its episode; the reward is computed then, for the whole episode."""
     a = buffers_without_refcount(a)
     source = log_arrays_without_refcount(source)
     net = network_without_refcount(net)
@@ -148,7 +147,7 @@ def _compiled(state: Any, scene: Any, source: Any, net: Any) -> Callable[..., An
 
 
 def inference_kernel(state: Any, scene: Any, source: Any, net: NetworkWeights) -> Callable[..., Any]:
-    """The kernel that plays these very arrays with these layers."""
+    """The kernel that runs episodes with a network, compiled for the types of these arrays."""
     if net.job.shape[0] != scene.jobs.shape[2]:
         raise InputError(
             f"the network takes {net.job.shape[0]} features of a job and the engine computes {scene.jobs.shape[2]}; "

@@ -1,4 +1,4 @@
-"""The graph of jobs: which of the shown ones have to do with one another, as bits of `observing.EDGES`."""
+"""Graph of the shown jobs in `kilowait/Gpu-v0`: edges as bits of `gpu.observation_spec.EDGES`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEAR_S = 600.0
 
 @noinline
 def write_edges(s: Any, copy: Any, source: Any, victims: int, free: Any, slots: Any, edges: Any) -> None:
-    """Write the edges of one copy. `free` becomes what is free of each type: thousandths of GPUs and of cores."""
+    """Write the edges of one copy. Sets `free` to the free thousandths of GPUs and of cores of each type."""
     s = gpu_state_without_refcount(s)
     source = log_arrays_without_refcount(source)
     free = without_refcount(free)
@@ -48,7 +48,7 @@ def write_edges(s: Any, copy: Any, source: Any, victims: int, free: Any, slots: 
 
 @kernel
 def _row(copy: Any, slots: Any, victims: int, number: int) -> int:
-    """The slot of the so-manyth shown job: waiting ones come first, running ones have the last slots."""
+    """Slot of the shown job with this number: waiting jobs come first, running jobs have the last slots."""
     return number if number < copy.shown else len(slots) - victims + number - copy.shown
 
 
@@ -68,7 +68,7 @@ def _bits(s: Any, source: Any, free: Any, one: int, other: int) -> int:
 
 @kernel
 def _compete(s: Any, source: Any, free: Any, one: int, other: int) -> bool:
-    """Whether there are types that both may use, and not enough free of them for what both still want."""
+    """Whether both jobs can use the same types, and these have too few free GPUs or cores for both."""
     common = _types(s, source, one) & _types(s, source, other)
     if common == 0:
         return False
@@ -89,12 +89,12 @@ def _compete(s: Any, source: Any, free: Any, one: int, other: int) -> bool:
 
 @kernel
 def _types(s: Any, source: Any, job: int) -> int:
-    """Types, as bits, that a waiting job may use, or on which a running one lies."""
+    """Types, as bits, that a waiting job may use, or the type of a running job."""
     job_state = s.job_state[job]
     return 1 << type_of(s, job) if job_state.status == RUNNING else source.may[job_state.kind]
 
 
 @kernel
 def _still_needed(s: Any, job: int, amount: float) -> float:
-    """A running job has what it wants."""
+    """What the job still needs; nothing if it runs."""
     return 0.0 if s.job_state[job].status == RUNNING else amount

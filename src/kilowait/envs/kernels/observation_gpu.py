@@ -1,9 +1,9 @@
-"""Filling the observation: which jobs are shown, their numbers, the mask, the summary.
+"""Write the observation of `kilowait/Gpu-v0`: the shown jobs and their features, the mask, the summary.
 
-Shown are all waiting jobs if there are slots for them. Else half the slots are for those that have come first, so that
-no job is hidden for ever, and half for those of the least remaining GPU-seconds, by estimates; first of those that may
-start now, and if slots are left, of the others. Running jobs that may be put out have slots of their own, after these:
-those with the most remaining GPU-seconds.
+All waiting jobs are shown if there are enough slots. Otherwise half the slots have the jobs submitted first, so that no
+job is hidden forever, and half those with the fewest remaining GPU-seconds, by estimates: first of the jobs that can
+start now, then of the others. Preemptible running jobs have separate slots after these: those with the most remaining
+GPU-seconds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ AFTER = len(MOVING)
 
 @kernel
 def _left(s: Any, job: int) -> float:
-    """Seconds of work left, by the estimate."""
+    """Remaining work, seconds, by the estimate."""
     job_state = s.job_state[job]
     done = done_at(job_state, s.clock[0].now) if job_state.status == RUNNING else job_state.done
     return max(job_state.estimate_s - done, 1.0)
@@ -65,7 +65,7 @@ def _may_start(
 def _most_relevant(
     s: Any, copy: Any, source: Any, found: Any, by_type: bool, late: int, only: bool, room: int, slots: Any
 ) -> int:
-    """Fill the slots where more jobs wait than there are slots; how many are filled."""
+    """Fill the slots if more jobs wait than there are slots; returns the number of filled slots."""
     s = gpu_state_without_refcount(s)
     source = log_arrays_without_refcount(source)
     found = without_refcount(found)
@@ -103,7 +103,7 @@ def _most_relevant(
 
 @noinline
 def _victims(s: Any, source: Any, starts: int, room: int, slots: Any) -> int:
-    """Fill the last slots with running jobs that may be put out; how many there are."""
+    """Fill the last slots with preemptible running jobs; returns their number."""
     s = gpu_state_without_refcount(s)
     source = log_arrays_without_refcount(source)
     slots = without_refcount(slots)
@@ -129,7 +129,7 @@ def _victims(s: Any, source: Any, starts: int, room: int, slots: Any) -> int:
 
 @kernel
 def _place_of(s: Any, job: int) -> int:
-    """How many jobs stand before it in the queue, which is by number."""
+    """Number of jobs before it in the queue, which is sorted by job number."""
     k = s.clock[0]
     lo = k.queue_lo
     hi = k.queue_hi
@@ -146,7 +146,7 @@ def _place_of(s: Any, job: int) -> int:
 def _describe(
     s: Any, copy: Any, source: Any, gpus: float, job: int, wait: float, held: float, row: Any
 ) -> None:
-    """The numbers of a job but for its place in the queue, whether it runs, and where it fits."""
+    """Write the features of a job, except its place in the queue, whether it runs, and where it fits."""
     job_state = s.job_state[job]
     fixed = source.features[assume_nonnegative(copy.first + job)]
     many = assume_nonnegative(len(fixed))
@@ -177,7 +177,7 @@ def write_observation(
     summary: Any,
     slots: Any,
 ) -> None:
-    """Write the observation of one copy. Rows of slots that were filled before and are not any more become zero."""
+    """Write the observation of one copy. Rows of slots that are no longer filled become zero."""
     s = gpu_state_without_refcount(s)
     source = log_arrays_without_refcount(source)
     found = without_refcount(found)
@@ -252,7 +252,7 @@ def write_observation(
 
 @kernel
 def _clear(jobs: Any, mask: Any, choices: int, lo: int, hi: int) -> None:
-    """Nothing in these slots."""
+    """Clear these slots."""
     for i in range(assume_nonnegative(lo), hi):
         for f in range(jobs.shape[1]):
             jobs[i, f] = 0.0

@@ -44,7 +44,7 @@ _write_base_observation = specialize(
 
 @maybe_inline
 def running_w(s: Any, copy: Any, source: Any) -> float:
-    """What the jobs that run now draw above their idle nodes."""
+    """Watts of the running jobs above their idle nodes."""
     k = s.clock[0]
     watts = 0.0
     for i in range(assume_nonnegative(k.running)):
@@ -59,7 +59,7 @@ def running_w(s: Any, copy: Any, source: Any) -> float:
 
 @maybe_inline
 def write_node_summary(s: Any, copy: Any, source: Any, nodes: float, summary: Any) -> None:
-    """What nodes do and draw."""
+    """Write power and node states to the summary."""
     watts = source.building[0].base_w + running_w(s, copy, source)
     idle = 0.0
     asleep = 0
@@ -79,7 +79,7 @@ def write_node_summary(s: Any, copy: Any, source: Any, nodes: float, summary: An
 
 @maybe_inline
 def write_signal_summary(s: Any, source: Any, signals: int, summary: Any) -> None:
-    """What the signals given, as bits, are and will be."""
+    """Write the given signals (bits) and their forecasts to the summary."""
     now = s.clock[0].now
     _, _, step = integrals(source, now)
     row = int((now - source.edge_s[0]) / FORECAST_STEP_S)

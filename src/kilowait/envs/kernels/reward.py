@@ -1,4 +1,4 @@
-"""What the terms of the reward are worth so far, and what a step has earned."""
+"""Reward of a step: the increase of each reward term."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def slowdown(wait: float, run: float) -> float:
 def compute_reward(
     s: Any, copy: Any, user_weight: Any, sla_s: float, weights: Any, settled: Any, paid: Any, terms: Any
 ) -> float:
-    """The reward since the last time, and each term's part in `terms` (costs, not weighted)."""
+    """The reward since the last call; writes the unweighted cost of each term to `terms`."""
     s = state_without_refcount(s)
     user_weight = without_refcount(user_weight)
     weights = without_refcount(weights)

@@ -1,4 +1,4 @@
-"""What the terms of the reward are worth so far, those of power included, and what a step has earned."""
+"""Reward of a step of `kilowait/Energy-v0`: the increase of each reward term, energy, CO2 and cost included."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def slowdown(turnaround: float, run: float) -> float:
 
 @noinline
 def compute_reward(
-    s: Any, copy: Any, source: Any, user_weight: Any, env_settings: Any, weights: Any, settled: Any, paid: Any, terms: Any
+    s: Any, copy: Any, source: Any, user_weight: Any, env_settings: Any, weights: Any, settled: Any, paid: Any,
+    terms: Any,
 ) -> float:  # fmt: skip
-    """The reward since the last time, and each term's part in `terms` (costs, not weighted)."""
+    """The reward since the last call; writes the unweighted cost of each term to `terms`."""
     s = power_state_without_refcount(s)
     source = log_arrays_without_refcount(source)
     user_weight = without_refcount(user_weight)

@@ -1,4 +1,4 @@
-"""The kernel the env calls: one step of many copies at once."""
+"""Step kernel of `kilowait/Gpu-v0`: one step of all environment copies."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ __all__ = ["GPU_ENV_SETTINGS", "GpuStepBuffers", "step_for"]
 
 GPU_ENV_SETTINGS = np.dtype(
     [
-        ("gpus", np.float64),  # of the machine, at least 1
-        ("widest", np.float64),  # of the largest node, at least 1
-        ("max_wait_s", np.float64),  # a job that has waited longer goes first
+        ("gpus", np.float64),  # GPUs of the machine, at least 1
+        ("widest", np.float64),  # GPUs of the largest node, at least 1
+        ("max_wait_s", np.float64),  # a job that has waited longer must be chosen first
         ("sla_s", np.float64),
         ("horizon_s", np.float64),
         ("choices", np.int64),  # ways to start a job
-        ("by_type", np.int64),  # the type can be chosen
-        ("hold", np.int64),  # there is an action that chooses nobody
+        ("by_type", np.int64),  # the agent chooses the type
+        ("hold", np.int64),  # the last action starts no job
         ("victims", np.int64),  # slots of running jobs
-        ("starts", np.int64),  # how often a job may start
+        ("starts", np.int64),  # maximum starts of a job
         ("autoreset", np.int64),
     ],
     align=True,
 )
-"""What is fixed for all copies."""
+"""Settings shared by all copies."""
 
 
 class GpuStepBuffers(NamedTuple):
-    """What is seen and earned, one row a copy."""
+    """Observations, rewards and bookkeeping; one row per copy."""
 
     env_settings: npt.NDArray[Any]  # (1,) HOW
     weights: npt.NDArray[np.float64]  # (terms,)
@@ -67,22 +67,22 @@ class GpuStepBuffers(NamedTuple):
     jobs: npt.NDArray[np.float32]  # (B, slots, features)
     mask: npt.NDArray[np.int8]  # (B, actions)
     summary: npt.NDArray[np.float32]  # (B, summary)
-    slots: npt.NDArray[np.int64]  # (B, slots) numbers of the shown jobs
+    slots: npt.NDArray[np.int64]  # (B, slots) shown jobs, numbered from 0 in the episode
     edges: npt.NDArray[np.uint8]  # (B, slots, slots) or (B, 0, 0)
     free: npt.NDArray[np.int64]  # (B, types or 0, 2) scratch: thousandths of GPUs and of cores that are free
-    found: npt.NDArray[np.int64]  # (B, jobs that differ in what they take, 2) moment, types on which they fit
-    alive: npt.NDArray[np.int64]  # (B, jobs) that have come and not gone
+    found: npt.NDArray[np.int64]  # (B, job shapes, 2) moment, types on which they fit
+    alive: npt.NDArray[np.int64]  # (B, jobs) unfinished jobs
     owed: npt.NDArray[
         np.int64
-    ]  # (B, jobs) segments whose loss is not told yet, -1: none; (B, 0): nobody is put out
+    ]  # (B, jobs) segments whose loss is not counted yet, -1: none; (B, 0) without preemption
     reward: npt.NDArray[np.float64]  # (B,)
     terms: npt.NDArray[np.float64]  # (B, terms) of this step
-    settled: npt.NDArray[np.float64]  # (B, 7) of jobs that have gone, see paying
+    settled: npt.NDArray[np.float64]  # (B, 7) sums over finished jobs, see reward_gpu
     paid: npt.NDArray[np.float64]  # (B, terms) up to the last step
     over: npt.NDArray[np.bool_]  # (B,)
-    cut: npt.NDArray[np.bool_]  # (B,) over before its end
+    cut: npt.NDArray[np.bool_]  # (B,) truncated
     last_jobs: npt.NDArray[np.float32]  # as jobs, mask and summary, at the end of an episode where the next
-    last_mask: npt.NDArray[np.int8]  # began at once; (0, ...) where none is cut off
+    last_mask: npt.NDArray[np.int8]  # began at once; (0, ...) without a horizon
     last_edges: npt.NDArray[np.uint8]
     last_summary: npt.NDArray[np.float32]
     finished: npt.NDArray[
@@ -92,7 +92,7 @@ class GpuStepBuffers(NamedTuple):
 
 @kernel
 def buffers_without_refcount(a: Any) -> GpuStepBuffers:
-    """The scene with references that are not counted."""
+    """The buffers as arrays without reference counts."""
     return GpuStepBuffers(
         without_refcount(a.env_settings),
         without_refcount(a.weights),
@@ -122,7 +122,7 @@ def buffers_without_refcount(a: Any) -> GpuStepBuffers:
 
 @noinline
 def advance_copy(s: Any, a: Any, source: Any, b: int) -> int:
-    """On to the next choice."""
+    """Advance to the next decision."""
     s = gpu_state_without_refcount(s)
     a = buffers_without_refcount(a)
     source = log_arrays_without_refcount(source)
@@ -142,7 +142,7 @@ def advance_copy(s: Any, a: Any, source: Any, b: int) -> int:
 
 @noinline
 def begin(s: Any, a: Any, source: Any, b: int) -> None:
-    """A new episode, up to its first choice."""
+    """Begin a new episode and advance it to its first decision."""
     s = gpu_state_without_refcount(s)
     a = buffers_without_refcount(a)
     source = log_arrays_without_refcount(source)
@@ -173,7 +173,7 @@ def observe(s: Any, a: Any, source: Any, b: int) -> None:
 
 @noinline
 def apply_action(s: Any, a: Any, source: Any, b: int, action: int) -> None:
-    """Take the action, or, if it may not be taken, the first that may."""
+    """Apply the action, or the first allowed one if the mask forbids it."""
     s = gpu_state_without_refcount(s)
     a = buffers_without_refcount(a)
     source = log_arrays_without_refcount(source)
@@ -185,7 +185,7 @@ def apply_action(s: Any, a: Any, source: Any, b: int, action: int) -> None:
         action = 0
         while action < len(mask) and mask[action] == 0:
             action += 1
-    if action >= len(mask):  # an episode without a choice: it only has to be ended
+    if action >= len(mask):  # an episode without a decision: it is over
         return
     slot = action // env_settings.choices
     slots = a.slots.shape[1]
@@ -202,7 +202,7 @@ def apply_action(s: Any, a: Any, source: Any, b: int, action: int) -> None:
 
 @noinline
 def store_finished_episode(a: Any, b: int) -> None:
-    """Put aside what is seen now, and what the episode came to."""
+    """Store the final observation and the results of the episode."""
     a = buffers_without_refcount(a)
     copy = a.copies[b]
     note = a.finished[b]
@@ -225,7 +225,7 @@ def store_finished_episode(a: Any, b: int) -> None:
 
 
 def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> None:
-    """One step of the copies from `lo` to `hi`; an action below 0 is BEGIN, NOTHING or SET_OUT."""
+    """One step of the copies from `lo` to `hi`; an action below 0 is BEGIN, NOTHING or START_PREPARED."""
     a = buffers_without_refcount(a)
     source = log_arrays_without_refcount(source)
     env_settings = a.env_settings[0]
@@ -277,17 +277,17 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
 
 @cache
 def compiled(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
-    """The step for these types of arguments."""
+    """The step compiled for these argument types."""
     signature = types.void(state, scene, source, types.int64[::1], types.int64, types.int64)
     step = compile_entry(_step_many, signature, "envs")
     if numba.config.DISABLE_JIT:
         return step
-    # Past the dispatcher, which would look at the type of every array again: as long as the step itself.
+    # Bypass the dispatcher: its type checks of every array take as long as the step itself.
     return next(iter(step.overloads.values())).entry_point  # type: ignore[attr-defined]
 
 
 def step_for(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
-    """The step that takes these very arrays."""
+    """The step compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return compiled(types.int64, types.int64, types.int64)
     return compiled(numba.typeof(state), numba.typeof(scene), numba.typeof(source))

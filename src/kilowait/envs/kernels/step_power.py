@@ -1,4 +1,4 @@
-"""The kernel the envs call: one step of many copies at once; as `envs.kernels.step`, with levers."""
+"""Step kernel of `kilowait/Energy-v0`: one step of all environment copies, with power controls."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ __all__ = ["POWER_ENV_SETTINGS", "step_for"]
 POWER_ENV_SETTINGS = np.dtype(
     [(name, PLAIN[name]) for name in PLAIN.names or ()]
     + [
-        ("levels", np.int64),  # to choose from
-        ("turns", np.int64),  # there are actions that put nodes to sleep and wake them
-        ("wake_ahead", np.int64),  # nodes are woken in time for reservations
+        ("levels", np.int64),  # DVFS states to choose from
+        ("turns", np.int64),  # there are sleep and wake actions
+        ("wake_ahead", np.int64),  # nodes boot in time for reservations
         ("signals", np.int64),  # bits: carbon, price
-        ("keep", np.int64),  # what nodes do is kept for a log
-        ("rows", np.int64),  # of it that one instant can take
-        ("hold_s", np.float64),  # how long nobody is chosen, at most
-        ("max_wait_for_hold_s", np.float64),  # a job that has waited longer is held for no better time
+        ("keep", np.int64),  # node state changes are kept for a log
+        ("rows", np.int64),  # maximum node state changes of one instant
+        ("hold_s", np.float64),  # maximum duration of the hold action
+        ("max_wait_for_hold_s", np.float64),  # a job that has waited longer is not held
     ],
     align=True,
 )
-"""What is fixed for all copies."""
+"""Settings shared by all copies."""
 
 
 @noinline
 def apply_action(
     s: Any, copy: Any, source: Any, env_settings: Any, mask: Any, slots: Any, action: int
 ) -> None:
-    """Take the action, or, if it may not be taken, the first that may."""
+    """Apply the action, or the first allowed one if the mask forbids it."""
     s = power_state_without_refcount(s)
     source = log_arrays_without_refcount(source)
     mask = without_refcount(mask)
@@ -61,7 +61,7 @@ def apply_action(
         action = 0
         while action < len(mask) and mask[action] == 0:
             action += 1
-    if action >= len(mask):  # an episode without a choice: it only has to be ended
+    if action >= len(mask):  # an episode without a decision: it is over
         return
     extra = action - len(slots) * env_settings.levels
     if extra < 0:
@@ -79,9 +79,9 @@ def apply_action(
 
 
 def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> None:
-    """One step of the copies from `lo` to `hi`; an action below 0 is BEGIN, NOTHING or SET_OUT.
+    """One step of the copies from `lo` to `hi`; an action below 0 is BEGIN, NOTHING or START_PREPARED.
 
-    Everything is called from here: what calls a kernel that calls another is compiled once more for each.
+    All kernels are called from here: nested calls would be compiled again for each caller.
     """
     a = buffers_without_refcount(a)
     source = log_arrays_without_refcount(source)
@@ -143,7 +143,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
 
 @cache
 def compiled(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
-    """The step for these types of arguments."""
+    """The step compiled for these argument types."""
     signature = types.void(state, scene, source, types.int64[::1], types.int64, types.int64)
     kernel = compile_entry(_step_many, signature, "envs")
     if numba.config.DISABLE_JIT:
@@ -152,7 +152,7 @@ def compiled(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
 
 
 def step_for(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
-    """The step that takes these very arrays."""
+    """The step compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return compiled(types.int64, types.int64, types.int64)
     return compiled(numba.typeof(state), numba.typeof(scene), numba.typeof(source))

@@ -1,4 +1,4 @@
-"""The arrays of many copies of a batch system with levers."""
+"""Batched simulator of `kilowait/Energy-v0`: environment copies of a batch system with power controls."""
 
 from __future__ import annotations
 
@@ -40,34 +40,36 @@ __all__ = ["EnergyDecisionSettings", "EnergyBatchedSimulator"]
 
 @dataclass(frozen=True)
 class EnergyDecisionSettings(DecisionSettings):
-    """What is asked and shown at a decision, where there are levels, signals and sleeping nodes."""
+    """Which decisions the agent takes, and what it observes, with DVFS, signals and node sleep."""
 
     backfill_order: str = "agent"
-    """"agent", or a rule for the candidates of backfilling; those run at full speed, or at the level they were last
-    reserved at."""
+    """"agent", or a priority policy of the backfill candidates; these run at full speed, or at the DVFS state of their
+    last reservation."""
     hold: bool = True
-    """There is always an action that chooses nobody."""
+    """Always True: there is an action that starts no job."""
     hold_s: float = 3600.0
-    """For how long at most, seconds: until the next event, or the next step of a signal, if they come first."""
+    """Maximum duration of that action, seconds; it ends earlier at the next event or the next step of a signal."""
     max_wait_for_hold_s: float = 86400.0
-    """While some job has waited longer than this, seconds, nobody is chosen until the next event only."""
+    """While some job has waited longer than this, seconds, that action lasts until the next event only."""
     sleep_actions: bool = True
-    """Whether, where nodes can sleep, there are actions that put idle ones to sleep and wake them."""
+    """Whether there are actions that put idle nodes to sleep and wake them, where nodes can sleep."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.hold_s > 0 and 0 <= self.max_wait_for_hold_s < np.inf):
             raise InputError(
-                f"holds of {self.hold_s} s while nobody has waited {self.max_wait_for_hold_s} s; "
-                f"give a hold above 0 s and a "
-                "finite patience of 0 s or more"
+                f"hold_s is {self.hold_s} s and max_wait_for_hold_s {self.max_wait_for_hold_s} s; give a hold_s "
+                f"above 0 "
+                "and a finite max_wait_for_hold_s of 0 or more"
             )
         if not self.hold:
-            raise InputError("hold is False; kilowait/Energy-v0 always has the action that chooses nobody")
+            raise InputError(
+                "hold is False; kilowait/Energy-v0 always has the action that starts no job; leave it out"
+            )
 
     def shown(self, powered: PowerSetup) -> ObservationSpec:
-        """The shape of what is shown: actions are slot x levels + level; then hold and, where nodes can sleep, sleep
-        and wake.
+        """The shape of observations. Actions are slot x levels + level; then hold; then sleep and wake, if nodes can
+        sleep.
         """
         turns = self.sleep_actions and len(powered.levers.sleep) > 0
         return ObservationSpec(
@@ -81,11 +83,11 @@ class EnergyDecisionSettings(DecisionSettings):
 
 
 _LISTS = {"idle": "idle_hi", "shutting_down": "fall_hi", "booting": "wake_hi"}
-"""Batches of nodes, and up to where they lie."""
+"""Lists of node batches, and the field with the end of each."""
 
 
 class EnergyBatchedSimulator(BatchedSimulatorBase):
-    """Copies of a run with levers side by side, each on its own window of the log."""
+    """Environment copies of a batch system with power controls, each on its own window of the log."""
 
     def __init__(
         self,
@@ -101,7 +103,8 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         threads: int | None = None,
         state: PowerState | None = None,
     ) -> None:
-        """`state`: that of a simulator of all jobs, which the one copy then moves, roomy; None: states of its own."""
+        """`state`: the state, from `with_capacity`, of a simulator of all jobs, which the only copy advances; None: new
+        states."""
         self.powered = powered
         seen, terms, levers = asking.shown(powered), len(TERMS), powered.levers
         order = None if asking.backfill_order == "agent" else resolve(asking.backfill_order)
@@ -122,7 +125,7 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
             own = True
             stack = single_row_stack(state)
         plain = state_stack.source_of(
-            whole,  # type: ignore[arg-type]  # it has all of a plain state
+            whole,  # type: ignore[arg-type]  # it has all fields of a plain state
             fixed_features(jobs, cluster.nodes, predictions=asking.prediction_features),
             user_numbers(jobs),
             np.ascontiguousarray(jobs["account"] if "account" in jobs else np.full(len(jobs), -1), np.int64),
@@ -166,7 +169,7 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         super().__init__(step_for(stack, scene, source), stack, scene, source, copies, threads)
 
     def observed(self, copy: bool = True) -> Observation:
-        """What is shown now, as new arrays or as those that the next step overwrites."""
+        """The current observation, as new arrays or as those that the next step overwrites."""
         shown = super().observed(copy)
         if self.scene.edges.size:
             shown["edges"] = self.scene.edges.copy() if copy else self.scene.edges
@@ -174,12 +177,12 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
 
     def _changing_arrays(self) -> dict[str, npt.NDArray[np.float64]]:
         moving = super()._changing_arrays()
-        for name in ("reserve", "steps", *_LISTS):  # never changes; is empty between two steps; see below
+        for name in ("reserve", "steps", *_LISTS):  # constant; empty between two steps; in `snapshot`
             del moving[f"stack.{name}"]
         return moving | {"user_weight": self.source.user_weight}
 
     def snapshot(self) -> dict[str, npt.NDArray[np.uint8]]:
-        """As `Copies.snapshot`; of the lists of nodes, which have a place for each node, what is in use."""
+        """As in the base class; of the node lists, which have one entry per node, only the part in use."""
         kept = super().snapshot()
         for name, end in _LISTS.items():
             used = int(self.stack.sleepers[end].max())
@@ -188,7 +191,7 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         return kept
 
     def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> None:
-        """As `Copies.restore`."""
+        """As in the base class."""
         lists = {f"stack.{name}" for name in _LISTS}
         super().restore({name: array for name, array in kept.items() if name not in lists})
         for name in _LISTS:

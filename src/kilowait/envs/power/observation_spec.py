@@ -1,4 +1,4 @@
-"""What is seen besides what `envs.observation_spec` names: the power of jobs, what nodes do, and the signals."""
+"""Observation of `kilowait/Energy-v0`: that of `envs.observation_spec`, job power, node states and signals."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ __all__ = ["CARBON_UNIT", "FEATURES", "LEAD_H", "PRICE_UNIT", "SUMMARY", "featur
 FEATURES: dict[str, str] = {
     **OF_JOBS,
     "draw": "watts at full speed / watts of its nodes at full load",
-    "stretch": "run time at the slowest level it may be given / at full speed, less 1",
-    "saving": "1 - least energy of those levels / energy at full speed",
+    "stretch": "run time at the slowest allowed DVFS state / at full speed, less 1",
+    "saving": "1 - minimum energy over the allowed DVFS states / energy at full speed",
 }
-"""Of a waiting job. Its power is what levers plan with: `predicted_power_w` where jobs have that, else taken for
-known.
+"""Features of a waiting job. Its power is `predicted_power_w` where the jobs have that column, else the measured or
+modelled power.
 """
 
 SUMMARY: dict[str, str] = {
     **OF_MACHINE,
-    "power": "IT power now / IT power with every node at full load; nodes a job waits for count as idle",
-    "idle": "nodes that are free and awake / nodes of the machine",
+    "power": "IT power now / IT power with every node at full load; nodes that a job waits for count as idle",
+    "idle": "free nodes that are awake / nodes of the machine",
     "asleep": "nodes asleep / nodes of the machine",
     "turning": "nodes falling asleep or waking / nodes of the machine",
 }
-"""Of the machine, the queue and the time; then `of_signals`."""
+"""Summary of the machine, the queue and the time; `signal_summary` comes after it."""
 
 
 def feature_names(predictions: bool) -> tuple[str, ...]:
-    """Names of the columns of a job; what predictions know stands before its power.
+    """Names of the feature columns of a job; prediction features come before its power.
 
     >>> feature_names(True)[9:]
     ('place', 'bound', 'expected_inverse_runtime', 'cut', 'draw', 'stretch', 'saving')
@@ -41,13 +41,13 @@ def feature_names(predictions: bool) -> tuple[str, ...]:
 
 
 CARBON_UNIT, PRICE_UNIT = 500.0, 100.0
-"""Scales: grams per kWh, money per MWh."""
+"""Scales: g/kWh, money per MWh."""
 
 LEAD_H = (1, 3, 6, 12, 24)
 
 
 def signal_summary(names: Iterable[str]) -> dict[str, str]:
-    """Names and meanings of what is told of each signal; the last issue of a forecast is at most a quarter hour old.
+    """Names and descriptions of the summary of each signal; forecasts are at most a quarter of an hour old.
 
     >>> list(signal_summary(["carbon"]))
     ['carbon', 'carbon_now', 'carbon_1h', 'carbon_3h', 'carbon_6h', 'carbon_12h', 'carbon_24h']

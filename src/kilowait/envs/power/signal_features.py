@@ -1,4 +1,4 @@
-"""Carbon intensity and price as the kernels read them: exact integrals over time, and what is forecast."""
+"""Carbon intensity and price as arrays for the kernels: exact integrals over time, and forecasts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ FORECASTS = ("perfect", "persistence", "noisy")
 FORECAST_STEP_S = 900.0
 HOUR_S, DAY_S = 3600.0, 86400.0
 LEAST = 1.0
-"""Smallest week's mean that others are divided by, in g/kWh or money per MWh."""
+"""Lower bound of the weekly mean in denominators, g/kWh or money per MWh."""
 MAX_RATIO = 10.0
 
 
 class SignalArrays(NamedTuple):
-    """Both signals on the steps of either; one that was not given is 0 throughout."""
+    """Both signals on the union of their steps; a signal that is not given is 0."""
 
-    edge_s: npt.NDArray[np.float64]  # (E,) from when on
+    edge_s: npt.NDArray[np.float64]  # (E,) start of each step
     value: npt.NDArray[np.float64]  # (E, 2) carbon g/kWh, price per MWh
     area: npt.NDArray[np.float64]  # (E, 2) integral up to the edge
     forecasts: npt.NDArray[
@@ -37,7 +37,7 @@ class SignalArrays(NamedTuple):
 
 
 def forecast_factory(words: str | ForecastFactory) -> ForecastFactory:
-    """What tells the future, by the words of the command line: perfect, persistence, noisy or noisy:GRID."""
+    """The function that makes forecasts, by name: perfect, persistence, noisy or noisy:GRID."""
     if not isinstance(words, str):
         return words
     kind, _, grid = words.partition(":")
@@ -88,7 +88,7 @@ def signal_arrays(
 def _forecast_ratios(
     series: Series, at: npt.NDArray[np.float64], foresight: ForecastFactory
 ) -> npt.NDArray[np.float64]:
-    """1 / mean of the week before (of what there is of it, a day at least), and means ahead over that mean."""
+    """1 / mean of the week before (at least a day of it), and mean forecasts over that mean."""
     since = np.maximum(at - WEEK_S, series.start_s)
     until = np.minimum(np.maximum(at, since + DAY_S), series.end_s)
     usual = np.maximum(np.abs(series.mean(since, until)), LEAST)
