@@ -59,7 +59,7 @@ def energy(jobs=None, copies=1, cluster=MACHINE, episode_jobs=60, **how):
 
 
 def play_rule(vec: EnergyVectorEnv, scores, level: int, first: int) -> np.ndarray:
-    """Run the window from row `first` by `scores` (one per job of the log), all at one DVFS state; returns start times."""
+    """Run the window from row `first` by `scores` (one per job of the log), all at one DVFS state; the start times."""
     vec.reset(options={"first": first})
     over = False
     while not over:
