@@ -165,9 +165,9 @@ def test_input_errors():
         kw.simulate(jobs, MACHINE, LookAhead(), "conservative")
     with pytest.raises(InputError, match="schedule_per='instant'"):
         kw.simulate(jobs, MACHINE, LookAhead(), "easy", schedule_per="event")
-    with pytest.raises(InputError, match="no levers"):
+    with pytest.raises(InputError, match="does not simulate power controls"):
         kw.simulate(jobs, MACHINE, LookAhead(), "easy", levers=PowerControls())
-    with pytest.raises(InputError, match="no levers"):
+    with pytest.raises(InputError, match="does not simulate power controls"):
         kw.simulate(jobs.with_columns(hold_until_s=np.full(20, 1e6)), MACHINE, LookAhead(), "easy")
     name = MACHINE.groups[0].name
     down = Cluster(groups=MACHINE.groups, outages=[Outage(name, start_s=3, end_s=9, nodes=6)])

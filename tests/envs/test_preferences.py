@@ -113,7 +113,7 @@ def test_snapshot_includes_preferences_and_their_random_stream(make):
     assert ended > 1
     with pytest.raises(InputError, match="no preferences of these terms"):
         batch().restore(batch(preferences=None).snapshot())
-    with pytest.raises(InputError, match="snapshot is of an env of another size"):
+    with pytest.raises(InputError, match="snapshot is of an environment of another size"):
         batch(preferences=None).restore(batch().snapshot())
 
 
@@ -150,7 +150,7 @@ def test_single_env_shows_its_preference():
 
 
 def test_input_errors():
-    with pytest.raises(InputError, match="a reward or draws preferences"):
+    with pytest.raises(InputError, match="both reward and preferences"):
         batch(reward={"slowdown": 1.0})
     with pytest.raises(InputError, match="name at least two of slowdown, wait, sla, fairness"):
         batch(preferences={"slowdown": 1.0})
