@@ -5,7 +5,6 @@ Names are loaded when they are first used, so that ``import kilowait`` stays qui
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -101,33 +100,6 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"kilowait.{_HOME[name]}"), name)
     globals()[name] = value
     return value
-
-
-class _WhenGymnasiumComes:
-    """Makes our envs known to Gymnasium whenever it is imported, without importing it for those who do not."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != "gymnasium":
-            return None
-        from importlib.util import find_spec
-
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
-        if spec is not None and spec.loader is not None:
-            carry_out = spec.loader.exec_module
-
-            def and_then_ours(module: Any) -> None:
-                carry_out(module)
-                import_module("kilowait.envs")
-
-            spec.loader.exec_module = and_then_ours  # type: ignore[method-assign]
-        return spec
-
-
-if "gymnasium" in sys.modules:
-    import_module("kilowait.envs")
-else:
-    sys.meta_path.insert(0, _WhenGymnasiumComes())
 
 
 def __dir__() -> list[str]:

@@ -170,6 +170,6 @@ def test_a_network_is_told_what_predictions_know(kilowait, log, kept, tmp_path):
     assert "what reservations are made with" in explained
     few = ("--cluster", 4, "--windows", 2, "--window-jobs", 50, "--rules", "saf")
     assert "agent" in kilowait("evaluate", tmp_path / "ppo", log, *few, "--predict", kept).out
-    assert "these jobs bring none" in kilowait("evaluate", tmp_path / "ppo", log, *few).err
+    assert "the jobs have no predicted run times" in kilowait("evaluate", tmp_path / "ppo", log, *few).err
     error = kilowait("train", log, "--algo", "ppo", "--told", "--out", tmp_path / "x").error()
     assert "--told shows networks what predictions know; it needs" in error

@@ -1,4 +1,4 @@
-"""kilowait/Batch-v0: the same clock, asked from outside."""
+"""`kilowait/Batch-v0`: decisions from outside the engine give the same runs."""
 
 import gymnasium
 import numpy as np
@@ -37,7 +37,7 @@ def batch(jobs=None, copies=1, cluster=MACHINE, episode_jobs=60, **how):
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("cluster", [MACHINE, two_groups()], ids=lambda cluster: cluster.name)
 @pytest.mark.parametrize("backfill", ["none", "easy", 2])
-def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, cluster, backfill):
+def test_policy_run_through_env_matches_engine_log(seed, cluster, backfill):
     jobs = crowded(90, seed)
     first = 7 * seed % 30
     window = jobs[first : first + 60]
@@ -58,7 +58,7 @@ def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, cluster
 @pytest.mark.parametrize("at_limit", ["extend", "kill"])
 @pytest.mark.parametrize("overrun", ["double", "steps", "quantile"])
 @pytest.mark.parametrize("backfill", ["easy", 2])
-def test_so_it_does_where_planners_have_times_of_their_own(at_limit, overrun, backfill):
+def test_policy_run_through_env_matches_engine_log_with_planned_run_times(at_limit, overrun, backfill):
     jobs = planned(crowded(90, 5), 5)
     saf = jobs["estimate_s"] * jobs["nodes"]
     how = {"backfill": backfill, "at_limit": at_limit, "overrun": overrun}
@@ -71,7 +71,7 @@ def test_so_it_does_where_planners_have_times_of_their_own(at_limit, overrun, ba
 
 @pytest.mark.parametrize("backfill_order", ["agent", "saf"])
 @pytest.mark.parametrize("term", TERMS)
-def test_the_return_is_the_metric_of_the_episode(term, backfill_order):
+def test_return_equals_episode_metric(term, backfill_order):
     jobs = crowded(120, 3)
     vec = batch(jobs, reward={term: 2.0}, sla_s=900.0, backfill_order=backfill_order)
     vec.reset(seed=5)
@@ -106,7 +106,7 @@ def test_the_return_is_the_metric_of_the_episode(term, backfill_order):
         assert vec.board.scene.finished[0, 3] == pytest.approx(kw.metrics(replayed)["mean_bsld"] - 1)
 
 
-def test_many_copies_do_what_single_ones_do():
+def test_vectorized_copies_match_single_environments():
     jobs = crowded(300, 1)
     many = batch(jobs, copies=7, threads=2, autoreset_mode=AutoresetMode.NEXT_STEP)
     first = np.array([0, 11, 80, 140, 200, 239, 240])
@@ -127,7 +127,7 @@ def test_many_copies_do_what_single_ones_do():
     assert gone.all()
 
 
-def test_same_seed_same_episodes_on_any_number_of_threads():
+def test_episodes_are_reproducible_on_any_number_of_threads():
     def run(threads):
         vec = batch(copies=5, threads=threads)
         seen, _ = vec.reset(seed=3)
@@ -165,7 +165,7 @@ def test_autoreset_modes():
             assert seen["mask"][i].any() and np.array_equal(seen["jobs"][1 - i], kept)
 
 
-def test_an_episode_begun_anew_midway_shows_nothing_of_the_old_one():
+def test_reset_in_mid_episode_clears_the_observation():
     vec = batch()
     first, _ = vec.reset(options={"first": 0})
     while vec.board.scene.copies["shown"][0] < 20:
@@ -174,7 +174,7 @@ def test_an_episode_begun_anew_midway_shows_nothing_of_the_old_one():
     assert all(np.array_equal(first[name], again[name]) for name in first)
 
 
-def test_what_is_seen_is_what_it_says():
+def test_observation_values():
     jobs = kw.JobTable(
         job_id=[1, 2, 3],
         submit_s=[0, 3600, 7200],
@@ -223,7 +223,7 @@ def test_more_jobs_than_slots_shows_the_oldest_and_the_smallest():
     assert vec.board.scene.summary[0, list(SUMMARY).index("hidden")] == pytest.approx((n - 8) / n)
 
 
-def test_no_job_passes_one_that_has_waited_too_long():
+def test_no_job_starts_before_an_overdue_job():
     jobs = crowded(200, 4)
     bound = 1500.0
     vec = batch(jobs, episode_jobs=120, max_wait_s=bound, backfill_order="agent")
@@ -247,7 +247,7 @@ def test_no_job_passes_one_that_has_waited_too_long():
     assert worst < np.nanmax(play(free, longest_first, 0) - jobs["submit_s"][:120])
 
 
-def test_hold_lets_time_pass_and_never_for_ever():
+def test_hold_advances_time_and_every_episode_ends():
     vec = batch(hold=True, copies=1)
     vec.reset(seed=0)
     steps, over = 0, False
@@ -270,7 +270,7 @@ def test_a_forbidden_action_is_replaced_and_counted():
     assert told["episode"]["invalid"][0] == told["episode"]["l"][0] > 0
 
 
-def test_snapshot_and_restore_go_on_exactly():
+def test_restored_snapshot_continues_identically():
     def steps(vec, count, seen):
         told = []
         for _ in range(count):
@@ -289,7 +289,7 @@ def test_snapshot_and_restore_go_on_exactly():
         batch(copies=2).restore(kept)
 
 
-def test_squeezed_arrivals_come_faster():
+def test_arrival_rate_scales_submissions():
     vec = batch()
     vec.set_arrival_rate(4.0)
     vec.reset(options={"first": 0})
@@ -300,7 +300,7 @@ def test_squeezed_arrivals_come_faster():
         vec.set_arrival_rate(0)
 
 
-def test_bad_input_is_told():
+def test_input_errors():
     with pytest.raises(InputError, match="the log 200"):
         batch(episode_jobs=300)
     with pytest.raises(InputError, match="conservative"):

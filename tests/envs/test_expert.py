@@ -1,4 +1,4 @@
-"""Look-ahead as a teacher: the choice of a plain search by hand, and episodes to imitate."""
+"""Look-ahead expert: choices against an exhaustive search, and demonstrations."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ NOW_S = 10.0
 
 
 def rush(seed: int, waiting: int = 9) -> kw.JobTable:
-    """Some jobs run, and at 10 s others come all at once."""
+    """Some jobs run, and at 10 s others arrive together."""
     random = np.random.default_rng(seed)
     runs, n = 4, 4 + waiting
     return kw.JobTable(
@@ -35,7 +35,7 @@ def rush(seed: int, waiting: int = 9) -> kw.JobTable:
 
 
 def future(jobs, first: int, depth: int) -> float:
-    """What those that wait at 10 s pay if `first` is chosen then and saf decides all else; through the public steps."""
+    """Cost of the jobs waiting at 10 s if `first` is chosen and saf decides the rest; through the public steps."""
     jobs = jobs.with_columns(runtime_s=jobs["estimate_s"])
     area = jobs["nodes"] * jobs["estimate_s"]
     simulator = Simulator(jobs, MACHINE, Settings("easy"))
@@ -62,7 +62,7 @@ def future(jobs, first: int, depth: int) -> float:
 
 
 @pytest.mark.parametrize("depth", [3, 1000])
-def test_it_chooses_what_a_search_by_hand_chooses(depth):
+def test_choice_matches_exhaustive_search(depth):
     other = 0
     for seed in range(80):
         jobs = rush(seed)
@@ -89,7 +89,7 @@ def lesson(lookahead, copies=4, **how):
 
 
 @pytest.mark.parametrize("behind", ["saf", "agent"])
-def test_lessons_of_width_one_are_the_base_rule(behind):
+def test_demonstrations_of_width_one_are_the_base_policy(behind):
     seen = lesson(LookAhead("sjf", width=1), backfill_order=behind)
     rows = np.arange(len(seen["action"]))
     assert (seen["mask"][rows, seen["action"]] == 1).all()
@@ -103,14 +103,14 @@ def test_lessons_of_width_one_are_the_base_rule(behind):
     assert not np.array_equal(wide["action"], seen["action"])
 
 
-def test_lessons_are_the_same_on_any_number_of_copies():
+def test_demonstrations_are_the_same_on_any_number_of_copies():
     one, many = lesson(LookAhead(), copies=1), lesson(LookAhead(), copies=6, graph=True)
     assert set(many) - set(one) == {"edges"} and len(many["edges"]) == len(many["action"])
     order = np.argsort(many["episode"], kind="stable")
     assert all(np.array_equal(one[name], many[name][order]) for name in one)
 
 
-def test_the_bound_on_waits_is_kept_and_nobody_is_held():
+def test_wait_bound_is_respected_and_hold_is_never_chosen():
     longest = {}
     for bound in (600.0, np.inf):
         seen = lesson(LookAhead(), max_wait_s=bound, hold=True)
@@ -121,7 +121,7 @@ def test_the_bound_on_waits_is_kept_and_nobody_is_held():
     assert longest[600.0] <= 600.5 < longest[np.inf]  # whoever has waited longer goes without asking
 
 
-def test_those_not_asked_are_left_alone_and_looking_moves_nothing():
+def test_expert_skips_unselected_copies_and_does_not_change_the_state():
     vec = BatchVectorEnv(3, jobs=crowded(200, 3), cluster=MACHINE, episode_jobs=50)
     vec.reset(seed=0)
     before = vec.snapshot()
@@ -134,6 +134,6 @@ def test_those_not_asked_are_left_alone_and_looking_moves_nothing():
     vec.close()
 
 
-def test_bad_input_is_told():
+def test_input_errors():
     with pytest.raises(InputError, match="at least 1"):
         teach(crowded(60, 0), MACHINE, DecisionSettings(), LookAhead(), 0, seed=0)

@@ -1,4 +1,4 @@
-"""Look-ahead as a policy: the base rule where it may not look, never the truth, and better where the rule is wrong."""
+"""Look-ahead policy: equals the base policy at width 1, never uses true run times, and improves on the base policy."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def starts(jobs, cluster, policy, backfill="easy", **settings):
 @pytest.mark.parametrize("cluster", [MACHINE, two_groups()], ids=lambda cluster: cluster.name)
 @pytest.mark.parametrize("backfill", ["none", "easy", 2])
 @pytest.mark.parametrize("base", ["saf", "f1", "wfp3", "random"])
-def test_of_width_one_it_is_the_base_rule(seed, cluster, backfill, base):
+def test_width_one_is_the_base_policy(seed, cluster, backfill, base):
     jobs = crowded(120, seed)
     looked = starts(jobs, cluster, LookAhead(base, width=1), backfill)
     assert np.array_equal(looked, starts(jobs, cluster, base, backfill))
@@ -34,7 +34,7 @@ def test_of_width_one_it_is_the_base_rule(seed, cluster, backfill, base):
 
 
 @pytest.mark.parametrize("overrun", ["double", "steps", "quantile"])
-def test_so_it_is_where_planners_have_times_of_their_own(overrun):
+def test_width_one_is_the_base_policy_with_planned_run_times(overrun):
     jobs = planned(crowded(120, 3), 3)
     rule = starts(jobs, MACHINE, "saf", overrun=overrun)
     assert np.array_equal(starts(jobs, MACHINE, LookAhead("saf", width=1), overrun=overrun), rule)
@@ -42,8 +42,8 @@ def test_so_it_is_where_planners_have_times_of_their_own(overrun):
     assert np.isfinite(looked).all() and not np.array_equal(looked, rule)
 
 
-def test_rehearsals_run_as_planned():
-    """As "two jobs that saf takes in the wrong order", where only what is planned tells which is short."""
+def test_simulated_futures_use_planned_run_times():
+    """As `test_improves_on_saf_...`, where only planned run times show which job is short."""
     jobs = kw.JobTable(
         job_id=[1, 2, 3],
         submit_s=[0, 1, 1],
@@ -56,7 +56,7 @@ def test_rehearsals_run_as_planned():
     assert starts(jobs, MACHINE, LookAhead("saf", width=2)).tolist() == [0, 70, 10]
 
 
-def test_dependencies_and_withdrawn_jobs_are_kept():
+def test_dependencies_and_cancellations_are_simulated():
     jobs = crowded(90, 5)
     n = len(jobs)
     after = np.full(n, -1)
@@ -75,7 +75,7 @@ def test_dependencies_and_withdrawn_jobs_are_kept():
     assert np.nanmin(wait) >= 0 and (np.isfinite(wait) == (wide.job_outcome != rule.job_outcome[4])).all()
 
 
-def test_two_jobs_that_saf_takes_in_the_wrong_order():
+def test_improves_on_saf_with_two_jobs_in_the_wrong_order():
     jobs = kw.JobTable(
         job_id=[1, 2, 3],
         submit_s=[0, 1, 1],
@@ -93,7 +93,7 @@ def test_two_jobs_that_saf_takes_in_the_wrong_order():
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("base", ["saf", "lxf"])
-def test_what_has_not_ended_yet_changes_nothing(seed, base):
+def test_unknown_run_times_do_not_affect_decisions(seed, base):
     jobs, policy = crowded(150, seed), LookAhead(base, width=6)
     log = kw.simulate(jobs, MACHINE, policy, "easy").jobs()
     until = float(np.median(log["start_s"]))
@@ -107,7 +107,7 @@ def test_what_has_not_ended_yet_changes_nothing(seed, base):
     assert not np.array_equal(again, log["start_s"])  # the alteration was felt, later
 
 
-def test_the_same_every_time_and_never_more_than_there_is():
+def test_runs_are_deterministic_and_respect_capacity():
     for cluster in (MACHINE, two_groups()):
         jobs = crowded(200, 8)
         first = kw.simulate(jobs, cluster, LookAhead(width=12, depth=5), 2)
@@ -122,7 +122,7 @@ def test_the_same_every_time_and_never_more_than_there_is():
 
 @pytest.mark.parametrize("width", [2, 5, 20])
 @pytest.mark.parametrize("depth", [1, 30])
-def test_what_is_done_is_bounded_by_width_and_depth(width, depth):
+def test_work_is_bounded_by_width_and_depth(width, depth):
     simulator = Simulator(crowded(200, 2), MACHINE, Settings("easy"), rule=external_policy())
     state = simulator.state._replace(need=simulator.state.need.copy())
     policy = LookAhead(width=width, depth=depth)
@@ -134,7 +134,7 @@ def test_what_is_done_is_bounded_by_width_and_depth(width, depth):
     assert plan.starts < plan.rehearsals * (depth + 2 * 16)  # one pass starts no more than 16 jobs
 
 
-def test_it_is_a_policy_by_name():
+def test_lookahead_is_selected_by_name():
     policy = LookAhead.from_text("lookahead:base=sjf:width=3:depth=9:objective=wait")
     assert policy == LookAhead("sjf", 3, 9, "wait") and isinstance(policy, Policy)
     assert LookAhead.from_text(policy.name) == policy
@@ -144,16 +144,16 @@ def test_it_is_a_policy_by_name():
     assert resolve_policy("lookahead:width=3") == LookAhead(width=3)
 
 
-def test_bad_input_is_told():
+def test_input_errors():
     jobs = crowded(20, 0)
     for text, words in (
         ("lookahead:width", "not written as name=value"),
         ("lookahead:width=x", "not a whole number"),
         ("lookahead:width=0", "from 1 to"),
-        ("lookahead:base=las", "cannot rehearse with 'las'"),
-        ("lookahead:base=fair_share", "cannot rehearse with 'fair_share'"),
-        ("lookahead:base=easy+", "cannot rehearse with 'easy.'"),
-        ("saf", "is no look-ahead"),
+        ("lookahead:base=las", "cannot simulate 'las'"),
+        ("lookahead:base=fair_share", "cannot simulate 'fair_share'"),
+        ("lookahead:base=easy+", "cannot simulate 'easy.'"),
+        ("saf", "is not a look-ahead policy"),
     ):
         with pytest.raises(InputError, match=words):
             LookAhead.from_text(text)
@@ -163,17 +163,17 @@ def test_bad_input_is_told():
         LookAhead(objective="slowdown")
     with pytest.raises(InputError, match="conservative"):
         kw.simulate(jobs, MACHINE, LookAhead(), "conservative")
-    with pytest.raises(InputError, match="once an instant"):
+    with pytest.raises(InputError, match="schedule_per='instant'"):
         kw.simulate(jobs, MACHINE, LookAhead(), "easy", schedule_per="event")
-    with pytest.raises(InputError, match="no levers"):
+    with pytest.raises(InputError, match="does not simulate power controls"):
         kw.simulate(jobs, MACHINE, LookAhead(), "easy", power_controls=PowerControls())
-    with pytest.raises(InputError, match="no levers"):
+    with pytest.raises(InputError, match="does not simulate power controls"):
         kw.simulate(jobs.with_columns(hold_until_s=np.full(20, 1e6)), MACHINE, LookAhead(), "easy")
     name = MACHINE.groups[0].name
     down = Cluster(groups=MACHINE.groups, outages=[Outage(name, start_s=3, end_s=9, nodes=6)])
     with pytest.raises(InputError, match="outages"):
         kw.simulate(jobs, down, LookAhead(), "easy")
-    with pytest.raises(InputError, match="placed nodes"):
+    with pytest.raises(InputError, match="schedules whole nodes"):
         LookAhead().run(RunInputs(jobs, Cluster.preset("gpu-mixed"), Settings("easy")))
 
     @kw.policy

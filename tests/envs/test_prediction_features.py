@@ -1,4 +1,4 @@
-"""What predictions know, shown to agents: the right numbers, only where asked for, in both environments."""
+"""Prediction features of observations: values, off by default, in both environments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import kilowait as kw
 from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.observation_spec import FEATURES, PREDICTION_FEATURES, prediction_features
 from kilowait.envs.power.observation_spec import FEATURES as OF_ENERGY
-from kilowait.envs.power.observation_spec import features_of
+from kilowait.envs.power.observation_spec import feature_names
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError
 from tests.envs.power.workloads import energy, quiet
@@ -41,7 +41,7 @@ TELLING = {
 }
 
 
-def test_the_numbers_are_what_they_say():
+def test_prediction_feature_values():
     vec = batch(jobs(**TELLING), episode_jobs=3, slots=4, prediction_features=True)
     seen, _ = vec.reset()
     assert vec.seen.features == (*FEATURES, *PREDICTION_FEATURES)
@@ -59,24 +59,24 @@ def test_the_numbers_are_what_they_say():
     np.testing.assert_array_equal(seen["jobs"][:, :, : len(FEATURES)], plain["jobs"])
 
 
-def test_nothing_is_planned_beyond_the_request():
+def test_planned_run_time_is_at_most_the_request():
     told = prediction_features(jobs(**{**TELLING, "planned_s": [40000, 99999, NAN]}))
     assert told[1, 0] == pytest.approx(np.log(4) / 3)
     assert told[2, 0] == pytest.approx(np.log(0.5) / 3)  # the estimate, where nothing is planned
 
 
-def test_unless_asked_for_nothing_is_shown():
+def test_prediction_features_are_off_by_default():
     assert DecisionSettings().seen.features == tuple(FEATURES)
     assert batch(jobs(**TELLING), episode_jobs=3).seen.features == tuple(FEATURES)
-    assert features_of(False) == tuple(OF_ENERGY)
+    assert feature_names(False) == tuple(OF_ENERGY)
 
 
-def test_jobs_without_predictions_are_refused():
-    with pytest.raises(InputError, match="these jobs bring none .planned_s.; predict run times"):
+def test_jobs_without_predictions_raise_an_error():
+    with pytest.raises(InputError, match="no predicted run times .column planned_s.; predict run times"):
         batch(jobs(), episode_jobs=3, prediction_features=True)
 
 
-def test_with_power_too():
+def test_prediction_features_with_power():
     log = quiet(60, 1)
     log = log.with_columns(
         planned_s=log["estimate_s"] * 2,
@@ -84,7 +84,7 @@ def test_with_power_too():
         expected_inverse_runtime=np.full(60, 0.5),
     )
     plain, told = energy(log, episode_jobs=40), energy(log, episode_jobs=40, prediction_features=True)
-    assert told.seen.features == features_of(True)
+    assert told.seen.features == feature_names(True)
     seen, more = plain.reset(seed=1)[0], told.reset(seed=1)[0]
     looked = 0
     for _ in range(200):
@@ -104,7 +104,7 @@ def test_with_power_too():
     assert looked > 20
 
 
-def test_what_is_seen_of_power_is_what_is_expected():
+def test_power_features_use_predicted_power():
     log = quiet(60, 1)
     watts = np.full(60, 300.0)
     log = log.with_columns(power_w=watts, predicted_power_w=watts / 2)

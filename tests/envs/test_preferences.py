@@ -1,4 +1,4 @@
-"""Weights of the reward that are drawn for every episode: shown, paid by, kept."""
+"""Preference weights drawn for every episode: observation, reward, snapshot."""
 
 import gymnasium
 import numpy as np
@@ -46,7 +46,7 @@ def choices(seen, random):
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
 @pytest.mark.parametrize("make", [batch, energy, gpu])
-def test_the_return_is_minus_the_figure_weighted_with_what_was_shown(make, mode):
+def test_return_is_minus_the_metric_weighted_by_the_shown_preference(make, mode):
     vec, random = make(mode=mode), np.random.default_rng(1)
     terms = vec.drawn.preferences.terms
     units = np.array([vec.drawn.preferences.units[name] for name in terms])
@@ -81,7 +81,7 @@ def test_the_return_is_minus_the_figure_weighted_with_what_was_shown(make, mode)
     assert len(set(met)) == len(met) > 8, "every episode has its own preference"
 
 
-def test_windows_are_those_without_preferences_and_so_is_all_that_is_shown_beside():
+def test_windows_and_observations_are_the_same_without_preferences():
     plain, drawn = batch(preferences=None), batch()
     before, _ = plain.reset(seed=9)
     after, _ = drawn.reset(seed=9)
@@ -95,7 +95,7 @@ def test_windows_are_those_without_preferences_and_so_is_all_that_is_shown_besid
 
 
 @pytest.mark.parametrize("make", [batch, energy, gpu])
-def test_a_snapshot_carries_the_preferences_and_those_to_come(make):
+def test_snapshot_includes_preferences_and_their_random_stream(make):
     first, second = make(), make()
     random = np.random.default_rng(3)
     seen, _ = first.reset(seed=1)
@@ -113,7 +113,7 @@ def test_a_snapshot_carries_the_preferences_and_those_to_come(make):
     assert ended > 1
     with pytest.raises(InputError, match="no preferences of these terms"):
         batch().restore(batch(preferences=None).snapshot())
-    with pytest.raises(InputError, match="snapshot is of an env of another size"):
+    with pytest.raises(InputError, match="snapshot is of an environment of another size"):
         batch(preferences=None).restore(batch().snapshot())
 
 
@@ -132,7 +132,7 @@ def test_a_preference_can_be_given_at_a_reset():
         batch(preferences=None).reset(options={"preference": rows})
 
 
-def test_one_copy_shows_its_preference_too():
+def test_single_env_shows_its_preference():
     env = gymnasium.make(
         "kilowait/Batch-v0", jobs=crowded(60, 1), cluster=Cluster.from_nodes(16), episode_jobs=20,
         preferences=UNITS,
@@ -149,8 +149,8 @@ def test_one_copy_shows_its_preference_too():
     assert 0 < other["summary"][-2] < 1 and other["summary"][-2:].sum() == pytest.approx(1)
 
 
-def test_errors_say_what_to_do():
-    with pytest.raises(InputError, match="a reward or draws preferences"):
+def test_input_errors():
+    with pytest.raises(InputError, match="both reward and preferences"):
         batch(reward={"slowdown": 1.0})
     with pytest.raises(InputError, match="name at least two of slowdown, wait, sla, fairness"):
         batch(preferences={"slowdown": 1.0})
@@ -158,7 +158,7 @@ def test_errors_say_what_to_do():
         batch(preferences={"slowdown": 1.0, "energy": 1.0})
     with pytest.raises(InputError, match="the unit of wait is 0"):
         batch(preferences={"slowdown": 1.0, "wait": 0.0})
-    with pytest.raises(InputError, match="no term is preferred"):
+    with pytest.raises(InputError, match="all preferences are 0"):
         weights_from({"slowdown": 0}, ["slowdown", "wait"])
     with pytest.raises(InputError, match="preference of wait is -1"):
         weights_from({"wait": -1}, ["slowdown", "wait"])

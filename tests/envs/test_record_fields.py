@@ -19,6 +19,6 @@ def record_types():
 
 
 @pytest.mark.parametrize("record", list(record_types()))
-def test_no_field_is_hidden_by_a_method_of_numpys_records(record):
+def test_record_fields_do_not_clash_with_numpy_methods(record):
     hidden = set(record.names) & set(dir(np.record))
     assert not hidden, f"interpreted, {hidden} would be numpy's"

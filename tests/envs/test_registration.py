@@ -1,27 +1,70 @@
-"""Gymnasium knows our names however the two are imported."""
+"""Registration of the environments with Gymnasium."""
 
 import subprocess
 import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
 
 import pytest
+
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+
+
+def run_python(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 @pytest.mark.parametrize(
     "imports",
     [
-        "import kilowait, gymnasium",
-        "import gymnasium, kilowait",
-        "import kilowait; kilowait.Cluster; kilowait.JobTable; import gymnasium",
         "import kilowait.envs, gymnasium",
+        "import gymnasium, kilowait.envs",
+        "import gymnasium, kilowait.envs; gymnasium.register_envs(kilowait.envs)",
+        "import kilowait.envs, gymnasium; kilowait.envs.register()",
     ],
 )
-def test_names_are_known(imports):
-    code = f"{imports}; print('kilowait/Batch-v0' in gymnasium.registry)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "True"
+def test_importing_kilowait_envs_registers_the_environments(imports):
+    code = f"{imports}; print([name for name in gymnasium.registry if name.startswith('kilowait/')])"
+    assert run_python(code) == "['kilowait/Batch-v0', 'kilowait/Energy-v0', 'kilowait/Gpu-v0']"
 
 
-def test_importing_kilowait_alone_brings_no_gymnasium():
-    code = "import sys, kilowait; kilowait.Cluster; print('gymnasium' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "False"
+def test_gymnasium_make_imports_the_module_named_before_the_colon():
+    code = """
+import gymnasium, kilowait as kw
+jobs = kw.lublin(jobs=100, nodes=16, seed=1)
+env = gymnasium.make("kilowait.envs:kilowait/Batch-v0", jobs=jobs, cluster=kw.Cluster.from_nodes(16), episode_jobs=20)
+env.reset(seed=0)
+print(type(env.unwrapped).__name__)
+"""
+    assert run_python(code) == "BatchEnv"
+
+
+def test_importing_kilowait_alone_imports_no_gymnasium_and_installs_no_import_hook():
+    code = (
+        "import sys; before = list(sys.meta_path); import kilowait; kilowait.Cluster; "
+        "print('gymnasium' in sys.modules, sys.meta_path == before)"
+    )
+    assert run_python(code) == "False True"
+
+
+def test_registration_imports_neither_numba_nor_the_engine():
+    code = (
+        "import sys, kilowait.envs; print([name for name in sys.modules "
+        "if name.partition('.')[0] in ('numba', 'llvmlite', 'scipy') or name.startswith('kilowait.engine')])"
+    )
+    assert run_python(code) == "[]"
+
+
+def test_the_entry_point_names_the_registering_function():
+    points = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"]["gymnasium.envs"]
+    (target,) = points.values()
+    module, _, function = target.partition(":")
+    code = (
+        f"import gymnasium; from {module} import {function}; gymnasium.registry.clear(); {function}(); "
+        "print(sorted(gymnasium.registry))"
+    )
+    assert run_python(code) == "['kilowait/Batch-v0', 'kilowait/Energy-v0', 'kilowait/Gpu-v0']"
+    assert callable(getattr(import_module(module), function))

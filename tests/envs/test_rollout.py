@@ -1,4 +1,4 @@
-"""Whole runs decided from what the envs show."""
+"""Whole runs with decisions from observations."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ LENGTH = list(FEATURES).index("length")
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_saf_by_what_is_shown_is_saf(seed):
+def test_saf_from_observations_matches_saf(seed):
     jobs, machine = crowded(120, seed), Cluster.from_nodes(16)
     log = run_policy(
         jobs,
@@ -31,7 +31,7 @@ def test_saf_by_what_is_shown_is_saf(seed):
     assert log.run["policy"] == "agent"
 
 
-def test_outages_dependencies_and_withdrawn_jobs_are_kept():
+def test_outages_dependencies_and_cancellations_are_simulated():
     jobs = crowded(80, 5)
     n = len(jobs)
     after = np.full(n, -1)

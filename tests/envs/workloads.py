@@ -1,4 +1,4 @@
-"""Workloads for envs, and rules played through them from outside."""
+"""Workloads for environment tests, and policies run through the environments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def crowded(jobs: int, seed: int, nodes: int = 16) -> JobTable:
 
 
 def planned(jobs: JobTable, seed: int) -> JobTable:
-    """The jobs with times of their own for planners, limits and later times, each known of some."""
+    """The jobs with planned run times, limits and overrun times, each for some of them."""
     random = np.random.default_rng(seed)
 
     def some(times: float) -> np.ndarray:
@@ -48,7 +48,7 @@ def smallest(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def play(vec, scores, first: int) -> np.ndarray:
-    """Play the window from row `first` in copy 0 by `scores` (one a job of the log); the start times."""
+    """Run the window from row `first` in copy 0 by `scores` (one per job of the log); returns start times."""
     assert vec.num_envs == 1
     vec.reset(options={"first": first})
     over = False
@@ -62,11 +62,11 @@ def play(vec, scores, first: int) -> np.ndarray:
     return vec.board.stack.job_state["start_s"][0].copy()
 
 
-def decided_by(scores_of):
-    """A decide of `kilowait.envs.rollout.play`: the allowed slot of the smallest score of the features."""
+def decided_by(static_scores):
+    """A decision function for `run_policy`: the allowed slot of the smallest score of the features."""
 
     def decide(seen):
-        scores = scores_of(seen["jobs"][0])
+        scores = static_scores(seen["jobs"][0])
         return np.array([int(np.argmin(np.where(seen["mask"][0, : len(scores)] == 1, scores, np.inf)))])
 
     return decide

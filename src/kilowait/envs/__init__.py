@@ -1,37 +1,26 @@
-"""The clock seen through Gymnasium: `kilowait/Batch-v0`, `kilowait/Gpu-v0` and `kilowait/Energy-v0`, one
-copy or many at once.
+"""Gymnasium environments: `kilowait/Batch-v0`, `kilowait/Gpu-v0` and `kilowait/Energy-v0`, single and vectorized.
 
-``import kilowait`` and ``import gymnasium``, in any order, are enough for ``gymnasium.make`` to know the names.
+``import kilowait.envs`` registers them; so does the module prefix of ``"kilowait.envs:kilowait/Batch-v0"`` in
+``gymnasium.make``. The engine and its compiled kernels are imported when the first environment is made.
 """
 
 from __future__ import annotations
 
-from kilowait.errors import MissingExtraError
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-try:
-    from gymnasium.envs.registration import register as make_known
-    from gymnasium.envs.registration import registry
-except ImportError:
-    raise MissingExtraError("gymnasium", "learn") from None
+from kilowait.envs.registration import ENVIRONMENTS, register
 
-__all__ = ["NAMES", "register"]
+if TYPE_CHECKING:
+    from kilowait.envs.custom import Feature, RewardTerm, ShownJobs, StartedJobs
 
-NAMES = {
-    "kilowait/Batch-v0": ("kilowait.envs.env:BatchEnv", "kilowait.envs.vector_env:BatchVectorEnv"),
-    "kilowait/Energy-v0": (
-        "kilowait.envs.power.env:EnergyEnv",
-        "kilowait.envs.power.vector_env:EnergyVectorEnv",
-    ),
-    "kilowait/Gpu-v0": ("kilowait.envs.gpu.env:GpuEnv", "kilowait.envs.gpu.vector_env:GpuVectorEnv"),
-}
-"""Name to (one copy, many copies)."""
+__all__ = ["ENVIRONMENTS", "Feature", "RewardTerm", "ShownJobs", "StartedJobs", "register"]
 
 
-def register() -> None:
-    """Make the names known to Gymnasium."""
-    for name, (one, many) in NAMES.items():
-        if name not in registry:
-            make_known(name, entry_point=one, vector_entry_point=many)
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'kilowait.envs' has no attribute {name!r}")
+    return getattr(import_module("kilowait.envs.custom"), name)
 
 
 register()

@@ -1,4 +1,4 @@
-"""The arrays of many copies of a batch system."""
+"""Batched simulator of `kilowait/Batch-v0`: environment copies of a batch system."""
 
 from __future__ import annotations
 
@@ -35,36 +35,36 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import resolve
 
-__all__ = ["DecisionSettings", "BatchedSimulator", "Observation", "scores_of", "external_policy"]
+__all__ = ["DecisionSettings", "BatchedSimulator", "Observation", "static_scores", "external_policy"]
 
 
 def external_policy() -> PriorityPolicy:
-    """Whoever is asked, as the engine sees it: somebody whose order may change at every pass."""
+    """Placeholder policy for a run whose decisions come from outside the engine; its order may change at every pass."""
     return PriorityPolicy("agent", no_score_compiled(), time_dependent=True)
 
 
 @dataclass(frozen=True)
 class DecisionSettings:
-    """What is asked and shown at a decision."""
+    """Which decisions the agent takes, and what it observes."""
 
     slots: int = 128
-    """Waiting jobs shown at once."""
+    """Waiting jobs shown at once (the queue window)."""
     backfill: str | int = "easy"
     """none, easy, or the number of reservations per group."""
     backfill_order: str | PriorityPolicy = "saf"
-    """A rule for the candidates of backfilling, or "agent": it is asked for those too."""
+    """Priority policy of the backfill candidates, or "agent": the agent chooses these too."""
     at_limit: str = "extend"
     placement: str = "first"
     overrun: str = "double"
-    """double, steps or later: what planners believe of a job that runs on past what was planned."""
+    """double, steps or quantile: the new expected run time of a job that exceeds its planned one."""
     max_wait_s: float = np.inf
-    """A job that has waited longer than this, seconds, is the only one that may be first."""
+    """A job that has waited longer than this, seconds, must be chosen first."""
     hold: bool = False
-    """Whether there is an action, the last, that chooses nobody until the next event."""
+    """Whether the last action starts no job until the next event."""
     graph: bool = False
-    """Whether the edges between jobs are shown."""
+    """Whether the observation has edges between jobs."""
     prediction_features: bool = False
-    """Whether what predictions know besides the estimate is shown (`observing.TOLD`); jobs must bring planned_s."""
+    """Whether jobs have `observation_spec.PREDICTION_FEATURES`; the jobs need the column planned_s."""
 
     def __post_init__(self) -> None:
         if self.slots < 1 or not self.max_wait_s > 0:
@@ -78,18 +78,18 @@ class DecisionSettings:
 
     @property
     def settings(self) -> Settings:
-        """The same as the engine takes it."""
+        """The corresponding engine settings."""
         return Settings(self.backfill, self.at_limit, "instant", self.placement, False, "drop", self.overrun)
 
     @property
     def seen(self) -> ObservationSpec:
-        """The shape of what is shown."""
+        """The shape of observations."""
         features = (*FEATURES, *(PREDICTION_FEATURES if self.prediction_features else ()))
         return ObservationSpec(features, tuple(SUMMARY), self.slots, 1, int(self.hold), self.graph)
 
 
 class BatchedSimulator(BatchedSimulatorBase):
-    """Copies of a run side by side, each on its own window of the log."""
+    """Environment copies of a batch system, each on its own window of the log."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class BatchedSimulator(BatchedSimulatorBase):
         threads: int | None = None,
         state: State | None = None,
     ) -> None:
-        """`state`: that of a simulator of all jobs, which the one copy then moves; None: states of its own."""
+        """`state`: the state of a simulator of all jobs, which the only copy advances; None: new states."""
         seen, terms = asking.seen, len(TERMS)
         order = None if asking.backfill_order == "agent" else resolve(asking.backfill_order)
         machine = machine_of(cluster)
@@ -120,21 +120,21 @@ class BatchedSimulator(BatchedSimulatorBase):
         account = jobs["account"] if "account" in jobs else np.full(len(jobs), -1)
         source = source_of(
             whole,
-            fixed_features(jobs, cluster.nodes, told=asking.prediction_features),
+            fixed_features(jobs, cluster.nodes, predictions=asking.prediction_features),
             user_numbers(jobs),
             np.ascontiguousarray(account, np.int64),
-            np.zeros(len(jobs)) if order is None else scores_of(order, jobs, cluster, whole.jobs),
+            np.zeros(len(jobs)) if order is None else static_scores(order, jobs, cluster, whole.jobs),
             episode_jobs,
             copies,
         )
-        how = np.zeros(1, ENV_SETTINGS).view(np.recarray)
-        how["nodes"] = sum(int(whole.pools["capacity"][lo]) for lo in whole.groups["pool_lo"])
-        how["max_wait_s"], how["sla_s"] = asking.max_wait_s, reward.sla_s
-        how["asked_behind"], how["hold"] = order is None, asking.hold
-        how["autoreset"] = autoreset
+        env_settings = np.zeros(1, ENV_SETTINGS).view(np.recarray)
+        env_settings["nodes"] = sum(int(whole.pools["capacity"][lo]) for lo in whole.groups["pool_lo"])
+        env_settings["max_wait_s"], env_settings["sla_s"] = asking.max_wait_s, reward.sla_s
+        env_settings["agent_backfills"], env_settings["hold"] = order is None, asking.hold
+        env_settings["autoreset"] = autoreset
         edges = seen.slots if seen.graph else 0
         scene = StepBuffers(
-            how=how,
+            env_settings=env_settings,
             weights=reward.vector(),
             copies=np.zeros(copies, COPY).view(np.recarray),
             jobs=np.zeros((copies, seen.slots, len(seen.features)), np.float32),
@@ -154,20 +154,20 @@ class BatchedSimulator(BatchedSimulatorBase):
         super().__init__(step_for(stack, scene, source), stack, scene, source, copies, threads)
 
     def observed(self, copy: bool = True) -> Observation:
-        """What is shown now, as new arrays or as those that the next step overwrites."""
+        """The current observation, as new arrays or as those that the next step overwrites."""
         shown = super().observed(copy)
         if self.scene.edges.size:
             shown["edges"] = self.scene.edges.copy() if copy else self.scene.edges
         return shown
 
-    def _moving(self) -> dict[str, npt.NDArray[Any]]:
-        return super()._moving() | {"user_weight": self.source.user_weight}
+    def _changing_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return super()._changing_arrays() | {"user_weight": self.source.user_weight}
 
 
-def scores_of(
+def static_scores(
     rule: PriorityPolicy, jobs: JobTable, cluster: Cluster, seen: npt.NDArray[Any]
 ) -> npt.NDArray[np.float64]:
-    """Scores of a rule whose order neither moves nor depends on the date, one a job."""
+    """Scores, one per job, of a priority policy whose order does not depend on time."""
     found = []
     if rule.compiled and not (rule.time_dependent or rule.observes_jobs or rule.predicts):
         values = rule.parameters if rule.prepare is None else rule.prepare(jobs, cluster)
@@ -180,8 +180,7 @@ def scores_of(
     orders = [np.argsort(scores, kind="stable") for scores in found]
     if not orders or not np.array_equal(orders[0], orders[1]):
         raise InputError(
-            f"the backfill order {rule.name!r} changes with time or with what happens, or is not compiled; take fcfs, "
-            "sjf, saf or another "
-            'rule whose order stays, or "agent" to be asked'
+            f"the backfill order {rule.name!r} changes with time or with the state of the run, or is not compiled; use "
+            'fcfs, sjf, saf or another policy with a static order, or "agent" to let the agent choose'
         )
     return found[0]

@@ -1,4 +1,4 @@
-"""Copies of a run side by side, whatever clock they are of: all of them taken a step further in one call."""
+"""Base class of the batched simulators: many simulations side by side, advanced by one compiled call a step."""
 
 from __future__ import annotations
 
@@ -25,19 +25,22 @@ __all__ = [
 ]
 
 Observation = dict[str, npt.NDArray[Any]]
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
-"""When the next episode begins, as Gymnasium defines it."""
+"""When the next episode begins, as Gymnasium's `AutoresetMode` defines it."""
 BEGIN, NOTHING, START_PREPARED = -1, -2, -3
-"""Instead of an action: begin the next episode; leave the copy as it is; set out from the state as it was prepared."""
+"""Codes in place of an action: begin the next episode; leave the copy unchanged; run the prepared state to its first
+decision."""
 
 
 class BatchedSimulatorBase:
-    """What a vector env asks of a board.
+    """Environment copies of one simulation, advanced together.
 
-    `scene` is a tuple of arrays, one row a copy, among them copies (records with `next_first` and `pace`), jobs,
+    `scene` is a tuple of arrays with one row per copy, among them copies (records with `next_first` and `pace`), jobs,
     mask, summary, reward, terms, over, finished (return, steps, replaced actions, then the terms), last_summary, and
-    weights of the terms.
+    the weights of the terms.
     """
 
     def __init__(
@@ -49,17 +52,17 @@ class BatchedSimulatorBase:
         copies: int,
         threads: int | None,
     ) -> None:
-        """`kernel` is called with stack, scene, source, actions, and the copies from which and up to which to step."""
+        """`kernel` is called with stack, scene, source, actions, and the first and last + 1 copy to step."""
         self.stack, self.scene, self.source, self.copies = stack, scene, source, copies
         self._kernel = kernel
-        self._nothing: Observation = {}
+        self._zeros: Observation = {}
         self._threads = min(threads or os.cpu_count() or 1, copies)
         self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
 
-    def step(self, choice: npt.NDArray[np.int64]) -> None:
-        """One step of all copies, a part of them on each thread."""
+    def step(self, actions: npt.NDArray[np.int64]) -> None:
+        """One step of all copies, divided among the threads."""
         kernel = self._kernel
-        fixed = (self.stack, self.scene, self.source, choice)
+        fixed = (self.stack, self.scene, self.source, actions)
         if self._pool is None:
             kernel(*fixed, 0, self.copies)
             return
@@ -74,43 +77,83 @@ class BatchedSimulatorBase:
         self.step(np.where(which, BEGIN, NOTHING))
 
     def observed(self, copy: bool = True) -> Observation:
-        """What is shown now, as new arrays or as those that the next step overwrites."""
+        """The current observation, as new arrays or as those that the next step overwrites."""
         a = self.scene
-        shown: Observation = {"jobs": a.jobs, "mask": a.mask, "summary": a.summary}
-        return {name: array.copy() for name, array in shown.items()} if copy else shown
+        observation: Observation = {"jobs": a.jobs, "mask": a.mask, "summary": a.summary}
+        return {name: array.copy() for name, array in observation.items()} if copy else observation
 
     def final_observation(self) -> Observation:
-        """What was seen last of episodes that ended in this step and began anew at once: nobody waits any more."""
-        if not self._nothing:  # made once: as large as an observation, and always the same
-            self._nothing = {name: np.zeros_like(array) for name, array in self.observed(copy=False).items()}
-            for array in self._nothing.values():
+        """Last observation of episodes that ended in this step, where the next ones began at once: an empty queue."""
+        if not self._zeros:  # built once: it is as large as an observation, and never changes
+            self._zeros = {name: np.zeros_like(array) for name, array in self.observed(copy=False).items()}
+            for array in self._zeros.values():
                 array.flags.writeable = False
-        return {**self._nothing, "summary": self.scene.last_summary.copy()}
+        return {**self._zeros, "summary": self.scene.last_summary.copy()}
 
     def truncated(self) -> npt.NDArray[np.bool_]:
         """Which of the episodes that are over were cut off before their end."""
         return np.zeros(self.copies, np.bool_)
 
+    def now_s(self) -> Floats:
+        """(copies,) simulated time, seconds."""
+        return np.array(self.stack.clock["now"][:, 0])
+
+    def episode_start_s(self) -> Floats:
+        """(copies,) simulated time of the first submission of the episode, seconds."""
+        return np.array(self.stack.clock["first_submit_s"][:, 0])
+
+    def start_count(self) -> Ints:
+        """(copies,) how often a job has started in the episode so far."""
+        return np.array(self.stack.clock["segments"][:, 0])
+
+    def starts(self, env: Ints, number: Ints) -> tuple[Ints, Floats]:
+        """Job (numbered from 0 in the episode) and time, seconds, of the starts with these numbers in these copies."""
+        job: Ints = np.asarray(self.stack.segments)[env, number]
+        return job, np.asarray(self.stack.job_state["start_s"])[env, job]
+
+    def submit_s(self, env: Ints, job: Ints) -> Floats:
+        """Submission in simulated time, seconds, of jobs that have arrived."""
+        times: Floats = np.asarray(self.stack.jobs["submit_s"])[env, job]
+        return times
+
+    def slot_is_filled(self) -> npt.NDArray[np.bool_]:
+        """(copies, slots) whether a job is shown there."""
+        slots = self.scene.slots.shape[1]
+        return np.arange(slots) < np.asarray(self.scene.copies["shown"])[:, None]
+
+    def shown_jobs(self) -> tuple[Ints, Ints, Ints]:
+        """Copy, slot and number in the episode of every job in the current observation."""
+        env, slot = np.nonzero(self.slot_is_filled())
+        return env, slot, self.scene.slots[env, slot]
+
+    def shown_rows(self) -> Ints:
+        """(copies, slots) row of the log of every shown job; -1 in empty slots."""
+        rows = self.scene.slots + np.asarray(self.scene.copies["first"])[:, None]
+        return np.where(self.slot_is_filled(), rows, -1)
+
     def snapshot(self) -> dict[str, npt.NDArray[np.uint8]]:
         """Everything that the next steps depend on, as bytes."""
         return {
-            name: np.frombuffer(array.tobytes(), np.uint8).copy() for name, array in self._moving().items()
+            name: np.frombuffer(array.tobytes(), np.uint8).copy()
+            for name, array in self._changing_arrays().items()
         }
 
-    def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Go on exactly where `snapshot` was taken; the board must be made with the same arguments."""
-        own = self._moving()
-        if set(own) != set(kept) or any(own[name].nbytes != kept[name].nbytes for name in own):
-            raise InputError("the snapshot is of an env of another size; make the env as it was made then")
+    def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Restore a snapshot; the simulator must be made with the same arguments."""
+        own = self._changing_arrays()
+        if set(own) != set(saved) or any(own[name].nbytes != saved[name].nbytes for name in own):
+            raise InputError(
+                "the snapshot is of an environment of another size; make the environment with the same arguments"
+            )
         for name, array in own.items():
             if array.nbytes:
-                array.reshape(-1).view(np.ndarray)[:] = np.frombuffer(kept[name].tobytes(), array.dtype)
+                array.reshape(-1).view(np.ndarray)[:] = np.frombuffer(saved[name].tobytes(), array.dtype)
 
-    def _moving(self) -> dict[str, npt.NDArray[Any]]:
-        moving = {f"stack.{name}": array for name, array in self.stack._asdict().items()}
-        return moving | {f"scene.{name}": array for name, array in self.scene._asdict().items()}
+    def _changing_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        arrays = {f"stack.{name}": array for name, array in self.stack._asdict().items()}
+        return arrays | {f"scene.{name}": array for name, array in self.scene._asdict().items()}
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         if self._pool is not None:
             self._pool.shutdown()

@@ -1,4 +1,4 @@
-"""One copy, as `gymnasium.make` gives it."""
+"""Single environments, as `gymnasium.make` returns them."""
 
 from __future__ import annotations
 
@@ -16,58 +16,79 @@ __all__ = ["BatchEnv", "SingleEnv"]
 
 
 class SingleEnv(gym.Env[Observation, np.int64]):
-    """One copy of a vector env."""
+    """A single environment: a vector environment with one copy.
 
-    metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own shape
+    `info` has after `reset` and every `step`, unless the environment is made with ``job_info=False``:
+
+    - ``job_id``, ``user`` (slots,): id and user of the job in each slot of the observation; -1 in empty slots.
+
+    after every `step`:
+
+    - each reward term by its name (``info["slowdown"]``), custom ones too: its cost in this step, not weighted;
+    - ``terms``: the built-in ones as an array, in the order of `vector.term_names`;
+
+    after the last step of an episode:
+
+    - ``episode_terms``, ``episode_custom_terms``: the terms summed over the episode;
+    - ``replaced_actions``: how many actions the mask forbade and were replaced.
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012 - as Gymnasium declares it
     many: type[EngineVectorEnv]
-    """Of which it is one."""
+    """The vector environment class it wraps."""
 
-    def __init__(self, **arguments: Any) -> None:
-        """Arguments as of the vector env."""
+    def __init__(self, *, job_info: bool = True, **arguments: Any) -> None:
+        """Arguments as of the vector environment; `job_info` is on unless it is turned off."""
         make: Any = self.many
-        self._one: EngineVectorEnv = make(
-            1, autoreset_mode=AutoresetMode.DISABLED, copy=False, threads=1, **arguments
+        self._vector: EngineVectorEnv = make(
+            1, autoreset_mode=AutoresetMode.DISABLED, copy=False, threads=1, job_info=job_info, **arguments
         )
-        self.observation_space = self._one.single_observation_space
-        self.action_space = self._one.single_action_space
+        self.observation_space = self._vector.single_observation_space
+        self.action_space = self._vector.single_action_space
 
     @property
     def vector(self) -> EngineVectorEnv:
-        """The vector env of one copy behind it."""
-        return self._one
+        """The vector environment of one copy behind it."""
+        return self._vector
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode: on a window drawn by the seed, or at row ``options["first"]`` of the log."""
         super().reset(seed=seed)
-        seen, told = self._one.reset(seed=seed, options=options)
-        return {name: array[0].copy() for name, array in seen.items()}, told
+        observation, infos = self._vector.reset(seed=seed, options=options)
+        info = {name: array[0] for name, array in infos.items()}
+        return {name: array[0].copy() for name, array in observation.items()}, info
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """One decision."""
-        seen, reward, over, cut, told = self._one.step(np.array([action], np.int64))
-        info: dict[str, Any] = {"terms": told["terms"][0]}
+        """Take one action."""
+        batch, reward, over, cut, infos = self._vector.step(np.array([action], np.int64))
+        info: dict[str, Any] = {
+            name: value[0] for name, value in infos.items() if name not in ("episode", "_episode")
+        }
         if over[0] or cut[0]:
-            info["episode_terms"] = told["episode"]["terms"][0]
-            info["replaced_actions"] = int(told["episode"]["invalid"][0])
-        shown = {name: array[0].copy() for name, array in seen.items()}
-        return shown, float(reward[0]), bool(over[0]), bool(cut[0]), info
+            episode = infos["episode"]
+            info["episode_terms"] = episode["terms"][0]
+            info["replaced_actions"] = int(episode["invalid"][0])
+            if "custom_terms" in episode:
+                info["episode_custom_terms"] = episode["custom_terms"][0]
+        observation = {name: array[0].copy() for name, array in batch.items()}
+        return observation, float(reward[0]), bool(over[0]), bool(cut[0]), info
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Which actions may be taken, by the name MaskablePPO looks for."""
-        return self._one.action_masks()[0]
+        """Which actions are allowed; sb3-contrib's MaskablePPO calls this method."""
+        return self._vector.action_masks()[0]
 
 
 class BatchEnv(SingleEnv):
-    """A batch system on windows of a log, asked "who is next?"; arguments as of `BatchVectorEnv`.
+    """A batch system on windows of a log: the agent chooses the next job. Arguments as of `BatchVectorEnv`.
 
-    >>> import gymnasium, kilowait as kw
+    >>> import gymnasium, kilowait as kw, kilowait.envs
     >>> jobs = kw.lublin(jobs=300, nodes=64, seed=1)
     >>> env = gymnasium.make("kilowait/Batch-v0", jobs=jobs, cluster=kw.Cluster.from_nodes(64))
-    >>> seen, _ = env.reset(seed=0)
-    >>> seen["summary"].shape, int(env.action_space.n)
-    ((11,), 128)
+    >>> observation, info = env.reset(seed=0)
+    >>> observation["summary"].shape, int(env.action_space.n), info["job_id"].shape
+    ((11,), 128, (128,))
     """
 
     many = BatchVectorEnv

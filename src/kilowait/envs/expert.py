@@ -1,4 +1,4 @@
-"""Look-ahead as a teacher: what it would choose where copies of an env stand, and episodes of that to imitate."""
+"""Look-ahead as an expert: its actions in environment copies, and demonstrations for imitation learning."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from kilowait.engine.kernels.state import State
 from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.batched_sim_base import NOTHING, BatchedSimulatorBase
 from kilowait.envs.kernels.decision import place_of
-from kilowait.envs.kernels.lookahead import best_choice, copy_state, lend_stage
+from kilowait.envs.kernels.lookahead import best_choice, copy_state, lookahead_without_refcount
 from kilowait.envs.kernels.state_stack import nth_state
-from kilowait.envs.kernels.step import lend_scene
+from kilowait.envs.kernels.step import buffers_without_refcount
 from kilowait.envs.lookahead import LookAhead
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError
@@ -35,14 +35,14 @@ from kilowait.rng import stream
 
 __all__ = ["LookAheadExpert", "teach"]
 
-Taught = dict[str, npt.NDArray[Any]]
+Demonstrations = dict[str, npt.NDArray[Any]]
 
 
 class LookAheadExpert:
-    """What look-ahead would choose in each copy of a board (`BatchVectorEnv.board`), as the env counts actions.
+    """The action that look-ahead would choose in each environment copy.
 
-    Only jobs that are shown and may be chosen are candidates. Where the env asks for those behind a reservation too,
-    each of these choices is rehearsed as well.
+    Only shown jobs with an allowed action are candidates. Where the agent also chooses backfill candidates, look-ahead
+    simulates these choices too.
     """
 
     def __init__(
@@ -53,18 +53,18 @@ class LookAheadExpert:
         cluster: Cluster,
         threads: int | None = None,
     ) -> None:
-        """`jobs` and `cluster` are those of the board; `threads`: None, one a core."""
+        """`jobs` and `cluster` are those of the environment; `threads`: None, one per core."""
         self.lookahead, self.board, self.jobs = lookahead, board, jobs
         self._scoring = lookahead.scoring(jobs, cluster)
         parts = max(1, min(threads or os.cpu_count() or 1, board.copies))
         first = State(*(array[0] for array in board.stack))
         self._stages = [lookahead.stage(first) for _ in range(parts)]
         self._cuts = [board.copies * i // parts for i in range(parts + 1)]
-        self._kernel = choose_for(board.stack, board.scene, self._stages[0])
+        self._kernel = choice_kernel(board.stack, board.scene, self._stages[0])
         self._pool = ThreadPoolExecutor(parts)
 
     def choose(self, asked: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.int64]:
-        """(copies,) an action of each copy; `envs.kernels.step.NOTHING` for those that are not asked."""
+        """(copies,) an action for each copy; `NOTHING` for those that are not in `asked`."""
         board = self.board
         actions = np.zeros(board.copies, np.int64) if asked is None else np.where(asked, 0, NOTHING)
         work = [
@@ -73,11 +73,11 @@ class LookAheadExpert:
         ]
         for part in work:
             part.result()
-        self.lookahead.refuse_nan(board.stack, self.jobs)
+        self.lookahead.raise_on_nan(board.stack, self.jobs)
         return actions
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._pool.shutdown()
 
 
@@ -92,12 +92,12 @@ def teach(
     episode_jobs: int = 256,
     copies: int = 32,
     threads: int | None = None,
-) -> Taught:
-    """Play episodes of `kilowait/Batch-v0` by look-ahead; what was seen and chosen, one row a choice.
+) -> Demonstrations:
+    """Demonstrations: observations and actions of look-ahead in episodes of `kilowait/Batch-v0`, one row per decision.
 
-    Gives `jobs`, `mask`, `summary` (and `edges` where they are shown) as the env shows them, `action`, and `episode`,
-    the number of the episode. The windows are drawn with the seed; the same on any number of copies and threads, but
-    for the order of the rows.
+    Returns the observation (`jobs`, `mask`, `summary`, and `edges` with a graph), `action`, and `episode`, the number
+    of
+    the episode. The seed draws the windows. Rows are the same for any number of copies and threads, except their order.
 
     >>> import kilowait as kw
     >>> jobs = kw.lublin(300, 64, load=1.2, seed=1)
@@ -114,7 +114,7 @@ def teach(
     True
     """
     if episodes < 1:
-        raise InputError(f"{episodes} episodes to be taught; ask for at least 1")
+        raise InputError(f"episodes is {episodes}; give at least 1")
     vec = BatchVectorEnv(
         min(copies, episodes),
         jobs=jobs,
@@ -130,7 +130,7 @@ def teach(
     coming = deque(enumerate(windows.tolist()))
     playing = np.full(board.copies, -1)
     free = np.ones(board.copies, np.bool_)
-    rows: list[Taught] = []
+    rows: list[Demonstrations] = []
     while True:
         for copy in np.flatnonzero(free):
             playing[copy], scene.copies["next_first"][copy] = coming.popleft() if coming else (-1, 0)
@@ -141,9 +141,7 @@ def teach(
         if not on.any():
             break
         actions = teacher.choose(on)
-        shown = on & scene.mask.any(
-            axis=1
-        )  # an episode without a choice shows nothing, and only has to be ended
+        shown = on & scene.mask.any(axis=1)  # an episode without a decision has an empty mask
         seen = {name: array[shown] for name, array in board.observed(copy=False).items()}
         rows.append({**seen, "action": actions[shown], "episode": playing[shown]})
         board.step(actions)
@@ -155,9 +153,9 @@ def teach(
 
 
 def _choose(t: Any, scene: Any, a: Any, actions: Any, score: Any, parameters: Any, lo: int, hi: int) -> None:
-    """Write the choice of the copies from `lo` to `hi` over their actions; those below 0 are left alone."""
-    scene = lend_scene(scene)
-    a = lend_stage(a)
+    """Replace the actions of copies `lo` to `hi` by the choice of look-ahead; actions below 0 stay."""
+    scene = buffers_without_refcount(scene)
+    a = lookahead_without_refcount(a)
     for b in range(lo, hi):
         if actions[b] < 0:
             continue
@@ -180,8 +178,8 @@ def _compiled(stack: Any, scene: Any, stage: Any) -> Callable[..., Any]:
     return compile_entry(_choose, signature, "envs")
 
 
-def choose_for(stack: Any, scene: Any, stage: Any) -> Callable[..., Any]:
-    """The kernel that takes these very arrays."""
+def choice_kernel(stack: Any, scene: Any, stage: Any) -> Callable[..., Any]:
+    """The kernel compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64)
     return _compiled(numba.typeof(stack), numba.typeof(scene), numba.typeof(stage))

@@ -1,6 +1,6 @@
-"""Look-ahead: at every choice some candidates are tried out in rehearsals, and the one of the cheapest future is taken.
+"""Look-ahead policy: at every decision it simulates some candidates and chooses the one with the lowest cost.
 
-A policy in its own right, in whole runs, and a voice beside an agent's in the copies of an env (see `teaching`).
+It is a policy for whole runs, and an expert for imitation learning (see `envs.expert`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from kilowait.envs.kernels.lookahead import (
     LookaheadState,
     best_choice,
     copy_state,
-    lend_stage,
+    lookahead_without_refcount,
     score_of,
     stage_of,
 )
@@ -49,18 +49,18 @@ from kilowait.policies import resolve
 __all__ = ["OBJECTIVES", "WORD", "LookAhead"]
 
 OBJECTIVES = ("bsld", "wait")
-"""What the waiting jobs of a rehearsal pay: bounded slowdown, with the estimate as the run time, or wait."""
+"""Cost of a waiting job in a simulated future: bounded slowdown, with the estimate as run time, or wait."""
 MOST_WIDTH, MOST_DEPTH = 1024, 1_000_000
 WORD = "lookahead"
 
 
 @dataclass(frozen=True)
 class LookAhead:
-    """Choose who goes first by trying it out; whoever goes behind a reservation is in the order of the base rule.
+    """Look-ahead (rollout) policy: choose the next job by simulating each candidate; backfill by the base policy.
 
-    At a choice the `width` - 1 first jobs by the base rule and the oldest are candidates (with a width of 1 only the
-    first: that is the base rule itself). For each the engine runs on from here: it starts, or the earliest place is
-    reserved for it, then the base rule decides. Nobody arrives, jobs end after their estimates.
+    Candidates are the first `width` - 1 jobs by the base policy and the oldest job (with a width of 1 only the first,
+    which is the base policy itself). For each candidate the engine simulates the future: the candidate starts, or gets
+    the earliest reservation, then the base policy decides. No job arrives, and jobs end after their estimates.
 
     >>> import kilowait as kw
     >>> jobs = kw.lublin(200, 64, load=1.0, seed=2)
@@ -70,13 +70,13 @@ class LookAhead:
     """
 
     base: str | PriorityPolicy = "saf"
-    """The rule that decides in rehearsals: a name, or a rule that is compiled."""
+    """Policy that decides in simulated futures: a name, or a compiled priority policy."""
     width: int = 32
-    """Candidates at a choice, at most."""
+    """Maximum candidates of a decision."""
     depth: int = 64
-    """Starts in a rehearsal; whoever then still waits counts as starting at its end."""
+    """Starts in a simulated future; jobs that still wait then count as starting at its end."""
     objective: str = "bsld"
-    """One of OBJECTIVES, summed over the jobs that wait."""
+    """One of OBJECTIVES, summed over the waiting jobs."""
 
     def __post_init__(self) -> None:
         for what, value, most in (("width", self.width, MOST_WIDTH), ("depth", self.depth, MOST_DEPTH)):
@@ -89,20 +89,21 @@ class LookAhead:
         base = self._rule
         if not base.compiled or base.node_level or base.half_life_s > 0 or base.predicts:
             raise InputError(
-                f"look-ahead cannot rehearse with {base.name!r}, which is not compiled, is for placed nodes, predicts "
-                "or needs the usage of others; take saf, sjf, f1 or another rule of the job and the time alone"
+                f"look-ahead cannot simulate {base.name!r}, which is not compiled, is for GPU clusters, "
+                f"predicts run times "
+                "or depends on the usage of users; use saf, sjf, f1 or another policy of the job and the time alone"
             )
 
     @classmethod
     def from_text(cls, text: str) -> LookAhead:
-        """As it is written on a command line.
+        """The policy that a text of the command line names.
 
         >>> LookAhead.from_text("lookahead:base=sjf:width=4")
         LookAhead(base='sjf', width=4, depth=64, objective='bsld')
         """
         word, *settings = text.strip().split(":")
         if word != WORD:
-            raise InputError(f"{text!r} is no look-ahead; write {WORD}:base=saf:width=8")
+            raise InputError(f"{text!r} is not a look-ahead policy; write {WORD}:base=saf:width=8")
         known = [field.name for field in fields(cls)]
         given: dict[str, Any] = {}
         for setting in settings:
@@ -125,33 +126,32 @@ class LookAhead:
 
     @property
     def name(self) -> str:
-        """What logs call it: what `from_text` takes, where the base rule has a plain name."""
+        """Name in logs; `from_text` reads it if the base policy has a plain name."""
         other = "" if self.objective == OBJECTIVES[0] else f":objective={self.objective}"
         return f"{WORD}:base={self._rule.name}:width={self.width}:depth={self.depth}{other}"
 
     def stage(self, state: State) -> LookaheadState:
-        """Where to rehearse decisions in this state."""
+        """Work arrays to simulate decisions in this state."""
         return stage_of(state, self.width, self.depth, self.objective == "wait", self._rule.time_dependent)
 
     def scoring(self, jobs: JobTable, cluster: Cluster) -> tuple[Any, npt.NDArray[np.float64]]:
-        """The base rule's score and parameters for these jobs, as kernels take them."""
+        """Score function and parameters of the base policy for these jobs, for the kernels."""
         rule = self._rule
         values = rule.parameters if rule.prepare is None else rule.prepare(jobs, cluster)
         return rule.score, np.ascontiguousarray(values, np.float64)
 
     def run(self, inputs: RunInputs) -> ExecutionLog:
-        """The run under its decisions."""
+        """Run the jobs with this policy."""
         jobs, cluster, settings = inputs.jobs, inputs.cluster, settings_of(inputs, self.name)
         if cluster.node_level or cluster.outages or cluster.reservations:
             raise InputError(
-                f"cluster {cluster.name!r} has placed nodes, outages or reservations, which look-ahead does not "
-                "rehearse; take a cluster without them, or a rule by name"
+                f"cluster {cluster.name!r} has node-level (GPU) groups, outages or reservations, which look-ahead "
+                "does not simulate; use a cluster without them, or another policy"
             )
         if settings.depth == UNLIMITED or settings.schedule_per == "event":
             raise InputError(
-                f"backfill is {settings.backfill!r}, passes per {settings.schedule_per}; "
-                f"look-ahead chooses once an instant, "
-                "with none, easy or a number of reservations"
+                f"backfill is {settings.backfill!r} and schedule_per {settings.schedule_per!r}; look-ahead needs "
+                "schedule_per='instant' and backfill none, easy or a number of reservations"
             )
         if self._rule.placement is not None:
             settings = replace(settings, placement=self._rule.placement)
@@ -164,33 +164,34 @@ class LookAhead:
         )
         if simulator.levers is not None:
             raise InputError(
-                "look-ahead pulls no levers and knows no jobs on hold; leave levers and hold_until_s out, or take a "
-                "rule by name"
+                "look-ahead does not simulate power controls or load shifting; leave power controls and "
+                "hold_until_s out, "
+                "or use another policy"
             )
         state: State = simulator.state
-        state = state._replace(need=state.need.copy())  # of the same type as on the stage
+        state = state._replace(need=state.need.copy())  # of the same type as in the work arrays
         stage = self.stage(state)
         run_for(state, stage)(state, stage, *self.scoring(simulator.table, cluster))
-        self.refuse_nan(state, simulator.table)
+        self.raise_on_nan(state, simulator.table)
         return simulator.log()
 
-    def refuse_nan(self, state: State, jobs: JobTable) -> None:
-        """Raise if the base rule gave some job a score that is no number."""
+    def raise_on_nan(self, state: State, jobs: JobTable) -> None:
+        """Raise an error if the base policy gave some job the score NaN."""
         bad = int(np.max(state.clock["bad_score"]))
         if bad:
             raise InputError(
-                f"the base rule {self._rule.name!r} of look-ahead gave a job (number {bad - 1} of {len(jobs):,}) the "
+                f"the base policy {self._rule.name!r} of look-ahead gave a job (number {bad - 1} of {len(jobs):,}) the "
                 "score NaN; a score must be a number (inf is one)"
             )
 
 
 def _run(t: Any, a: Any, score: Any, parameters: Any) -> None:
-    """The whole run, natively: as `deciding.advance_to_decision`, with a rehearsed choice wherever that would ask."""
+    """The whole run: as `decision.advance_to_decision`, with look-ahead at every decision."""
     s = state_without_refcount(t)
-    a = lend_stage(a)
-    nothing = s.line_s  # stands where parameters of a rule would
+    a = lookahead_without_refcount(a)
+    no_parameters = s.line_s  # placeholder for policy parameters
     k = s.clock[0]
-    while k.bad_score == 0 and advance(s, zero_score, nothing, zero_score, nothing):
+    while k.bad_score == 0 and advance(s, zero_score, no_parameters, zero_score, no_parameters):
         if k.queue_hi == k.queue_lo:
             continue
         if not any_fits(s):
@@ -210,7 +211,7 @@ def _run(t: Any, a: Any, score: Any, parameters: Any) -> None:
         if k.depth > 0 and any_fits(s):
             for i in range(k.queue_lo, k.queue_hi):
                 s.queue[i].key = score_of(s, s.queue[i].job, a.plan[0].time_dependent, score, parameters)
-            backfill(s, k.queue_lo, False, -1, 0, zero_score, nothing)
+            backfill(s, k.queue_lo, False, -1, 0, zero_score, no_parameters)
         end_pass(s)
 
 
@@ -220,7 +221,7 @@ def _compiled(state: Any, stage: Any) -> Callable[..., Any]:
 
 
 def run_for(state: State, stage: LookaheadState) -> Callable[..., Any]:
-    """The whole run as a kernel that takes these very arrays: (state, stage, score, parameters)."""
+    """Kernel (state, stage, score, parameters) of a whole run, compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64)
     return _compiled(numba.typeof(state), numba.typeof(stage))

@@ -1,7 +1,7 @@
-"""What an agent sees of the queue and the machine: names, units and scales of every number.
+"""Observation of `kilowait/Batch-v0`: name, unit and scale of every number about the queue and the machine.
 
-All are scaled by fixed units (hours, days, the size of the machine), never by statistics of a log, so that nothing of
-later jobs leaks into what is seen and an agent can be carried to another machine. The true run time is not among them.
+Numbers are scaled by fixed units (hours, days, the size of the machine), never by statistics of a log. No data of later
+jobs leaks into them, and an agent can be moved to another machine. The true run time is not among them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
     "PREDICTION_FEATURES",
     "ObservationSpec",
     "fixed_features",
-    "of_preferences",
+    "preference_summary",
     "prediction_features",
 ]
 
@@ -38,71 +38,71 @@ FEATURES: dict[str, str] = {
     "patience": "wait / (wait + estimate)",
     "fits": "1 if its nodes are free now, else 0",
     "spare": "(free nodes - its nodes) / nodes of the machine",
-    "place": "jobs that came before it and still wait / jobs that wait",
+    "place": "waiting jobs submitted before it / waiting jobs",
 }
-"""Of a waiting job, in the order of the columns. The first four never change while it waits."""
+"""Features of a waiting job, in the order of the columns. The first four are constant while it waits."""
 
 FIXED = 4
-"""How many of FEATURES never change."""
+"""Number of FEATURES that are constant."""
 
 PREDICTION_FEATURES: dict[str, str] = {
-    "bound": "ln(planned / 1 h) / 3, planned: what reservations are made with",
+    "bound": "ln(planned / 1 h) / 3, planned: run time that reservations assume",
     "expected_inverse_runtime": "expected 10 s / run time, at most 1",
     "cut": "ln(estimate / request) / 3; 0 where no request is known",
 }
-"""Of a waiting job, where predictions are shown: what they know besides the estimate. None changes while it waits."""
+"""Further features of a waiting job from run-time predictions. All are constant while it waits."""
 
 SUMMARY: dict[str, str] = {
     "free": "free nodes / nodes of the machine",
     "queue": "ln(1 + waiting jobs) / 5",
-    "backlog": "ln(1 + estimated node-hours that wait / nodes of the machine) / 3",
+    "backlog": "ln(1 + estimated node-hours of waiting jobs / nodes of the machine) / 3",
     "running": "ln(1 + running jobs) / 5",
-    "release": "t / (t + 1 h), t: seconds until the next job is believed to end",
-    "backfilling": "1 if a reservation has been made in this pass, else 0",
+    "release": "t / (t + 1 h), t: seconds until the next expected end of a job",
+    "backfilling": "1 if a reservation has been made in this scheduling pass, else 0",
     "hidden": "waiting jobs that are not shown / waiting jobs",
     "day_sin": "sin of the time of day",
     "day_cos": "cos of the time of day",
     "week_sin": "sin of the time of week",
     "week_cos": "cos of the time of week",
 }
-"""Of the machine, the queue and the time, in the order of the columns. The log's clock is taken for local time."""
+"""Summary of the machine, the queue and the time, in order. Times of the log are taken as local time."""
 
 EDGES: dict[str, int] = {"user": 1, "compete": 2, "near": 4}
-"""Bits of an edge between two jobs: same user or account; both do not fit at once; came within ten minutes."""
+"""Bits of an edge between two jobs: same user or account; do not fit together; submitted within ten minutes."""
 
 
 PREFIX = "prefers_"
-"""Of the names of weights in the summary, where the env draws preferences (`envs.preferences`)."""
+"""Prefix of the names of preference weights in the summary (see `envs.preferences`)."""
 
 
-def of_preferences(terms: Iterable[str]) -> dict[str, str]:
-    """Names and meanings of what is shown of a preference, after all else in the summary.
+def preference_summary(terms: Iterable[str]) -> dict[str, str]:
+    """Names and descriptions of the preference weights, which are the last numbers of the summary.
 
-    >>> of_preferences(["energy"])
-    {'prefers_energy': 'weight of energy in what the episode costs, from 0 to 1; all weights sum to 1'}
+    >>> preference_summary(["energy"])
+    {'prefers_energy': 'weight of energy in the cost of the episode, from 0 to 1; all weights sum to 1'}
     """
-    meaning = "weight of {} in what the episode costs, from 0 to 1; all weights sum to 1"
+    meaning = "weight of {} in the cost of the episode, from 0 to 1; all weights sum to 1"
     return {PREFIX + term: meaning.format(term) for term in terms}
 
 
 @dataclass(frozen=True)
 class ObservationSpec:
-    """The shape of an observation: what a network is built for, and stored with it."""
+    """Shape of an observation. A network is built for it and stored with it."""
 
     features: tuple[str, ...]
     summary: tuple[str, ...]
     slots: int
-    """Waiting jobs shown at once."""
+    """Jobs shown at once (the queue window)."""
     choices: int = 1
-    """Ways to choose a job (levels, types): action = slot x choices + choice."""
+    """Ways to start a job (DVFS states, GPU types): action = slot x choices + choice."""
     extra: int = 0
-    """Actions that choose no job; they come last."""
+    """Actions that choose no job; they are the last ones."""
     graph: bool = False
-    """Whether edges between jobs are shown."""
+    """Whether the observation has edges between jobs."""
 
     @property
     def actions(self) -> int:
-        """How many actions there are.
+        """Number of actions.
 
         >>> ObservationSpec(("length",), ("free",), slots=8, choices=2, extra=1).actions
         17
@@ -110,8 +110,10 @@ class ObservationSpec:
         return self.slots * self.choices + self.extra
 
 
-def fixed_features(jobs: JobTable, machine_nodes: int, *, told: bool = False) -> npt.NDArray[np.float32]:
-    """The first four FEATURES, one job a row; with `told` TOLD after them.
+def fixed_features(
+    jobs: JobTable, machine_nodes: int, *, predictions: bool = False
+) -> npt.NDArray[np.float32]:
+    """The constant FEATURES, one row per job; with `predictions`, PREDICTION_FEATURES after them.
 
     >>> table = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], estimate_s=[3600], nodes=[8])
     >>> fixed_features(table, 16).round(2).tolist()
@@ -126,25 +128,25 @@ def fixed_features(jobs: JobTable, machine_nodes: int, *, told: bool = False) ->
         np.log1p(estimate * nodes / (machine_nodes * 3600.0)) / 3.0,
     )
     found = np.ascontiguousarray(np.stack(columns, axis=1), np.float32)
-    return np.concatenate([found, prediction_features(jobs)], axis=1) if told else found
+    return np.concatenate([found, prediction_features(jobs)], axis=1) if predictions else found
 
 
 def prediction_features(jobs: JobTable) -> npt.NDArray[np.float32]:
-    """TOLD, one job a row; an error where jobs bring no predictions.
+    """PREDICTION_FEATURES, one row per job; raises an error if the jobs have no predictions.
 
-    >>> told = {
+    >>> columns = {
     ...     "estimate_s": [1800],
     ...     "planned_s": [3600],
     ...     "expected_inverse_runtime": [0.25],
     ...     "limit_s": [3600],
     ... }
-    >>> prediction_features(JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[8], **told)).tolist()
+    >>> prediction_features(JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[8], **columns)).tolist()
     [[0.0, 0.25, -0.2310...]]
     """
     if "planned_s" not in jobs:
         raise InputError(
-            "predictions are to be shown, and these jobs bring none (planned_s); predict run times (--predict forest; "
-            "in a comparison with --no-users), or leave told out"
+            "prediction_features is True and the jobs have no predicted run times (column planned_s); predict run "
+            "times first, or set prediction_features to False"
         )
     times = resolve_job_times(jobs)
     estimate = np.maximum(times.estimate_s, 1.0)

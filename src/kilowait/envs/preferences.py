@@ -1,8 +1,8 @@
-"""Preferences: the weights of some terms of the reward, drawn anew for every episode and shown to the agent.
+"""Preferences: weights of reward terms, drawn anew for every episode and shown to the agent (multi-objective RL).
 
-One network that is told them learns all trade-offs between the terms at once. Terms differ in scale, so each has a
-unit, fixed before anything is drawn: an episode costs the sum of weight x figure / unit. Weights are 0 or above and
-sum to 1; they are drawn uniformly among all such (Dirichlet(1, ..., 1)).
+A preference-conditioned network learns all trade-offs between the terms at once. Terms differ in scale, so each has a
+fixed unit: an episode costs the sum of weight x metric / unit. Weights are 0 or above and sum to 1; they are drawn
+uniformly from this simplex (Dirichlet(1, ..., 1)).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def weights_from(preference: Mapping[str, float], terms: Iterable[str]) -> Floats:
-    """The weights in the order of the terms, brought to a sum of 1; what is not named has 0.
+    """The weights in the order of the terms, normalized to a sum of 1; a term that is not named has 0.
 
     >>> weights_from({"slowdown": 3, "energy": 1}, ["energy", "slowdown", "sla"]).tolist()
     [0.25, 0.75, 0.0]
@@ -38,12 +38,12 @@ def weights_from(preference: Mapping[str, float], terms: Iterable[str]) -> Float
             raise InputError(f"the preference of {name} is {weight}; give a finite number, 0 or above")
     weights = np.array([float(preference.get(name, 0.0)) for name in known])
     if not weights.sum() > 0:
-        raise InputError(f"no term is preferred; give at least one of {', '.join(known)} a number above 0")
+        raise InputError(f"all preferences are 0; give at least one of {', '.join(known)} a number above 0")
     return weights / weights.sum()
 
 
 def preference_text(preference: Mapping[str, float]) -> str:
-    """As it is written on the command line.
+    """The preference as text of the command line.
 
     >>> preference_text({"slowdown": 0.25, "energy": 0.75})
     'slowdown=0.25+energy=0.75'
@@ -52,7 +52,7 @@ def preference_text(preference: Mapping[str, float]) -> str:
 
 
 def preference_grid(terms: int, parts: int) -> Floats:
-    """(points, terms) all preferences whose weights are whole multiples of 1 / parts, the last term first at its least.
+    """(points, terms) all preferences whose weights are multiples of 1 / parts, in order of the last term.
 
     >>> preference_grid(2, 2).tolist()
     [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
@@ -65,19 +65,25 @@ def preference_grid(terms: int, parts: int) -> Floats:
 
 @dataclass(frozen=True)
 class Preferences:
-    """Which terms are weighed against one another, and the unit of each.
+    """Reward terms with preference weights, and the unit of each.
 
-    >>> Preferences({"energy": 2.0, "slowdown": 20.0}, ("slowdown", "energy")).per_figure([1.0, 0.0]).tolist()
+    >>> Preferences({"energy": 2.0, "slowdown": 20.0}, ("slowdown", "energy")).cost_per_metric(
+    ...     [1.0, 0.0]
+    ... ).tolist()
     [0.0, 0.5]
     """
 
     units: Mapping[str, float]
-    """Term to the figure that counts as 1."""
+    """Term to the metric value that counts as 1."""
     known: tuple[str, ...]
-    """All terms of the reward, in their order."""
+    """All reward terms, in order."""
 
     def __post_init__(self) -> None:
         for name, unit in self.units.items():
+            if not isinstance(name, str):
+                raise InputError(
+                    f"preferences are for built-in reward terms, and {name!r} is none; give its name"
+                )
             if name not in self.known:
                 raise UnknownNameError("reward term", name, self.known)
             if not (np.isfinite(unit) and unit > 0):
@@ -90,11 +96,11 @@ class Preferences:
 
     @property
     def terms(self) -> tuple[str, ...]:
-        """Those that are weighed."""
+        """Names of the terms with preference weights."""
         return tuple(self.units)
 
-    def per_figure(self, weights: npt.ArrayLike) -> Floats:
-        """(..., all terms) what each figure is multiplied with under these weights, (..., terms)."""
+    def cost_per_metric(self, weights: npt.ArrayLike) -> Floats:
+        """(..., all terms) factor of each metric in the cost, for these weights, (..., terms)."""
         given = np.asarray(weights, np.float64)
         whole = np.zeros((*given.shape[:-1], len(self.known)))
         for place, (name, unit) in enumerate(self.units.items()):
@@ -103,25 +109,25 @@ class Preferences:
 
 
 class EpisodePreferences:
-    """The preference of every copy in the episode it is in, and the stream that the next ones come from."""
+    """Preference of every environment copy in its current episode, and the random stream of the next ones."""
 
     def __init__(self, preferences: Preferences, copies: int, seed: int) -> None:
-        """Every copy has a preference from the beginning; `begin` gives it another."""
+        """Draws a first preference for every copy; `begin` draws the next ones."""
         self.preferences = preferences
         self.weights = np.zeros((copies, len(preferences.terms)))
         self._shown = np.zeros((copies, len(preferences.terms)), np.float32)
-        self._per_figure = np.zeros((copies, len(preferences.known)))
+        self._cost_per_metric = np.zeros((copies, len(preferences.known)))
         self.seed(seed)
 
     def seed(self, seed: int) -> None:
-        """Begin the stream anew. It is not that of the windows, which are the same with and without preferences."""
+        """Reseed the random stream. The windows have another stream: they are the same with and without preferences."""
         self._random = stream(seed, "envs.preferences")
         self.begin(np.ones(len(self.weights), np.bool_))
 
     def begin(self, which: npt.NDArray[np.bool_], given: Any = None) -> None:
-        """New preferences for the episodes that these copies begin: drawn, or `given`.
+        """Preferences of the episodes that these copies begin: random ones, or `given`.
 
-        A given one is a mapping from terms to weights, for all copies, or an array, (terms,) or (copies, terms).
+        `given` is a mapping from terms to weights, for all copies, or an array, (terms,) or (copies, terms).
         """
         terms = self.preferences.terms
         if not which.any():
@@ -134,43 +140,43 @@ class EpisodePreferences:
             )
             if asked.shape not in ((len(terms),), self.weights.shape) or not _on_simplex(asked):
                 raise InputError(
-                    f"preferences {asked.tolist()}; give weights of {', '.join(terms)}, 0 or above and with a sum "
-                    "of 1, one row or one a copy"
+                    f"preferences {asked.tolist()}; give weights of {', '.join(terms)}, 0 or above, with a sum of 1, "
+                    "one row for all or one per copy"
                 )
             self.weights[which] = np.broadcast_to(asked, self.weights.shape)[which]
-        self._renew()
+        self._update()
 
-    def _renew(self) -> None:
+    def _update(self) -> None:
         self._shown = self.weights.astype(np.float32)
-        self._per_figure = self.preferences.per_figure(self.weights)
+        self._cost_per_metric = self.preferences.cost_per_metric(self.weights)
 
     def cost(self, figures: Floats) -> Floats:
-        """(copies,) what such figures, (copies, all terms), cost under the preference of each copy."""
-        cost: Floats = np.einsum("ct,ct->c", figures, self._per_figure)
+        """(copies,) cost of these metrics, (copies, all terms), under the preference of each copy."""
+        cost: Floats = np.einsum("ct,ct->c", figures, self._cost_per_metric)
         return cost
 
     def shown(self, seen: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-        """The observation with the preference at the end of its summary."""
+        """The observation with the preference weights at the end of its summary."""
         return {**seen, "summary": np.concatenate([seen["summary"], self._shown], axis=1)}
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
-        """For `restore`."""
+        """The state, for `restore`."""
         state = repr(self._random.bit_generator.state).encode()
         return {
             "preferences": self.weights.copy(),
             "preferences.random": np.frombuffer(state, np.uint8).copy(),
         }
 
-    def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-        """Back to a snapshot; what is left of it for others."""
-        if "preferences" not in kept or np.shape(kept["preferences"]) != self.weights.shape:
+    def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """Restore a snapshot; returns its other entries."""
+        if "preferences" not in saved or np.shape(saved["preferences"]) != self.weights.shape:
             raise InputError(
-                "the snapshot has no preferences of these terms; make the env as it was made then"
+                "the snapshot has no preferences of these terms; make the environment with the same arguments"
             )
-        self.weights[:] = kept["preferences"]
-        self._random.bit_generator.state = ast.literal_eval(kept["preferences.random"].tobytes().decode())
-        self._renew()
-        return {name: array for name, array in kept.items() if not name.startswith("preferences")}
+        self.weights[:] = saved["preferences"]
+        self._random.bit_generator.state = ast.literal_eval(saved["preferences.random"].tobytes().decode())
+        self._update()
+        return {name: array for name, array in saved.items() if not name.startswith("preferences")}
 
 
 def _on_simplex(weights: Floats) -> bool:

@@ -1,8 +1,8 @@
-"""A whole run decided by whoever is shown what the envs show: a network, or any function of an observation."""
+"""Run a policy (a network, or any function of an observation) over a whole log."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from kilowait.envs.batched_sim import (
     Observation,
     external_policy,
 )
+from kilowait.envs.custom import CustomFunctions, Feature, check_features
 from kilowait.envs.kernels.inline_network import NetworkWeights, inference_kernel
 from kilowait.envs.kernels.step import DISABLED, START_PREPARED
 from kilowait.envs.reward_terms import Reward
@@ -26,7 +27,7 @@ from kilowait.jobs import ExecutionLog, JobTable
 __all__ = ["run_policy"]
 
 Decide = Callable[[Observation], npt.NDArray[np.int64]]
-"""From an observation of one row a copy to an action of each."""
+"""From an observation with one row per copy to one action per copy."""
 
 
 def run_policy(
@@ -37,17 +38,18 @@ def run_policy(
     asking: DecisionSettings | None = None,
     settings: Settings | None = None,
     name: str = "agent",
+    features: Sequence[Feature] = (),
 ) -> ExecutionLog:
-    """Replay `jobs` on `cluster`, asking `decide` at every choice; the layers of a network decide inside the engine.
+    """Replay `jobs` on `cluster` with the decisions of `decide`; `NetworkWeights` are evaluated inside the engine.
 
-    `settings` may say what no episode knows: jobs that wait for others, and jobs no group can hold. Withdrawn jobs,
-    outages and reservations of the cluster are as in `kilowait.simulate`.
+    `settings` may have what episodes do not simulate: dependencies, and jobs that fit no group. Cancelled jobs, outages
+    and reservations of the cluster are as in `kilowait.simulate`. `features` are custom features of the observation.
 
     >>> import kilowait as kw
     >>> jobs = kw.JobTable(job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 3], nodes=[2, 2, 2])
     >>> log = run_policy(
     ...     jobs, kw.Cluster.from_nodes(2), lambda seen: seen["mask"].sum(axis=1) - 1
-    ... )  # last come
+    ... )  # the last submitted
     >>> log.jobs()["start_s"].tolist()
     [0.0, 12.0, 9.0]
     """
@@ -66,12 +68,14 @@ def run_policy(
         state=simulator.state,
     )
     a: Any = board.scene
-    a.copies["jobs"] = np.iinfo(np.int64).max  # to the last event: some may never start
+    a.copies["jobs"] = np.iinfo(np.int64).max  # run to the last event: some jobs may never start
     board.step(np.array([START_PREPARED]))
     if isinstance(decide, NetworkWeights):
         inference_kernel(board.stack, board.scene, board.source, decide)(
             board.stack, board.scene, board.source, decide, 0, 1
         )
+    custom = CustomFunctions(board, simulator.table, features=check_features(features, asking.seen.features))
     while not a.over[0]:
-        board.step(np.ascontiguousarray(decide(board.observed(copy=False)), np.int64))  # type: ignore[operator]
+        observation = custom.add_features(board.observed(copy=False))
+        board.step(np.ascontiguousarray(decide(observation), np.int64))  # type: ignore[operator]
     return simulator.log()

@@ -1,6 +1,6 @@
-"""Many copies at once as Gymnasium has them: one call into the engine a step, on as many threads as asked.
+"""Vector environments: all copies are stepped by one call into the engine, on several threads.
 
-`CopiesVectorEnv` is the face of all our envs; each of them adds what it is made of.
+`EngineVectorEnv` is the base class of the three environments; `BatchVectorEnv` is `kilowait/Batch-v0`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from kilowait.envs.batched_sim_base import (
     BatchedSimulatorBase,
     Observation,
 )
-from kilowait.envs.observation_spec import ObservationSpec, of_preferences
+from kilowait.envs.custom import CustomFunctions, Feature, check_features
+from kilowait.envs.observation_spec import ObservationSpec, preference_summary
 from kilowait.envs.preferences import EpisodePreferences, Preferences
-from kilowait.envs.reward_terms import TERMS, Reward
+from kilowait.envs.reward_terms import TERMS, Reward, RewardWeights
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
@@ -38,6 +39,7 @@ __all__ = [
     "BatchVectorEnv",
     "EngineVectorEnv",
     "check_sizes",
+    "kernel_autoreset",
     "plain_jobs",
     "default_reward",
     "space_of",
@@ -48,17 +50,29 @@ MODES = {
     AutoresetMode.SAME_STEP: SAME_STEP,
     AutoresetMode.DISABLED: DISABLED,
 }
-"""Gymnasium's modes, as boards take them."""
+"""Gymnasium's autoreset modes, as the kernels number them."""
 Stepped = tuple[
     Observation, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]
 ]
 
 
 class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[Any]]):
-    """Copies of a run, each on its own window of the log, as a vector env."""
+    """Base class: environment copies, each on its own window of the log.
+
+    `infos` of a step has
+
+    - each reward term by its name, (copies,): its cost in this step, not weighted; custom ones too;
+    - ``terms`` (copies, terms): the built-in ones in the order of `term_names`; ``custom_terms`` where there are any;
+    - ``episode`` and ``_episode``, where episodes ended: return ``r``, length ``l``, replaced actions ``invalid``,
+      weighted ``metric``, ``terms`` and ``custom_terms`` of the episode;
+    - ``final_obs`` and ``_final_obs`` with `AutoresetMode.SAME_STEP`.
+
+    With ``job_info=True``, `infos` of `reset` and `step` also has ``job_id`` and ``user`` (copies, slots) of the jobs
+    in the observation, -1 in empty slots.
+    """
 
     term_names: tuple[str, ...] = ()
-    """Of the reward; a step's infos have each by its name, one number a copy."""
+    """Names of the built-in reward terms."""
     reward: Reward
 
     def __init__(
@@ -72,51 +86,65 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         copy: bool,
         seed: int,
         preferences: Mapping[str, float] | None = None,
+        features: Sequence[Feature] = (),
+        job_info: bool = False,
     ) -> None:
-        """The face of this board, which shows what `seen` says; episodes are windows of `jobs`."""
-        self.board, self.seen, self.jobs, self.episode_jobs = board, seen, jobs, episode_jobs
+        """Wrap this simulator, whose observations `seen` describes; episodes are windows of `jobs`."""
+        self.board, self.jobs, self.episode_jobs = board, jobs, episode_jobs
         self.autoreset_mode = autoreset_mode
         self.num_envs, self.copy = board.copies, copy
         self.drawn: EpisodePreferences | None = None
         self._parts = np.array([[0, len(jobs)]])
         self._weights: list[float] | None = None
+        self.custom: CustomFunctions | None = None
+        """Custom reward terms and features, if there are any."""
+        terms = self.reward.custom_terms()
+        if terms or features:
+            self.custom = CustomFunctions(board, jobs, terms, check_features(features, seen.features))
+            seen = replace(seen, features=(*seen.features, *(feature.name for feature in features)))
+        self._job_ids = np.append(jobs["job_id"], -1) if job_info else None
+        self._users = np.append(jobs.column("user"), np.int32(-1)) if job_info else None
         self.single_action_space = spaces.Discrete(seen.actions)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.metadata = {"autoreset_mode": autoreset_mode, "render_modes": []}
-        self._show(seen)
+        self._set_observation_spec(seen)
         self._seed_windows(seed)
         if preferences is not None:
             self.draw_preferences(preferences, seed=seed)
 
     def draw_preferences(self, units: Mapping[str, float], *, seed: int = 0) -> None:
-        """From the next reset on, draw the weights of these terms for every episode, show them, and pay by them.
+        """From the next reset on, draw weights of these terms for every episode, observe them, and reward by them.
 
         Args:
-            units: term to its unit; an episode costs the sum of weight x figure / unit.
-            seed: of the weights, until `reset` is given one.
+            units: reward term to its unit; an episode costs the sum of weight x metric / unit.
+            seed: seed of the weights, until `reset` is given one.
         """
         preferences = Preferences(units, tuple(self.reward.terms))
         if self.drawn is not None:
-            raise InputError("this env draws preferences already; make another one for other terms")
+            raise InputError(
+                "this environment draws preferences already; make another environment for other terms"
+            )
         self.drawn = EpisodePreferences(preferences, self.num_envs, seed)
-        self._show(replace(self.seen, summary=(*self.seen.summary, *of_preferences(preferences.terms))))
+        self._set_observation_spec(
+            replace(self.seen, summary=(*self.seen.summary, *preference_summary(preferences.terms)))
+        )
 
-    def _show(self, seen: ObservationSpec) -> None:
+    def _set_observation_spec(self, seen: ObservationSpec) -> None:
         self.seen = seen
         self.single_observation_space = space_of(seen)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
 
     @property
     def spec_of_observation(self) -> ObservationSpec:
-        """The shape of what is shown: what a network is built for."""
+        """The shape of observations: what a network is built for."""
         return self.seen
 
     def _seed_windows(self, seed: int) -> None:
         self._random = stream(seed, "envs.windows")
-        self._draw(np.ones(self.num_envs, np.bool_))
+        self._draw_windows(np.ones(self.num_envs, np.bool_))
 
-    def _draw(self, which: npt.NDArray[np.bool_]) -> None:
-        """Where the next episodes of these copies begin."""
+    def _draw_windows(self, which: npt.NDArray[np.bool_]) -> None:
+        """Draw where the next episodes of these copies begin."""
         count = int(which.sum())
         low, high = self._parts[0]
         if self._weights is not None:
@@ -125,30 +153,33 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         self.board.scene.copies["next_first"][which] = first
 
     def set_episode_ranges(self, parts: Sequence[tuple[int, int]], weights: Sequence[float]) -> None:
-        """Let episodes that begin from now on lie in parts of the log; none reaches over the end of its part.
+        """Draw the windows of later episodes from these parts of the log only; a window lies within one part.
 
         Args:
-            parts: first row of each part by submission, and the row after its last.
-            weights: how often each is drawn from; they sum to 1.
+            parts: first row of each part, in order of submission, and the row after its last.
+            weights: probability of each part; they sum to 1.
         """
         for low, high in parts:
             if not 0 <= low <= high - self.episode_jobs <= len(self.jobs) - self.episode_jobs:
                 raise InputError(
                     f"a part has rows {low:,} to {high:,} of {len(self.jobs):,}, and an episode {self.episode_jobs:,} "
-                    "jobs; take shorter episodes, or more jobs"
+                    "jobs; use shorter episodes, or more jobs"
                 )
         if len(weights) != len(parts) or min(weights) < 0 or not np.isclose(sum(weights), 1.0):
-            raise InputError(f"{len(parts)} parts have the weights {list(weights)}; give one each, sum 1")
+            raise InputError(
+                f"{len(parts)} parts have the weights {list(weights)}; give one weight per part, with a sum of 1"
+            )
         self._parts, self._weights = np.array(parts), list(weights)
-        self._draw(np.ones(self.num_envs, np.bool_))
+        self._draw_windows(np.ones(self.num_envs, np.bool_))
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin episodes: of all copies, or of those in ``options["reset_mask"]``.
 
-        ``options["first"]``, one row of the log for all or one a copy, says where they begin; where preferences are
-        drawn, ``options["preference"]``, a mapping from terms to weights or an array, one row a copy, is taken instead.
+        ``options["first"]``, one row of the log for all copies or one per copy, sets where they begin. Where
+        preferences are drawn, ``options["preference"]`` replaces them: a mapping from terms to weights, or an array
+        with one row per copy.
         """
         which = np.ones(self.num_envs, np.bool_)
         options = options or {}
@@ -168,20 +199,35 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
             last = len(self.jobs) - self.episode_jobs
             if first.shape not in ((), (self.num_envs,)) or (first < 0).any() or (first > last).any():
                 raise InputError(
-                    f"episodes are to begin at rows {first}; give rows from 0 to {last}, one a copy"
+                    f"episodes cannot begin at rows {first}; give rows from 0 to {last}, one for all or one per copy"
                 )
             self.board.scene.copies["next_first"][which] = np.broadcast_to(first, self.num_envs)[which]
         if self.drawn is not None:
             self.drawn.begin(which, options.get("preference"))
         elif "preference" in options:
-            raise InputError("this env draws no preferences; make it with preferences={term: unit, ...}")
-        self.board.begin(which)
-        self._draw(which)
-        return self._observed(), {}
+            raise InputError(
+                "this environment draws no preferences; make it with preferences={term: unit, ...}"
+            )
+        self._begin_episodes(which)
+        self._draw_windows(which)
+        return self._observe(self.copy), self._job_info()
 
-    def _observed(self) -> Observation:
-        seen = self.board.observed(self.copy)
-        return seen if self.drawn is None else self.drawn.shown(seen)
+    def _begin_episodes(self, which: npt.NDArray[np.bool_]) -> None:
+        self.board.begin(which)
+        if self.custom is not None:
+            self.custom.begin_episodes(which)
+
+    def _observe(self, copy: bool) -> Observation:
+        observation = self.board.observed(copy)
+        if self.custom is not None:
+            observation = self.custom.add_features(observation)
+        return observation if self.drawn is None else self.drawn.shown(observation)
+
+    def _job_info(self) -> dict[str, Any]:
+        if self._job_ids is None or self._users is None:
+            return {}
+        rows = self.board.shown_rows()
+        return {"job_id": self._job_ids[rows], "user": self._users[rows]}
 
     def step(self, actions: npt.NDArray[np.int64]) -> Stepped:
         """One decision in each copy. An action the mask forbids is replaced by the first it allows, and counted."""
@@ -193,77 +239,96 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         a = self.board.scene
         if self.autoreset_mode is AutoresetMode.DISABLED and a.over.any():
             raise gym.error.ResetNeeded("some episodes are over; reset them with options={'reset_mask': ...}")
-        before = None if self.drawn is None else a.over.copy()
+        same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
+        before = None if self.drawn is None and self.custom is None else a.over.copy()
         self.board.step(choice)
         terms = a.terms.copy()
         infos: dict[str, Any] = {"terms": terms, **dict(zip(self.term_names, terms.T, strict=False))}
+        reward = a.reward.copy()
         over = a.over.copy()
         cut = self.board.truncated()
+        if self.custom is not None and before is not None:
+            if not same_step:
+                self.custom.begin_episodes(before)
+            costs = self.custom.step_costs(before)
+            if self.custom.terms:
+                reward -= costs @ self.custom.weights
+                infos |= {"custom_terms": costs}
+                infos |= {term.name: costs[:, i] for i, term in enumerate(self.custom.terms)}
         if over.any():
-            self._draw(over)
-            infos |= self._ended(over)
-        reward = a.reward.copy()
+            infos |= self._episode_infos(over)
+            if self.custom is not None and same_step:  # the kernel does not: see kernel_autoreset
+                self._begin_episodes(over)
+            self._draw_windows(over)
         if self.drawn is not None and before is not None:
             reward = -self.drawn.cost(terms)
-            self.drawn.begin(over if self.autoreset_mode is AutoresetMode.SAME_STEP else before)
-        return self._observed(), reward, over & ~cut, over & cut, infos
+            self.drawn.begin(over if same_step else before)
+        return self._observe(self.copy), reward, over & ~cut, over & cut, infos | self._job_info()
 
-    def _ended(self, over: npt.NDArray[np.bool_]) -> dict[str, Any]:
-        """What is told of episodes that ended."""
+    def _episode_infos(self, over: npt.NDArray[np.bool_]) -> dict[str, Any]:
+        """The part of `infos` about episodes that ended in this step."""
         a = self.board.scene
         done = a.finished.copy()
-        told: dict[str, Any] = {
-            "episode": {
-                "r": done[:, 0],
-                "l": done[:, 1].astype(np.int64),
-                "invalid": done[:, 2].astype(np.int64),
-                "metric": done[:, 3:] @ a.weights,
-                "terms": done[:, 3:],
-            },
-            "_episode": over,
+        episode = {
+            "r": done[:, 0],
+            "l": done[:, 1].astype(np.int64),
+            "invalid": done[:, 2].astype(np.int64),
+            "metric": done[:, 3:] @ a.weights,
+            "terms": done[:, 3:],
         }
+        if self.custom is not None and self.custom.terms:
+            cost = self.custom.totals @ self.custom.weights
+            episode["custom_terms"] = self.custom.totals.copy()
+            episode |= {"r": episode["r"] - cost, "metric": episode["metric"] + cost}
         if self.drawn is not None:
             cost = self.drawn.cost(done[:, 3:])
-            told["episode"] |= {"r": -cost, "metric": cost, "preference": self.drawn.weights.copy()}
+            episode |= {"r": -cost, "metric": cost, "preference": self.drawn.weights.copy()}
+        infos: dict[str, Any] = {"episode": episode, "_episode": over}
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
-            last = self.board.final_observation()
-            told["final_obs"] = last if self.drawn is None else self.drawn.shown(last)
-            told["_final_obs"] = over
-        return told
+            if self.custom is not None:  # the copies have not begun their next episodes yet
+                last = self._observe(True)
+            else:
+                last = self.board.final_observation()
+                last = last if self.drawn is None else self.drawn.shown(last)
+            infos |= {"final_obs": last, "_final_obs": over}
+        return infos
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """(copies, actions): which actions may be taken."""
+        """(copies, actions) which actions are allowed."""
         masks: npt.NDArray[np.bool_] = self.board.scene.mask.astype(np.bool_)
         return masks
 
     def set_arrival_rate(self, factor: float) -> None:
-        """Let the arrivals of episodes that begin from now on come `factor` times as fast as in the log."""
+        """Scale the arrivals of episodes that begin from now on to `factor` times the rate of the log."""
         if not (np.isfinite(factor) and factor > 0):
-            raise InputError(f"arrivals are to come {factor} times as fast; give a number above 0")
+            raise InputError(f"the arrival rate is scaled by {factor}; give a number above 0")
         self.board.scene.copies["pace"] = factor
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """Everything that the next steps depend on, as plain arrays, for `restore`."""
         state = repr(self._random.bit_generator.state).encode()
-        drawn = {} if self.drawn is None else self.drawn.snapshot()
-        return {**self.board.snapshot(), "random": np.frombuffer(state, np.uint8).copy(), **drawn}
+        preferences = {} if self.drawn is None else self.drawn.snapshot()
+        custom = {} if self.custom is None else self.custom.snapshot()
+        random = {"random": np.frombuffer(state, np.uint8).copy()}
+        return {**self.board.snapshot(), **random, **preferences, **custom}
 
-    def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> Observation:
-        """Go on exactly where `snapshot` was taken; the env must be made with the same arguments."""
-        kept = kept if self.drawn is None else self.drawn.restore(kept)
-        self.board.restore({name: array for name, array in kept.items() if name != "random"})
-        self._random.bit_generator.state = ast.literal_eval(kept["random"].tobytes().decode())
-        return self._observed()
+    def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> Observation:
+        """Restore a snapshot; the environment must be made with the same arguments."""
+        saved = saved if self.drawn is None else self.drawn.restore(saved)
+        saved = saved if self.custom is None else self.custom.restore(saved)
+        self.board.restore({name: array for name, array in saved.items() if name != "random"})
+        self._random.bit_generator.state = ast.literal_eval(saved["random"].tobytes().decode())
+        return self._observe(self.copy)
 
     def close_extras(self, **kwargs: Any) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self.board.close()
 
 
 class BatchVectorEnv(EngineVectorEnv):
-    """Copies of a batch system, each on its own window of the log, all asked "who is next?".
+    """Copies of a batch system, each on its own window of the log; an action chooses the next job.
 
-    >>> import gymnasium, kilowait as kw
+    >>> import gymnasium, kilowait as kw, kilowait.envs
     >>> jobs = kw.lublin(jobs=300, nodes=64, seed=1)
     >>> vec = gymnasium.make_vec(
     ...     "kilowait/Batch-v0",
@@ -286,37 +351,43 @@ class BatchVectorEnv(EngineVectorEnv):
         jobs: JobTable,
         cluster: Cluster,
         episode_jobs: int = 256,
-        reward: Mapping[str, float] | None = None,
+        reward: RewardWeights | None = None,
+        features: Sequence[Feature] = (),
         preferences: Mapping[str, float] | None = None,
         sla_s: float = 4 * 3600.0,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         threads: int | None = None,
         copy: bool = True,
         seed: int = 0,
+        job_info: bool = False,
         **asking: Any,
     ) -> None:
-        """`num_envs` copies.
+        """A vector environment.
 
         Args:
-            num_envs: copies.
-            jobs: the log; episodes are windows of it. None is withdrawn in an episode, and none waits for another.
+            num_envs: number of environment copies.
+            jobs: the log; episodes are windows of it. Cancellations and dependencies of jobs are ignored.
             cluster: the machine, without outages and reservations.
             episode_jobs: jobs in an episode.
-            reward: weights of rewards.TERMS; None: {"slowdown": 1}.
-            preferences: instead of a reward, terms whose weights are drawn anew for every episode, and the unit of
-                each (`envs.preferences`).
-            sla_s: wait beyond which the agreement is violated, seconds.
-            autoreset_mode: as Gymnasium defines them.
-            threads: of the engine; None: one a core.
-            copy: whether observations are new arrays every step, or the same ones, overwritten.
-            seed: of the windows, until `reset` is given one.
-            asking: fields of `board.Asking`: slots, backfill, backfill_order, max_wait_s, hold, graph ...
+            reward: reward term to weight; None: {"slowdown": 1}. A term is a name in `reward_terms.TERMS`, a
+                `kilowait.envs.RewardTerm`, or a function of the jobs that started in the step.
+            features: custom features of the shown jobs (`kilowait.envs.Feature`), after the built-in ones.
+            preferences: instead of a reward: reward terms whose weights are drawn anew for every episode, and the unit
+                of each (see `kilowait.envs.preferences`).
+            sla_s: wait that violates the service level, seconds.
+            autoreset_mode: as Gymnasium defines it.
+            threads: threads of the engine; None: one per core.
+            copy: whether every step returns new arrays, or the same ones, overwritten.
+            seed: seed of the windows, until `reset` is given one.
+            job_info: whether `infos` has ids and users of the shown jobs.
+            asking: fields of `DecisionSettings`: slots, backfill, backfill_order, max_wait_s, hold, graph ...
         """
         check_sizes(num_envs, jobs, episode_jobs, threads)
         if cluster.node_level or cluster.outages or cluster.reservations:
             raise InputError(
-                f"cluster {cluster.name!r} has placed nodes, outages or reservations; episodes of kilowait/Batch-v0 "
-                "know none: take kilowait/Gpu-v0 for placed nodes, or a cluster without outages and reservations"
+                f"cluster {cluster.name!r} has node-level (GPU) groups, outages or reservations, which "
+                "kilowait/Batch-v0 does not simulate; use kilowait/Gpu-v0 for GPU clusters, or a cluster "
+                "without outages and reservations"
             )
         self.cluster, self.asking = cluster, DecisionSettings(**asking)
         self.reward = Reward(default_reward(reward, preferences, {"slowdown": 1.0}), sla_s)
@@ -328,7 +399,7 @@ class BatchVectorEnv(EngineVectorEnv):
             self.reward,
             copies=num_envs,
             episode_jobs=episode_jobs,
-            autoreset=MODES[mode],
+            autoreset=kernel_autoreset(mode, self.reward, features),
             threads=threads,
         )
         super().__init__(
@@ -340,50 +411,61 @@ class BatchVectorEnv(EngineVectorEnv):
             copy=copy,
             seed=seed,
             preferences=preferences,
+            features=features,
+            job_info=job_info,
         )
+
+
+def kernel_autoreset(mode: AutoresetMode, reward: Reward, features: Sequence[Feature]) -> int:
+    """The autoreset mode of the kernel.
+
+    With custom functions episodes that ended are begun from Python, after the functions have read the ended ones.
+    """
+    custom = bool(features) or bool(reward.custom_terms())
+    return NEXT_STEP if custom and mode is AutoresetMode.SAME_STEP else MODES[mode]
 
 
 def default_reward(
-    reward: Mapping[str, float] | None, preferences: Mapping[str, float] | None, usual: Mapping[str, float]
-) -> Mapping[str, float]:
-    """The weights that are fixed; where preferences are drawn, the usual ones stand in and are not paid."""
+    reward: RewardWeights | None, preferences: Mapping[str, float] | None, default: Mapping[str, float]
+) -> RewardWeights:
+    """The fixed weights. Where preferences are drawn the default weights stand in; the reward does not use them."""
     if reward is not None and preferences is not None:
-        raise InputError("an env has a reward or draws preferences; leave one of the two out")
-    return usual if reward is None else reward
+        raise InputError("both reward and preferences are given; leave one of the two out")
+    return default if reward is None else reward
 
 
 def check_sizes(num_envs: int, jobs: JobTable, episode_jobs: int, threads: int | None) -> None:
-    """An error unless such an env can be made of that log."""
+    """Raise an error unless an environment of these sizes can be made of this log."""
     if num_envs < 1 or episode_jobs < 1 or (threads is not None and threads < 1):
         raise InputError(
-            f"{num_envs} copies of {episode_jobs} jobs on {threads} threads; there must be at least 1 of each"
+            f"{num_envs} copies of {episode_jobs} jobs on {threads} threads; give at least 1 of each"
         )
     if len(jobs) < episode_jobs:
         raise InputError(
-            f"an episode has {episode_jobs:,} jobs, the log {len(jobs):,}; take shorter episodes or a longer log"
+            f"an episode has {episode_jobs:,} jobs, the log {len(jobs):,}; use shorter episodes or a longer log"
         )
 
 
 def plain_jobs(jobs: JobTable) -> JobTable:
-    """The jobs as episodes know them: none is withdrawn or waits for another; begin_s is the submission."""
+    """The jobs without cancellations and dependencies, sorted by submission; begin_s becomes the submission."""
     return drop_dependencies(jobs).sorted()
 
 
 def drop_dependencies(jobs: JobTable) -> JobTable:
-    """The same in the order of the table."""
+    """The same, in the order of the table."""
     if "begin_s" in jobs:
         jobs = jobs.with_columns(submit_s=np.maximum(jobs["submit_s"], jobs["begin_s"]))
-    gone = [name for name in ("cancel_s", "after_id", "think_s", "begin_s") if name in jobs]
-    return jobs.with_columns(**dict.fromkeys(gone))
+    dropped = [name for name in ("cancel_s", "after_id", "think_s", "begin_s") if name in jobs]
+    return jobs.with_columns(**dict.fromkeys(dropped))
 
 
 def space_of(seen: ObservationSpec) -> spaces.Dict:
-    """The space of observations of that shape."""
-    shown: dict[str, spaces.Space[Any]] = {
+    """The Gymnasium space of these observations."""
+    parts: dict[str, spaces.Space[Any]] = {
         "jobs": spaces.Box(-np.inf, np.inf, (seen.slots, len(seen.features)), np.float32),
         "mask": spaces.Box(0, 1, (seen.actions,), np.int8),
         "summary": spaces.Box(-np.inf, np.inf, (len(seen.summary),), np.float32),
     }
     if seen.graph:
-        shown["edges"] = spaces.Box(0, 7, (seen.slots, seen.slots), np.uint8)
-    return spaces.Dict(shown)
+        parts["edges"] = spaces.Box(0, 7, (seen.slots, seen.slots), np.uint8)
+    return spaces.Dict(parts)

@@ -99,7 +99,7 @@ def test_network_with_prediction_features(tmp_path):
     assert np.array_equal(inside, outside.jobs()["start_s"])
     quicker = predicted().with_columns(expected_inverse_runtime=np.linspace(0.01, 1, 60))
     assert not np.array_equal(inside, kw.simulate(quicker, MACHINE, agent, "easy").jobs()["start_s"])
-    with pytest.raises(InputError, match="these jobs bring none"):
+    with pytest.raises(InputError, match="the jobs have no predicted run times"):
         kw.simulate(crowded(60, 1), MACHINE, agent, "easy")
 
 

@@ -98,7 +98,7 @@ def test_preference_errors(tmp_path):
         agent.prefer(waits=1)
     with pytest.raises(InputError, match="takes no preference"):
         agent.prefer(wait=1).prefer(sla=1)
-    with pytest.raises(InputError, match="no term is preferred"):
+    with pytest.raises(InputError, match="all preferences are 0"):
         agent.prefer()
     save_network(told, tmp_path / "agent.pt", provenance={"asking": settings_to_dict(asking)})
     again = network_agent(tmp_path / "agent.pt")

@@ -1,4 +1,4 @@
-"""kilowait/Gpu-v0: the engine of placed nodes, asked from outside."""
+"""`kilowait/Gpu-v0`: decisions from outside the GPU engine give the same runs."""
 
 import gymnasium
 import numpy as np
@@ -9,7 +9,7 @@ import kilowait as kw
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import GpuSimulator
-from kilowait.envs.gpu.batched_sim import GpuDecisionSettings, asker
+from kilowait.envs.gpu.batched_sim import GpuDecisionSettings, external_gpu_policy
 from kilowait.envs.gpu.reward_terms import TERMS
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation import gpu_metrics
@@ -34,7 +34,7 @@ COSTLY = GpuSettings(grace_s=7.0, checkpoint_write_s=11.0, checkpoint_load_s=5.0
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("types", ["any", "fastest"])
 @pytest.mark.parametrize("placement", ["first", "consolidate", "best", "random"])
-def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, types, placement):
+def test_policy_run_through_env_matches_engine_log(seed, types, placement):
     jobs = crowded(90, seed)
     speeds = speeds_of(jobs, seed) if seed % 2 else None
     first = 7 * seed % 30
@@ -54,7 +54,7 @@ def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, types, 
 
 
 @pytest.mark.parametrize("placement", ["fgd", "room"])
-def test_placements_that_look_at_the_mix_of_jobs(placement):
+def test_placements_that_depend_on_the_job_mix(placement):
     jobs = crowded(60, 3)
     vec = gpu_env(jobs, placing=usual(placement=placement))
     for _ in range(2):  # what the first episode has found must not be taken for true in the second
@@ -64,7 +64,7 @@ def test_placements_that_look_at_the_mix_of_jobs(placement):
         )
 
 
-def test_passes_at_ticks():
+def test_scheduling_rounds():
     jobs = crowded(60, 4)
     placing = usual(round_interval_s=90.0, rounds=True)
     vec = gpu_env(jobs, placing=placing)
@@ -75,7 +75,7 @@ def test_passes_at_ticks():
 @pytest.mark.parametrize(
     "costs", [{}, {"checkpoint_write_s": 11.0, "checkpoint_load_s": 5.0, "checkpoint_s": 60.0}]
 )
-def test_running_jobs_move_after_a_pass_as_under_a_rule(costs):
+def test_migration_after_a_pass_matches_the_engine(costs):
     jobs = crowded(60, 6)
     speeds = speeds_of(jobs, 6)
     placing = usual(migrate=True, types="fastest", **costs)
@@ -90,11 +90,11 @@ def test_running_jobs_move_after_a_pass_as_under_a_rule(costs):
     assert np.bincount(log.job).max() == 2 and (log.job_outcome == Outcome.COMPLETED).all()
 
 
-def test_what_the_mask_allows_is_what_fits():
+def test_mask_allows_exactly_the_jobs_that_fit():
     vec = gpu_env(crowded(150, 5), hold=True, speeds=speeds_of(crowded(150, 5)))
     vec.reset(seed=1)
     random = np.random.default_rng(0)
-    simulator = GpuSimulator(vec.jobs[:60], vec.cluster, usual(), rule=asker())
+    simulator = GpuSimulator(vec.jobs[:60], vec.cluster, usual(), rule=external_gpu_policy())
     types, choices, seen = 3, vec.seen.choices, np.zeros(2, int)
     for _ in range(40):
         a = vec.board.scene
@@ -125,7 +125,7 @@ def test_what_the_mask_allows_is_what_fits():
     ],
     ids=["plain", "placements", "costly", "places", "nothing kept", "rounds"],
 )
-def test_the_return_is_the_figure_of_the_episode(how):
+def test_return_equals_episode_metric(how):
     jobs = crowded(150, 7)
     speeds = speeds_of(jobs) if how.pop("speeds", False) else None
     weights = {name: 1.0 + place for place, name in enumerate(TERMS)}
@@ -148,7 +148,7 @@ def test_the_return_is_the_figure_of_the_episode(how):
 
 
 def figures(log, speeds, sla_s):
-    """The terms from the log alone, by the metrics everybody reads."""
+    """The terms computed from the log alone, by `kilowait.metrics`."""
     found = gpu_metrics(log, machine(), speeds)
     records, jobs = log.jobs(), log.jobs_table
     assert found["unfinished_jobs"] == 0
@@ -178,7 +178,7 @@ def shared_slowdown(log):
 
 
 def cut_off(mode):
-    """An episode that ends at its horizon: the env, what was seen and told last, and the sum of its terms."""
+    """An episode truncated at its horizon: the environment, last observation and info, and the sum of its terms."""
     weights = dict.fromkeys(TERMS, 1.0)
     vec = gpu_env(
         crowded(150, 8), horizon_s=700.0, reward=weights, sla_s=200.0, autoreset_mode=mode, slots=16
@@ -192,7 +192,7 @@ def cut_off(mode):
     return vec, seen, told, terms
 
 
-def test_an_episode_that_is_cut_off_counts_what_has_been():
+def test_truncated_episode_counts_costs_so_far():
     vec, seen, _, terms = cut_off(AutoresetMode.DISABLED)
     state, job_state = state_of(vec), state_of(vec).job_state
     now = float(state.clock["now"][0])
@@ -215,7 +215,7 @@ def test_a_far_horizon_changes_nothing():
 
 
 @pytest.mark.parametrize("how", [{"hold": True}, {"preempt": True, "placing": COSTLY, "victims": 4}])
-def test_many_copies_do_what_single_ones_do(how):
+def test_vectorized_copies_match_single_environments(how):
     jobs = crowded(200, 1)
     many = gpu_env(
         jobs, copies=6, threads=2, autoreset_mode=AutoresetMode.NEXT_STEP, slots=12, episode_jobs=40, **how
@@ -237,7 +237,7 @@ def test_many_copies_do_what_single_ones_do(how):
         gone |= over
 
 
-def test_same_seed_same_episodes_on_any_number_of_threads():
+def test_episodes_are_reproducible_on_any_number_of_threads():
     def run(threads):
         vec = gpu_env(copies=5, threads=threads)
         seen, _ = vec.reset(seed=3)
@@ -274,7 +274,7 @@ def test_autoreset_modes():
             assert seen["mask"][i].any() and np.array_equal(seen["jobs"][1 - i], kept)
 
 
-def test_an_episode_that_is_left_leaves_nothing_behind():
+def test_abandoned_episode_does_not_affect_the_next():
     vec = gpu_env(preempt=True, slots=8)
     begun, _ = vec.reset(options={"first": 0})
     for _ in range(40):
@@ -283,7 +283,7 @@ def test_an_episode_that_is_left_leaves_nothing_behind():
     assert all(np.array_equal(begun[name], again[name]) for name in begun)
 
 
-def test_snapshot_and_restore_go_on_exactly():
+def test_restored_snapshot_continues_identically():
     def steps(vec, count, seen):
         told = []
         for _ in range(count):
@@ -302,7 +302,7 @@ def test_snapshot_and_restore_go_on_exactly():
         gpu_env(copies=2, preempt=True).restore(kept)
 
 
-def test_hold_lets_time_pass_and_never_for_ever():
+def test_hold_advances_time_and_every_episode_ends():
     vec = gpu_env(hold=True, placing=GpuSettings(round_interval_s=60.0))
     vec.reset(seed=0)
     over, held = False, 0
@@ -314,7 +314,7 @@ def test_hold_lets_time_pass_and_never_for_ever():
     assert (log_of(vec).job_outcome == 1).all()
 
 
-def test_a_job_is_put_out_only_so_often_and_not_in_the_instant_it_started():
+def test_preemption_is_limited_and_not_in_the_instant_of_the_start():
     vec = gpu_env(
         preempt=True, restarts=2, placing=GpuSettings(checkpoint_s=np.inf, min_run_before_preempt_s=20.0)
     )
@@ -332,7 +332,7 @@ def test_a_job_is_put_out_only_so_often_and_not_in_the_instant_it_started():
     assert out.any() and (log.end_s - log.start_s)[out].min() >= 20
 
 
-def test_nobody_passes_one_that_has_waited_too_long_on_its_types():
+def test_no_job_starts_before_an_overdue_job_on_its_types():
     jobs, bound = crowded(150, 4), 600.0
     longest = lambda job_state, numbers: -job_state["estimate_s"][numbers]  # noqa: E731
     free = gpu_env(jobs, episode_jobs=120)
@@ -365,7 +365,7 @@ def test_a_forbidden_action_is_replaced_and_counted():
     assert told["episode"]["invalid"][0] == told["episode"]["l"][0] > 0
 
 
-def test_squeezed_arrivals_come_faster():
+def test_arrival_rate_scales_submissions():
     vec = gpu_env()
     vec.set_arrival_rate(4.0)
     vec.reset(options={"first": 0})
@@ -373,7 +373,7 @@ def test_squeezed_arrivals_come_faster():
     assert arrivals - arrivals[0] == pytest.approx((given - given[0]) / 4)
 
 
-def test_jobs_that_no_node_can_hold_are_left_out():
+def test_oversized_jobs_are_dropped():
     jobs = crowded(60, 2).with_columns(cores=np.where(np.arange(60) % 7 == 3, 99, 1))
     vec = gpu_env(jobs)
     _, _, told = wander(vec, 1)
@@ -383,7 +383,7 @@ def test_jobs_that_no_node_can_hold_are_left_out():
     assert told["episode"]["terms"][0, 0] == pytest.approx(gpu_metrics(log, machine())["mean_jct_s"] / 3600)
 
 
-def test_events_that_were_put_off_do_not_fill_the_arrays():
+def test_stale_events_do_not_fill_the_arrays():
     n = 500  # five long jobs share each GPU with many short ones: every start and end puts their ends off
     short = np.arange(n) >= 10
     jobs = kw.JobTable(
@@ -402,14 +402,14 @@ def test_events_that_were_put_off_do_not_fill_the_arrays():
     assert same(log, kw.simulate(jobs, cluster, "sjf", "skip", gpu_speeds="none"))
 
 
-def test_bad_input_is_told():
+def test_input_errors():
     with pytest.raises(InputError, match="the log 150"):
         gpu_env(episode_jobs=300)
     with pytest.raises(InputError, match="Batch-v0"):
         gpu_env(cluster=Cluster.from_nodes(8))
     with pytest.raises(UnknownNameError, match="jct"):
         gpu_env(reward={"jtc": 1})
-    with pytest.raises(InputError, match="who is put out"):
+    with pytest.raises(InputError, match="let the agent preempt"):
         gpu_env(placing=GpuSettings(preempt=True))
     with pytest.raises(InputError, match="horizon_s is 0"):
         gpu_env(horizon_s=0)

@@ -1,4 +1,4 @@
-"""The graph of jobs on placed nodes: every edge is what it says."""
+"""Job graph of `kilowait/Gpu-v0`: values of the edges."""
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
@@ -57,7 +57,7 @@ def expected(vec, copy=0):
     return found
 
 
-def test_a_queue_of_which_all_edges_are_known():
+def test_edges_of_a_known_queue():
     jobs = kw.JobTable(
         job_id=[1, 2, 3, 4, 5],
         submit_s=[0, 0, 1000, 1001, 3000],
@@ -92,7 +92,7 @@ def test_a_queue_of_which_all_edges_are_known():
     assert not seen["edges"][0, 3].any() and not seen["edges"][0, :, 3].any()
 
 
-def test_edges_are_those_of_the_state_all_along_an_episode():
+def test_edges_match_the_state_throughout_an_episode():
     random = np.random.default_rng(0)
     vec = gpu_env(owned(crowded(150, 0)), slots=8, victims=4, preempt=True, graph=True, episode_jobs=80)
     seen, _ = vec.reset(seed=0)
@@ -105,7 +105,7 @@ def test_edges_are_those_of_the_state_all_along_an_episode():
     assert met == set(range(8)) and not seen["edges"].any()
 
 
-def test_many_copies_snapshots_and_what_was_seen_last():
+def test_edges_in_copies_snapshots_and_final_observations():
     how = {"slots": 8, "victims": 4, "preempt": True, "graph": True, "horizon_s": 400.0, "threads": 2}
     made = [
         gpu_env(owned(crowded(150, 0)), 5, autoreset_mode=AutoresetMode.SAME_STEP, **how) for _ in range(2)
@@ -132,7 +132,7 @@ def test_many_copies_snapshots_and_what_was_seen_last():
     assert cut
 
 
-def test_without_it_nothing_of_it_is_there():
+def test_no_edges_without_graph():
     vec = gpu_env(slots=8)
     seen, _ = vec.reset()
     assert "edges" not in seen and "edges" not in vec.observation_space.spaces

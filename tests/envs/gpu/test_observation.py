@@ -1,4 +1,4 @@
-"""What is seen is what it says."""
+"""Values of the observation of `kilowait/Gpu-v0`."""
 
 import numpy as np
 import pytest
@@ -83,7 +83,7 @@ def test_features_mask_and_summary():
     assert again["attained"] == pytest.approx(2 / 3) and again["length"] == pytest.approx(np.log(10) / 3)
 
 
-def test_more_jobs_than_slots_shows_the_oldest_and_the_smallest_of_those_that_fit():
+def test_more_jobs_than_slots_shows_the_oldest_and_the_smallest_fitting_jobs():
     n = 40
     wide = np.arange(n) % 4 == 0  # these do not fit beside the first
     jobs = kw.JobTable(
@@ -108,7 +108,7 @@ def test_more_jobs_than_slots_shows_the_oldest_and_the_smallest_of_those_that_fi
     assert slots[:3].tolist() == [2, 3, 4] and slots[30:].tolist() == [1, 5, 9, 13, 17, 21]
 
 
-def test_types_that_queues_have_to_themselves_are_apart():
+def test_types_of_separate_queues_are_separate():
     cluster = Cluster.preset("helios-venus")
     jobs = kw.JobTable(
         job_id=[1, 2],

@@ -1,4 +1,4 @@
-"""Whole runs on placed nodes decided from what the env shows."""
+"""Whole runs on GPU clusters with decisions from observations."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from tests.envs.gpu.workloads import (
 
 
 def shortest(seen):
-    """Shortest estimate first, where placement likes: `length` is the first feature."""
+    """Shortest estimate first, with the default placement: `length` is the first feature."""
     rows, mask = seen["jobs"][0], seen["mask"][0]
     choices = len(mask) // len(rows)
     scores = np.where(mask[: len(rows) * choices : choices] == 1, rows[:, 0], np.inf)
@@ -27,7 +27,7 @@ def shortest(seen):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_sjf_by_what_is_shown_is_sjf(seed):
+def test_sjf_from_observations_matches_sjf(seed):
     jobs = crowded(120, seed)
     assert len(np.unique(np.float32(np.log(jobs["estimate_s"])))) == len(np.unique(jobs["estimate_s"]))
     placing = usual(types="fastest")
@@ -36,7 +36,7 @@ def test_sjf_by_what_is_shown_is_sjf(seed):
     assert log.run["policy"] == "agent"
 
 
-def test_withdrawn_and_refused_jobs_and_any_order_of_rows():
+def test_cancelled_and_refused_jobs_and_any_order_of_rows():
     jobs = crowded(120, 5)
     jobs = jobs.with_columns(
         cancel_s=np.where(np.arange(120) % 5 == 4, jobs["submit_s"] + 60, np.inf),
@@ -51,7 +51,7 @@ def test_withdrawn_and_refused_jobs_and_any_order_of_rows():
     assert len(np.unique(rule.job_outcome)) == 3
 
 
-def test_an_episode_and_a_run_of_the_same_jobs_are_one():
+def test_episode_matches_run_of_the_same_jobs():
     jobs = crowded(60, 6)
     how = {"preempt": True, "victims": 5, "slots": 10, "placements": ("best", "worst")}
     placing = GpuSettings(grace_s=3.0, checkpoint_load_s=9.0, checkpoint_s=50.0)

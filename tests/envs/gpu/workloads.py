@@ -1,4 +1,4 @@
-"""Workloads on placed nodes, rules played through the env from outside, and the log of an episode."""
+"""GPU workloads, policies run through the environment, and the log of an episode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_speeds import Speeds, constant_speeds
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import GpuSimulator
-from kilowait.envs.gpu.batched_sim import asker
+from kilowait.envs.gpu.batched_sim import external_gpu_policy
 from kilowait.envs.gpu.vector_env import GpuVectorEnv
 from kilowait.envs.kernels.state_stack_gpu import SHARED
 from kilowait.jobs import JobTable
@@ -81,11 +81,11 @@ def gpu_env(jobs=None, copies=1, cluster=None, episode_jobs=60, **how) -> GpuVec
 
 
 def log_of(vec: GpuVectorEnv, speeds: Speeds | None = None, copy: int = 0):
-    """What happened in a copy so far, as a simulator of its window would tell it."""
+    """Log of a copy so far, as a simulator of its window returns it."""
     first, n = int(vec.board.scene.copies["first"][copy]), vec.episode_jobs
     window = vec.jobs[first : first + n]
     settings = replace(vec.asking.settings(vec.placing), on_oversized="drop")
-    simulator = GpuSimulator(window, vec.cluster, settings, rule=asker(), speeds=speeds)
+    simulator = GpuSimulator(window, vec.cluster, settings, rule=external_gpu_policy(), speeds=speeds)
     simulator._state = state_of(vec, copy)
     return simulator.log()
 
@@ -100,7 +100,7 @@ def state_of(vec: GpuVectorEnv, copy: int = 0):
 
 
 def play(vec: GpuVectorEnv, score, first: int) -> None:
-    """Play the window from row `first` in copy 0: the smallest score of the SEEN numbers, where placement likes."""
+    """Run the window from row `first` in copy 0 by the smallest score of the job records, with default placement."""
     vec.reset(options={"first": first})
     slots, choices, over = vec.asking.slots, vec.seen.choices, False
     while not over:
@@ -113,7 +113,7 @@ def play(vec: GpuVectorEnv, score, first: int) -> None:
 
 
 def wander(vec: GpuVectorEnv, seed: int = 0, **options):
-    """Random allowed actions in copy 0 to the end; the terms of all steps summed, the return, what was told last."""
+    """Random allowed actions in copy 0 to the end; the terms of all steps summed, the return, the last info."""
     random = np.random.default_rng(seed)
     vec.reset(seed=seed, options=options)
     terms, total, over = 0.0, 0.0, False

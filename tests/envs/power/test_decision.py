@@ -1,4 +1,4 @@
-"""kilowait/Energy-v0: the same clock with levers, asked from outside."""
+"""`kilowait/Energy-v0`: decisions from outside the engine give the same runs with power controls."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ LEVERS = [
 @pytest.mark.parametrize("cluster", [MACHINE, two_groups()], ids=lambda cluster: cluster.name)
 @pytest.mark.parametrize("levers", LEVERS)
 @pytest.mark.parametrize("backfill", ["none", "easy", 2])
-def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, cluster, levers, backfill):
+def test_policy_run_through_env_matches_engine_log(seed, cluster, levers, backfill):
     jobs = quiet(90, seed) if seed % 2 else crowded(90, seed)
     first = 7 * seed % 30
     window = jobs[first : first + 60]
@@ -60,7 +60,7 @@ def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, cluster
 
 
 @pytest.mark.parametrize("overrun", ["double", "steps", "quantile"])
-def test_so_it_does_where_planners_have_times_of_their_own(overrun):
+def test_policy_run_through_env_matches_engine_log_with_planned_run_times(overrun):
     jobs = planned(crowded(90, 2), 2)
     saf = jobs["estimate_s"] * jobs["nodes"]
     vec = energy(
@@ -74,12 +74,12 @@ def test_so_it_does_where_planners_have_times_of_their_own(overrun):
         assert np.array_equal(play_rule(vec, saf, level, 14), rule, equal_nan=True)
 
 
-def test_the_levels_of_the_test_above_are_not_all_left_out():
+def test_dvfs_states_of_the_previous_test_are_allowed():
     vec = energy(crowded(90, 0), levers="levels=1.5")
     assert vec.seen.choices > 3 and vec.powered.drawing.may.all()
 
 
-def test_levels_that_make_a_job_too_slow_may_not_be_chosen():
+def test_too_slow_dvfs_states_are_masked():
     vec = energy(levers="levels=1.2", sleep_actions=False)
     vec.reset(seed=1)
     factor, levels = vec.powered.levers.factor[0], vec.seen.choices
@@ -100,7 +100,7 @@ def test_levels_that_make_a_job_too_slow_may_not_be_chosen():
 
 
 def waiting_for_green(**how):
-    """One job that comes at 0:30 of a dirty hour; the next is clean."""
+    """One job that arrives at 0:30 of a carbon-intensive hour; the next hour is clean."""
     jobs = quiet(200, 0)[:1].with_columns(submit_s=np.array([1800.0]), nodes=np.array([4]))
     return energy(jobs, episode_jobs=1, levers="levels=1.2", **how)
 
@@ -122,7 +122,7 @@ def test_hold_waits_for_the_next_step_of_a_signal():
     assert float(alone.board.stack.clock["now"][0, 0]) == 7200.0
 
 
-def test_nobody_is_held_for_ever():
+def test_hold_is_bounded():
     vec = waiting_for_green(max_wait_for_hold_s=4 * 3600.0)
     vec.reset()
     hold, steps = vec.seen.actions - 1, 0
@@ -134,7 +134,7 @@ def test_nobody_is_held_for_ever():
     assert vec.step(np.array([0]))[2][0] and vec.board.stack.job_state["start_s"][0, 0] == 1800 + 4 * 3600
 
 
-def test_no_job_passes_one_that_has_waited_too_long():
+def test_no_job_starts_before_an_overdue_job():
     vec = energy(crowded(200, 4), episode_jobs=120, max_wait_s=1500.0)
     vec.reset(options={"first": 0})
     guarded, over = 0, False
@@ -154,7 +154,7 @@ def test_no_job_passes_one_that_has_waited_too_long():
 
 
 def sleeper(**how):
-    """Two jobs of 4 nodes, 10 minutes apart, on 16 nodes that sleep only when told."""
+    """Two jobs of 4 nodes, 10 minutes apart, on 16 nodes that sleep only by action."""
     jobs = quiet(200, 0)[:2].with_columns(
         submit_s=np.array([0.0, 600.0]),
         nodes=np.array([4, 6]),
@@ -164,7 +164,7 @@ def sleeper(**how):
     return energy(jobs, episode_jobs=2, levers="sleep=timeout:1000d", **how)
 
 
-def test_nodes_sleep_and_wake_when_told():
+def test_sleep_and_wake_actions():
     vec = sleeper()
     vec.reset()
     hold, sleep, wake = range(vec.seen.actions - 3, vec.seen.actions)
@@ -192,14 +192,14 @@ def test_nodes_sleep_and_wake_when_told():
     assert vec.board.stack.job_state["start_s"][0].tolist() == pytest.approx([0.0, 751.52])
 
 
-def test_without_turns_nodes_are_the_levers_business():
+def test_without_sleep_actions_the_sleep_policy_decides():
     vec = sleeper(sleep_actions=False)
     vec.reset()
     assert vec.seen.extra == 1
     assert not vec.step(np.array([0]))[2][0] and vec.board.stack.clock["now"][0, 0] == 600.0
 
 
-def test_the_timeout_works_beside_the_actions():
+def test_sleep_timeout_works_with_sleep_actions():
     jobs = quiet(200, 3)
     slow, fast = (energy(jobs, levers=f"sleep=timeout:{t}") for t in ("300", "1000d"))
     random = np.random.default_rng(0)
@@ -215,7 +215,7 @@ def test_the_timeout_works_beside_the_actions():
     assert slept[0] > 0 and slept[1] == 0
 
 
-def test_behind_a_reservation_only_levels_that_fit_may_be_chosen():
+def test_backfill_allows_only_fitting_dvfs_states():
     # 12 of 16 nodes are taken until 1,000 s; a job of 16 is reserved for; one of 900 s fits at full speed only.
     jobs = quiet(200, 0)[:3].with_columns(
         submit_s=np.array([0.0, 1.0, 2.0]),
@@ -263,7 +263,7 @@ def test_several_groups_sleep_and_wake():
     assert min(told.values()) > 3
 
 
-def test_one_group_or_cluster_by_name_is_the_same():
+def test_group_and_cluster_by_name_are_equivalent():
     jobs = crowded(90, 1)
     one = Cluster.from_nodes(16)
     saf = jobs["estimate_s"] * jobs["nodes"]

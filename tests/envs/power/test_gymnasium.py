@@ -1,4 +1,4 @@
-"""The env as other people's libraries take it."""
+"""Checks by Gymnasium and Stable-Baselines3."""
 
 import warnings
 
@@ -23,13 +23,13 @@ def made(**how):
     )
 
 
-def test_gymnasium_checks_it():
+def test_gymnasium_env_checker():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(minimum|maximum|infinity).*")  # scales are not bounds
         check_env(made().unwrapped)
 
 
-def test_make_vec_takes_the_native_one():
+def test_make_vec_returns_the_native_vector_env():
     vec = gymnasium.make_vec(
         "kilowait/Energy-v0",
         num_envs=3,
@@ -45,7 +45,7 @@ def test_make_vec_takes_the_native_one():
     vec.close()
 
 
-def test_stable_baselines_checks_it_and_maskable_ppo_trains_on_it():
+def test_stable_baselines_checker_and_maskable_ppo_training():
     sb3 = pytest.importorskip("stable_baselines3.common.env_checker")
     from sb3_contrib import MaskablePPO
 

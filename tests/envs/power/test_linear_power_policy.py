@@ -1,4 +1,4 @@
-"""Numbers that steer a run inside the engine."""
+"""Linear power policy inside the engine."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ FREE = "sleep=timeout:600+levels=3"
 
 
 def untied(jobs, seed, pace=1.6):
-    """No two areas alike, so that the order does not hang on the rounding of a logarithm."""
+    """All areas differ, so that the order does not depend on the rounding of a logarithm."""
     random = np.random.default_rng(seed)
     return jobs.with_columns(
         estimate_s=jobs["estimate_s"] + random.random(len(jobs)), submit_s=jobs["submit_s"] * pace
@@ -33,7 +33,7 @@ def with_weights(agent, **changed):
     ("slowdown", "always", "timeout_s", "reserve"),
     [(1.1, False, 100, 2), (1.5, True, 300, 0), (1.3, False, 10, 5)],
 )
-def test_levers_written_by_hand_are_points_of_it(seed, slowdown, always, timeout_s, reserve):
+def test_hand_tuned_controls_are_points_of_the_policy_space(seed, slowdown, always, timeout_s, reserve):
     jobs = untied(quiet(200, seed), seed)
     order = saf_order(16)
     if seed:
@@ -54,7 +54,7 @@ def test_levers_written_by_hand_are_points_of_it(seed, slowdown, always, timeout
         assert np.allclose(getattr(log.states, name), getattr(wanted.states, name), rtol=1e-12), name
 
 
-def test_long_jobs_can_be_slowed_down_alone():
+def test_only_long_jobs_are_slowed_down():
     jobs = untied(quiet(150, 3), 3).with_columns(beta=None, power_w=None)
     agent = with_weights(from_controls(16, timeout_s=300), longer=0.2, longer_length=1.0, crowded=0.0)
     log = kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", levers=FREE)), "easy")
@@ -64,7 +64,7 @@ def test_long_jobs_can_be_slowed_down_alone():
     assert by_job[slow].min() > 3600 * np.exp(-3 * 0.2)  # below that nothing is allowed
 
 
-def test_more_nodes_are_kept_awake_where_more_are_asked_for():
+def test_spare_nodes_follow_demand():
     jobs = untied(quiet(150, 4), 4, pace=4.0)
     few = from_controls(16, timeout_s=60)
     many = with_weights(few, spare_demand=4.0)
@@ -77,7 +77,7 @@ def test_more_nodes_are_kept_awake_where_more_are_asked_for():
     assert waits[1] < waits[0]
 
 
-def test_jobs_are_held_while_the_signal_is_high_and_all_of_them_run():
+def test_jobs_are_shifted_while_the_signal_is_high_and_all_run():
     jobs = untied(quiet(120, 5), 5, pace=8.0)
     power = PowerConfig("taurus", levers=FREE, **signals())
     plain = LinearPowerAgent(from_controls(16, timeout_s=300).weights, signal="carbon")
@@ -93,7 +93,7 @@ def test_jobs_are_held_while_the_signal_is_high_and_all_of_them_run():
     assert waits.mean() > logs[0].jobs()["wait_s"].mean()
 
 
-def test_jobs_given_in_another_order_are_steered_alike():
+def test_decisions_do_not_depend_on_row_order():
     jobs = untied(quiet(80, 6), 6)
     order = np.random.default_rng(0).permutation(80)
     agent = from_controls(16, longer=0.5, always=True, timeout_s=100).bind_power(

@@ -1,4 +1,4 @@
-"""The return is the figure of the episode: waits, joules, grams and money, to the last digit but a few."""
+"""The return equals the episode metric: waits, energy, CO2 and cost, almost to the last digit."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from tests.envs.workloads import two_groups
 
 
 def random_episode(vec, first, seed):
-    """Play an episode at random; the actions taken, and the terms of all steps."""
+    """Run an episode with random actions; returns the actions, and the terms of all steps."""
     vec.reset(options={"first": first})
     random = np.random.default_rng(seed)
     actions, rewards, terms, over = [], [], [], False
@@ -39,7 +39,7 @@ def random_episode(vec, first, seed):
 @pytest.mark.parametrize(
     "levers", ["none", "sleep=timeout:90:reserve=2+levels=1.5", "sleep=predictive+budget=90%"]
 )
-def test_the_terms_are_those_of_the_accounts_and_metrics_of_the_log(seed, machine, levers):
+def test_terms_match_accounts_and_metrics_of_the_log(seed, machine, levers):
     jobs, first = quiet(120, seed), 11 * seed
     weights = {name: 1.0 + i for i, name in enumerate(TERMS)}
     how = {"power": "taurus", "cooling": "pue:1.17", "levers": levers, **signals()}
@@ -88,7 +88,7 @@ def test_the_terms_are_those_of_the_accounts_and_metrics_of_the_log(seed, machin
         assert len(np.unique(log.level)) > 2
 
 
-def test_at_full_speed_the_slowdown_is_that_of_the_metrics():
+def test_slowdown_at_full_speed_matches_the_metrics():
     jobs = quiet(80, 4)
     vec = energy(jobs, episode_jobs=80, levers="none")
     actions, *_, episode = random_episode(vec, 0, 1)
@@ -99,8 +99,8 @@ def test_at_full_speed_the_slowdown_is_that_of_the_metrics():
     assert episode["terms"][0, 0] == pytest.approx(kw.metrics(log)["mean_bsld"] - 1, rel=1e-12)
 
 
-def test_late_in_a_long_log_nothing_is_lost():
-    """Ten years into a log and its signals the digits are still there."""
+def test_precision_late_in_a_long_log():
+    """Ten years into a log and its signals no precision is lost."""
     jobs = quiet(60, 1)
     late = 10 * 365 * 86400.0
     outside = {name: series.shifted(late) for name, series in signals().items()}
@@ -112,8 +112,8 @@ def test_late_in_a_long_log_nothing_is_lost():
     assert both[0] == pytest.approx(both[1], rel=1e-7)  # start times themselves are rounded to 2e-8 s there
 
 
-def test_energy_is_paid_when_it_is_decided_on():
-    """What a job draws above its idle nodes is paid as it starts, and what nodes draw idle as time passes."""
+def test_energy_is_charged_at_the_decision():
+    """A job's power above its idle nodes is charged when it starts, idle power as time passes."""
     jobs = quiet(200, 0)[:2].with_columns(
         submit_s=np.array([0.0, 3600.0]),
         nodes=np.array([4, 16]),

@@ -1,4 +1,4 @@
-"""Whole runs with levers decided from what the env shows."""
+"""Whole runs with power controls and decisions from observations."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ AREA, LENGTH = list(FEATURES).index("area"), list(FEATURES).index("length")
 
 
 def rule_at(column, levels, level=0, slots=128):
-    """A decide: the slot of the smallest feature at a level, or nobody."""
+    """A decision function: the slot of the smallest feature at a DVFS state, or hold."""
 
     def decide(seen):
         mask = seen["mask"][0, : slots * levels].reshape(slots, levels)[:, level]
@@ -48,7 +48,7 @@ def same(log, rule):
 @pytest.mark.parametrize(
     "levers", ["levels=1.1", "sleep=timeout:100:reserve=2+levels=1.1", "sleep=predictive+levels=1.1"]
 )
-def test_a_rule_played_from_what_is_seen_gives_its_log(level, levers):
+def test_policy_from_observations_matches_its_log(level, levers):
     jobs = quiet(150, 1).with_columns(beta=None, power_w=None)
     asking = EnergyDecisionSettings(hold_s=NEVER)
     power = PowerConfig("taurus", levers=levers)
@@ -60,7 +60,7 @@ def test_a_rule_played_from_what_is_seen_gives_its_log(level, levers):
     assert log.run["policy"] == "agent" and (log.level == level).all()
 
 
-def test_the_order_of_the_table_does_not_matter():
+def test_row_order_does_not_matter():
     jobs = quiet(60, 2)
     order = np.random.default_rng(0).permutation(60)
     power = PowerConfig("taurus", levers="sleep=timeout:50+levels=1.3")
@@ -72,7 +72,7 @@ def test_the_order_of_the_table_does_not_matter():
     assert spent[0].account(plain).it_kwh == pytest.approx(spent[1].account(plain).it_kwh)
 
 
-def test_a_run_goes_on_where_there_is_no_room_for_what_nodes_do(monkeypatch):
+def test_run_continues_when_the_node_state_array_is_full(monkeypatch):
     jobs = quiet(150, 3).with_columns(beta=None, power_w=None)
     power = PowerConfig("taurus", levers="sleep=timeout:20")
     rule = kw.simulate(jobs, MACHINE, "saf", "easy", power_controls=power.of(jobs, MACHINE, 150).levers)
@@ -82,7 +82,7 @@ def test_a_run_goes_on_where_there_is_no_room_for_what_nodes_do(monkeypatch):
     same(few, rule)
 
 
-def test_outages_dependencies_and_withdrawn_jobs_are_kept():
+def test_outages_dependencies_and_cancellations_are_simulated():
     jobs = crowded(80, 5)
     n = len(jobs)
     after = np.full(n, -1)

@@ -1,4 +1,4 @@
-"""Many copies at once, resumed, on threads; what is seen; what is refused."""
+"""Vector environment: copies, threads, snapshots, observation values, input errors."""
 
 import gymnasium
 import numpy as np
@@ -13,7 +13,7 @@ from kilowait.series import Series
 from tests.envs.power.workloads import energy, quiet, signals
 
 
-def test_many_copies_do_what_single_ones_do():
+def test_vectorized_copies_match_single_environments():
     jobs = quiet(300, 1)
     many = energy(jobs, copies=7, threads=2, autoreset_mode=AutoresetMode.NEXT_STEP, **signals())
     first = np.array([0, 11, 80, 140, 200, 239, 240])
@@ -36,7 +36,7 @@ def test_many_copies_do_what_single_ones_do():
     assert gone.all()
 
 
-def test_same_seed_same_episodes_on_any_number_of_threads():
+def test_episodes_are_reproducible_on_any_number_of_threads():
     def run(threads):
         vec = energy(copies=5, threads=threads, episode_jobs=20)
         seen, _ = vec.reset(seed=3)
@@ -75,7 +75,7 @@ def test_autoreset_modes(mode):
         assert seen["mask"][i].any() and np.array_equal(seen["jobs"][1 - i], kept)
 
 
-def test_an_episode_begun_anew_midway_shows_nothing_of_the_old_one():
+def test_reset_in_mid_episode_clears_the_observation():
     vec = energy(levers="levels=1.5")
     first, _ = vec.reset(options={"first": 0})
     while vec.board.scene.copies["shown"][0] < 5:
@@ -85,7 +85,7 @@ def test_an_episode_begun_anew_midway_shows_nothing_of_the_old_one():
     assert all(np.array_equal(first[name], again[name]) for name in first)
 
 
-def test_snapshot_and_restore_go_on_exactly():
+def test_restored_snapshot_continues_identically():
     def steps(vec, count, seen):
         told = []
         for i in range(count):
@@ -105,7 +105,7 @@ def test_snapshot_and_restore_go_on_exactly():
         energy(copies=2, episode_jobs=20, **signals()).restore(kept)
 
 
-def test_squeezed_arrivals_come_faster():
+def test_arrival_rate_scales_submissions():
     vec = energy()
     vec.set_arrival_rate(4.0)
     vec.reset(options={"first": 0})
@@ -125,7 +125,7 @@ def test_a_forbidden_action_is_replaced_and_counted():
     assert told["episode"]["invalid"][0] == told["episode"]["l"][0] == wrong
 
 
-def test_what_is_seen_of_power_and_nodes_is_what_it_says():
+def test_power_and_node_observation_values():
     jobs = quiet(200, 0)[:2].with_columns(
         submit_s=np.array([0.0, 1000.0]),
         nodes=np.array([4, 6]),
@@ -154,7 +154,7 @@ def test_what_is_seen_of_power_and_nodes_is_what_it_says():
 
 
 @pytest.mark.parametrize("forecast", ["perfect", "persistence", "noisy:DE"])
-def test_what_is_told_of_the_signals_is_what_it_says(forecast):
+def test_signal_observation_values(forecast):
     outside = signals()
     vec = energy(levers="none", forecast=forecast, **outside)
     vec.reset(options={"first": 0})
@@ -182,7 +182,7 @@ def test_what_is_told_of_the_signals_is_what_it_says(forecast):
     assert len(seen) > 3
 
 
-def test_power_may_be_named_or_handed_in(tmp_path):
+def test_power_by_name_file_or_object(tmp_path):
     path = tmp_path / "carbon.csv"
     path.write_text(
         "time (UTC),gCO2/kWh\n"
@@ -200,8 +200,8 @@ def test_power_may_be_named_or_handed_in(tmp_path):
     assert auto.powered.model.name == "polaris"
 
 
-def test_bad_input_is_told():
-    with pytest.raises(InputError, match="leave hold out"):
+def test_input_errors():
+    with pytest.raises(InputError, match="leave shift out"):
         energy(levers="hold=carbon_time:6h")
     with pytest.raises(InputError, match="without hours"):
         energy(levers="budget=100%:90%@8-20")
@@ -217,7 +217,7 @@ def test_bad_input_is_told():
         energy(forecast="oracle", **signals())
     with pytest.raises(InputError, match="Gpu-v0"):
         energy(cluster=Cluster.preset("gpu-mixed"))
-    with pytest.raises(InputError, match="hold above 0"):
+    with pytest.raises(InputError, match="hold_s above 0"):
         energy(hold_s=0)
     with pytest.raises(InputError, match="always has"):
         energy(hold=False)

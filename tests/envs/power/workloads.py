@@ -1,4 +1,4 @@
-"""Workloads with power for envs, and rules played through them from outside."""
+"""Workloads with power for environment tests, and policies run through the environments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def quiet(jobs: int, seed: int, nodes: int = 16) -> JobTable:
 
 
 def signals(span_s: float = 60 * 86400.0) -> dict[str, Series]:
-    """A carbon intensity by the hour and a price by the quarter hour, which is negative at times."""
+    """An hourly carbon intensity and a quarter-hourly price, which is negative at times."""
     hours, quarters = np.arange(-48 * 3600.0, span_s, 3600.0), np.arange(-48 * 3600.0, span_s, 900.0)
     random = np.random.default_rng(5)
     return {
@@ -59,7 +59,7 @@ def energy(jobs=None, copies=1, cluster=MACHINE, episode_jobs=60, **how):
 
 
 def play_rule(vec: EnergyVectorEnv, scores, level: int, first: int) -> np.ndarray:
-    """Play the window from row `first` by `scores` (one a job of the log), all at a level; the start times."""
+    """Run the window from row `first` by `scores` (one per job of the log), all at one DVFS state; the start times."""
     vec.reset(options={"first": first})
     over = False
     while not over:
@@ -78,7 +78,7 @@ def play_rule(vec: EnergyVectorEnv, scores, level: int, first: int) -> np.ndarra
 
 
 def window_levers(vec: EnergyVectorEnv, first: int, level: int) -> PowerControls:
-    """What `kilowait.simulate` takes to run a window of the env's log with all jobs at a level."""
+    """Arguments of `kilowait.simulate` to run a window of the env's log with all jobs at a level."""
     levers, rows = vec.powered.levers, slice(first, first + vec.episode_jobs)
     return replace(
         levers,

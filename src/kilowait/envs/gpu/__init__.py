@@ -1,1 +1,1 @@
-"""`kilowait/Gpu-v0`: jobs on placed nodes, chosen together with the type of GPU they get."""
+"""`kilowait/Gpu-v0`: job, GPU type, placement and preemption on a node-level GPU cluster."""

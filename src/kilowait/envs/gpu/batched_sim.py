@@ -1,4 +1,4 @@
-"""The arrays of many copies of a run on placed nodes."""
+"""Batched simulator of `kilowait/Gpu-v0`: environment copies of a node-level GPU cluster."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from kilowait.envs.kernels.state_stack_gpu import (
     COPY,
     source_of,
     stack_of,
-    window_of,
+    window_state,
 )
-from kilowait.envs.kernels.step_gpu import HOW, GpuStepBuffers, step_for
+from kilowait.envs.kernels.step_gpu import GPU_ENV_SETTINGS, GpuStepBuffers, step_for
 from kilowait.envs.observation_spec import ObservationSpec
 from kilowait.envs.reward_terms import Reward
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["GpuDecisionSettings", "GpuBatchedSimulator", "asker"]
+__all__ = ["GpuDecisionSettings", "GpuBatchedSimulator", "external_gpu_policy"]
 
 _TABLED = ("fgd", "room")
-"""Placements that need a table of pieces, of which a state has one."""
+"""Placements that need a table of job shapes; a state has one table."""
 
 
-def asker(name: str = "agent") -> PriorityPolicy:
-    """Whoever is asked, as the engine sees it: somebody whose order may change at every pass."""
+def external_gpu_policy(name: str = "agent") -> PriorityPolicy:
+    """Placeholder policy for a run whose decisions come from outside the engine; its order may change at every pass."""
     return PriorityPolicy(name, _nothing, time_dependent=True)
 
 
@@ -43,31 +43,33 @@ def _nothing(job: Any, now: float, parameters: Any) -> float:
 
 @dataclass(frozen=True)
 class GpuDecisionSettings:
-    """What is asked and shown at a decision.
+    """Which decisions the agent takes, and what it observes.
 
-    Action ``slot * choices + choice``: of a waiting job, choice 0 is where placement and the settings' rule of types
-    like, choice 1 + t on type t. With several `placements` choices come in as many rows, one after another. Then, with
-    `preempt`, slots of running jobs (of which choice 0 puts the job out, and no other may be chosen); last, `hold`.
+    Action ``slot * choices + choice`` starts a waiting job: with choice 0 where placement and the settings' GPU type
+    order put it, with choice 1 + t on type t. With several `placements` there is such a block of choices for each.
+    After
+    the waiting jobs, with `preempt`, come slots of running jobs (choice 0 preempts the job, the others are masked).
+    The last action is `hold`.
     """
 
     slots: int = 128
-    """Waiting jobs shown at once."""
+    """Waiting jobs shown at once (the queue window)."""
     by_type: bool = True
-    """Whether the type can be chosen; else choice 0 is the only one."""
+    """Whether the agent can choose the type; else choice 0 is the only one."""
     placements: tuple[str, ...] = ()
-    """Placements to choose from, for instance consolidate and worst; (): that of the settings."""
+    """Placements the agent can choose from, for instance consolidate and worst; (): only that of the settings."""
     hold: bool = False
-    """Whether there is an action, the last, that chooses nobody until the next event; with `preempt` there is."""
+    """Whether the last action starts no job until the next event; with `preempt` it always does."""
     preempt: bool = False
-    """Whether running jobs may be put out."""
+    """Whether the agent can preempt running jobs."""
     victims: int = 16
-    """Running jobs shown at once, where they may be."""
+    """Running jobs shown at once, with `preempt`."""
     restarts: int = 4
-    """How often a job may be put out or moved."""
+    """How often a job may be preempted or migrated."""
     graph: bool = False
-    """Whether the edges between jobs are shown."""
+    """Whether the observation has edges between jobs."""
     max_wait_s: float = np.inf
-    """Until a job that has waited longer than this, seconds, has started, nobody else does on types it may use."""
+    """While a job has waited longer than this, seconds, no other job starts on the types it may use."""
 
     def __post_init__(self) -> None:
         if self.slots < 1 or not self.max_wait_s > 0 or self.victims < 1 or self.restarts < 1:
@@ -80,31 +82,30 @@ class GpuDecisionSettings:
                 raise UnknownNameError("placement rule", name, PLACEMENTS)
         if len(set(self.placements)) < len(self.placements) or set(self.placements) >= set(_TABLED):
             raise InputError(
-                f"placements to choose from are {', '.join(self.placements)}; name each once, and of fgd and room "
-                "only one"
+                f"placements are {', '.join(self.placements)}; name each once, and only one of {' and '.join(_TABLED)}"
             )
 
     def starts(self, placing: GpuSettings) -> int:
-        """How often a job may start."""
+        """Maximum starts of a job."""
         return 1 + self.restarts if self.preempt or placing.migrate else 1
 
     @property
     def rows(self) -> int:
-        """Slots of waiting and running jobs together."""
+        """Number of slots of waiting and running jobs together."""
         return self.slots + (self.victims if self.preempt else 0)
 
     def settings(self, placing: GpuSettings) -> GpuSettings:
-        """How the run goes, with a placement among those that can be chosen."""
+        """The engine settings, with a placement among those that can be chosen."""
         tabled = [name for name in self.placements if name in _TABLED]
         changed = {"placement": (tabled or self.placements)[0]} if self.placements else {}
         return GpuSettings(**{**vars(placing), **changed})
 
     def codes(self, placing: GpuSettings) -> npt.NDArray[np.int64]:
-        """Numbers of the placements that can be chosen."""
+        """Codes of the placements that can be chosen."""
         return np.array([list(PLACEMENTS).index(name) for name in self.placements or (placing.placement,)])
 
     def seen(self, cluster: Cluster) -> ObservationSpec:
-        """The shape of what is shown."""
+        """The shape of observations."""
         types = type_names(cluster)
         choices = max(len(self.placements), 1) * (1 + len(types) if self.by_type else 1)
         extra = int(self.hold or self.preempt)
@@ -114,7 +115,7 @@ class GpuDecisionSettings:
 
 
 class GpuBatchedSimulator(BatchedSimulatorBase):
-    """Copies of a run side by side, each on its own window of the log."""
+    """Environment copies of a GPU cluster, each on its own window of the log."""
 
     def __init__(
         self,
@@ -131,27 +132,36 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
         threads: int | None = None,
         own: bool = False,
     ) -> None:
-        """`whole`: the state of all jobs before the first event; with `own`, the one copy moves that very state."""
+        """`whole`: the state of all jobs before the first event; with `own`, the only copy advances that state
+        itself."""
         seen, terms = asking.seen(cluster), len(TERMS)
         source = source_of(whole, asking.codes(placing))
         if own:
             views: list[Any] = [array[None] for array in whole]
             stack = GpuState(*views)
         else:
-            stack = stack_of(window_of(whole, episode_jobs, asking.starts(placing), copies), copies)
-        how = np.zeros(1, HOW).view(np.recarray)
-        how["gpus"] = max(int(whole.nodes["gpus"].sum()), 1)
-        how["widest"] = max(int(whole.nodes["gpus"].max()), 1)
-        how["max_wait_s"], how["sla_s"], how["horizon_s"] = asking.max_wait_s, reward.sla_s, horizon_s
-        how["choices"], how["by_type"], how["hold"] = seen.choices, asking.by_type, seen.extra
-        how["victims"], how["starts"] = seen.slots - asking.slots, asking.starts(placing)
-        how["autoreset"] = autoreset
+            stack = stack_of(window_state(whole, episode_jobs, asking.starts(placing), copies), copies)
+        env_settings = np.zeros(1, GPU_ENV_SETTINGS).view(np.recarray)
+        env_settings["gpus"] = max(int(whole.nodes["gpus"].sum()), 1)
+        env_settings["widest"] = max(int(whole.nodes["gpus"].max()), 1)
+        env_settings["max_wait_s"], env_settings["sla_s"], env_settings["horizon_s"] = (
+            asking.max_wait_s,
+            reward.sla_s,
+            horizon_s,
+        )
+        env_settings["choices"], env_settings["by_type"], env_settings["hold"] = (
+            seen.choices,
+            asking.by_type,
+            seen.extra,
+        )
+        env_settings["victims"], env_settings["starts"] = seen.slots - asking.slots, asking.starts(placing)
+        env_settings["autoreset"] = autoreset
         n = stack.job_state.shape[1]
         shape = (copies, seen.slots, len(seen.features))
         kept = copies if np.isfinite(horizon_s) else 0
         edges = seen.slots if seen.graph else 0
         scene = GpuStepBuffers(
-            how=how,
+            env_settings=env_settings,
             weights=reward.vector(),
             copies=np.zeros(copies, COPY).view(np.recarray),
             jobs=np.zeros(shape, np.float32),
@@ -180,14 +190,14 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
         super().__init__(step_for(stack, scene, source), stack, scene, source, copies, threads)
 
     def observed(self, copy: bool = True) -> Observation:
-        """What is shown now, as new arrays or as those that the next step overwrites."""
+        """The current observation, as new arrays or as those that the next step overwrites."""
         shown = super().observed(copy)
         if self.scene.edges.size:
             shown["edges"] = self.scene.edges.copy() if copy else self.scene.edges
         return shown
 
     def final_observation(self) -> Observation:
-        """What was seen last of episodes that ended in this step and began anew at once."""
+        """Last observation of episodes that ended in this step, where the next ones began at once."""
         last = super().final_observation()
         if len(self.scene.last_jobs):
             last |= {"jobs": self.scene.last_jobs.copy(), "mask": self.scene.last_mask.copy()}
@@ -195,9 +205,27 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
         return last
 
     def truncated(self) -> npt.NDArray[np.bool_]:
-        """Which of the episodes that are over were cut off at their horizon."""
+        """Which of the episodes that are over were truncated at their horizon."""
         cut: npt.NDArray[np.bool_] = self.scene.cut.copy()
         return cut
 
-    def _moving(self) -> dict[str, npt.NDArray[Any]]:
-        return {name: array for name, array in super()._moving().items() if array.nbytes}
+    def starts(self, env: npt.NDArray[np.int64], number: npt.NDArray[np.int64]) -> Any:
+        """Job (numbered from 0 in the episode) and time, seconds, of the starts with these numbers in these copies."""
+        segments = np.asarray(self.stack.segments)[env, number]
+        return segments["job"], segments["start_s"]
+
+    def submit_s(self, env: npt.NDArray[np.int64], job: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Submission in simulated time, seconds."""
+        times: npt.NDArray[np.float64] = np.asarray(self.stack.job_state["arrival_s"])[env, job]
+        return times
+
+    def slot_is_filled(self) -> npt.NDArray[np.bool_]:
+        """(copies, slots) whether a waiting or a preemptible running job is shown there."""
+        slot = np.arange(self.scene.slots.shape[1])
+        first_running = len(slot) - int(self.scene.env_settings["victims"][0])
+        running = first_running + np.asarray(self.scene.copies["victims"])[:, None]
+        waiting = np.asarray(self.scene.copies["shown"])[:, None]
+        return (slot < waiting) | ((slot >= first_running) & (slot < running))
+
+    def _changing_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return {name: array for name, array in super()._changing_arrays().items() if array.nbytes}

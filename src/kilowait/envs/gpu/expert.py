@@ -1,4 +1,4 @@
-"""A rule as a teacher on placed nodes: what it would choose where copies of `kilowait/Gpu-v0` stand."""
+"""Expert for `kilowait/Gpu-v0`: the actions that a priority policy would choose, for imitation."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ __all__ = ["GpuRuleExpert"]
 
 
 class GpuRuleExpert:
-    """The first job by a rule of those that may start, where placement likes.
+    """Starts the first eligible job in the order of a priority policy, where placement puts it.
 
-    Where nobody is put out a job that waits has never run: of srtf, srsf, las and tiresias it is the order among such
-    jobs that is taught, in which the remaining time is the estimate and nothing has been attained. Where jobs may be
-    put out, the rule must be one that does so (srtf, srsf, las), and jobs are scored as they stand: the first that
-    waits starts; or, of those that run behind it in the order and leave room enough by themselves, the last is put out;
-    or the next is tried.
+    Without preemption a waiting job has never run: srtf, srsf, las and tiresias order jobs with the estimate as
+    remaining time and no attained service. With preemption the policy must be a preemptive one (srtf, srsf, las), and
+    jobs are scored by their current state. The first waiting job starts; if it does not fit, the expert preempts the
+    last running job that is behind it in the order and frees enough by itself; if there is none, it tries the next
+    waiting job.
     """
 
     def __init__(self, rule: PriorityPolicy, vec: GpuVectorEnv) -> None:
-        """`rule`: one of the job alone; one whose order changes while jobs wait is an error."""
+        """`rule`: a policy whose order does not change while jobs wait, unless the environment has preemption."""
         self.vec = vec
         if vec.asking.preempt:
             if not dict(rule.gpu_settings).get("preempt") or len(rule.parameters):
                 raise InputError(
-                    f"the teacher is {rule.name!r}, and in this environment jobs may be put out; take a rule that does "
-                    "so: srtf, srsf or las"
+                    f"the expert {rule.name!r} does not preempt, and this environment has preemption; use a preemptive "
+                    "policy: srtf, srsf or las"
                 )
             self._score = getattr(rule.score, "py_func", rule.score)
         else:
-            self._rank = standing_order(rule, vec)
+            self._rank = static_rank(rule, vec)
 
     def choose(self) -> npt.NDArray[np.int64]:
-        """(copies,) an action of each copy; of equals the job that came first."""
+        """(copies,) an action for each copy; ties go to the job submitted first."""
         if self.vec.asking.preempt:
-            return self._preempting()
+            return self._choose_with_preemption()
         a, slots, choices = self.vec.board.scene, self.vec.asking.slots, self.vec.seen.choices
         there = np.arange(slots) < a.copies["shown"][:, None]
         may = a.mask[:, : slots * choices].reshape(-1, slots, choices) == 1
@@ -49,13 +49,15 @@ class GpuRuleExpert:
         rank = np.where(there & may.any(axis=2), self._rank[a.copies["first"][:, None] + numbers], np.inf)
         slot = rank.argmin(axis=1)
         copies = np.arange(len(slot))
-        way = may[copies, slot].argmax(axis=1)  # the first that is allowed: where placement likes, if it may
+        way = may[copies, slot].argmax(
+            axis=1
+        )  # the first allowed choice: that of placement, if it is allowed
         actions: npt.NDArray[np.int64] = np.where(
             np.isinf(rank[copies, slot]), a.mask.argmax(axis=1), slot * choices + way
         )
         return actions
 
-    def _preempting(self) -> npt.NDArray[np.int64]:
+    def _choose_with_preemption(self) -> npt.NDArray[np.int64]:
         a, s, slots = self.vec.board.scene, self.vec.board.stack, self.vec.asking.slots
         choices, rows = self.vec.seen.choices, self.vec.asking.rows
         numbers = a.slots[:, :rows]
@@ -88,7 +90,7 @@ class GpuRuleExpert:
     def _seen(
         self, job_state: npt.NDArray[Any], seen: npt.NDArray[Any], now: npt.NDArray[np.float64]
     ) -> npt.NDArray[Any]:
-        """The records a rule looks at, as of now."""
+        """The job records that a policy scores, at the current time."""
         runs = job_state["status"] == RUNNING
         found = seen.copy()
         found["attained_s"] = job_state["attained_s"] + np.where(runs, now - job_state["start_s"], 0.0)
@@ -99,16 +101,16 @@ class GpuRuleExpert:
         return found.view(np.recarray)
 
     def close(self) -> None:
-        """Let go of the copies."""
+        """Close the environment."""
         self.vec.close()
 
 
-def standing_order(rule: PriorityPolicy, vec: GpuVectorEnv) -> npt.NDArray[np.float64]:
-    """(jobs,) the place of every job of the log in the order of a rule, if none of them has run yet."""
+def static_rank(rule: PriorityPolicy, vec: GpuVectorEnv) -> npt.NDArray[np.float64]:
+    """(jobs,) rank of every job of the log in the order of a policy, assuming that none has run yet."""
     if rule.half_life_s > 0:
         raise InputError(
-            f"{rule.name!r} looks at what users have used, which no order of jobs alone can teach; "
-            "take srtf, sjf, qssf or another rule of the job"
+            f"{rule.name!r} depends on the usage of users, so it has no static order to imitate; "
+            "use srtf, sjf, qssf or another policy of the job alone"
         )
     values = rule.parameters if rule.prepare is None else rule.prepare(vec.jobs, vec.cluster)
     score, parameters = getattr(rule.score, "py_func", rule.score), np.ascontiguousarray(values, np.float64)
@@ -124,8 +126,8 @@ def standing_order(rule: PriorityPolicy, vec: GpuVectorEnv) -> npt.NDArray[np.fl
         orders.append(np.argsort(scores, kind="stable"))
     if any(not np.array_equal(orders[0], order) for order in orders[1:]):
         raise InputError(
-            f"the order of {rule.name!r} changes while jobs wait; a teacher on placed nodes must be a rule whose order "
-            "stays, such as srtf, sjf or qssf"
+            f"the order of {rule.name!r} changes while jobs wait; an expert on a GPU cluster must be a policy with a "
+            "static order, such as srtf, sjf or qssf"
         )
     rank = np.empty(len(jobs))
     rank[orders[0]] = np.arange(len(jobs))

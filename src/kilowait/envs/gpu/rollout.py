@@ -1,4 +1,4 @@
-"""A whole run on placed nodes decided by whoever is shown what `kilowait/Gpu-v0` shows."""
+"""Run a policy on the observations of `kilowait/Gpu-v0` over a whole log."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import GpuSimulator
 from kilowait.engine.gpu.state import REFUSED
 from kilowait.envs.batched_sim_base import DISABLED, START_PREPARED
-from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, asker
+from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, external_gpu_policy
 from kilowait.envs.gpu.reward_terms import TERMS
 from kilowait.envs.gpu.vector_env import check_placing
-from kilowait.envs.kernels.state_stack_gpu import roomy
+from kilowait.envs.kernels.state_stack_gpu import with_capacity
 from kilowait.envs.reward_terms import Reward
 from kilowait.envs.rollout import Decide
 from kilowait.jobs import ExecutionLog, JobTable
@@ -25,11 +25,11 @@ __all__ = ["play"]
 
 
 class _GpuRolloutSimulator(GpuSimulator):
-    """A simulator whose state is moved by somebody else, who asks for room once and for all."""
+    """A simulator whose state the environment advances; its arrays are allocated once at their maximum size."""
 
-    def handed(self, starts: int) -> Any:
-        """The state, with room for a run in which no job starts more than so often."""
-        self._state = roomy(self._state, starts)
+    def take_state(self, starts: int) -> Any:
+        """The state, with arrays for a run in which each job starts at most `starts` times."""
+        self._state = with_capacity(self._state, starts)
         return self._state
 
 
@@ -44,23 +44,28 @@ def play(
     preference: npt.NDArray[np.float64] | None = None,
     name: str = "agent",
 ) -> ExecutionLog:
-    """Replay `jobs` on `cluster`, asking `decide` at every choice; withdrawn jobs are as in `kilowait.simulate`.
+    """Replay `jobs` on `cluster` with the decisions of `decide`; cancelled jobs are as in `kilowait.simulate`.
 
     >>> import kilowait as kw
     >>> jobs = kw.JobTable(
     ...     job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 3], nodes=[1] * 3, gpus=[4] * 3
     ... )
     >>> machine = kw.Cluster([kw.NodeGroup("t4", nodes=1, gpus=4, gpu_type="T4", node_level=True)])
-    >>> last_come = lambda seen: seen["mask"].shape[1] - 1 - seen["mask"][:, ::-1].argmax(axis=1)
-    >>> play(jobs, machine, last_come).jobs()["start_s"].tolist()
+    >>> newest_first = lambda seen: seen["mask"].shape[1] - 1 - seen["mask"][:, ::-1].argmax(axis=1)
+    >>> play(jobs, machine, newest_first).jobs()["start_s"].tolist()
     [0.0, 12.0, 9.0]
     """
     asking = GpuDecisionSettings() if asking is None else asking
     placing = check_placing(placing)
     simulator = _GpuRolloutSimulator(
-        jobs, cluster, asking.settings(placing), rule=asker(name), speeds=speeds, preference=preference
+        jobs,
+        cluster,
+        asking.settings(placing),
+        rule=external_gpu_policy(name),
+        speeds=speeds,
+        preference=preference,
     )
-    state = simulator.handed(asking.starts(placing))
+    state = simulator.take_state(asking.starts(placing))
     board = GpuBatchedSimulator(
         state,
         cluster,

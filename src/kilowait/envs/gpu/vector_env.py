@@ -1,8 +1,8 @@
-"""`kilowait/Gpu-v0`, many copies at once."""
+"""`kilowait/Gpu-v0`, vector environment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,16 @@ from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.initial_state import build_gpu_state
 from kilowait.engine.gpu.settings import GpuSettings
-from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, asker
+from kilowait.envs.custom import Feature
+from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, external_gpu_policy
 from kilowait.envs.gpu.reward_terms import TERMS
-from kilowait.envs.reward_terms import Reward
+from kilowait.envs.reward_terms import Reward, RewardWeights
 from kilowait.envs.vector_env import (
-    MODES,
     EngineVectorEnv,
     check_sizes,
     default_reward,
     drop_dependencies,
+    kernel_autoreset,
 )
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
@@ -30,9 +31,9 @@ __all__ = ["GpuVectorEnv", "check_placing"]
 
 
 class GpuVectorEnv(EngineVectorEnv):
-    """Copies of a GPU cluster, each on its own window of the log, all asked "who is next, and on which GPUs?".
+    """Copies of a GPU cluster, each on its own window of the log; an action chooses the next job and its GPUs.
 
-    >>> import gymnasium, kilowait as kw
+    >>> import gymnasium, kilowait as kw, kilowait.envs
     >>> from kilowait.synth import gpu_workload
     >>> cluster = kw.Cluster.preset("gpu-mixed")
     >>> jobs = gpu_workload(300, cluster, seed=1)
@@ -57,64 +58,69 @@ class GpuVectorEnv(EngineVectorEnv):
         placing: GpuSettings | None = None,
         episode_jobs: int = 256,
         horizon_s: float | None = None,
-        reward: Mapping[str, float] | None = None,
+        reward: RewardWeights | None = None,
+        features: Sequence[Feature] = (),
         preferences: Mapping[str, float] | None = None,
         sla_s: float = 4 * 3600.0,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         threads: int | None = None,
         copy: bool = True,
         seed: int = 0,
+        job_info: bool = False,
         **asking: Any,
     ) -> None:
-        """`num_envs` copies.
+        """A vector environment.
 
         Args:
-            num_envs: copies.
-            jobs: the log; episodes are windows of it, on an empty machine, until all have finished. None is withdrawn
-                in an episode, and none waits for another.
-            cluster: the machine, of placed groups.
-            speeds: how fast each job runs on each type; None: all alike. Rows as of `jobs`.
-            preference: (types, jobs) which types each job tries first, with ``placing.types="given"``.
-            placing: how nodes are chosen, what preemption costs, interference, rounds; with `migrate` running jobs move
-                to where they are believed to end sooner after every pass, each at most `restarts` times.
-                Jobs that no nodes can hold are left out. Where a placement looks at the mix of jobs (fgd, room), it is
-                that of the whole log.
+            num_envs: number of environment copies.
+            jobs: the log; episodes are windows of it on an empty machine, until all jobs have finished. Cancellations
+                and dependencies of jobs are ignored.
+            cluster: the machine; all its groups are node-level.
+            speeds: speed of each job on each GPU type; None: the same on all. Rows as in `jobs`.
+            preference: (types, jobs) order in which each job tries the types, with ``placing.types="given"``.
+            placing: engine settings: placement, cost of preemption, interference, scheduling rounds. With `migrate`,
+                running jobs migrate after every pass to where their expected end is earlier, each at most `restarts`
+                times. Jobs that fit no nodes are dropped. Placements that use the mix of jobs use that of the whole
+                log.
             episode_jobs: jobs in an episode.
-            horizon_s: seconds after which an episode is cut off, jobs that have not finished counting with what they
-                have cost so far; None: never.
-            reward: weights of rewards.TERMS; None: {"jct": 1}.
-            preferences: instead of a reward, terms whose weights are drawn anew for every episode, and the unit of
-                each (`envs.preferences`).
-            sla_s: time without a place beyond which the agreement is violated, seconds.
-            autoreset_mode: as Gymnasium defines them.
-            threads: of the engine; None: one a core.
-            copy: whether observations are new arrays every step, or the same ones, overwritten.
-            seed: of the windows, until `reset` is given one.
-            asking: fields of `board.GpuAsking`: slots, by_type, placements, hold, preempt, graph, max_wait_s ...
+            horizon_s: seconds after which an episode is truncated; unfinished jobs count with their cost so far. None:
+                never.
+            reward: reward term to weight; None: {"jct": 1}. A term is a name in `gpu.reward_terms.TERMS`, a
+                `kilowait.envs.RewardTerm`, or a function of the jobs that started in the step.
+            features: custom features of the shown jobs (`kilowait.envs.Feature`), after the built-in ones.
+            preferences: instead of a reward: reward terms whose weights are drawn anew for every episode, and the unit
+                of each (see `kilowait.envs.preferences`).
+            sla_s: time without allocated GPUs that violates the service level, seconds.
+            autoreset_mode: as Gymnasium defines it.
+            threads: threads of the engine; None: one per core.
+            copy: whether every step returns new arrays, or the same ones, overwritten.
+            seed: seed of the windows, until `reset` is given one.
+            job_info: whether `infos` has ids and users of the shown jobs.
+            asking: fields of `GpuDecisionSettings`: slots, by_type, placements, hold, preempt, graph, max_wait_s ...
         """
         check_sizes(num_envs, jobs, episode_jobs, threads)
         if not cluster.node_level or cluster.outages or cluster.reservations:
             raise InputError(
-                f"cluster {cluster.name!r} has outages or reservations, or groups that are not placed; "
-                "kilowait/Gpu-v0 is for clusters of placed nodes, such as the preset gpu-mixed: "
-                "take kilowait/Batch-v0 for others"
+                f"cluster {cluster.name!r} has outages or reservations, or groups that are not node-level; "
+                "kilowait/Gpu-v0 is for node-level GPU clusters, such as the preset gpu-mixed: "
+                "use kilowait/Batch-v0 for others"
             )
         if horizon_s is not None and not (np.isfinite(horizon_s) and horizon_s > 0):
-            raise InputError(f"horizon_s is {horizon_s}; give seconds above 0, or None for no end")
+            raise InputError(f"horizon_s is {horizon_s}; give seconds above 0, or None for no horizon")
         self.cluster, self.asking = cluster, GpuDecisionSettings(**asking)
         self.placing = check_placing(placing)
         self.reward = Reward(default_reward(reward, preferences, {"jct": 1.0}), sla_s, TERMS)
         settings = self.asking.settings(self.placing)
         mode, table = AutoresetMode(autoreset_mode), drop_dependencies(jobs)
         if table.order is not None:
-            speeds = None if speeds is None else _taken(speeds, table.order)
+            speeds = None if speeds is None else _reorder_speeds(speeds, table.order)
             preference = None if preference is None else preference[:, table.order]
             table = table.sorted()
         whole = build_gpu_state(
             table,
             cluster,
             GpuSettings(**{**vars(settings), "on_oversized": "drop"}),
-            asker(),
+            external_gpu_policy(),
             speeds,
             preference,
         )
@@ -126,7 +132,7 @@ class GpuVectorEnv(EngineVectorEnv):
             self.reward,
             copies=num_envs,
             episode_jobs=episode_jobs,
-            autoreset=MODES[mode],
+            autoreset=kernel_autoreset(mode, self.reward, features),
             horizon_s=np.inf if horizon_s is None else horizon_s,
             threads=threads,
         )
@@ -139,19 +145,21 @@ class GpuVectorEnv(EngineVectorEnv):
             copy=copy,
             seed=seed,
             preferences=preferences,
+            features=features,
+            job_info=job_info,
         )
 
 
 def check_placing(placing: GpuSettings | None) -> GpuSettings:
-    """The settings, or the usual ones; an error for what a run that is asked cannot have."""
+    """The settings, or the default ones; raises an error if the engine itself would preempt jobs."""
     placing = GpuSettings() if placing is None else placing
     if placing.preempt:
         raise InputError(
-            "placing has preempt, by which the engine itself puts jobs out; leave it out, and give preempt=True to be "
-            "asked who is put out"
+            "placing has preempt, with which the engine itself preempts jobs; leave it out, and give the environment "
+            "preempt=True to let the agent preempt"
         )
     return placing
 
 
-def _taken(speeds: Speeds, order: npt.NDArray[np.int64]) -> Speeds:
+def _reorder_speeds(speeds: Speeds, order: npt.NDArray[np.int64]) -> Speeds:
     return Speeds(speeds.types, speeds.speed[:, order], speeds.spread[:, order], speeds.source[:, order])

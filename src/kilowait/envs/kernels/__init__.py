@@ -1,1 +1,1 @@
-"""Compiled steps of the environments: decisions, observations, rewards and state copies. Numbers and arrays only."""
+"""Compiled kernels of the environments: episode reset, decision points, observation, reward and step."""

@@ -1,9 +1,9 @@
-"""A scheduling pass that asks: the engine's own moves, stopped wherever there is something to choose.
+"""Decision points of a scheduling pass: the engine advances until the agent has a choice.
 
-A pass is made when some waiting job fits what is free. While no reservation stands, any waiting job may be chosen: it
-starts, or, if it does not fit, the earliest place is reserved for it. Then come the others behind it: in the order
-of a rule, or, where the agent is asked for these too, one choice after another of those that can start
-without delaying the reservation. Where there is one job to choose only, it is taken without asking.
+A pass runs when some waiting job fits the free nodes. While there is no reservation, any waiting job can be chosen: it
+starts, or, if it does not fit, gets the earliest reservation. Then come the backfill candidates: in the order of a
+policy, or, if the agent backfills too, one choice after another of those that can start without delaying the
+reservation. If only one job can be chosen, it is chosen without a decision of the agent.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from kilowait.engine.kernels.state import state_without_refcount
 __all__ = ["ASK", "OVER", "apply", "eligible", "finish_pass", "advance_to_decision"]
 
 BETWEEN, HEAD, BEHIND = 0, 1, 2
-"""Phases: between passes; choosing who is first; choosing who goes behind a reservation."""
+"""Phases: between passes; choosing the head of the queue; choosing backfill candidates."""
 ASK, OVER = 1, 0
-HAD = 1.0
-"""Key in the queue of a job that had its turn in this pass, and has its reservation."""
+HAS_RESERVATION = 1.0
+"""Key in the queue of a job that got its reservation in this pass."""
 
 
 @kernel
 def zero_score(job: Any, now: float, parameters: Any) -> float:
-    """Stands where the engine would score a job by a rule."""
+    """Placeholder score function for the engine."""
     return 0.0
 
 
 @kernel
 def most_free(s: Any) -> int:
-    """What the emptiest group has free."""
+    """Free nodes of the group with the most free nodes."""
     free = 0
     for g in range(len(s.groups)):
         free = max(free, s.pools[s.groups[g].pool_lo].free)
@@ -59,7 +59,7 @@ def most_free(s: Any) -> int:
 
 @kernel
 def any_fits(s: Any) -> bool:
-    """Whether the need of some waiting job is free; reservations are not looked at."""
+    """Whether some waiting job fits the free nodes, ignoring reservations."""
     k = s.clock[0]
     free = most_free(s)
     if free > 0:
@@ -71,19 +71,20 @@ def any_fits(s: Any) -> bool:
 
 @kernel
 def eligible(s: Any, phase: int, at: int) -> bool:
-    """Whether the job at that place of the queue may be chosen now."""
+    """Whether the job at that position of the queue may be chosen now."""
     k = s.clock[0]
     waiting = s.queue[assume_nonnegative(at)]
     if phase == HEAD:
         return (
-            waiting.key != HAD and s.job_state[assume_nonnegative(waiting.job)].allowed & k.open_groups != 0
+            waiting.key != HAS_RESERVATION
+            and s.job_state[assume_nonnegative(waiting.job)].allowed & k.open_groups != 0
         )
     return place(s, waiting.job, EVERY_GROUP) >= 0
 
 
 @kernel
 def overdue(s: Any, max_wait_s: float) -> int:
-    """The job that has waited longest, if that is longer than the bound and it may still be first; else -1."""
+    """The longest-waiting eligible job, if it has waited longer than the bound; else -1."""
     k = s.clock[0]
     for i in range(k.queue_lo, k.queue_hi):
         job = s.queue[i].job
@@ -96,7 +97,7 @@ def overdue(s: Any, max_wait_s: float) -> int:
 
 @kernel
 def place_of(s: Any, job: int) -> int:
-    """Where the job stands in the queue, which is by number."""
+    """Position of the job in the queue, which is sorted by job number."""
     k = s.clock[0]
     lo = k.queue_lo
     hi = k.queue_hi
@@ -111,7 +112,7 @@ def place_of(s: Any, job: int) -> int:
 
 @kernel
 def apply(s: Any, copy: Any, job: int) -> None:
-    """Start the chosen job, or reserve for it; without backfilling one that does not fit closes its groups."""
+    """Start the chosen job or make a reservation; without backfilling a job that does not fit blocks its groups."""
     k = s.clock[0]
     at = place_of(s, job)
     g = place(s, job, EVERY_GROUP if k.depth > 0 else k.open_groups)
@@ -123,28 +124,30 @@ def apply(s: Any, copy: Any, job: int) -> None:
         block_groups(s, job)
     else:
         reserve(s, job)
-        s.queue[at].key = HAD
+        s.queue[at].key = HAS_RESERVATION
 
 
 @maybe_inline
 def finish_pass(s: Any, copy: Any) -> None:
-    """The pass is over."""
+    """End the scheduling pass."""
     end_pass(s)
     copy.phase = BETWEEN
 
 
 @noinline
 def advance_to_decision(
-    s: Any, copy: Any, order: Any, asked_behind: bool, hold: bool, max_wait_s: float
+    s: Any, copy: Any, order: Any, agent_backfills: bool, hold: bool, max_wait_s: float
 ) -> int:
-    """Go on until there is something to choose (ASK) or every job has started (OVER)."""
+    """Advance until the agent has a choice (ASK) or every job has started (OVER)."""
     s = state_without_refcount(s)
     order = without_refcount(order)
-    nothing = s.line_s  # stands where parameters of a rule would
+    no_parameters = s.line_s  # placeholder for policy parameters
     k = s.clock[0]
     while True:
         if copy.phase == BETWEEN:
-            if k.segments >= copy.jobs or not advance(s, zero_score, nothing, zero_score, nothing):
+            if k.segments >= copy.jobs or not advance(
+                s, zero_score, no_parameters, zero_score, no_parameters
+            ):
                 return OVER
             if k.queue_hi == k.queue_lo:
                 continue
@@ -168,12 +171,12 @@ def advance_to_decision(
                     apply(s, copy, only)
                     continue
             if k.depth > 0 and any_fits(s):
-                if asked_behind:
+                if agent_backfills:
                     copy.phase = BEHIND
                 else:
                     for i in range(k.queue_lo, k.queue_hi):
                         s.queue[i].key = order[assume_nonnegative(copy.first + s.queue[i].job)]
-                    backfill(s, k.queue_lo, False, -1, 0, zero_score, nothing)
+                    backfill(s, k.queue_lo, False, -1, 0, zero_score, no_parameters)
                     finish_pass(s, copy)
             else:
                 finish_pass(s, copy)
@@ -189,7 +192,7 @@ def advance_to_decision(
 
 @kernel
 def choices(s: Any, phase: int, enough: int) -> tuple[int, int]:
-    """How many waiting jobs may be chosen, counted up to `enough`, and the first of them."""
+    """Number of eligible waiting jobs, counted up to `enough`, and the first of them."""
     k = s.clock[0]
     count = 0
     first = -1

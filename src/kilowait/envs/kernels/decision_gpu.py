@@ -1,13 +1,13 @@
-"""A pass on placed nodes that asks: whenever some waiting job fits somewhere, who starts, and on which type.
+"""Decision points of a scheduling pass on a GPU cluster: which waiting job starts, and on which GPU type.
 
-Placed nodes know no reservations: only what fits now may be chosen. The pass goes on until nothing fits, or whoever is
-asked holds. Where there is one thing to do only, it is done without asking. Where running jobs may be put out, the
-question comes at every pass at which jobs wait; one that started in this instant is left alone, so a pass ends.
+There are no reservations: only jobs that fit now can be chosen. The pass continues until no job fits, or the agent
+holds.
+If there is only one possible action, it is applied without a decision of the agent. With preemption the agent decides
+at every pass in which jobs wait; a job that started in this instant cannot be preempted, so a pass ends.
 
-A job that has waited longer than the bound goes before all others: until it fits, nobody else starts on types that
-it may use.
+A job that has waited longer than the bound has precedence: until it fits, no other job starts on the types it may use.
 
-Where running jobs may move (`migrate` of the settings), they do when a pass is over, as they do under a rule.
+With `migrate` of the settings, running jobs migrate at the end of a pass, as with any policy.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kilowait.engine.gpu.state import (
 )
 from kilowait.engine.kernels.heap import heapify
 from kilowait.engine.kernels.jit import kernel, noinline, without_refcount
-from kilowait.envs.kernels.state_stack_gpu import lend_source
+from kilowait.envs.kernels.state_stack_gpu import log_arrays_without_refcount
 
 __all__ = [
     "ASK",
@@ -47,11 +47,11 @@ __all__ = [
     "allowed",
     "first_late",
     "preempt_job",
-    "hold_on",
+    "end_gpu_pass",
     "may_hold",
-    "on_types",
+    "fitting_types",
     "preemptible",
-    "take",
+    "start_job",
     "type_of",
     "advance_to_decision",
     "waited",
@@ -59,20 +59,20 @@ __all__ = [
 ]
 
 BETWEEN, PASS, PASSED = 0, 1, 2
-"""Phases: between passes; within one; at the end of one, when running jobs may move."""
+"""Phases: between passes; within a pass; at the end of a pass, when running jobs may migrate."""
 OVER, ASK, CUT = 0, 1, 2
-"""Every job has finished; there is something to choose; the episode is cut off."""
+"""Every job has finished; the agent has a choice; the episode is truncated."""
 
 
 @kernel
-def nobodys(job: Any, now: float, parameters: Any) -> float:
-    """Stands where the engine would score a job by a rule."""
+def zero_score(job: Any, now: float, parameters: Any) -> float:
+    """Placeholder score function for the engine."""
     return 0.0
 
 
 @kernel
-def on_types(s: Any, found: Any, moment: int, job: int) -> int:
-    """Types, as bits, on which the job can be placed now. `found` remembers it for jobs that take the same."""
+def fitting_types(s: Any, found: Any, moment: int, job: int) -> int:
+    """Types, as bits, on which the job can be placed now. `found` caches the result by job shape."""
     like = s.job_state[job].like
     if found[like, 0] != moment:
         found[like, 0] = moment
@@ -82,7 +82,7 @@ def on_types(s: Any, found: Any, moment: int, job: int) -> int:
 
 @noinline
 def _search(s: Any, job: int) -> int:
-    """The same, by looking at the nodes. Which pieces fit does not depend on how nodes are chosen."""
+    """The same, without the cache. Which pieces fit does not depend on the placement policy."""
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     bits = 0
@@ -118,7 +118,7 @@ def _pieces_on(s: Any, job_state: Any, node: int) -> int:
 
 @kernel
 def waited(s: Any, job: int) -> float:
-    """How long a waiting job has been without a place."""
+    """Time that a waiting job has been without allocated GPUs, seconds."""
     job_state = s.job_state[job]
     return s.clock[0].now - job_state.arrival_s - job_state.attained_s
 
@@ -136,15 +136,15 @@ def first_late(s: Any, max_wait_s: float) -> int:
 
 @kernel
 def allowed(s: Any, may: Any, late: int, job: int, bits: int) -> int:
-    """Of the types on which the job fits, those it may start on now."""
+    """The types, of those on which the job fits, that it may start on now."""
     if late < 0 or late == job:
         return bits
     return bits & ~may[s.job_state[late].kind]
 
 
 @kernel
-def coming(s: Any) -> bool:
-    """Whether some job is still to come."""
+def any_arrival_left(s: Any) -> bool:
+    """Whether a job has yet to arrive."""
     at = s.clock[0].next_arrival
     while at < len(s.arrivals):
         if s.job_state[s.arrivals[at]].status != REFUSED:
@@ -155,15 +155,15 @@ def coming(s: Any) -> bool:
 
 @kernel
 def may_hold(s: Any, late_fits: bool) -> bool:
-    """Whether nobody may be chosen: something must be left that happens by itself."""
+    """Whether the agent may hold: another event must be to come."""
     k = s.clock[0]
-    return not late_fits and (k.running + k.ending > 0 or coming(s))
+    return not late_fits and (k.running + k.ending > 0 or any_arrival_left(s))
 
 
 @kernel
 def preemptible(s: Any, job: int, starts: int) -> bool:
-    """Whether a running job may be put out: not in the instant it started, nor before `min_run_before_preempt_s`,
-    nor for ever.
+    """Whether a running job may be preempted: not in the instant it started, not before `min_run_before_preempt_s`,
+    and not more than a maximum number of times.
     """
     k = s.clock[0]
     job_state = s.job_state[job]
@@ -186,12 +186,12 @@ def wanted_types(s: Any, may: Any) -> int:
 
 @kernel
 def type_of(s: Any, job: int) -> int:
-    """The type a running job lies on."""
+    """The node type of a running job."""
     return s.nodes[s.places[s.job_state[job].place_lo, 0]].type
 
 
 @kernel
-def take(s: Any, copy: Any, job: int, only: int) -> None:
+def start_job(s: Any, copy: Any, job: int, only: int) -> None:
     """Start a waiting job, on type `only` unless that is -1."""
     copy.moment += 1
     if not start_now(s, job, only):
@@ -200,21 +200,21 @@ def take(s: Any, copy: Any, job: int, only: int) -> None:
 
 @kernel
 def preempt_job(s: Any, copy: Any, owed: Any, job: int) -> None:
-    """Put a running job out; what it loses is known when it leaves."""
+    """Preempt a running job; its lost work is known when it releases its GPUs."""
     copy.moment += 1
     owed[job] = s.job_state[job].segment
     preempt(s, job)
 
 
 @kernel
-def hold_on(s: Any, copy: Any) -> None:
-    """The pass is over."""
+def end_gpu_pass(s: Any, copy: Any) -> None:
+    """End the scheduling pass."""
     copy.phase = PASSED
 
 
 @noinline
-def _sweep(s: Any) -> None:
-    """Drop events that have no effect any more, wherever they stand in the heap."""
+def _drop_stale_events(s: Any) -> None:
+    """Remove events that no longer have an effect from the heap."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     kept = 0
@@ -238,14 +238,14 @@ def _sweep(s: Any) -> None:
 
 
 @noinline
-def _go_on(s: Any) -> int:
-    """The rest of this instant, then the next."""
+def _advance(s: Any) -> int:
+    """Finish this instant and advance to the next event."""
     s = gpu_state_without_refcount(s)
     update_rates(s)
-    said = advance(s, nobodys, s.memo[0])
-    if said == FULL:
-        _sweep(s)
-    return said
+    outcome = advance(s, zero_score, s.memo[0])
+    if outcome == FULL:
+        _drop_stale_events(s)
+    return outcome
 
 
 @noinline
@@ -253,70 +253,70 @@ def advance_to_decision(
     s: Any, copy: Any, source: Any, found: Any, by_type: bool, hold: bool, victims: bool, starts: int,
     max_wait_s: float,
 ) -> int:  # fmt: skip
-    """Go on until there is something to choose (ASK), every job has finished (OVER), or the end was cut off (CUT)."""
+    """Advance until the agent has a choice (ASK), every job has finished (OVER), or the horizon is reached (CUT)."""
     s = gpu_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     found = without_refcount(found)
     k = s.clock[0]
-    swept = False
+    dropped = False
     while True:
         if copy.phase == PASSED:
             if k.migrate:
                 migrate_running(s, starts)
             copy.phase = BETWEEN
         if copy.phase == BETWEEN:
-            if k.queue_hi == k.queue_lo and k.running + k.ending == 0 and not coming(s):
+            if k.queue_hi == k.queue_lo and k.running + k.ending == 0 and not any_arrival_left(s):
                 return OVER
             if k.now >= copy.until_s:
                 return CUT
-            said = _go_on(s)
-            if said == FULL and not swept:
-                swept = True
+            outcome = _advance(s)
+            if outcome == FULL and not dropped:
+                dropped = True
                 continue
-            if said == FULL:
+            if outcome == FULL:
                 raise RuntimeError("the arrays of an episode are too small")
-            swept = False
+            dropped = False
             copy.moment += 1
-            if said == END:
+            if outcome == END:
                 return OVER
             if k.now >= copy.until_s or not due(s):
                 continue
             copy.phase = PASS
         late = first_late(s, max_wait_s)
-        late_fits = late >= 0 and on_types(s, found, copy.moment, late) != 0
-        many = 0
+        late_fits = late >= 0 and fitting_types(s, found, copy.moment, late) != 0
+        count = 0
         job = -1
         first = 0
         for i in range(k.queue_lo, k.queue_hi):
-            bits = on_types(s, found, copy.moment, s.queue[i].job)
+            bits = fitting_types(s, found, copy.moment, s.queue[i].job)
             if bits != 0:
                 can = allowed(s, source.may, late, s.queue[i].job, bits)
                 if can == bits or (by_type and can != 0):
-                    many += 1
-                    if many > 1:
+                    count += 1
+                    if count > 1:
                         break
                     job = s.queue[i].job
                     first = can
         if late_fits:
-            many = 1
+            count = 1
             job = late
-            first = on_types(s, found, copy.moment, late)
-        ways = many > 1 or (many == 1 and (len(source.codes) > 1 or (by_type and first & (first - 1) != 0)))
-        if ways or (many == 1 and hold and may_hold(s, late_fits)):
+            first = fitting_types(s, found, copy.moment, late)
+        ways = count > 1 or (count == 1 and (len(source.codes) > 1 or (by_type and first & (first - 1) != 0)))
+        if ways or (count == 1 and hold and may_hold(s, late_fits)):
             return ASK
         if victims and not late_fits and any_preemptible(s, source.may, starts):
             return ASK
-        if many == 0:
+        if count == 0:
             copy.phase = PASSED
         else:
             k.placement = source.codes[0]
-            bits = on_types(s, found, copy.moment, job)
-            take(s, copy, job, -1 if bits == first else _lowest(first))
+            bits = fitting_types(s, found, copy.moment, job)
+            start_job(s, copy, job, -1 if bits == first else _lowest(first))
 
 
 @kernel
 def any_preemptible(s: Any, may: Any, starts: int) -> bool:
-    """Whether a running job may be put out that lies where some waiting one may run."""
+    """Whether a running job may be preempted on a type that some waiting job may use."""
     k = s.clock[0]
     wanted = wanted_types(s, may)
     if wanted != 0:

@@ -1,8 +1,8 @@
 """Decision points of a scheduling pass with power controls: `envs.kernels.decision` with DVFS and node sleep.
 
-Besides who is next there is the level it runs at, and there is waiting: nobody until the next event, the next step of
-a signal or the end of `hold_s`. Where nodes can be put to sleep or woken, that is asked too, once a pass: together
-with who is next, or by itself where nobody can be chosen.
+Besides the next job the agent chooses its DVFS state, or holds: no job starts until the next event, the next step of a
+signal or the end of `hold_s`. Where nodes can be put to sleep or woken, that is decided too, once per pass: together
+with the next job, or alone if no job can be chosen.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kilowait.envs.kernels.decision import (
     ASK,
     BEHIND,
     BETWEEN,
-    HAD,
+    HAS_RESERVATION,
     HEAD,
     OVER,
     any_fits,
@@ -40,19 +40,20 @@ from kilowait.envs.kernels.decision import (
 )
 from kilowait.envs.kernels.energy_integral import integrate_node_energy
 from kilowait.envs.kernels.node_power_actions import can_sleep, can_wake
-from kilowait.envs.kernels.state_stack_power import integrals, lend_source
+from kilowait.envs.kernels.state_stack_power import integrals, log_arrays_without_refcount
 
 __all__ = ["FULL", "NODES", "apply", "eligible", "fits", "hold", "may_hold", "overdue", "advance_to_decision"]
 
 NODES = 3
-"""Phase: nobody can be chosen, but nodes can be put to sleep or woken."""
+"""Phase: no job can be chosen, but nodes can be put to sleep or woken."""
 FULL = 2
-"""There is no room left to write down what nodes do."""
+"""Result: the array of node state changes is full."""
 
 
 @kernel
 def fits(s: Any, job: int, level: int) -> bool:
-    """Whether the job could start now at the level (or, under a budget, a later one) and disturb no reservation."""
+    """Whether the job could start now at the DVFS state (or, under a budget, a slower one) without delaying a
+    reservation."""
     before = s.preferred_level[assume_nonnegative(job)]
     s.preferred_level[assume_nonnegative(job)] = level
     g = place(s, job, EVERY_GROUP)
@@ -64,18 +65,19 @@ def fits(s: Any, job: int, level: int) -> bool:
 
 @kernel
 def eligible(s: Any, phase: int, at: int) -> bool:
-    """As `deciding.eligible`; who fits at no level does not at full speed. Shown where nobody can be chosen: all."""
+    """As `decision.eligible`, at full speed: a job that does not fit at full speed fits at no state. In phase NODES:
+    all."""
     waiting = s.queue[assume_nonnegative(at)]
     if phase == HEAD:
         return (
-            waiting.key != HAD
+            waiting.key != HAS_RESERVATION
             and s.job_state[assume_nonnegative(waiting.job)].allowed & s.clock[0].open_groups != 0
         )
     return phase != BEHIND or fits(s, waiting.job, 0)
 
 
 @kernel
-def anyone(s: Any, phase: int) -> bool:
+def any_eligible(s: Any, phase: int) -> bool:
     """Whether some waiting job may be chosen."""
     k = s.clock[0]
     for i in range(k.queue_lo, k.queue_hi):
@@ -90,7 +92,7 @@ apply = specialize(decision.apply, place=place, start=start, reserve=reserve)
 
 @kernel
 def may_hold(s: Any, max_wait_for_hold_s: float) -> bool:
-    """Whether something will happen, or the job waiting longest may be made to wait for a better time."""
+    """Whether an event is to come, or the longest-waiting job may be held."""
     k = s.clock[0]
     if k.running > 0 or k.next_arrival < len(s.arrivals) or k.next_change < len(s.changes):
         return True
@@ -99,9 +101,9 @@ def may_hold(s: Any, max_wait_for_hold_s: float) -> bool:
 
 @maybe_inline
 def hold(s: Any, copy: Any, source: Any, hold_s: float, max_wait_for_hold_s: float) -> None:
-    """Nobody until the next event, or until the next step of a signal if that comes first; `hold_s` at most."""
+    """Start no job until the next event or the next step of a signal, for at most `hold_s`."""
     k = s.clock[0]
-    if copy.phase != NODES and copy.look_s <= k.now:
+    if copy.phase != NODES and copy.hold_end_s <= k.now:
         first = assume_nonnegative(s.queue[k.queue_lo].job)
         if k.now - s.jobs[first].submit_s < max_wait_for_hold_s:
             until = k.now + hold_s
@@ -110,51 +112,51 @@ def hold(s: Any, copy: Any, source: Any, hold_s: float, max_wait_for_hold_s: flo
                 until = min(until, source.edge_s[step + 1])
             push(
                 s.events, k.events, until, TIMER + 2 * first + 1
-            )  # ends no hold, as it is not held: an instant
+            )  # the job itself is not held: the timer only ends the hold
             k.events += 1
-            copy.look_s = until
+            copy.hold_end_s = until
     finish_pass(s, copy)
 
 
 @kernel
-def forget_look(s: Any, copy: Any) -> None:
-    """Where nobody waits and nothing else is to come, the end of a hold need not come either."""
+def drop_hold_timer(s: Any, copy: Any) -> None:
+    """Remove the timer of a hold if no job waits and no other event is to come."""
     k = s.clock[0]
     if (
         k.events == 1
-        and copy.look_s > k.now
+        and copy.hold_end_s > k.now
         and k.queue_hi == k.queue_lo
         and k.next_arrival == len(s.arrivals)
         and k.next_change == len(s.changes)
     ):
         k.events = 0
-        copy.look_s = k.now
+        copy.hold_end_s = k.now
 
 
 @kernel
 def worth_choosing(s: Any, wake_ahead: bool) -> bool:
-    """Whether who is first matters: someone fits, or nodes are woken in time for who is reserved for."""
+    """Whether the choice matters: a job fits, or nodes boot in time for a reservation."""
     return any_fits(s) or (wake_ahead and s.clock[0].depth > 0 and anything_free(s))
 
 
 @noinline
-def advance_to_decision(s: Any, copy: Any, source: Any, how: Any) -> int:
-    """Go on until there is something to choose (ASK) or every job has ended (OVER); where what nodes do is kept for a
-    log, also until there is no room for it (FULL).
+def advance_to_decision(s: Any, copy: Any, source: Any, env_settings: Any) -> int:
+    """Advance until the agent has a choice (ASK), every job has ended (OVER), or, where node state changes are kept for
+    a log, their array is full (FULL).
     """
     s = power_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     order = without_refcount(source.order)
-    nothing = s.line_s  # stands where parameters of a rule would
+    no_parameters = s.line_s  # placeholder for policy parameters
     k = s.clock[0]
     while True:
         if copy.phase == BETWEEN:
-            if s.lever[0].steps + how.rows > len(s.steps):
-                if how.keep != 0:
+            if s.lever[0].steps + env_settings.rows > len(s.steps):
+                if env_settings.keep != 0:
                     return FULL
                 integrate_node_energy(s, copy, source, False)
-            forget_look(s, copy)
-            if not advance(s, zero_score, nothing, zero_score, nothing):
+            drop_hold_timer(s, copy)
+            if not advance(s, zero_score, no_parameters, zero_score, no_parameters):
                 return OVER
             if k.segments >= copy.jobs and k.running == 0:
                 return OVER
@@ -162,27 +164,31 @@ def advance_to_decision(s: Any, copy: Any, source: Any, how: Any) -> int:
             copy.phase = NODES
             if k.queue_hi > k.queue_lo:
                 open_pass(s)
-                if worth_choosing(s, how.wake_ahead != 0):
+                if worth_choosing(s, env_settings.wake_ahead != 0):
                     begin_pass(s, True)
                     for i in range(k.queue_lo, k.queue_hi):
                         s.queue[i].key = 0.0
                     copy.phase = HEAD
         if copy.phase == HEAD:
-            if k.open_groups != 0 and worth_choosing(s, how.wake_ahead != 0) and anyone(s, HEAD):
+            if (
+                k.open_groups != 0
+                and worth_choosing(s, env_settings.wake_ahead != 0)
+                and any_eligible(s, HEAD)
+            ):
                 return ASK
             copy.phase = NODES
             if k.depth > 0 and any_fits(s):
-                if how.asked_behind != 0:
+                if env_settings.agent_backfills != 0:
                     copy.phase = BEHIND
                 else:
                     for i in range(k.queue_lo, k.queue_hi):
                         s.queue[i].key = order[assume_nonnegative(copy.first + s.queue[i].job)]
-                    backfill(s, k.queue_lo, False, -1, 0, zero_score, nothing)
+                    backfill(s, k.queue_lo, False, -1, 0, zero_score, no_parameters)
         if copy.phase == BEHIND:
-            if any_fits(s) and anyone(s, BEHIND):
+            if any_fits(s) and any_eligible(s, BEHIND):
                 return ASK
             copy.phase = NODES
         if copy.phase == NODES:
-            if how.turns != 0 and copy.turned == 0 and (can_sleep(s) or can_wake(s)):
+            if env_settings.turns != 0 and copy.turned == 0 and (can_sleep(s) or can_wake(s)):
                 return ASK
             finish_pass(s, copy)

@@ -1,10 +1,11 @@
-"""Exact accounts as time goes by, of nodes that change their state.
+"""Exact energy, CO2 and cost of node state changes, computed incrementally.
 
-IT power is that of the idle machine, plus what each job draws above its idle nodes while it runs, plus what each
-change of a node's state adds from its time on. So with X(t) the integral of 1, the carbon intensity or the price since
-the beginning, an account up to T is a sum of (watts of the idle machine) x X(T), of (watts of jobs) x (X(end) -
-X(start)) and of (watts of changes) x (X(T) - X(time)): nothing has to be looked at again. A change that lies ahead,
-as when nodes wake for a job, is reckoned with at once.
+IT power is that of the idle machine, plus the power of each running job above its idle nodes, plus the change of
+power by
+each node state change from its time on. Let X(t) be the integral of 1, the carbon intensity or the price. The account
+up to T is (watts of the idle machine) x X(T) + sum of (watts of a job) x (X(end) - X(start)) + sum of (watts of a
+change) x
+(X(T) - X(time)), so each job and change is added once. A future change, as when nodes boot for a job, is added at once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["integrate_node_energy"]
 
 @maybe_inline
 def integrate_node_energy(s: Any, copy: Any, source: Any, keep: bool) -> None:
-    """Take account of what nodes have been written down to do; and forget it, unless it is kept for a log."""
+    """Add the recorded node state changes to the sums, and remove them unless they are kept for a log."""
     first_s = s.clock[0].first_submit_s
     lever = s.lever[0]
     for g in range(len(s.sleepers)):

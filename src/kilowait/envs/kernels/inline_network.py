@@ -1,8 +1,7 @@
-"""A small trained network inside the engine: whole runs without a step back into Python.
+"""Inference of a small network inside the engine: whole episodes without a return to Python.
 
-Only networks that look at every job by itself, beside the summary, and choose among jobs: their choice is the
-largest of one number a job. Weights stand with inputs first, so that the innermost loop runs over outputs and the
-compiler may do several at once without changing a sum.
+The network scores every job from its features and the summary, and chooses the job with the largest score. Weights have
+inputs as rows, so that the innermost loop runs over outputs and the compiler can vectorize it without reordering a sum.
 """
 
 from __future__ import annotations
@@ -24,8 +23,9 @@ from kilowait.engine.kernels.jit import (
 )
 from kilowait.envs.kernels.decision import OVER, advance_to_decision, apply
 from kilowait.envs.kernels.reward import compute_reward
-from kilowait.envs.kernels.state_stack import lend_source, nth_state
-from kilowait.envs.kernels.step import lend_scene, observe
+from kilowait.envs.kernels.state_stack import log_arrays_without_refcount, nth_state
+from kilowait.envs.kernels.step import buffers_without_refcount, observe
+from kilowait.errors import InputError
 
 __all__ = ["NetworkWeights", "inference_kernel"]
 
@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class NetworkWeights(NamedTuple):
-    """Weights of the network: features, summary, hidden layers with ReLU, one number a job."""
+    """Weights of the network: features, summary, hidden ReLU layers, one score per job."""
 
     job: Floats  # (features, width)
     summary: Floats  # (summary, width)
@@ -44,8 +44,8 @@ class NetworkWeights(NamedTuple):
 
 
 @kernel
-def lend_layers(a: Any) -> NetworkWeights:
-    """The layers with references that are not counted."""
+def network_without_refcount(a: Any) -> NetworkWeights:
+    """The weights without reference counts."""
     return NetworkWeights(
         without_refcount(a.job),
         without_refcount(a.summary),
@@ -58,8 +58,8 @@ def lend_layers(a: Any) -> NetworkWeights:
 
 @noinline
 def best_slot(net: Any, jobs: Any, mask: Any, summary: Any, shown: int, context: Any, h: Any, h2: Any) -> int:
-    """The allowed slot of the largest number, the first of them where there are several."""
-    net = lend_layers(net)
+    """The allowed slot with the largest score; ties go to the first."""
+    net = network_without_refcount(net)
     jobs = without_refcount(jobs)
     mask = without_refcount(mask)
     summary = without_refcount(summary)
@@ -101,12 +101,12 @@ def best_slot(net: Any, jobs: Any, mask: Any, summary: Any, shown: int, context:
     return best
 
 
-def _think(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
-    """Play the copies from `lo` to `hi`, each to the end of its run; what is earned is paid then, all at once."""
-    a = lend_scene(a)
-    source = lend_source(source)
-    net = lend_layers(net)
-    how = a.how[0]
+def _run_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
+    """Run copies `lo` to `hi`, each to the end of its episode; the reward is computed then, for the whole episode."""
+    a = buffers_without_refcount(a)
+    source = log_arrays_without_refcount(source)
+    net = network_without_refcount(net)
+    env_settings = a.env_settings[0]
     context = np.zeros(len(net.bias), np.float32)
     h = np.zeros(len(net.bias), np.float32)
     h2 = np.zeros(len(net.bias), np.float32)
@@ -119,13 +119,18 @@ def _think(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
                 apply(s, copy, a.slots[b, slot])
             copy.steps += 1
             on = advance_to_decision(
-                s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s
+                s,
+                copy,
+                source.order,
+                env_settings.agent_backfills != 0,
+                env_settings.hold != 0,
+                env_settings.max_wait_s,
             )
             copy.over = on == OVER
             a.over[b] = on == OVER
             observe(s, a, source, b, a.summary)
         a.reward[b] += compute_reward(
-            s, copy, source.user_weight[b], how.sla_s, a.weights, a.settled[b], a.paid[b], a.terms[b]
+            s, copy, source.user_weight[b], env_settings.sla_s, a.weights, a.settled[b], a.paid[b], a.terms[b]
         )
         note = a.finished[b]
         note[0] = copy.total
@@ -138,11 +143,16 @@ def _think(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
 @cache
 def _compiled(state: Any, scene: Any, source: Any, net: Any) -> Callable[..., Any]:
     signature = types.void(state, scene, source, net, types.int64, types.int64)
-    return compile_entry(_think, signature, "envs")
+    return compile_entry(_run_many, signature, "envs")
 
 
 def inference_kernel(state: Any, scene: Any, source: Any, net: NetworkWeights) -> Callable[..., Any]:
-    """The kernel that plays these very arrays with these layers."""
+    """The kernel that runs episodes with a network, compiled for the types of these arrays."""
+    if net.job.shape[0] != scene.jobs.shape[2]:
+        raise InputError(
+            f"the network takes {net.job.shape[0]} features of a job and the engine computes {scene.jobs.shape[2]}; "
+            "a network with custom features runs from Python only"
+        )
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64, types.int64)
     return _compiled(*(numba.typeof(each) for each in (state, scene, source, net)))

@@ -1,4 +1,4 @@
-"""The graph of jobs: which of the shown ones have to do with one another, as bits of `observing.EDGES`."""
+"""Graph of the shown jobs in `kilowait/Gpu-v0`: edges as bits of `gpu.observation_spec.EDGES`."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from kilowait.engine.kernels.jit import (
     without_refcount,
 )
 from kilowait.envs.kernels.decision_gpu import type_of
-from kilowait.envs.kernels.state_stack_gpu import lend_source
+from kilowait.envs.kernels.state_stack_gpu import log_arrays_without_refcount
 
-__all__ = ["join"]
+__all__ = ["write_edges"]
 
 NEAR_S = 600.0
 
 
 @noinline
-def join(s: Any, copy: Any, source: Any, victims: int, free: Any, slots: Any, edges: Any) -> None:
-    """Write the edges of one copy. `free` becomes what is free of each type: thousandths of GPUs and of cores."""
+def write_edges(s: Any, copy: Any, source: Any, victims: int, free: Any, slots: Any, edges: Any) -> None:
+    """Write the edges of one copy. Sets `free` to the free thousandths of GPUs and of cores of each type."""
     s = gpu_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     free = without_refcount(free)
     slots = without_refcount(slots)
     edges = without_refcount(edges)
@@ -48,7 +48,7 @@ def join(s: Any, copy: Any, source: Any, victims: int, free: Any, slots: Any, ed
 
 @kernel
 def _row(copy: Any, slots: Any, victims: int, number: int) -> int:
-    """The slot of the so-manyth shown job: waiting ones come first, running ones have the last slots."""
+    """Slot of the shown job with this number: waiting jobs come first, running jobs have the last slots."""
     return number if number < copy.shown else len(slots) - victims + number - copy.shown
 
 
@@ -59,7 +59,7 @@ def _bits(s: Any, source: Any, free: Any, one: int, other: int) -> int:
     bits = 0
     if (a.user >= 0 and a.user == b.user) or (a.account >= 0 and a.account == b.account):
         bits |= 1
-    if _rivals(s, source, free, one, other):
+    if _compete(s, source, free, one, other):
         bits |= 2
     if abs(s.job_state[one].arrival_s - s.job_state[other].arrival_s) <= NEAR_S:
         bits |= 4
@@ -67,8 +67,8 @@ def _bits(s: Any, source: Any, free: Any, one: int, other: int) -> int:
 
 
 @kernel
-def _rivals(s: Any, source: Any, free: Any, one: int, other: int) -> bool:
-    """Whether there are types that both may use, and not enough free of them for what both still want."""
+def _compete(s: Any, source: Any, free: Any, one: int, other: int) -> bool:
+    """Whether both jobs can use the same types, and these have too few free GPUs or cores for both."""
     common = _types(s, source, one) & _types(s, source, other)
     if common == 0:
         return False
@@ -78,10 +78,10 @@ def _rivals(s: Any, source: Any, free: Any, one: int, other: int) -> bool:
         if (common >> kind) & 1:
             gpu_milli += free[kind, 0]
             cpu += free[kind, 1]
-    gpus = _wanted(s, one, 1000.0 * s.seen[one].gpu_share) + _wanted(
+    gpus = _still_needed(s, one, 1000.0 * s.seen[one].gpu_share) + _still_needed(
         s, other, 1000.0 * s.seen[other].gpu_share
     )
-    cores = _wanted(s, one, float(s.job_state[one].cpu * s.job_state[one].pieces)) + _wanted(
+    cores = _still_needed(s, one, float(s.job_state[one].cpu * s.job_state[one].pieces)) + _still_needed(
         s, other, float(s.job_state[other].cpu * s.job_state[other].pieces)
     )
     return gpus > gpu_milli + 0.5 or cores > cpu + 0.5
@@ -89,12 +89,12 @@ def _rivals(s: Any, source: Any, free: Any, one: int, other: int) -> bool:
 
 @kernel
 def _types(s: Any, source: Any, job: int) -> int:
-    """Types, as bits, that a waiting job may use, or on which a running one lies."""
+    """Types, as bits, that a waiting job may use, or the type of a running job."""
     job_state = s.job_state[job]
     return 1 << type_of(s, job) if job_state.status == RUNNING else source.may[job_state.kind]
 
 
 @kernel
-def _wanted(s: Any, job: int, amount: float) -> float:
-    """A running job has what it wants."""
+def _still_needed(s: Any, job: int, amount: float) -> float:
+    """What the job still needs; nothing if it runs."""
     return 0.0 if s.job_state[job].status == RUNNING else amount

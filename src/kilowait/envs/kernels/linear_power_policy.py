@@ -1,8 +1,8 @@
-"""A few numbers that steer a run inside the engine: who is next, how fast it runs, when nodes sleep, who is held.
+"""Linear power policy, evaluated inside the engine: job order, DVFS state, node sleep and load shifting.
 
-Every level is chosen from how much longer a job may be made: a sum of what is known of the job and of the moment. The
-levers written by hand are points of this form: ``levels=1.1`` is 0.1 that turns into nothing where more nodes are asked
-for than are free, ``sleep=timeout:600:reserve=8`` is a time and a share of the nodes that depend on nothing.
+The DVFS state of a job follows from its allowed slowdown: a linear function of features of the job and of the system.
+The hand-tuned power controls are points in this parameter space: ``levels=1.1`` is 0.1, reduced to 0 where jobs
+request more nodes than are free; ``sleep=timeout:600:reserve=8`` is a constant timeout and share of nodes.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from kilowait.envs.kernels.decision_power import (
     hold,
     may_hold,
 )
-from kilowait.envs.kernels.reward_power import pay
-from kilowait.envs.kernels.state_stack_power import integrals, lend_source, one
-from kilowait.envs.kernels.step import lend_scene
+from kilowait.envs.kernels.reward_power import compute_reward
+from kilowait.envs.kernels.state_stack_power import integrals, log_arrays_without_refcount, nth_state
+from kilowait.envs.kernels.step import buffers_without_refcount
 from kilowait.envs.power.power_setup import PowerSetup
-from kilowait.envs.power.signal_features import TOLD_EVERY_S
+from kilowait.envs.power.signal_features import FORECAST_STEP_S
 
 __all__ = ["MOMENT", "PowerPolicyWeights", "steering_of", "steered_for"]
 
@@ -55,42 +55,42 @@ Floats = npt.NDArray[np.float64]
 
 HOUR_S = 3600.0
 HELD_S = 86400.0
-"""No job is held longer, whatever the numbers say."""
+"""Maximum shift of a job, seconds."""
 LEAST_LN_S, MOST_LN_S = 0.0, 20.0
 """Bounds of ln(timeout / 1 s)."""
 SAME = 1e-9
-"""Levels that are slower than allowed by less than this are allowed."""
+"""Tolerance of the allowed slowdown."""
 
 MOMENT: dict[str, str] = {
     "age": "order: per ln(1 + wait / 1 h) / 3",
     "patience": "order: per ln(1 + wait / estimate) / 3",
-    "crowded": "longer by, where more nodes are asked for than are free",
-    "backlog": "longer by, per ln(1 + node-hours that wait / nodes of the machine)",
-    "behind": "longer by, for jobs that are filled in behind a reservation",
-    "signal": "longer by, per (carbon intensity or price now / its mean forecast for 24 h) - 1",
+    "crowded": "slowdown: where jobs request more nodes than are free",
+    "backlog": "slowdown: per ln(1 + waiting node-hours / nodes of the machine)",
+    "behind": "slowdown: for backfilled jobs",
+    "signal": "slowdown: per (carbon intensity or price now / its mean forecast for 24 h) - 1",
     "timeout": "sleep: ln of the seconds that nodes stay idle",
-    "timeout_waiting": "sleep: to be added to that while jobs wait",
-    "timeout_busy": "sleep: to be added to that, times the share of nodes that jobs hold",
-    "spare": "idle nodes to be kept awake / nodes of the group",
-    "spare_demand": "to be added to that, times nodes asked for in the last hour / nodes of the machine",
-    "spare_waiting": "to be added to that while jobs wait",
-    "hold": "10 h for which a job is held at most, per (carbon intensity or price now / its mean for 24 h) - 1",
+    "timeout_waiting": "sleep: added to that while jobs wait",
+    "timeout_busy": "sleep: added to that, times the share of allocated nodes",
+    "spare": "idle nodes kept awake / nodes of the group",
+    "spare_demand": "added to that, times nodes requested in the last hour / nodes of the machine",
+    "spare_waiting": "added to that while jobs wait",
+    "hold": "shift: maximum shift of a job / 10 h, per (carbon intensity or price now / its mean for 24 h) - 1",
 }
-"""What depends on the moment, in the order of `Steering.weights`."""
+"""Features of the system and their effects, in the order of `PowerPolicyWeights.weights`."""
 
 (
-    AGE, PATIENCE, CROWDED, BACKLOG, BESIDE, SIGNAL, TIMEOUT, TIMEOUT_WAITING, TIMEOUT_BUSY, SPARE, SPARE_DEMAND,
+    AGE, PATIENCE, CROWDED, BACKLOG, BACKFILL, SIGNAL, TIMEOUT, TIMEOUT_WAITING, TIMEOUT_BUSY, SPARE, SPARE_DEMAND,
     SPARE_WAITING, HOLD,
 ) = range(len(MOMENT))  # fmt: skip
 
 
 class PowerPolicyWeights(NamedTuple):
-    """What the kernel takes; N jobs of the log, R kinds of jobs, L levels."""
+    """Weights for the kernel; N jobs of the log, R kinds of jobs, L DVFS states."""
 
-    first: Floats  # (N,) who goes first, smaller before larger: the part that does not change
-    longer: Floats  # (N,) how many times as long a job may be made, less 1: the part that does not change
-    slow: Floats  # (R, L) how many times as long it is
-    spent: Floats  # (R, L) watts x times as long, of what would not be drawn without the job
+    first: Floats  # (N,) constant part of the priority, smaller first
+    longer: Floats  # (N,) constant part of the allowed slowdown, less 1
+    slow: Floats  # (R, L) slowdown
+    spent: Floats  # (R, L) watts x slowdown, of the power caused by the job
     weights: Floats  # (len(MOMENT),)
     signal: int  # 0: carbon, 1: price; -1: neither
 
@@ -98,7 +98,7 @@ class PowerPolicyWeights(NamedTuple):
 def steering_of(
     powered: PowerSetup, first: Floats, longer: Floats, weights: npt.ArrayLike, signal: str | None
 ) -> PowerPolicyWeights:
-    """Numbers for the jobs of `powered`; `signal` is carbon, price, or None where none is looked at."""
+    """Weights for the jobs of `powered`; `signal` is carbon, price or None."""
     drawing, levers, model = powered.drawing, powered.levers, powered.model
     kinds, levels = drawing.may.shape
     held = np.zeros((len(model.groups), kinds, 1))
@@ -111,9 +111,7 @@ def steering_of(
     if powered.tables is not None:
         slow = np.max([table.factor[:, :levels] for table in powered.tables.values()], axis=0)
     watts = (drawing.above_w[:, :, :levels] + held * spared_w[:, None, None]).mean(axis=0)
-    watts = np.maximum(
-        watts, 0.0
-    )  # who draws less than its nodes would without it adds nothing, however long
+    watts = np.maximum(watts, 0.0)  # a job that draws less than its idle nodes adds nothing
     return PowerPolicyWeights(
         np.ascontiguousarray(first, np.float64),
         np.ascontiguousarray(longer, np.float64),
@@ -125,8 +123,8 @@ def steering_of(
 
 
 @kernel
-def lend_steering(a: Any) -> PowerPolicyWeights:
-    """The numbers with references that are not counted."""
+def policy_without_refcount(a: Any) -> PowerPolicyWeights:
+    """The weights without reference counts."""
     return PowerPolicyWeights(
         without_refcount(a.first),
         without_refcount(a.longer),
@@ -139,11 +137,11 @@ def lend_steering(a: Any) -> PowerPolicyWeights:
 
 @kernel
 def always(s: Any) -> bool:
-    """Whoever steers is asked about the nodes at every instant."""
+    """The policy decides about node sleep at every instant."""
     return True
 
 
-_until_asked = specialize(decision_power.advance_to_decision, inlined=False, can_sleep=always)
+_advance_to_decision = specialize(decision_power.advance_to_decision, inlined=False, can_sleep=always)
 
 
 @maybe_inline
@@ -153,15 +151,15 @@ def above_mean(s: Any, source: Any, signal: int) -> float:
         return 0.0
     now = s.clock[0].now
     _, _, step = integrals(source, now)
-    row = int((now - source.edge_s[0]) / TOLD_EVERY_S)
-    told = source.told[assume_nonnegative(min(max(row, 0), len(source.told) - 1))]
-    mean = told[signal, told.shape[1] - 1]
-    return source.value[step, signal] * told[signal, 0] / mean - 1.0 if mean > 0 else 0.0
+    row = int((now - source.edge_s[0]) / FORECAST_STEP_S)
+    forecasts = source.forecasts[assume_nonnegative(min(max(row, 0), len(source.forecasts) - 1))]
+    mean = forecasts[signal, forecasts.shape[1] - 1]
+    return source.value[step, signal] * forecasts[signal, 0] / mean - 1.0 if mean > 0 else 0.0
 
 
 @maybe_inline
 def node_hours(s: Any, nodes: float) -> float:
-    """ln(1 + estimated node-hours of the jobs that wait / nodes of the machine)."""
+    """ln(1 + estimated node-hours of the waiting jobs / nodes of the machine)."""
     k = s.clock[0]
     total = 0.0
     for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
@@ -172,7 +170,7 @@ def node_hours(s: Any, nodes: float) -> float:
 
 @maybe_inline
 def crowded(s: Any) -> float:
-    """1 where waiting jobs ask for more nodes than are free."""
+    """1 if waiting jobs request more nodes than are free."""
     free = 0
     for g in range(len(s.groups)):
         free += s.pools[s.groups[g].pool_lo].free
@@ -181,7 +179,7 @@ def crowded(s: Any) -> float:
 
 @maybe_inline
 def level_for(source: Any, net: Any, there: int, longer: float) -> int:
-    """The level of least energy of those that make the job of the log at most so much longer."""
+    """The DVFS state with the minimum energy within the allowed slowdown."""
     kind = assume_nonnegative(source.kind[there])
     may = source.may[kind]
     best = 0
@@ -197,7 +195,7 @@ def level_for(source: Any, net: Any, there: int, longer: float) -> int:
 
 @maybe_inline
 def set_sleep_policy(s: Any, net: Any, nodes: float) -> None:
-    """How long nodes stay idle before they sleep, and how many are kept awake, from now on."""
+    """Set the sleep timeout and the number of idle nodes kept awake."""
     k = s.clock[0]
     w = net.weights
     waiting = 1.0 if k.queue_hi > k.queue_lo else 0.0
@@ -222,28 +220,28 @@ def set_sleep_policy(s: Any, net: Any, nodes: float) -> None:
 
 
 @noinline
-def run_power_policy(s: Any, copy: Any, source: Any, how: Any, net: Any, score: Any) -> None:
-    """Go on until the run is over; or, where a log is kept, until there is no room for what nodes do."""
+def run_power_policy(s: Any, copy: Any, source: Any, env_settings: Any, net: Any, score: Any) -> None:
+    """Advance until the run is over, or, where a log is kept, the array of node state changes is full."""
     s = power_state_without_refcount(s)
-    source = lend_source(source)
-    net = lend_steering(net)
+    source = log_arrays_without_refcount(source)
+    net = policy_without_refcount(net)
     score = without_refcount(score)
     w = net.weights
     k = s.clock[0]
-    looked_s = -np.inf
+    scored_s = -np.inf
     add = 0.0
     held_s = 0.0
     while not copy.over:
         if copy.phase == NODES:
-            set_sleep_policy(s, net, how.nodes)
+            set_sleep_policy(s, net, env_settings.nodes)
             copy.turned = 1
         elif copy.phase != BETWEEN:
-            if looked_s != k.now:
-                looked_s = k.now
+            if scored_s != k.now:
+                scored_s = k.now
                 signal = above_mean(s, source, net.signal)
                 add = w[CROWDED] * crowded(s) + w[SIGNAL] * signal
                 if w[BACKLOG] != 0.0:
-                    add += w[BACKLOG] * node_hours(s, how.nodes)
+                    add += w[BACKLOG] * node_hours(s, env_settings.nodes)
                 held_s = min(w[HOLD] * 10.0 * HOUR_S * max(signal, 0.0), HELD_S)
                 for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
                     job = assume_nonnegative(s.queue[i].job)
@@ -269,7 +267,7 @@ def run_power_policy(s: Any, copy: Any, source: Any, how: Any, net: Any, score: 
                 there = assume_nonnegative(copy.first + job)
                 longer = net.longer[there] + add
                 if copy.phase == BEHIND:
-                    longer += w[BESIDE]
+                    longer += w[BACKFILL]
                 wanted = level_for(source, net, there, longer)
                 if copy.phase == BEHIND and not fits(s, job, wanted):
                     continue
@@ -278,35 +276,45 @@ def run_power_policy(s: Any, copy: Any, source: Any, how: Any, net: Any, score: 
             if best >= 0:
                 s.preferred_level[best] = level
                 apply(s, copy, best)
-            elif waits and may_hold(s, how.max_wait_for_hold_s):
-                set_sleep_policy(s, net, how.nodes)
-                hold(s, copy, source, how.hold_s, how.max_wait_for_hold_s)
+            elif waits and may_hold(s, env_settings.max_wait_for_hold_s):
+                set_sleep_policy(s, net, env_settings.nodes)
+                hold(s, copy, source, env_settings.hold_s, env_settings.max_wait_for_hold_s)
             elif waits:
-                held_s = 0.0  # nothing else will ever happen: whoever is first goes
+                held_s = 0.0  # no other event is to come: start the first job
                 continue
             else:
                 copy.phase = NODES
                 copy.turned = 0
-        on = _until_asked(s, copy, source, how)
+        on = _advance_to_decision(s, copy, source, env_settings)
         if on == FULL:
             return
         copy.over = on == OVER
 
 
-def _steer_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
-    """Play the copies from `lo` to `hi`, each to the end of its run; what is earned is paid then, all at once."""
-    a = lend_scene(a)
-    source = lend_source(source)
-    net = lend_steering(net)
-    how = a.how[0]
+def _run_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
+    """Run copies `lo` to `hi`, each to the end of its episode; the reward is computed then, for the whole episode."""
+    a = buffers_without_refcount(a)
+    source = log_arrays_without_refcount(source)
+    net = policy_without_refcount(net)
+    env_settings = a.env_settings[0]
     score = np.empty(t.jobs.shape[1])
     for b in range(lo, hi):
-        s = one(t, b)
+        s = nth_state(t, b)
         copy = a.copies[b]
-        run_power_policy(s, copy, source, how, net, score)
+        run_power_policy(s, copy, source, env_settings, net, score)
         a.over[b] = copy.over != 0
-        if copy.over and how.keep == 0:
-            pay(s, copy, source, source.user_weight[b], how, a.weights, a.settled[b], a.paid[b], a.terms[b])
+        if copy.over and env_settings.keep == 0:
+            compute_reward(
+                s,
+                copy,
+                source,
+                source.user_weight[b],
+                env_settings,
+                a.weights,
+                a.settled[b],
+                a.paid[b],
+                a.terms[b],
+            )
             for term in range(len(a.weights)):
                 a.finished[b, 3 + term] = a.paid[b, term]
 
@@ -314,11 +322,11 @@ def _steer_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None
 @cache
 def _compiled(state: Any, scene: Any, source: Any, net: Any) -> Callable[..., Any]:
     signature = types.void(state, scene, source, net, types.int64, types.int64)
-    return compile_entry(_steer_many, signature, "envs")
+    return compile_entry(_run_many, signature, "envs")
 
 
 def steered_for(state: Any, scene: Any, source: Any, net: PowerPolicyWeights) -> Callable[..., Any]:
-    """The kernel that plays these very arrays with these numbers."""
+    """The kernel that runs episodes with this policy, compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64, types.int64)
     return _compiled(*(numba.typeof(each) for each in (state, scene, source, net)))

@@ -1,7 +1,8 @@
-"""Futures tried out: what is known at a decision is copied to a stage, and the engine runs on there.
+"""Look-ahead: the state at a decision is copied, and each candidate's future is simulated in the copy.
 
-On the stage nobody arrives, running jobs end when they are believed to and waiting ones run as long as is planned: the
-truth is never copied. A choice is made, then a base rule decides everything, and what the waiting jobs pay is added up.
+In the copy no job arrives, running jobs end at their expected ends and waiting jobs run as long as planned: true run
+times are never copied. The candidate is chosen, then the base policy decides, and the costs of the waiting jobs are
+summed.
 """
 
 from __future__ import annotations
@@ -31,44 +32,52 @@ from kilowait.envs.kernels.decision import (
 )
 from kilowait.envs.kernels.reward import slowdown
 
-__all__ = ["PLAN", "LookaheadState", "best_choice", "lend_stage", "score_of", "copy_state", "stage_of"]
+__all__ = [
+    "PLAN",
+    "LookaheadState",
+    "best_choice",
+    "lookahead_without_refcount",
+    "score_of",
+    "copy_state",
+    "stage_of",
+]
 
 PLAN = np.dtype(
     [
-        ("width", np.int64),  # choices that are tried
-        ("depth", np.int64),  # starts after which a rehearsal ends
+        ("width", np.int64),  # candidates
+        ("depth", np.int64),  # starts after which a simulated future ends
         ("waits", np.int64),  # the objective: 0 bounded slowdown, 1 wait
-        ("time_dependent", np.int64),  # the base rule is scored at every pass
+        ("time_dependent", np.int64),  # the base policy is scored at every pass
         ("decisions", np.int64),  # counted: choices among several jobs
-        ("rehearsals", np.int64),  # counted: futures tried out for them
+        ("rehearsals", np.int64),  # counted: futures simulated for them
         ("starts", np.int64),  # counted: starts in these
     ],
     align=True,
 )
-"""How to look ahead, and what was done."""
+"""Settings and counters of look-ahead."""
 
 
 class LookaheadState(NamedTuple):
-    """Where futures are tried out. Jobs are numbered anew: the running ones, then the waiting ones by number."""
+    """Work arrays of look-ahead. Jobs are renumbered: the running ones, then the waiting ones by number."""
 
     plan: npt.NDArray[Any]  # (1,) PLAN
-    slot: npt.NDArray[np.int64]  # (n,) waiting job to what the asker calls it; -1: it may not be chosen
-    opening: State  # as things stand at the decision
-    play: State  # the same, run on
+    slot: npt.NDArray[np.int64]  # (n,) slot of each waiting job; -1: it cannot be chosen
+    opening: State  # state at the decision
+    play: State  # the same state, simulated further
 
 
 def stage_of(state: State, width: int, depth: int, waits: bool, time_dependent: bool) -> LookaheadState:
-    """A stage for decisions in this state, whose arrays are as those of a run (or of one row of a stack)."""
+    """Work arrays for decisions in this state, the state of a run or one row of a stack."""
     plan = np.zeros(1, PLAN).view(np.recarray)
     plan["width"], plan["depth"], plan["waits"], plan["time_dependent"] = width, depth, waits, time_dependent
     opening = _blank(state)
-    # What a rehearsal only reads is not copied for it.
+    # Read-only arrays are shared.
     play = _blank(state)._replace(jobs=opening.jobs, need=opening.need, preference=opening.preference)
     return LookaheadState(plan, np.zeros(len(state.jobs), np.int64), opening, play)
 
 
 def _blank(state: State) -> State:
-    """Arrays for as many jobs. Nobody touches more of them than there are jobs waiting and running."""
+    """Arrays for as many jobs; only the part for waiting and running jobs is used."""
     none = {"job_extra", "arrivals", "changes", "announcements", "usage"}
     kept = {"groups", "pools", "preference"}
     made = {}
@@ -83,8 +92,8 @@ def _blank(state: State) -> State:
 
 
 @kernel
-def lend_stage(a: Any) -> LookaheadState:
-    """The stage with references that are not counted."""
+def lookahead_without_refcount(a: Any) -> LookaheadState:
+    """The work arrays without reference counts."""
     return LookaheadState(
         without_refcount(a.plan),
         without_refcount(a.slot),
@@ -95,7 +104,7 @@ def lend_stage(a: Any) -> LookaheadState:
 
 @kernel
 def score_of(s: Any, job: int, time_dependent: int, score: Any, parameters: Any) -> float:
-    """The base rule's score of a waiting job: as of now, or as of its arrival if its order stays."""
+    """Score of a waiting job by the base policy: now, or at its submission if the order is static."""
     k = s.clock[0]
     seen = s.jobs[job]
     value = score(seen, k.now if time_dependent != 0 else seen.submit_s, parameters)
@@ -106,7 +115,7 @@ def score_of(s: Any, job: int, time_dependent: int, score: Any, parameters: Any)
 
 @kernel
 def copy_job(s: Any, job: int, t: Any, to: int) -> None:
-    """Copy a job to the stage; there it runs for what planners plan with."""
+    """Copy a job; in the copy its run time is the planned one."""
     t.jobs[to] = s.jobs[job]
     t.job_state[to] = s.job_state[job]
     t.job_state[to].run_s = s.jobs[job].planned_s
@@ -116,7 +125,7 @@ def copy_job(s: Any, job: int, t: Any, to: int) -> None:
 
 @kernel
 def copy_resources(s: Any, t: Any) -> None:
-    """Copy clock, groups, pools and timeline."""
+    """Copy simulated time, groups, pools and timeline."""
     t.clock[0] = s.clock[0]
     for g in range(len(s.groups)):
         t.groups[g] = s.groups[g]
@@ -132,9 +141,9 @@ def copy_resources(s: Any, t: Any) -> None:
 
 @noinline
 def copy_state(s: Any, a: Any, score: Any, parameters: Any) -> None:
-    """Copy what is known now to the stage, the queue in the order of the base rule."""
+    """Copy the current state, with the queue in the order of the base policy."""
     s = state_without_refcount(s)
-    a = lend_stage(a)
+    a = lookahead_without_refcount(a)
     t = a.opening
     time_dependent = a.plan[0].time_dependent
     copy_resources(s, t)
@@ -146,7 +155,7 @@ def copy_state(s: Any, a: Any, score: Any, parameters: Any) -> None:
         copy_job(s, assume_nonnegative(s.expected_ends[i].job), t, i)
         t.expected_ends[i].key = end_s
         t.expected_ends[i].job = i
-        t.events[i].key = end_s  # in the order of time: a heap as it stands
+        t.events[i].key = end_s  # sorted by time, so already a heap
         t.events[i].job = FINISH + i
         t.segments[i] = i
     for i in range(waiting):
@@ -160,7 +169,7 @@ def copy_state(s: Any, a: Any, score: Any, parameters: Any) -> None:
         pop(t.candidates, waiting - i)
         there = s.queue[assume_nonnegative(k.queue_lo + job - running)]
         here = t.queue[i]
-        here.key = there.key  # whether it had its turn in this pass
+        here.key = there.key  # whether it has a reservation of this pass
         here.job = job
         here.need = there.need
         here.planned_s = there.planned_s
@@ -172,7 +181,7 @@ def copy_state(s: Any, a: Any, score: Any, parameters: Any) -> None:
     c.next_announcement = 0
     c.queue_lo = 0
     c.queue_hi = waiting
-    c.time_dependent = 0  # until this pass is over the order stays
+    c.time_dependent = 0  # the order is static until this pass is over
     c.dependents = 0
     c.cancels = 0
     c.unchanged = 0
@@ -181,7 +190,7 @@ def copy_state(s: Any, a: Any, score: Any, parameters: Any) -> None:
 
 @kernel
 def place_in_order(s: Any, job: int) -> int:
-    """Where the job stands in a queue in any order."""
+    """Position of the job in an unsorted queue."""
     at = assume_nonnegative(s.clock[0].queue_lo)
     while s.queue[at].job != job:
         at += 1
@@ -193,7 +202,7 @@ take = specialize(apply, place_of=place_in_order)
 
 @kernel
 def next_in_order(s: Any) -> int:
-    """The first job of the queue that may still be first in this pass; -1: none."""
+    """The first job of the queue that can still be chosen in this pass; -1: none."""
     k = s.clock[0]
     if k.open_groups != 0:
         for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
@@ -204,7 +213,7 @@ def next_in_order(s: Any) -> int:
 
 @kernel
 def reset_to_copy(t: Any, w: Any) -> None:
-    """Set the play back to the opening."""
+    """Reset `play` to `opening`."""
     copy_resources(t, w)
     k = t.clock[0]
     running = assume_nonnegative(k.running)
@@ -221,7 +230,7 @@ def reset_to_copy(t: Any, w: Any) -> None:
 
 @kernel
 def start_cost(s: Any, job: int, start_s: float, waits: int) -> float:
-    """What a job pays for starting at that time, if it runs as planned."""
+    """Cost of a job that starts at that time and runs as planned."""
     seen = s.jobs[job]
     wait_s = start_s - seen.submit_s
     return wait_s if waits else slowdown(wait_s, seen.planned_s)
@@ -229,8 +238,8 @@ def start_cost(s: Any, job: int, start_s: float, waits: int) -> float:
 
 @noinline
 def simulate_candidate(a: Any, job: int, score: Any, parameters: Any) -> float:
-    """What the waiting jobs pay if this one is chosen and the base rule decides all else."""
-    a = lend_stage(a)
+    """Cost of the waiting jobs if this one is chosen and the base policy decides the rest."""
+    a = lookahead_without_refcount(a)
     plan = a.plan[0]
     w = a.play
     reset_to_copy(a.opening, w)
@@ -238,7 +247,7 @@ def simulate_candidate(a: Any, job: int, score: Any, parameters: Any) -> float:
     nothing = w.line_s
     running = assume_nonnegative(k.running)
     waiting = assume_nonnegative(k.queue_hi)
-    while job >= 0:  # the pass in which the choice is made, to its end
+    while job >= 0:  # finish the pass of the decision
         take(w, w, job)
         job = next_in_order(w)
     if k.depth > 0:
@@ -254,7 +263,7 @@ def simulate_candidate(a: Any, job: int, score: Any, parameters: Any) -> float:
         schedule(w, True, zero_score, nothing)
     plan.rehearsals += 1
     plan.starts += k.segments - running
-    # In the order of numbers, so that equal futures cost the same to the last bit.
+    # Sum in the order of job numbers, so that equal futures have bitwise equal costs.
     cost = 0.0
     for i in range(running, running + waiting):
         job_state = w.job_state[i]
@@ -264,11 +273,11 @@ def simulate_candidate(a: Any, job: int, score: Any, parameters: Any) -> float:
 
 @noinline
 def best_choice(a: Any, score: Any, parameters: Any) -> int:
-    """The waiting job, counted from 0, of the cheapest future; -1: nobody may be chosen.
+    """The waiting job, counted from 0, with the lowest cost; -1: no job can be chosen.
 
-    Tried are the first by the base rule and, last, whoever has waited longest. Of equal ones the first is taken.
+    Candidates are the first jobs by the base policy and, last, the longest-waiting job. Ties go to the first candidate.
     """
-    a = lend_stage(a)
+    a = lookahead_without_refcount(a)
     plan = a.plan[0]
     t = a.opening
     k = t.clock[0]
@@ -282,7 +291,7 @@ def best_choice(a: Any, score: Any, parameters: Any) -> int:
         if a.slot[i] >= 0:
             choices += 1
             oldest = i if oldest < 0 else oldest
-    # Nothing to compare: one choice only, or everybody starts now, whoever is first.
+    # Nothing to compare: one candidate only, or all jobs start now in any order.
     alike = plan.width == 1 or choices <= 1 or (k.one_pool != 0 and need <= t.pools[0].free)
     plan.decisions += 0 if alike else 1
     best = -1

@@ -1,4 +1,4 @@
-"""Nodes put to sleep or woken by whoever is asked, besides what they do by themselves."""
+"""Sleep and wake actions of the agent, beside the sleep policy of the machine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["can_sleep", "can_wake", "put_all_to_sleep", "wake_for_waiting"]
 
 
 @kernel
-def kept_awake(s: Any, g: int) -> int:
-    """Idle nodes of the group that the levers keep awake now."""
+def reserve_nodes(s: Any, g: int) -> int:
+    """Idle nodes of the group that the power controls keep awake now."""
     group = s.sleepers[g]
     while (
         group.reserve_at + 1 < group.reserve_end and s.reserve[group.reserve_at + 1].time_s <= s.clock[0].now
@@ -26,25 +26,25 @@ def kept_awake(s: Any, g: int) -> int:
 def can_sleep(s: Any) -> bool:
     """Whether some idle node may be put to sleep."""
     for g in range(len(s.sleepers)):
-        if s.sleepers[g].sleeps and s.sleepers[g].awake > kept_awake(s, g):
+        if s.sleepers[g].sleeps and s.sleepers[g].awake > reserve_nodes(s, g):
             return True
     return False
 
 
 @maybe_inline
 def put_all_to_sleep(s: Any) -> None:
-    """All idle nodes of all groups begin to fall asleep, but those that are kept awake."""
+    """Put all idle nodes to sleep, except those that are kept awake."""
     for g in range(len(s.sleepers)):
         group = s.sleepers[g]
         if group.sleeps:
-            kept = kept_awake(s, g)
+            kept = reserve_nodes(s, g)
             while group.awake > kept:
                 put_to_sleep(s, g, min(s.idle[g, group.idle_lo].nodes, group.awake - kept))
 
 
 @maybe_inline
 def can_wake(s: Any) -> bool:
-    """Whether some node sleeps and waiting jobs ask for more than are awake or waking."""
+    """Whether some node sleeps and waiting jobs need more nodes than are awake or booting."""
     asked = s.lever[0].asked
     for g in range(len(s.sleepers)):
         group = s.sleepers[g]
@@ -58,7 +58,7 @@ def can_wake(s: Any) -> bool:
 
 @maybe_inline
 def wake_for_waiting(s: Any) -> None:
-    """As many sleeping nodes begin to wake as waiting jobs ask for beyond those awake or waking."""
+    """Wake as many nodes as waiting jobs need beyond those awake or booting."""
     asked = s.lever[0].asked
     for g in range(len(s.sleepers)):
         group = s.sleepers[g]

@@ -1,7 +1,7 @@
-"""Filling the observation: which waiting jobs are shown, their numbers, the mask, the summary, the edges.
+"""Write the observation: the shown jobs and their features, the mask, the summary, the edges.
 
-Shown are all waiting jobs if there are slots for them. Else half the slots are for those that have waited longest, so
-that no job is hidden for ever, and half for those of the least estimated node-seconds; only jobs that may be chosen.
+All waiting jobs are shown if there are enough slots. Otherwise half the slots have the jobs that have waited longest,
+so that no job is hidden forever, and half those with the fewest estimated node-seconds, among the eligible jobs only.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from kilowait.envs.kernels.decision import (
     most_free,
     overdue,
 )
-from kilowait.envs.kernels.state_stack import lend_source
+from kilowait.envs.kernels.state_stack import log_arrays_without_refcount
 from kilowait.envs.observation_spec import FEATURES, FIXED
 
 __all__ = ["write_observation"]
 
 NEAR_S = 600.0
 COLUMNS = len(FEATURES)
-"""Of a job; further ones that never change come after them."""
+"""Number of basic features; further constant features come after them."""
 
 
 @maybe_inline
 def most_relevant(s: Any, copy: Any, slots: Any) -> int:
-    """Fill the slots where more jobs wait than there are slots; how many are filled."""
+    """Fill the slots if more jobs wait than there are slots; returns the number of filled slots."""
     k = s.clock[0]
     room = len(slots)
     shown = 0
@@ -71,9 +71,9 @@ def write_observation(
     s: Any, copy: Any, source: Any, nodes: float, max_wait_s: float, hold: bool,
     jobs: Any, mask: Any, summary: Any, slots: Any, edges: Any,
 ) -> None:  # fmt: skip
-    """Write the observation of one copy. Rows of slots that were filled before and are not any more become zero."""
+    """Write the observation of one copy. Rows of slots that are no longer filled become zero."""
     s = state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     jobs = without_refcount(jobs)
     mask = without_refcount(mask)
     summary = without_refcount(summary)
@@ -148,7 +148,7 @@ def write_observation(
 def write_edges(
     s: Any, copy: Any, source: Any, free: float, slots: Any, shown: int, before: int, edges: Any
 ) -> None:
-    """Edges between the shown jobs, as bits of observing.EDGES."""
+    """Edges between the shown jobs, as bits of `observation_spec.EDGES`."""
     for a in range(before):
         for b in range(before):
             bits = 0

@@ -1,9 +1,9 @@
-"""Filling the observation: which jobs are shown, their numbers, the mask, the summary.
+"""Write the observation of `kilowait/Gpu-v0`: the shown jobs and their features, the mask, the summary.
 
-Shown are all waiting jobs if there are slots for them. Else half the slots are for those that have come first, so that
-no job is hidden for ever, and half for those of the least remaining GPU-seconds, by estimates; first of those that may
-start now, and if slots are left, of the others. Running jobs that may be put out have slots of their own, after these:
-those with the most remaining GPU-seconds.
+All waiting jobs are shown if there are enough slots. Otherwise half the slots have the jobs submitted first, so that no
+job is hidden forever, and half those with the fewest remaining GPU-seconds, by estimates: first of the jobs that can
+start now, then of the others. Preemptible running jobs have separate slots after these: those with the most remaining
+GPU-seconds.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from kilowait.envs.kernels.decision_gpu import (
     PASS,
     allowed,
     first_late,
+    fitting_types,
     may_hold,
-    on_types,
     preemptible,
     type_of,
     waited,
     wanted_types,
 )
-from kilowait.envs.kernels.state_stack_gpu import lend_source
+from kilowait.envs.kernels.state_stack_gpu import log_arrays_without_refcount
 
-__all__ = ["look"]
+__all__ = ["write_observation"]
 
 BEFORE = len(FIXED)
 AFTER = len(MOVING)
@@ -44,7 +44,7 @@ AFTER = len(MOVING)
 
 @kernel
 def _left(s: Any, job: int) -> float:
-    """Seconds of work left, by the estimate."""
+    """Remaining work, seconds, by the estimate."""
     job_state = s.job_state[job]
     done = done_at(job_state, s.clock[0].now) if job_state.status == RUNNING else job_state.done
     return max(job_state.estimate_s - done, 1.0)
@@ -56,7 +56,7 @@ def _may_start(
 ) -> bool:
     if only:
         return job == late
-    bits = on_types(s, found, copy.moment, job)
+    bits = fitting_types(s, found, copy.moment, job)
     can = allowed(s, source.may, late, job, bits)
     return can != 0 and (can == bits or by_type)
 
@@ -65,9 +65,9 @@ def _may_start(
 def _most_relevant(
     s: Any, copy: Any, source: Any, found: Any, by_type: bool, late: int, only: bool, room: int, slots: Any
 ) -> int:
-    """Fill the slots where more jobs wait than there are slots; how many are filled."""
+    """Fill the slots if more jobs wait than there are slots; returns the number of filled slots."""
     s = gpu_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     found = without_refcount(found)
     slots = without_refcount(slots)
     k = s.clock[0]
@@ -103,9 +103,9 @@ def _most_relevant(
 
 @noinline
 def _victims(s: Any, source: Any, starts: int, room: int, slots: Any) -> int:
-    """Fill the last slots with running jobs that may be put out; how many there are."""
+    """Fill the last slots with preemptible running jobs; returns their number."""
     s = gpu_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     slots = without_refcount(slots)
     k = s.clock[0]
     lo = len(slots) - room
@@ -129,7 +129,7 @@ def _victims(s: Any, source: Any, starts: int, room: int, slots: Any) -> int:
 
 @kernel
 def _place_of(s: Any, job: int) -> int:
-    """How many jobs stand before it in the queue, which is by number."""
+    """Number of jobs before it in the queue, which is sorted by job number."""
     k = s.clock[0]
     lo = k.queue_lo
     hi = k.queue_hi
@@ -146,7 +146,7 @@ def _place_of(s: Any, job: int) -> int:
 def _describe(
     s: Any, copy: Any, source: Any, gpus: float, job: int, wait: float, held: float, row: Any
 ) -> None:
-    """The numbers of a job but for its place in the queue, whether it runs, and where it fits."""
+    """Write the features of a job, except its place in the queue, whether it runs, and where it fits."""
     job_state = s.job_state[job]
     fixed = source.features[assume_nonnegative(copy.first + job)]
     many = assume_nonnegative(len(fixed))
@@ -166,12 +166,20 @@ def _describe(
 
 
 @noinline
-def look(
-    s: Any, copy: Any, source: Any, how: Any, found: Any, jobs: Any, mask: Any, summary: Any, slots: Any
+def write_observation(
+    s: Any,
+    copy: Any,
+    source: Any,
+    env_settings: Any,
+    found: Any,
+    jobs: Any,
+    mask: Any,
+    summary: Any,
+    slots: Any,
 ) -> None:
-    """Write the observation of one copy. Rows of slots that were filled before and are not any more become zero."""
+    """Write the observation of one copy. Rows of slots that are no longer filled become zero."""
     s = gpu_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     found = without_refcount(found)
     jobs = without_refcount(jobs)
     mask = without_refcount(mask)
@@ -180,16 +188,16 @@ def look(
     k = s.clock[0]
     now = k.now
     asked = copy.phase == PASS
-    by_type = how.by_type != 0
+    by_type = env_settings.by_type != 0
     types = s.speed.shape[1]
     many = assume_nonnegative(source.features.shape[1])
     last = many + AFTER
-    room = len(slots) - how.victims
-    choices = how.choices
+    room = len(slots) - env_settings.victims
+    choices = env_settings.choices
     ways = 1 + types if by_type else 1
     waiting = assume_nonnegative(k.queue_hi - k.queue_lo)
-    late = first_late(s, how.max_wait_s)
-    only = late >= 0 and on_types(s, found, copy.moment, late) != 0
+    late = first_late(s, env_settings.max_wait_s)
+    only = late >= 0 and fitting_types(s, found, copy.moment, late) != 0
     before = copy.shown
     if waiting <= room:
         shown = waiting
@@ -200,10 +208,10 @@ def look(
     for i in range(shown):
         job = assume_nonnegative(slots[i])
         row = jobs[i]
-        _describe(s, copy, source, how.gpus, job, waited(s, job), s.job_state[job].attained_s, row)
+        _describe(s, copy, source, env_settings.gpus, job, waited(s, job), s.job_state[job].attained_s, row)
         row[many + 6] = (i if waiting <= room else _place_of(s, job)) / waiting
         row[many + 7] = 0.0
-        bits = on_types(s, found, copy.moment, job)
+        bits = fitting_types(s, found, copy.moment, job)
         for kind in range(types):
             row[last + kind] = (bits >> kind) & 1
         can = allowed(s, source.may, late, job, bits)
@@ -219,28 +227,32 @@ def look(
             at += ways
     _clear(jobs, mask, choices, shown, before)
     copy.shown = shown
-    if how.victims > 0:
+    if env_settings.victims > 0:
         before = room + copy.victims
-        copy.victims = _victims(s, source, how.starts, how.victims, slots) if asked and not only else 0
+        copy.victims = (
+            _victims(s, source, env_settings.starts, env_settings.victims, slots) if asked and not only else 0
+        )
         for i in range(room, room + copy.victims):
             job = assume_nonnegative(slots[i])
             row = jobs[assume_nonnegative(i)]
             held = now - s.job_state[job].start_s + s.job_state[job].attained_s
-            _describe(s, copy, source, how.gpus, job, now - s.job_state[job].arrival_s - held, held, row)
+            _describe(
+                s, copy, source, env_settings.gpus, job, now - s.job_state[job].arrival_s - held, held, row
+            )
             row[many + 6] = 0.0
             row[many + 7] = 1.0
             for kind in range(types):
                 row[last + kind] = kind == type_of(s, job)
             mask[assume_nonnegative(i * choices)] = 1
         _clear(jobs, mask, choices, room + copy.victims, before)
-    if how.hold != 0:
+    if env_settings.hold != 0:
         mask[len(mask) - 1] = asked and may_hold(s, only)
-    _sum_up(s, source, how, waiting, shown, summary)
+    _sum_up(s, source, env_settings, waiting, shown, summary)
 
 
 @kernel
 def _clear(jobs: Any, mask: Any, choices: int, lo: int, hi: int) -> None:
-    """Nothing in these slots."""
+    """Clear these slots."""
     for i in range(assume_nonnegative(lo), hi):
         for f in range(jobs.shape[1]):
             jobs[i, f] = 0.0
@@ -249,10 +261,10 @@ def _clear(jobs: Any, mask: Any, choices: int, lo: int, hi: int) -> None:
 
 
 @kernel
-def _sum_up(s: Any, source: Any, how: Any, waiting: int, shown: int, summary: Any) -> None:
+def _sum_up(s: Any, source: Any, env_settings: Any, waiting: int, shown: int, summary: Any) -> None:
     k = s.clock[0]
     now = k.now
-    gpus = how.gpus
+    gpus = env_settings.gpus
     types = s.speed.shape[1]
     free = 0
     whole = 0
@@ -286,7 +298,7 @@ def _sum_up(s: Any, source: Any, how: Any, waiting: int, shown: int, summary: An
     release = release if k.running > 0 else 0.0
     summary[0] = free / (1000.0 * gpus)
     summary[1] = whole / gpus
-    summary[2] = widest / how.widest
+    summary[2] = widest / env_settings.widest
     summary[3] = log1p(float(waiting)) / 5.0
     summary[4] = log1p(backlog / (3600.0 * gpus)) / 3.0
     summary[5] = log1p(float(k.running)) / 5.0

@@ -22,20 +22,20 @@ from kilowait.envs.kernels.decision_power import (
     overdue,
 )
 from kilowait.envs.kernels.node_power_actions import can_sleep, can_wake
-from kilowait.envs.kernels.state_stack_power import integrals, lend_source
+from kilowait.envs.kernels.state_stack_power import integrals, log_arrays_without_refcount
 from kilowait.envs.observation_spec import SUMMARY
 from kilowait.envs.power.observation_spec import CARBON_UNIT, PRICE_UNIT
-from kilowait.envs.power.signal_features import FARTHEST, TOLD_EVERY_S
+from kilowait.envs.power.signal_features import FORECAST_STEP_S, MAX_RATIO
 
-__all__ = ["look"]
+__all__ = ["write_observation"]
 
 COLUMNS = len(SUMMARY)
 UNITS = (CARBON_UNIT, PRICE_UNIT)
 
-_look = specialize(
+_write_base_observation = specialize(
     observation.write_observation,
     state_without_refcount=power_state_without_refcount,
-    lend_source=lend_source,
+    log_arrays_without_refcount=log_arrays_without_refcount,
     eligible=eligible,
     overdue=overdue,
     most_relevant=specialize(observation.most_relevant, inlined=False, eligible=eligible),
@@ -44,7 +44,7 @@ _look = specialize(
 
 @maybe_inline
 def running_w(s: Any, copy: Any, source: Any) -> float:
-    """What the jobs that run now draw above their idle nodes."""
+    """Watts of the running jobs above their idle nodes."""
     k = s.clock[0]
     watts = 0.0
     for i in range(assume_nonnegative(k.running)):
@@ -58,8 +58,8 @@ def running_w(s: Any, copy: Any, source: Any) -> float:
 
 
 @maybe_inline
-def look_at_nodes(s: Any, copy: Any, source: Any, nodes: float, summary: Any) -> None:
-    """What nodes do and draw."""
+def write_node_summary(s: Any, copy: Any, source: Any, nodes: float, summary: Any) -> None:
+    """Write power and node states to the summary."""
     watts = source.building[0].base_w + running_w(s, copy, source)
     idle = 0.0
     asleep = 0
@@ -78,41 +78,53 @@ def look_at_nodes(s: Any, copy: Any, source: Any, nodes: float, summary: Any) ->
 
 
 @maybe_inline
-def look_outside(s: Any, source: Any, signals: int, summary: Any) -> None:
-    """What the signals given, as bits, are and will be."""
+def write_signal_summary(s: Any, source: Any, signals: int, summary: Any) -> None:
+    """Write the given signals (bits) and their forecasts to the summary."""
     now = s.clock[0].now
     _, _, step = integrals(source, now)
-    row = int((now - source.edge_s[0]) / TOLD_EVERY_S)
-    told = source.told[assume_nonnegative(min(max(row, 0), len(source.told) - 1))]
+    row = int((now - source.edge_s[0]) / FORECAST_STEP_S)
+    forecasts = source.forecasts[assume_nonnegative(min(max(row, 0), len(source.forecasts) - 1))]
     at = COLUMNS + 4
     for signal in range(2):
         if signals >> signal & 1:
             value = source.value[step, signal]
             summary[at] = value / UNITS[signal]
-            summary[at + 1] = min(max(value * told[signal, 0], -FARTHEST), FARTHEST)
-            for lead in range(1, told.shape[1]):
-                summary[at + 1 + lead] = told[signal, lead]
-            at += 1 + told.shape[1]
+            summary[at + 1] = min(max(value * forecasts[signal, 0], -MAX_RATIO), MAX_RATIO)
+            for lead in range(1, forecasts.shape[1]):
+                summary[at + 1 + lead] = forecasts[signal, lead]
+            at += 1 + forecasts.shape[1]
 
 
 @noinline
-def look(
-    s: Any, copy: Any, source: Any, how: Any,
+def write_observation(
+    s: Any, copy: Any, source: Any, env_settings: Any,
     jobs: Any, mask: Any, summary: Any, slots: Any, edges: Any, choosable: Any,
 ) -> None:  # fmt: skip
     """Write the observation of one copy."""
     s = power_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     jobs = without_refcount(jobs)
     mask = without_refcount(mask)
     summary = without_refcount(summary)
     slots = without_refcount(slots)
     edges = without_refcount(edges)
     choosable = without_refcount(choosable)
-    levels = assume_nonnegative(how.levels)
+    levels = assume_nonnegative(env_settings.levels)
     before = copy.shown
-    _look(s, copy, source, how.nodes, how.max_wait_s, False, jobs, choosable, summary, slots, edges)
-    late = overdue(s, how.max_wait_s) if copy.phase == HEAD else -1
+    _write_base_observation(
+        s,
+        copy,
+        source,
+        env_settings.nodes,
+        env_settings.max_wait_s,
+        False,
+        jobs,
+        choosable,
+        summary,
+        slots,
+        edges,
+    )
+    late = overdue(s, env_settings.max_wait_s) if copy.phase == HEAD else -1
     chooses = copy.phase in (HEAD, BEHIND)
     for i in range(assume_nonnegative(copy.shown)):
         job = assume_nonnegative(slots[i])
@@ -126,10 +138,12 @@ def look(
     for i in range(copy.shown * levels, before * levels):
         mask[i] = 0
     extra = len(slots) * levels
-    mask[extra] = copy.phase == NODES or (chooses and late < 0 and may_hold(s, how.max_wait_for_hold_s))
-    if how.turns != 0:
+    mask[extra] = copy.phase == NODES or (
+        chooses and late < 0 and may_hold(s, env_settings.max_wait_for_hold_s)
+    )
+    if env_settings.turns != 0:
         turns = copy.phase > 0 and copy.turned == 0
         mask[extra + 1] = turns and can_sleep(s)
         mask[extra + 2] = turns and can_wake(s)
-    look_at_nodes(s, copy, source, how.nodes, summary)
-    look_outside(s, source, how.signals, summary)
+    write_node_summary(s, copy, source, env_settings.nodes, summary)
+    write_signal_summary(s, source, env_settings.signals, summary)

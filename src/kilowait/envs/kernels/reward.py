@@ -1,4 +1,4 @@
-"""What the terms of the reward are worth so far, and what a step has earned."""
+"""Reward of a step: the increase of each reward term."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from kilowait.engine.kernels.state import state_without_refcount
 
 __all__ = ["compute_reward"]
 
-LEAST_RUN_S = 10.0
+MIN_RUN_S = 10.0
 
 
 @kernel
 def slowdown(wait: float, run: float) -> float:
     """Bounded slowdown less 1."""
-    return max((wait + run) / max(run, LEAST_RUN_S), 1.0) - 1.0
+    return max((wait + run) / max(run, MIN_RUN_S), 1.0) - 1.0
 
 
 @noinline
 def compute_reward(
     s: Any, copy: Any, user_weight: Any, sla_s: float, weights: Any, settled: Any, paid: Any, terms: Any
 ) -> float:
-    """The reward since the last time, and each term's part in `terms` (costs, not weighted)."""
+    """The reward since the last call; writes the unweighted cost of each term to `terms`."""
     s = state_without_refcount(s)
     user_weight = without_refcount(user_weight)
     weights = without_refcount(weights)

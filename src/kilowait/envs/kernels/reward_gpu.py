@@ -1,4 +1,4 @@
-"""What the terms of the reward are worth so far, and what a step has earned."""
+"""Reward of a step of `kilowait/Gpu-v0`: the increase of each reward term."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from kilowait.engine.gpu.state import (
 )
 from kilowait.engine.kernels.jit import kernel, noinline, without_refcount
 
-__all__ = ["pay"]
+__all__ = ["compute_reward"]
 
-LEAST_RUN_S = 10.0
+MIN_RUN_S = 10.0
 HOUR_S = 3600.0
 
 
 @kernel
 def _notice(s: Any, copy: Any, alive: Any) -> None:
-    """Jobs that have come since the last time are alive."""
+    """Add the jobs that have arrived since the last call to the unfinished jobs."""
     k = s.clock[0]
     while copy.known < k.next_arrival:
         job = s.arrivals[copy.known]
@@ -34,7 +34,7 @@ def _notice(s: Any, copy: Any, alive: Any) -> None:
 
 @kernel
 def _lost(s: Any, owed: Any, job: int) -> float:
-    """GPU-hours the job has lost where it was put out, told once, when it has left."""
+    """GPU-hours that a preempted job has lost; returned once, when it has released its GPUs."""
     number = owed[job]
     if number < 0 or s.segments[number].outcome == 0:
         return 0.0
@@ -47,14 +47,14 @@ def _lost(s: Any, owed: Any, job: int) -> float:
 
 
 @noinline
-def pay(
+def compute_reward(
     s: Any, copy: Any, weight: Any, gpus: float, sla_s: float, weights: Any, alive: Any, owed: Any,
     settled: Any, paid: Any, terms: Any,
 ) -> float:  # fmt: skip
-    """The reward since the last time, and each term's part in `terms` (costs, not weighted).
+    """The reward since the last call; writes the unweighted cost of each term to `terms`.
 
-    `settled` is what the jobs that have gone have cost: their completion times, times without a place, slowdowns,
-    violations, weighted completion times, GPU-hours lost, and GPU-seconds held.
+    `settled` has the sums over finished jobs: completion times, times without allocated GPUs, slowdowns, violations,
+    weighted completion times, lost GPU-hours, and allocated GPU-seconds.
     """
     s = gpu_state_without_refcount(s)
     weight = without_refcount(weight)
@@ -85,7 +85,7 @@ def pay(
         if job_state.status in (RUNNING, ENDING):
             held += k.now - job_state.start_s
         wait = age - held
-        worse = max(age / max(job_state.run_s, LEAST_RUN_S), 1.0) - 1.0
+        worse = max(age / max(job_state.run_s, MIN_RUN_S), 1.0) - 1.0
         violated = 1.0 if wait > sla_s else 0.0
         own = weight[copy.first + job] * age
         used = s.seen[job].gpu_share * held

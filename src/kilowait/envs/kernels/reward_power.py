@@ -1,4 +1,4 @@
-"""What the terms of the reward are worth so far, those of power included, and what a step has earned."""
+"""Reward of a step of `kilowait/Energy-v0`: the increase of each reward term, energy, CO2 and cost included."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kilowait.engine.kernels.jit import (
 )
 from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.envs.kernels.energy_integral import integrate_node_energy
-from kilowait.envs.kernels.reward import LEAST_RUN_S
-from kilowait.envs.kernels.state_stack_power import integrals, lend_source
+from kilowait.envs.kernels.reward import MIN_RUN_S
+from kilowait.envs.kernels.state_stack_power import integrals, log_arrays_without_refcount
 
-__all__ = ["pay"]
+__all__ = ["compute_reward"]
 
 KWH = 3.6e6
 THOUSAND_KWH = 3.6e9
@@ -24,24 +24,25 @@ THOUSAND_KWH = 3.6e9
 @kernel
 def slowdown(turnaround: float, run: float) -> float:
     """Bounded slowdown less 1; `run` is the run time at full speed."""
-    return max(turnaround / max(run, LEAST_RUN_S), 1.0) - 1.0
+    return max(turnaround / max(run, MIN_RUN_S), 1.0) - 1.0
 
 
 @noinline
-def pay(
-    s: Any, copy: Any, source: Any, user_weight: Any, how: Any, weights: Any, settled: Any, paid: Any, terms: Any
+def compute_reward(
+    s: Any, copy: Any, source: Any, user_weight: Any, env_settings: Any, weights: Any, settled: Any, paid: Any,
+    terms: Any,
 ) -> float:  # fmt: skip
-    """The reward since the last time, and each term's part in `terms` (costs, not weighted)."""
+    """The reward since the last call; writes the unweighted cost of each term to `terms`."""
     s = power_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     user_weight = without_refcount(user_weight)
     weights = without_refcount(weights)
     settled = without_refcount(settled)
     paid = without_refcount(paid)
     terms = without_refcount(terms)
     k = s.clock[0]
-    sla_s = how.sla_s
-    integrate_node_energy(s, copy, source, how.keep != 0)
+    sla_s = env_settings.sla_s
+    integrate_node_energy(s, copy, source, env_settings.keep != 0)
     share = 1.0 / max(copy.jobs, 1)
     while copy.counted < k.segments:
         job = assume_nonnegative(s.segments[assume_nonnegative(copy.counted)])

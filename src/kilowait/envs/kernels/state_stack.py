@@ -1,7 +1,7 @@
-"""Many copies of a run side by side: every array of the clock's state with one row a copy.
+"""States of all environment copies: every array of the engine's state with one row per copy.
 
-An episode is a window of consecutive jobs of the log on an empty machine. What the clock knows of every job is
-prepared once for the whole log; a new episode copies its window's rows and sets the clock back, inside the engine.
+An episode is a window of consecutive jobs of the log on an empty machine. The job arrays are prepared once for the
+whole log; a new episode copies the rows of its window and resets the engine state, inside compiled code.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ __all__ = ["COPY", "LogArrays", "nth_state", "reset", "source_of", "stack_of"]
 
 COPY = np.dtype(
     [
-        ("first", np.int64),  # row of the log the episode begins with
-        ("next_first", np.int64),  # of the next one
-        ("jobs", np.int64),  # to be started; those no group can hold are left out
-        ("phase", np.int64),  # where in a pass it stands, see deciding
-        ("shown", np.int64),  # jobs in the slots; the next look clears their rows, whatever episode it is of
-        ("counted", np.int64),  # started jobs whose costs are settled
+        ("first", np.int64),  # first row of the episode in the log
+        ("next_first", np.int64),  # first row of the next episode
+        ("jobs", np.int64),  # jobs to start; those that fit no group are left out
+        ("phase", np.int64),  # phase of the scheduling pass, see decision
+        ("shown", np.int64),  # jobs in the slots; the next observation clears their rows, in any episode
+        ("counted", np.int64),  # started jobs whose costs are in `settled`
         ("steps", np.int64),
-        ("invalid", np.int64),  # actions that could not be taken, and were replaced
+        ("invalid", np.int64),  # forbidden actions, which were replaced
         ("over", np.int64),
-        ("pace", np.float64),  # arrivals come this many times as fast as in the log
+        ("pace", np.float64),  # factor on the arrival rate of the log
         ("total", np.float64),  # reward of the episode so far
     ],
     align=True,
 )
-"""What is kept of a copy beside the clock's state."""
+"""Data of a copy beside the engine state."""
 
 
 class LogArrays(NamedTuple):
-    """The whole log, ready to be copied from."""
+    """Prepared arrays of the whole log, from which episodes are copied."""
 
-    jobs: npt.NDArray[Any]  # (N,) ports.JOB
-    job_state: npt.NDArray[Any]  # (N,) FATE
+    jobs: npt.NDArray[Any]  # (N,) interface.JOB
+    job_state: npt.NDArray[Any]  # (N,) JOB_STATE
     need: npt.NDArray[np.int64]  # (N, K)
-    features: npt.NDArray[np.float32]  # (N, FIXED), or more: see looking.COLUMNS
-    user: npt.NDArray[np.int64]  # (N,) without gaps
+    features: npt.NDArray[np.float32]  # (N, FIXED), or more: see observation.COLUMNS
+    user: npt.NDArray[np.int64]  # (N,) numbered without gaps
     account: npt.NDArray[np.int64]  # (N,)
-    order: npt.NDArray[np.float64]  # (N,) scores of the order of backfilling
+    order: npt.NDArray[np.float64]  # (N,) scores of the backfill order
     clock: npt.NDArray[Any]  # (1,) CLOCK before the first event
     pools: npt.NDArray[Any]  # (P,) POOL of the empty machine
     by_user: npt.NDArray[np.int64]  # (copies, users) scratch: jobs of each user in the episode
@@ -52,7 +52,7 @@ class LogArrays(NamedTuple):
 
 
 def stack_of(state: State, copies: int) -> State:
-    """`copies` states like this one, one a row; the same kind of tuple, so that `one` can give each back."""
+    """`copies` copies of this state, one per row; `nth_state` returns each of them."""
     rows = (np.repeat(np.asarray(array)[None], copies, axis=0) for array in state)
     return State(*(row.view(np.recarray) if row.dtype.names else row for row in rows))
 
@@ -78,8 +78,8 @@ def source_of(
 
 
 @kernel
-def lend_source(a: Any) -> LogArrays:
-    """The source with references that are not counted."""
+def log_arrays_without_refcount(a: Any) -> LogArrays:
+    """The log arrays without reference counts."""
     return LogArrays(
         without_refcount(a.jobs),
         without_refcount(a.job_state),
@@ -97,7 +97,7 @@ def lend_source(a: Any) -> LogArrays:
 
 @kernel
 def nth_state(t: Any, copy: int) -> State:
-    """The state of one copy, as all kernels of the engine take it."""
+    """The state of one copy, as the engine kernels take it."""
     s = state_without_refcount(t)
     return State(
         s.clock[copy],
@@ -125,9 +125,9 @@ def nth_state(t: Any, copy: int) -> State:
 
 @noinline
 def reset(s: Any, copy: Any, source: Any, row: int) -> None:
-    """Begin the copy's next episode: the window of the log at `next_first`, on the empty machine."""
+    """Begin the next episode of the copy: the window of the log at `next_first`, on the empty machine."""
     s = state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     n = len(s.jobs)
     lo = copy.next_first
     copy.first = lo

@@ -1,8 +1,8 @@
-"""Many copies of a run on placed nodes: every array of the state with one row a copy.
+"""States of all environment copies of a GPU cluster: every array of the state with one row per copy.
 
-What never changes while the clock runs (speeds, tiers, types of nodes) all copies share. What the engine knows of
-every job is prepared once for the whole log; a new episode copies its window's rows, inside the engine. The row after
-the last job is nobody, refused on arrival, which comes when the episode is cut off: so the clock stops there.
+Copies share the arrays that are constant in a run (speeds, tiers, node types). The job arrays are prepared once for the
+whole log; a new episode copies the rows of its window, inside compiled code. The row after the last job is a dummy job,
+refused on arrival, which arrives at the horizon: its event stops the simulation there.
 """
 
 from __future__ import annotations
@@ -19,55 +19,55 @@ from kilowait.envs.gpu.observation_spec import fixed_features, may_use, priority
 __all__ = [
     "COPY",
     "GpuLogArrays",
-    "lend_source",
-    "one",
+    "log_arrays_without_refcount",
+    "nth_state",
     "reset",
-    "roomy",
+    "with_capacity",
     "source_of",
     "stack_of",
-    "window_of",
+    "window_state",
 ]
 
 COPY = np.dtype(
     [
-        ("first", np.int64),  # row of the log the episode begins with
-        ("next_first", np.int64),  # of the next one
-        ("jobs", np.int64),  # to be finished; those no nodes can hold are left out
-        ("phase", np.int64),  # where in a pass it stands, see deciding
+        ("first", np.int64),  # first row of the episode in the log
+        ("next_first", np.int64),  # first row of the next episode
+        ("jobs", np.int64),  # jobs to finish; those that fit no nodes are left out
+        ("phase", np.int64),  # phase of the scheduling pass, see decision
         ("shown", np.int64),  # waiting jobs in the slots
         ("victims", np.int64),  # running jobs in the slots
-        ("alive", np.int64),  # jobs that are known to have come and not to have gone
-        ("known", np.int64),  # arrivals that were looked at
-        ("moment", np.int64),  # counts the changes of what is free, over all episodes
+        ("alive", np.int64),  # unfinished jobs that have arrived
+        ("known", np.int64),  # arrivals that are counted
+        ("moment", np.int64),  # counts changes of free resources, over all episodes
         ("steps", np.int64),
-        ("invalid", np.int64),  # actions that could not be taken, and were replaced
+        ("invalid", np.int64),  # forbidden actions, which were replaced
         ("over", np.int64),
         ("first_s", np.float64),
-        ("until_s", np.float64),  # when the episode is cut off
-        ("pace", np.float64),  # arrivals come this many times as fast as in the log
-        ("weight", np.float64),  # of all jobs together in the term `priority`
+        ("until_s", np.float64),  # horizon of the episode
+        ("pace", np.float64),  # factor on the arrival rate of the log
+        ("weight", np.float64),  # sum of the weights in the term `priority`
         ("total", np.float64),  # reward of the episode so far
     ],
     align=True,
 )
-"""What is kept of a copy beside the state."""
+"""Data of a copy beside the engine state."""
 
 SHARED = frozenset("by_type type_lo speed factor least tiers rank interference targets target_types".split())
-"""Arrays of the state that all copies read and none writes."""
+"""Read-only arrays of the state, shared by all copies."""
 
 MEMO_BYTES = 1 << 28
-"""For scores of nodes (fgd, room) of all copies together; rows beyond are reckoned anew."""
+"""Memory for cached node scores of all copies together; further rows are computed again."""
 
 
 class GpuLogArrays(NamedTuple):
-    """The whole log, ready to be copied from."""
+    """Prepared arrays of the whole log, from which episodes are copied."""
 
-    job_state: npt.NDArray[Any]  # (N,) FATE
+    job_state: npt.NDArray[Any]  # (N,) JOB_STATE
     seen: npt.NDArray[Any]  # (N,) SEEN
     features: npt.NDArray[np.float32]  # (N, FIXED and speeds)
     area: npt.NDArray[np.float32]  # (N,) `work` of MOVING before it has started
     weight: npt.NDArray[np.float64]  # (N,) in the term `priority`
-    may: npt.NDArray[np.int64]  # (kinds,) types they may use, as bits
+    may: npt.NDArray[np.int64]  # (kinds,) allowed types, as bits
     clock: npt.NDArray[Any]  # (1,) CLOCK before the first event
     nodes: npt.NDArray[Any]  # (nodes,) NODE of the empty machine
     codes: npt.NDArray[np.int64]  # placements that can be chosen
@@ -76,7 +76,7 @@ class GpuLogArrays(NamedTuple):
 
 
 def source_of(whole: GpuState, codes: npt.NDArray[np.int64]) -> GpuLogArrays:
-    """What episodes are copied from: the state of the whole log before its first event."""
+    """The log arrays, from the state of the whole log before its first event."""
     nodes, types = whole.nodes, whole.speed.shape[1]
     gpus = max(int(nodes["gpus"].sum()), 1)
     area = whole.job_state["estimate_s"] * whole.seen["gpu_share"] / (gpus * 3600.0)
@@ -96,8 +96,8 @@ def source_of(whole: GpuState, codes: npt.NDArray[np.int64]) -> GpuLogArrays:
 
 
 @kernel
-def lend_source(a: Any) -> GpuLogArrays:
-    """The source with references that are not counted."""
+def log_arrays_without_refcount(a: Any) -> GpuLogArrays:
+    """The log arrays without reference counts."""
     return GpuLogArrays(
         without_refcount(a.job_state),
         without_refcount(a.seen),
@@ -113,8 +113,8 @@ def lend_source(a: Any) -> GpuLogArrays:
     )
 
 
-def roomy(state: GpuState, starts: int) -> GpuState:
-    """The state with room for all that can happen if no job starts more than so often."""
+def with_capacity(state: GpuState, starts: int) -> GpuState:
+    """The state with arrays large enough for `starts` starts of every job."""
     n, pieces = len(state.job_state), len(state.places)
     room = {"events": 8 * n + 256, "segments": n * (starts + 2) + 64, "log": pieces * (starts + 2) + n + 64}
     bigger = {
@@ -123,8 +123,8 @@ def roomy(state: GpuState, starts: int) -> GpuState:
     return state._replace(**bigger)
 
 
-def window_of(whole: GpuState, jobs: int, starts: int, copies: int) -> GpuState:
-    """An empty state for any window of so many jobs of the log, and nobody after them."""
+def window_state(whole: GpuState, jobs: int, starts: int, copies: int) -> GpuState:
+    """An empty state for any window of `jobs` jobs of the log, and the dummy job."""
     pieces = np.concatenate(([0], np.cumsum(whole.job_state["pieces"])))
     most = int((pieces[jobs:] - pieces[:-jobs]).max())
     rows = len(whole.memo)
@@ -140,11 +140,11 @@ def window_of(whole: GpuState, jobs: int, starts: int, copies: int) -> GpuState:
     sizes |= {"runners": n + 1, "enders": n + 1, "places": most}
     made = {name: empty(getattr(whole, name), size) for name, size in sizes.items()}
     memo = {name: getattr(whole, name)[:rows].copy() for name in ("memo", "memo_gpu", "memo_stamp")}
-    return roomy(whole._replace(**made, **memo), starts)
+    return with_capacity(whole._replace(**made, **memo), starts)
 
 
 def stack_of(state: GpuState, copies: int) -> GpuState:
-    """`copies` states like this one, one a row; the same kind of tuple, so that `one` can give each back."""
+    """`copies` copies of this state, one per row; `nth_state` returns each of them."""
     rows = (
         np.repeat(np.asarray(array)[None], 1 if name in SHARED else copies, axis=0)
         for name, array in state._asdict().items()
@@ -153,8 +153,8 @@ def stack_of(state: GpuState, copies: int) -> GpuState:
 
 
 @kernel
-def one(t: Any, copy: int) -> GpuState:
-    """The state of one copy, as all kernels of placed nodes take it."""
+def nth_state(t: Any, copy: int) -> GpuState:
+    """The state of one copy, as the GPU kernels take it."""
     s = gpu_state_without_refcount(t)
     return GpuState(
         s.clock[copy],
@@ -199,9 +199,9 @@ def one(t: Any, copy: int) -> GpuState:
 
 @noinline
 def reset(s: Any, copy: Any, source: Any, horizon_s: float) -> None:
-    """Begin the copy's next episode: the window of the log at `next_first`, on the empty machine."""
+    """Begin the next episode of the copy: the window of the log at `next_first`, on the empty machine."""
     s = gpu_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     n = len(s.job_state) - 1
     lo = copy.next_first
     copy.first = lo
@@ -226,9 +226,9 @@ def reset(s: Any, copy: Any, source: Any, horizon_s: float) -> None:
         else:
             copy.weight += source.weight[lo + job]
     s.job_state[n] = source.job_state[lo]
-    nobody = s.job_state[n]
-    nobody.arrival_s = copy.until_s
-    nobody.status = REFUSED
+    dummy = s.job_state[n]
+    dummy.arrival_s = copy.until_s
+    dummy.status = REFUSED
     at = refused
     come = False
     for job in range(n):
@@ -255,7 +255,7 @@ def reset(s: Any, copy: Any, source: Any, horizon_s: float) -> None:
 
 @kernel
 def _empty_machine(s: Any, source: Any) -> None:
-    """Nothing runs or waits. Counts that mark what was found before go on, so that none of it is taken for new."""
+    """Empty the machine. Counters that invalidate caches continue, so that no cached value is reused."""
     k = s.clock[0]
     gives = k.gives
     walks = k.walks

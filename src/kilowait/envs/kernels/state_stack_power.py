@@ -1,4 +1,4 @@
-"""Many copies of a run with levers side by side; as `envs.kernels.state_stack` for all other runs."""
+"""States of all environment copies with power controls; as `envs.kernels.state_stack`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = [
     "COPY",
     "PowerLogArrays",
     "integrals",
-    "lend_source",
-    "most_steps",
-    "one",
+    "log_arrays_without_refcount",
+    "max_node_steps",
+    "nth_state",
     "reset",
-    "roomy",
-    "row_of",
+    "with_capacity",
+    "single_row_stack",
     "source_of",
     "stack_of",
 ]
@@ -34,30 +34,30 @@ __all__ = [
 COPY = np.dtype(
     [(name, state_stack.COPY[name]) for name in state_stack.COPY.names or ()]
     + [
-        ("turned", np.int64),  # nodes were put to sleep or woken in this pass
-        ("look_s", np.float64),  # the end of a hold that is yet to come
-        ("noted", np.int64),  # changes of node states that are reckoned with
-        ("nodes_w", np.float64),  # what they add to the watts of the nodes,
-        ("nodes_j", np.float64),  # and would have added since the beginning: joules,
+        ("turned", np.int64),  # sleep and wake were decided in this pass
+        ("hold_end_s", np.float64),  # end of the current hold
+        ("noted", np.int64),  # node state changes that are counted
+        ("nodes_w", np.float64),  # watts they add to the nodes,
+        ("nodes_j", np.float64),  # joules they would have added since the beginning,
         ("nodes_carbon", np.float64),  # watts x carbon intensity x s,
         ("nodes_price", np.float64),  # watts x price x s
-        ("first_carbon", np.float64),  # integrals of the signals up to the beginning
+        ("first_carbon", np.float64),  # integrals of the signals up to the beginning of the episode
         ("first_price", np.float64),
     ],
     align=True,
 )
-"""What is kept of a copy beside the clock's state."""
+"""Data of a copy beside the engine state."""
 
 SPARE = 4096
 _SHARED = ("reserve",)
 _EMPTY = ("idle", "shutting_down", "booting", "steps")
-"""Written before they are read: pages nobody touches take no memory."""
+"""Written before they are read: untouched pages take no memory."""
 
 
 class PowerLogArrays(NamedTuple):
-    """The whole log, ready to be copied from; what it draws; and the signals."""
+    """Prepared arrays of the whole log, its power, and the signals."""
 
-    jobs: npt.NDArray[Any]  # as in stacking.Source
+    jobs: npt.NDArray[Any]  # as in state_stack.LogArrays
     job_state: npt.NDArray[Any]
     need: npt.NDArray[np.int64]
     features: npt.NDArray[np.float32]  # (N, FIXED + 3), with predictions three more
@@ -69,41 +69,41 @@ class PowerLogArrays(NamedTuple):
     by_user: npt.NDArray[np.int64]
     user_weight: npt.NDArray[np.float64]
     lever: npt.NDArray[Any]  # (1,) LEVER before the first event
-    factor: npt.NDArray[np.float64]  # (G, N, L), or (G, 1, L) where jobs are alike
+    factor: npt.NDArray[np.float64]  # (G, N, L), or (G, 1, L) where all jobs have the same
     watts: npt.NDArray[np.int64]  # (G, N, L), or (0, 0, 0) without a budget
     least_watts: npt.NDArray[np.int64]  # (N,) or (0,)
     run_s: npt.NDArray[np.float64]  # (N,)
     planned_s: npt.NDArray[np.float64]  # (N,)
     sleepers: npt.NDArray[Any]  # (G,) SLEEPER before the first event
-    above_w: npt.NDArray[np.float64]  # as in powering.Drawing
+    above_w: npt.NDArray[np.float64]  # as in power_setup.PowerTables
     kind: npt.NDArray[np.int64]
     may: npt.NDArray[np.uint8]
     state_w: npt.NDArray[np.float64]
     building: npt.NDArray[Any]  # (1,) POWER
-    edge_s: npt.NDArray[np.float64]  # as in outlook.Outlook
+    edge_s: npt.NDArray[np.float64]  # as in signal_features.SignalArrays
     value: npt.NDArray[np.float64]
     area: npt.NDArray[np.float64]
-    told: npt.NDArray[np.float32]
+    forecasts: npt.NDArray[np.float32]
     choosable: npt.NDArray[np.int8]  # (copies, slots) scratch: which shown jobs may be chosen
 
 
-def most_steps(state: PowerState) -> int:
-    """Rows that the changes of node states of one instant can take: a few for each start, node and group."""
+def max_node_steps(state: PowerState) -> int:
+    """Maximum number of node state changes in one instant: a few per start, node and group."""
     if not state.lever["sleeps"][0]:
         return 0
     nodes = int(state.pools["capacity"][state.groups["pool_lo"]].sum())
     return 4 * len(state.jobs) + 8 * nodes + 16 * len(state.groups) + 16
 
 
-def roomy(state: PowerState) -> PowerState:
-    """The same state with room for the steps of one instant at any time, and for more than those of a few."""
-    rows = most_steps(state)
+def with_capacity(state: PowerState) -> PowerState:
+    """The state with an array for the node state changes of several instants."""
+    rows = max_node_steps(state)
     steps = np.zeros(rows + SPARE if rows else 0, STEP).view(np.recarray)
     return state._replace(steps=steps)
 
 
 def stack_of(state: PowerState, copies: int) -> PowerState:
-    """`copies` states like this one, one a row; what is read only they share."""
+    """`copies` copies of this state, one per row; read-only arrays are shared."""
     rows: dict[str, Any] = {}
     for name, array in state._asdict().items():
         plain = np.asarray(array)
@@ -116,8 +116,8 @@ def stack_of(state: PowerState, copies: int) -> PowerState:
     return PowerState(**rows)
 
 
-def row_of(state: PowerState) -> PowerState:
-    """A stack of the one state, which it moves."""
+def single_row_stack(state: PowerState) -> PowerState:
+    """A stack of this single state, which shares its arrays."""
     return PowerState(
         **{name: array if name in _SHARED else array[None] for name, array in state._asdict().items()}
     )
@@ -126,7 +126,7 @@ def row_of(state: PowerState) -> PowerState:
 def source_of(
     state: PowerState, plain: state_stack.LogArrays, powered: PowerSetup, slots: int, copies: int
 ) -> PowerLogArrays:
-    """What episodes are copied from: the state of the whole log before its first event."""
+    """The log arrays, from the state of the whole log before its first event."""
     drawing = powered.drawing
     kept = plain._replace(
         features=np.ascontiguousarray(np.concatenate((plain.features, drawing.features), axis=1))
@@ -148,14 +148,14 @@ def source_of(
         edge_s=powered.outlook.edge_s,
         value=powered.outlook.value,
         area=powered.outlook.area,
-        told=powered.outlook.told,
+        forecasts=powered.outlook.forecasts,
         choosable=np.zeros((copies, slots), np.int8),
     )
 
 
 @kernel
-def lend_source(a: Any) -> PowerLogArrays:
-    """The source with references that are not counted."""
+def log_arrays_without_refcount(a: Any) -> PowerLogArrays:
+    """The log arrays without reference counts."""
     return PowerLogArrays(
         without_refcount(a.jobs),
         without_refcount(a.job_state),
@@ -183,14 +183,14 @@ def lend_source(a: Any) -> PowerLogArrays:
         without_refcount(a.edge_s),
         without_refcount(a.value),
         without_refcount(a.area),
-        without_refcount(a.told),
+        without_refcount(a.forecasts),
         without_refcount(a.choosable),
     )
 
 
 @kernel
-def one(t: Any, copy: int) -> PowerState:
-    """The state of one copy, as all kernels of the engine take it."""
+def nth_state(t: Any, copy: int) -> PowerState:
+    """The state of one copy, as the engine kernels take it."""
     s = power_state_without_refcount(t)
     return PowerState(
         s.clock[copy],
@@ -233,7 +233,7 @@ def one(t: Any, copy: int) -> PowerState:
 
 @kernel
 def integrals(source: Any, time: float) -> tuple[float, float, int]:
-    """Integrals of carbon intensity and price from the first step on, and the step; beyond the last it holds on."""
+    """Integrals of carbon intensity and price up to `time`, and the step; the last step has no end."""
     lo = 0
     hi = len(source.edge_s)
     while hi - lo > 1:
@@ -249,15 +249,17 @@ def integrals(source: Any, time: float) -> tuple[float, float, int]:
 
 
 _reset = specialize(
-    state_stack.reset, state_without_refcount=power_state_without_refcount, lend_source=lend_source
+    state_stack.reset,
+    state_without_refcount=power_state_without_refcount,
+    log_arrays_without_refcount=log_arrays_without_refcount,
 )
 
 
 @noinline
 def reset(s: Any, copy: Any, source: Any, row: int) -> None:
-    """Begin the copy's next episode: the window of the log at `next_first`, on the empty machine, all awake."""
+    """Begin the next episode of the copy: the window of the log at `next_first`, on the empty machine, all awake."""
     s = power_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     _reset(s, copy, source, row)
     lo = copy.first
     s.lever[0] = source.lever[0]
@@ -279,7 +281,7 @@ def reset(s: Any, copy: Any, source: Any, row: int) -> None:
                 for level in range(levels):
                     s.factor[g, job, level] = source.factor[g, lo + job, level]
     copy.turned = 0
-    copy.look_s = -np.inf
+    copy.hold_end_s = -np.inf
     copy.noted = 0
     copy.nodes_w = 0.0
     copy.nodes_j = 0.0

@@ -1,4 +1,4 @@
-"""The kernels the envs call: begin episodes, and one step of many copies at once."""
+"""Step kernel of `kilowait/Batch-v0`: one step of all environment copies, and the beginning of episodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from kilowait.envs.kernels.decision import (
 )
 from kilowait.envs.kernels.observation import write_observation
 from kilowait.envs.kernels.reward import compute_reward
-from kilowait.envs.kernels.state_stack import lend_source, nth_state, reset
+from kilowait.envs.kernels.state_stack import log_arrays_without_refcount, nth_state, reset
 
 __all__ = [
     "BEGIN",
@@ -53,28 +53,28 @@ __all__ = [
 
 ENV_SETTINGS = np.dtype(
     [
-        ("nodes", np.float64),  # of the machine
-        ("max_wait_s", np.float64),  # a job that has waited longer goes first
+        ("nodes", np.float64),  # nodes of the machine
+        ("max_wait_s", np.float64),  # a job that has waited longer must be chosen first
         ("sla_s", np.float64),
-        ("asked_behind", np.int64),  # the agent orders backfilling too
-        ("hold", np.int64),  # there is an action that chooses nobody
+        ("agent_backfills", np.int64),  # the agent chooses backfill candidates too
+        ("hold", np.int64),  # the last action starts no job
         ("autoreset", np.int64),
     ],
     align=True,
 )
-"""What is fixed for all copies."""
+"""Settings shared by all copies."""
 
 
 class StepBuffers(NamedTuple):
-    """What is seen and earned, one row a copy."""
+    """Observations, rewards and bookkeeping; one row per copy."""
 
-    how: npt.NDArray[Any]  # (1,) HOW
+    env_settings: npt.NDArray[Any]  # (1,) HOW
     weights: npt.NDArray[np.float64]  # (terms,)
     copies: npt.NDArray[Any]  # (B,) COPY
     jobs: npt.NDArray[np.float32]  # (B, slots, features)
     mask: npt.NDArray[np.int8]  # (B, actions)
     summary: npt.NDArray[np.float32]  # (B, summary)
-    slots: npt.NDArray[np.int64]  # (B, slots) numbers of the shown jobs
+    slots: npt.NDArray[np.int64]  # (B, slots) shown jobs, numbered from 0 in the episode
     edges: npt.NDArray[np.uint8]  # (B, slots, slots) or (B, 0, 0)
     reward: npt.NDArray[np.float64]  # (B,)
     terms: npt.NDArray[np.float64]  # (B, terms) of this step
@@ -90,10 +90,10 @@ class StepBuffers(NamedTuple):
 
 
 @kernel
-def lend_scene(a: Any) -> StepBuffers:
-    """The scene with references that are not counted."""
+def buffers_without_refcount(a: Any) -> StepBuffers:
+    """The buffers as arrays without reference counts."""
     return StepBuffers(
-        without_refcount(a.how),
+        without_refcount(a.env_settings),
         without_refcount(a.weights),
         without_refcount(a.copies),
         without_refcount(a.jobs),
@@ -113,13 +113,20 @@ def lend_scene(a: Any) -> StepBuffers:
 
 @noinline
 def begin(s: Any, a: Any, source: Any, b: int) -> None:
-    """A new episode, up to its first choice."""
+    """Begin a new episode and advance it to its first decision."""
     s = state_without_refcount(s)
-    a = lend_scene(a)
-    source = lend_source(source)
-    how = a.how[0]
+    a = buffers_without_refcount(a)
+    source = log_arrays_without_refcount(source)
+    env_settings = a.env_settings[0]
     reset(s, a.copies[b], source, b)
-    advance_to_decision(s, a.copies[b], source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
+    advance_to_decision(
+        s,
+        a.copies[b],
+        source.order,
+        env_settings.agent_backfills != 0,
+        env_settings.hold != 0,
+        env_settings.max_wait_s,
+    )
     a.over[b] = False
     for term in range(len(a.weights)):
         a.settled[b, term] = 0.0
@@ -128,19 +135,19 @@ def begin(s: Any, a: Any, source: Any, b: int) -> None:
 
 @noinline
 def observe(s: Any, a: Any, source: Any, b: int, summary: Any) -> None:
-    """The observation of one copy; its summary goes where it is told."""
+    """Write the observation of one copy; its summary goes to `summary`."""
     s = state_without_refcount(s)
-    a = lend_scene(a)
-    source = lend_source(source)
+    a = buffers_without_refcount(a)
+    source = log_arrays_without_refcount(source)
     summary = without_refcount(summary)
-    how = a.how[0]
+    env_settings = a.env_settings[0]
     write_observation(
         s,
         a.copies[b],
         source,
-        how.nodes,
-        how.max_wait_s,
-        how.hold != 0,
+        env_settings.nodes,
+        env_settings.max_wait_s,
+        env_settings.hold != 0,
         a.jobs[b],
         a.mask[b],
         summary[b],
@@ -151,7 +158,7 @@ def observe(s: Any, a: Any, source: Any, b: int, summary: Any) -> None:
 
 @noinline
 def apply_action(s: Any, copy: Any, mask: Any, slots: Any, action: int) -> None:
-    """Take the action, or, if it may not be taken, the first that may."""
+    """Apply the action, or the first allowed one if the mask forbids it."""
     s = state_without_refcount(s)
     mask = without_refcount(mask)
     slots = without_refcount(slots)
@@ -160,7 +167,7 @@ def apply_action(s: Any, copy: Any, mask: Any, slots: Any, action: int) -> None:
         action = 0
         while action < len(mask) and mask[action] == 0:
             action += 1
-    if action >= len(mask):  # an episode without a choice: it only has to be ended
+    if action >= len(mask):  # an episode without a decision: it is over
         return
     if action == len(slots):
         finish_pass(s, copy)
@@ -169,10 +176,10 @@ def apply_action(s: Any, copy: Any, mask: Any, slots: Any, action: int) -> None:
 
 
 def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> None:
-    """One step of the copies from `lo` to `hi`; an action below 0 is BEGIN or NOTHING."""
-    a = lend_scene(a)
-    source = lend_source(source)
-    how = a.how[0]
+    """One step of copies `lo` to `hi`; an action below 0 is BEGIN, NOTHING or START_PREPARED."""
+    a = buffers_without_refcount(a)
+    source = log_arrays_without_refcount(source)
+    env_settings = a.env_settings[0]
     for b in range(lo, hi):
         s = nth_state(t, b)
         copy = a.copies[b]
@@ -180,7 +187,12 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             continue
         if actions[b] == START_PREPARED:
             on = advance_to_decision(
-                s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s
+                s,
+                copy,
+                source.order,
+                env_settings.agent_backfills != 0,
+                env_settings.hold != 0,
+                env_settings.max_wait_s,
             )
             copy.over = on == OVER
             a.over[b] = on == OVER
@@ -193,9 +205,16 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             observe(s, a, source, b, a.summary)
             continue
         apply_action(s, copy, a.mask[b], a.slots[b], actions[b])
-        on = advance_to_decision(s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
+        on = advance_to_decision(
+            s,
+            copy,
+            source.order,
+            env_settings.agent_backfills != 0,
+            env_settings.hold != 0,
+            env_settings.max_wait_s,
+        )
         a.reward[b] = compute_reward(
-            s, copy, source.user_weight[b], how.sla_s, a.weights, a.settled[b], a.paid[b], a.terms[b]
+            s, copy, source.user_weight[b], env_settings.sla_s, a.weights, a.settled[b], a.paid[b], a.terms[b]
         )
         copy.steps += 1
         if on == OVER:
@@ -206,11 +225,11 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             note[2] = copy.invalid
             for term in range(len(a.weights)):
                 note[3 + term] = a.paid[b, term]
-            observe(s, a, source, b, a.last_summary if how.autoreset == SAME_STEP else a.summary)
-            if how.autoreset == SAME_STEP:
+            observe(s, a, source, b, a.last_summary if env_settings.autoreset == SAME_STEP else a.summary)
+            if env_settings.autoreset == SAME_STEP:
                 begin(s, a, source, b)
         a.over[b] = on == OVER
-        if on != OVER or how.autoreset == SAME_STEP:
+        if on != OVER or env_settings.autoreset == SAME_STEP:
             observe(s, a, source, b, a.summary)
 
 
@@ -221,24 +240,24 @@ def _score_all(jobs: Any, out: Any, score: Any, parameters: Any) -> None:
 
 @cache
 def scoring() -> Callable[..., Any]:
-    """(jobs, out, score, parameters): the scores of a fixed rule, each as of the job's arrival."""
+    """Kernel (jobs, out, score, parameters): score of each job by a static policy, at its submission."""
     records = types.Array(numba.from_dtype(JOB), 1, "C")
     return compile_entry(_score_all, types.void(records, types.float64[::1], SCORER, PARAMETERS), "envs")
 
 
 @cache
 def compiled(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
-    """The step for these types of arguments."""
+    """The step compiled for these argument types."""
     signature = types.void(state, scene, source, types.int64[::1], types.int64, types.int64)
     kernel = compile_entry(_step_many, signature, "envs")
     if numba.config.DISABLE_JIT:
         return kernel
-    # Past the dispatcher, which would look at the type of every array again: as long as the step itself.
+    # Bypass the dispatcher: its type checks of every array take as long as the step itself.
     return next(iter(kernel.overloads.values())).entry_point  # type: ignore[attr-defined]
 
 
 def step_for(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
-    """The step that takes these very arrays."""
+    """The step compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return compiled(types.int64, types.int64, types.int64)
     return compiled(numba.typeof(state), numba.typeof(scene), numba.typeof(source))

@@ -1,4 +1,4 @@
-"""The kernel the env calls: one step of many copies at once."""
+"""Step kernel of `kilowait/Gpu-v0`: one step of all environment copies."""
 
 from __future__ import annotations
 
@@ -28,61 +28,61 @@ from kilowait.envs.kernels.decision_gpu import (
     ASK,
     CUT,
     advance_to_decision,
-    hold_on,
+    end_gpu_pass,
     preempt_job,
-    take,
+    start_job,
 )
-from kilowait.envs.kernels.job_graph import join
-from kilowait.envs.kernels.observation_gpu import look
-from kilowait.envs.kernels.reward_gpu import pay
-from kilowait.envs.kernels.state_stack_gpu import lend_source, one, reset
+from kilowait.envs.kernels.job_graph import write_edges
+from kilowait.envs.kernels.observation_gpu import write_observation
+from kilowait.envs.kernels.reward_gpu import compute_reward
+from kilowait.envs.kernels.state_stack_gpu import log_arrays_without_refcount, nth_state, reset
 
-__all__ = ["HOW", "GpuStepBuffers", "step_for"]
+__all__ = ["GPU_ENV_SETTINGS", "GpuStepBuffers", "step_for"]
 
-HOW = np.dtype(
+GPU_ENV_SETTINGS = np.dtype(
     [
-        ("gpus", np.float64),  # of the machine, at least 1
-        ("widest", np.float64),  # of the largest node, at least 1
-        ("max_wait_s", np.float64),  # a job that has waited longer goes first
+        ("gpus", np.float64),  # GPUs of the machine, at least 1
+        ("widest", np.float64),  # GPUs of the largest node, at least 1
+        ("max_wait_s", np.float64),  # a job that has waited longer must be chosen first
         ("sla_s", np.float64),
         ("horizon_s", np.float64),
         ("choices", np.int64),  # ways to start a job
-        ("by_type", np.int64),  # the type can be chosen
-        ("hold", np.int64),  # there is an action that chooses nobody
+        ("by_type", np.int64),  # the agent chooses the type
+        ("hold", np.int64),  # the last action starts no job
         ("victims", np.int64),  # slots of running jobs
-        ("starts", np.int64),  # how often a job may start
+        ("starts", np.int64),  # maximum starts of a job
         ("autoreset", np.int64),
     ],
     align=True,
 )
-"""What is fixed for all copies."""
+"""Settings shared by all copies."""
 
 
 class GpuStepBuffers(NamedTuple):
-    """What is seen and earned, one row a copy."""
+    """Observations, rewards and bookkeeping; one row per copy."""
 
-    how: npt.NDArray[Any]  # (1,) HOW
+    env_settings: npt.NDArray[Any]  # (1,) HOW
     weights: npt.NDArray[np.float64]  # (terms,)
     copies: npt.NDArray[Any]  # (B,) COPY
     jobs: npt.NDArray[np.float32]  # (B, slots, features)
     mask: npt.NDArray[np.int8]  # (B, actions)
     summary: npt.NDArray[np.float32]  # (B, summary)
-    slots: npt.NDArray[np.int64]  # (B, slots) numbers of the shown jobs
+    slots: npt.NDArray[np.int64]  # (B, slots) shown jobs, numbered from 0 in the episode
     edges: npt.NDArray[np.uint8]  # (B, slots, slots) or (B, 0, 0)
     free: npt.NDArray[np.int64]  # (B, types or 0, 2) scratch: thousandths of GPUs and of cores that are free
-    found: npt.NDArray[np.int64]  # (B, jobs that differ in what they take, 2) moment, types on which they fit
-    alive: npt.NDArray[np.int64]  # (B, jobs) that have come and not gone
+    found: npt.NDArray[np.int64]  # (B, job shapes, 2) moment, types on which they fit
+    alive: npt.NDArray[np.int64]  # (B, jobs) unfinished jobs
     owed: npt.NDArray[
         np.int64
-    ]  # (B, jobs) segments whose loss is not told yet, -1: none; (B, 0): nobody is put out
+    ]  # (B, jobs) segments whose loss is not counted yet, -1: none; (B, 0) without preemption
     reward: npt.NDArray[np.float64]  # (B,)
     terms: npt.NDArray[np.float64]  # (B, terms) of this step
-    settled: npt.NDArray[np.float64]  # (B, 7) of jobs that have gone, see paying
+    settled: npt.NDArray[np.float64]  # (B, 7) sums over finished jobs, see reward_gpu
     paid: npt.NDArray[np.float64]  # (B, terms) up to the last step
     over: npt.NDArray[np.bool_]  # (B,)
-    cut: npt.NDArray[np.bool_]  # (B,) over before its end
+    cut: npt.NDArray[np.bool_]  # (B,) truncated
     last_jobs: npt.NDArray[np.float32]  # as jobs, mask and summary, at the end of an episode where the next
-    last_mask: npt.NDArray[np.int8]  # began at once; (0, ...) where none is cut off
+    last_mask: npt.NDArray[np.int8]  # began at once; (0, ...) without a horizon
     last_edges: npt.NDArray[np.uint8]
     last_summary: npt.NDArray[np.float32]
     finished: npt.NDArray[
@@ -91,10 +91,10 @@ class GpuStepBuffers(NamedTuple):
 
 
 @kernel
-def lend_scene(a: Any) -> GpuStepBuffers:
-    """The scene with references that are not counted."""
+def buffers_without_refcount(a: Any) -> GpuStepBuffers:
+    """The buffers as arrays without reference counts."""
     return GpuStepBuffers(
-        without_refcount(a.how),
+        without_refcount(a.env_settings),
         without_refcount(a.weights),
         without_refcount(a.copies),
         without_refcount(a.jobs),
@@ -121,35 +121,35 @@ def lend_scene(a: Any) -> GpuStepBuffers:
 
 
 @noinline
-def go(s: Any, a: Any, source: Any, b: int) -> int:
-    """On to the next choice."""
+def advance_copy(s: Any, a: Any, source: Any, b: int) -> int:
+    """Advance to the next decision."""
     s = gpu_state_without_refcount(s)
-    a = lend_scene(a)
-    source = lend_source(source)
-    how = a.how[0]
+    a = buffers_without_refcount(a)
+    source = log_arrays_without_refcount(source)
+    env_settings = a.env_settings[0]
     return advance_to_decision(
         s,
         a.copies[b],
         source,
         a.found[b],
-        how.by_type != 0,
-        how.hold != 0,
-        how.victims > 0,
-        how.starts,
-        how.max_wait_s,
+        env_settings.by_type != 0,
+        env_settings.hold != 0,
+        env_settings.victims > 0,
+        env_settings.starts,
+        env_settings.max_wait_s,
     )
 
 
 @noinline
 def begin(s: Any, a: Any, source: Any, b: int) -> None:
-    """A new episode, up to its first choice."""
+    """Begin a new episode and advance it to its first decision."""
     s = gpu_state_without_refcount(s)
-    a = lend_scene(a)
-    source = lend_source(source)
-    reset(s, a.copies[b], source, a.how[0].horizon_s)
+    a = buffers_without_refcount(a)
+    source = log_arrays_without_refcount(source)
+    reset(s, a.copies[b], source, a.env_settings[0].horizon_s)
     for job in range(a.owed.shape[1]):
         a.owed[b, job] = -1
-    go(s, a, source, b)
+    advance_copy(s, a, source, b)
     a.over[b] = False
     a.cut[b] = False
     for place in range(a.settled.shape[1]):
@@ -159,49 +159,51 @@ def begin(s: Any, a: Any, source: Any, b: int) -> None:
 
 
 @noinline
-def see(s: Any, a: Any, source: Any, b: int) -> None:
+def observe(s: Any, a: Any, source: Any, b: int) -> None:
     """The observation of one copy."""
     s = gpu_state_without_refcount(s)
-    a = lend_scene(a)
-    source = lend_source(source)
-    look(s, a.copies[b], source, a.how[0], a.found[b], a.jobs[b], a.mask[b], a.summary[b], a.slots[b])
+    a = buffers_without_refcount(a)
+    source = log_arrays_without_refcount(source)
+    write_observation(
+        s, a.copies[b], source, a.env_settings[0], a.found[b], a.jobs[b], a.mask[b], a.summary[b], a.slots[b]
+    )
     if a.edges.shape[1] > 0:
-        join(s, a.copies[b], source, a.how[0].victims, a.free[b], a.slots[b], a.edges[b])
+        write_edges(s, a.copies[b], source, a.env_settings[0].victims, a.free[b], a.slots[b], a.edges[b])
 
 
 @noinline
-def act(s: Any, a: Any, source: Any, b: int, action: int) -> None:
-    """Take the action, or, if it may not be taken, the first that may."""
+def apply_action(s: Any, a: Any, source: Any, b: int, action: int) -> None:
+    """Apply the action, or the first allowed one if the mask forbids it."""
     s = gpu_state_without_refcount(s)
-    a = lend_scene(a)
-    source = lend_source(source)
+    a = buffers_without_refcount(a)
+    source = log_arrays_without_refcount(source)
     copy = a.copies[b]
-    how = a.how[0]
+    env_settings = a.env_settings[0]
     mask = a.mask[b]
     if action >= len(mask) or mask[action] == 0:
         copy.invalid += 1
         action = 0
         while action < len(mask) and mask[action] == 0:
             action += 1
-    if action >= len(mask):  # an episode without a choice: it only has to be ended
+    if action >= len(mask):  # an episode without a decision: it is over
         return
-    slot = action // how.choices
+    slot = action // env_settings.choices
     slots = a.slots.shape[1]
     if slot >= slots:
-        hold_on(s, copy)
-    elif slot >= slots - how.victims:
+        end_gpu_pass(s, copy)
+    elif slot >= slots - env_settings.victims:
         preempt_job(s, copy, a.owed[b], a.slots[b, slot])
     else:
-        way = action % how.choices
-        ways = how.choices // len(source.codes)
+        way = action % env_settings.choices
+        ways = env_settings.choices // len(source.codes)
         s.clock[0].placement = source.codes[way // ways]
-        take(s, copy, a.slots[b, slot], way % ways - 1)
+        start_job(s, copy, a.slots[b, slot], way % ways - 1)
 
 
 @noinline
-def keep(a: Any, b: int) -> None:
-    """Put aside what is seen now, and what the episode came to."""
-    a = lend_scene(a)
+def store_finished_episode(a: Any, b: int) -> None:
+    """Store the final observation and the results of the episode."""
+    a = buffers_without_refcount(a)
     copy = a.copies[b]
     note = a.finished[b]
     note[0] = copy.total
@@ -223,36 +225,36 @@ def keep(a: Any, b: int) -> None:
 
 
 def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> None:
-    """One step of the copies from `lo` to `hi`; an action below 0 is BEGIN, NOTHING or SET_OUT."""
-    a = lend_scene(a)
-    source = lend_source(source)
-    how = a.how[0]
+    """One step of the copies from `lo` to `hi`; an action below 0 is BEGIN, NOTHING or START_PREPARED."""
+    a = buffers_without_refcount(a)
+    source = log_arrays_without_refcount(source)
+    env_settings = a.env_settings[0]
     for b in range(lo, hi):
-        s = one(t, b)
+        s = nth_state(t, b)
         copy = a.copies[b]
         if actions[b] == NOTHING:
             continue
         if actions[b] == START_PREPARED:
-            on = go(s, a, source, b)
+            on = advance_copy(s, a, source, b)
             copy.over = on != ASK
             a.over[b] = on != ASK
-            see(s, a, source, b)
+            observe(s, a, source, b)
             continue
         if copy.over or actions[b] == BEGIN:
             a.reward[b] = 0.0
             for term in range(len(a.weights)):
                 a.terms[b, term] = 0.0
             begin(s, a, source, b)
-            see(s, a, source, b)
+            observe(s, a, source, b)
             continue
-        act(s, a, source, b, actions[b])
-        on = go(s, a, source, b)
-        a.reward[b] = pay(
+        apply_action(s, a, source, b, actions[b])
+        on = advance_copy(s, a, source, b)
+        a.reward[b] = compute_reward(
             s,
             copy,
             source.weight,
-            how.gpus,
-            how.sla_s,
+            env_settings.gpus,
+            env_settings.sla_s,
             a.weights,
             a.alive[b],
             a.owed[b],
@@ -261,31 +263,31 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             a.terms[b],
         )
         copy.steps += 1
-        see(s, a, source, b)
+        observe(s, a, source, b)
         over = on != ASK
         copy.over = over
         if over:
-            keep(a, b)
-            if how.autoreset == SAME_STEP:
+            store_finished_episode(a, b)
+            if env_settings.autoreset == SAME_STEP:
                 begin(s, a, source, b)
-                see(s, a, source, b)
+                observe(s, a, source, b)
         a.over[b] = over
         a.cut[b] = on == CUT
 
 
 @cache
 def compiled(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
-    """The step for these types of arguments."""
+    """The step compiled for these argument types."""
     signature = types.void(state, scene, source, types.int64[::1], types.int64, types.int64)
     step = compile_entry(_step_many, signature, "envs")
     if numba.config.DISABLE_JIT:
         return step
-    # Past the dispatcher, which would look at the type of every array again: as long as the step itself.
+    # Bypass the dispatcher: its type checks of every array take as long as the step itself.
     return next(iter(step.overloads.values())).entry_point  # type: ignore[attr-defined]
 
 
 def step_for(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
-    """The step that takes these very arrays."""
+    """The step compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return compiled(types.int64, types.int64, types.int64)
     return compiled(numba.typeof(state), numba.typeof(scene), numba.typeof(source))

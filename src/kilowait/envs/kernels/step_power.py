@@ -1,4 +1,4 @@
-"""The kernel the envs call: one step of many copies at once; as `envs.kernels.step`, with levers."""
+"""Step kernel of `kilowait/Energy-v0`: one step of all environment copies, with power controls."""
 
 from __future__ import annotations
 
@@ -22,36 +22,38 @@ from kilowait.envs.kernels.decision import OVER
 from kilowait.envs.kernels.decision_power import advance_to_decision, apply, hold
 from kilowait.envs.kernels.energy_integral import integrate_node_energy
 from kilowait.envs.kernels.node_power_actions import put_all_to_sleep, wake_for_waiting
-from kilowait.envs.kernels.observation_power import look
-from kilowait.envs.kernels.reward_power import pay
-from kilowait.envs.kernels.state_stack_power import lend_source, one, reset
+from kilowait.envs.kernels.observation_power import write_observation
+from kilowait.envs.kernels.reward_power import compute_reward
+from kilowait.envs.kernels.state_stack_power import log_arrays_without_refcount, nth_state, reset
 from kilowait.envs.kernels.step import ENV_SETTINGS as PLAIN
-from kilowait.envs.kernels.step import lend_scene
+from kilowait.envs.kernels.step import buffers_without_refcount
 
-__all__ = ["HOW", "step_for"]
+__all__ = ["POWER_ENV_SETTINGS", "step_for"]
 
-HOW = np.dtype(
+POWER_ENV_SETTINGS = np.dtype(
     [(name, PLAIN[name]) for name in PLAIN.names or ()]
     + [
-        ("levels", np.int64),  # to choose from
-        ("turns", np.int64),  # there are actions that put nodes to sleep and wake them
-        ("wake_ahead", np.int64),  # nodes are woken in time for reservations
+        ("levels", np.int64),  # DVFS states to choose from
+        ("turns", np.int64),  # there are sleep and wake actions
+        ("wake_ahead", np.int64),  # nodes boot in time for reservations
         ("signals", np.int64),  # bits: carbon, price
-        ("keep", np.int64),  # what nodes do is kept for a log
-        ("rows", np.int64),  # of it that one instant can take
-        ("hold_s", np.float64),  # how long nobody is chosen, at most
-        ("max_wait_for_hold_s", np.float64),  # a job that has waited longer is held for no better time
+        ("keep", np.int64),  # node state changes are kept for a log
+        ("rows", np.int64),  # maximum node state changes of one instant
+        ("hold_s", np.float64),  # maximum duration of the hold action
+        ("max_wait_for_hold_s", np.float64),  # a job that has waited longer is not held
     ],
     align=True,
 )
-"""What is fixed for all copies."""
+"""Settings shared by all copies."""
 
 
 @noinline
-def act(s: Any, copy: Any, source: Any, how: Any, mask: Any, slots: Any, action: int) -> None:
-    """Take the action, or, if it may not be taken, the first that may."""
+def apply_action(
+    s: Any, copy: Any, source: Any, env_settings: Any, mask: Any, slots: Any, action: int
+) -> None:
+    """Apply the action, or the first allowed one if the mask forbids it."""
     s = power_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     mask = without_refcount(mask)
     slots = without_refcount(slots)
     if action >= len(mask) or mask[action] == 0:
@@ -59,15 +61,15 @@ def act(s: Any, copy: Any, source: Any, how: Any, mask: Any, slots: Any, action:
         action = 0
         while action < len(mask) and mask[action] == 0:
             action += 1
-    if action >= len(mask):  # an episode without a choice: it only has to be ended
+    if action >= len(mask):  # an episode without a decision: it is over
         return
-    extra = action - len(slots) * how.levels
+    extra = action - len(slots) * env_settings.levels
     if extra < 0:
-        job = slots[action // how.levels]
-        s.preferred_level[job] = action % how.levels
+        job = slots[action // env_settings.levels]
+        s.preferred_level[job] = action % env_settings.levels
         apply(s, copy, job)
     elif extra == 0:
-        hold(s, copy, source, how.hold_s, how.max_wait_for_hold_s)
+        hold(s, copy, source, env_settings.hold_s, env_settings.max_wait_for_hold_s)
     else:
         copy.turned = 1
         if extra == 1:
@@ -77,31 +79,31 @@ def act(s: Any, copy: Any, source: Any, how: Any, mask: Any, slots: Any, action:
 
 
 def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> None:
-    """One step of the copies from `lo` to `hi`; an action below 0 is BEGIN, NOTHING or SET_OUT.
+    """One step of the copies from `lo` to `hi`; an action below 0 is BEGIN, NOTHING or START_PREPARED.
 
-    Everything is called from here: what calls a kernel that calls another is compiled once more for each.
+    All kernels are called from here: nested calls would be compiled again for each caller.
     """
-    a = lend_scene(a)
-    source = lend_source(source)
-    how = a.how[0]
+    a = buffers_without_refcount(a)
+    source = log_arrays_without_refcount(source)
+    env_settings = a.env_settings[0]
     for b in range(lo, hi):
         if actions[b] == NOTHING:
             continue
-        s = one(t, b)
+        s = nth_state(t, b)
         copy = a.copies[b]
         begins = actions[b] == BEGIN or (copy.over != 0 and actions[b] != START_PREPARED)
         a.over[b] = False
         if not begins:
             if actions[b] != START_PREPARED:
-                act(s, copy, source, how, a.mask[b], a.slots[b], actions[b])
-            over = advance_to_decision(s, copy, source, how) == OVER
+                apply_action(s, copy, source, env_settings, a.mask[b], a.slots[b], actions[b])
+            over = advance_to_decision(s, copy, source, env_settings) == OVER
             if actions[b] != START_PREPARED:
-                a.reward[b] = pay(
+                a.reward[b] = compute_reward(
                     s,
                     copy,
                     source,
                     source.user_weight[b],
-                    how,
+                    env_settings,
                     a.weights,
                     a.settled[b],
                     a.paid[b],
@@ -120,28 +122,28 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             note[2] = copy.invalid
             for term in range(len(a.weights)):
                 note[3 + term] = a.paid[b, term]
-            if how.autoreset == SAME_STEP:
-                look(
-                    s, copy, source, how,
+            if env_settings.autoreset == SAME_STEP:
+                write_observation(
+                    s, copy, source, env_settings,
                     a.jobs[b], a.mask[b], a.last_summary[b], a.slots[b], a.edges[b], source.choosable[b],
                 )  # fmt: skip
                 begins = True
         if begins:
             reset(s, copy, source, b)
-            advance_to_decision(s, copy, source, how)
+            advance_to_decision(s, copy, source, env_settings)
             integrate_node_energy(s, copy, source, False)
             for term in range(len(a.weights)):
                 a.settled[b, term] = 0.0
                 a.paid[b, term] = 0.0
-        look(
-            s, copy, source, how,
+        write_observation(
+            s, copy, source, env_settings,
             a.jobs[b], a.mask[b], a.summary[b], a.slots[b], a.edges[b], source.choosable[b],
         )  # fmt: skip
 
 
 @cache
 def compiled(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
-    """The step for these types of arguments."""
+    """The step compiled for these argument types."""
     signature = types.void(state, scene, source, types.int64[::1], types.int64, types.int64)
     kernel = compile_entry(_step_many, signature, "envs")
     if numba.config.DISABLE_JIT:
@@ -150,7 +152,7 @@ def compiled(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
 
 
 def step_for(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
-    """The step that takes these very arrays."""
+    """The step compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return compiled(types.int64, types.int64, types.int64)
     return compiled(numba.typeof(state), numba.typeof(scene), numba.typeof(source))

@@ -1,1 +1,1 @@
-"""`kilowait/Energy-v0`: who is next, and how fast; when to wait, and which nodes may sleep."""
+"""`kilowait/Energy-v0`: job choice, DVFS, load shifting and node sleep."""

@@ -1,4 +1,4 @@
-"""The arrays of many copies of a batch system with levers."""
+"""Batched simulator of `kilowait/Energy-v0`: environment copies of a batch system with power controls."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from kilowait.cluster import Cluster
 from kilowait.engine.kernels.power_state import PowerState
 from kilowait.engine.pools import machine_of
 from kilowait.engine.power_initial_state import add_power_pool, levered_state_of
-from kilowait.envs.batched_sim import DecisionSettings, external_policy, scores_of
+from kilowait.envs.batched_sim import DecisionSettings, external_policy, static_scores
 from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
 from kilowait.envs.kernels import state_stack
 from kilowait.envs.kernels.state_stack_power import (
     COPY,
-    most_steps,
-    roomy,
-    row_of,
+    max_node_steps,
+    single_row_stack,
     source_of,
     stack_of,
+    with_capacity,
 )
 from kilowait.envs.kernels.step import StepBuffers
-from kilowait.envs.kernels.step_power import HOW, step_for
+from kilowait.envs.kernels.step_power import POWER_ENV_SETTINGS, step_for
 from kilowait.envs.observation_spec import ObservationSpec, fixed_features
-from kilowait.envs.power.observation_spec import SUMMARY, features_of, of_signals
+from kilowait.envs.power.observation_spec import SUMMARY, feature_names, signal_summary
 from kilowait.envs.power.power_setup import PowerSetup
 from kilowait.envs.power.reward_terms import TERMS
 from kilowait.envs.reward_terms import Reward, user_numbers
@@ -40,39 +40,41 @@ __all__ = ["EnergyDecisionSettings", "EnergyBatchedSimulator"]
 
 @dataclass(frozen=True)
 class EnergyDecisionSettings(DecisionSettings):
-    """What is asked and shown at a decision, where there are levels, signals and sleeping nodes."""
+    """Which decisions the agent takes, and what it observes, with DVFS, signals and node sleep."""
 
     backfill_order: str = "agent"
-    """"agent", or a rule for the candidates of backfilling; those run at full speed, or at the level they were last
-    reserved at."""
+    """"agent", or a priority policy of the backfill candidates; these run at full speed, or at the DVFS state of their
+    last reservation."""
     hold: bool = True
-    """There is always an action that chooses nobody."""
+    """Always True: there is an action that starts no job."""
     hold_s: float = 3600.0
-    """For how long at most, seconds: until the next event, or the next step of a signal, if they come first."""
+    """Maximum duration of that action, seconds; it ends earlier at the next event or the next step of a signal."""
     max_wait_for_hold_s: float = 86400.0
-    """While some job has waited longer than this, seconds, nobody is chosen until the next event only."""
+    """While some job has waited longer than this, seconds, that action lasts until the next event only."""
     sleep_actions: bool = True
-    """Whether, where nodes can sleep, there are actions that put idle ones to sleep and wake them."""
+    """Whether there are actions that put idle nodes to sleep and wake them, where nodes can sleep."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.hold_s > 0 and 0 <= self.max_wait_for_hold_s < np.inf):
             raise InputError(
-                f"holds of {self.hold_s} s while nobody has waited {self.max_wait_for_hold_s} s; "
-                f"give a hold above 0 s and a "
-                "finite patience of 0 s or more"
+                f"hold_s is {self.hold_s} s and max_wait_for_hold_s {self.max_wait_for_hold_s} s; give a hold_s "
+                f"above 0 "
+                "and a finite max_wait_for_hold_s of 0 or more"
             )
         if not self.hold:
-            raise InputError("hold is False; kilowait/Energy-v0 always has the action that chooses nobody")
+            raise InputError(
+                "hold is False; kilowait/Energy-v0 always has the action that starts no job; leave it out"
+            )
 
     def shown(self, powered: PowerSetup) -> ObservationSpec:
-        """The shape of what is shown: actions are slot x levels + level; then hold and, where nodes can sleep, sleep
-        and wake.
+        """The shape of observations. Actions are slot x levels + level; then hold; then sleep and wake, if nodes can
+        sleep.
         """
         turns = self.sleep_actions and len(powered.levers.sleep) > 0
         return ObservationSpec(
-            features_of(self.prediction_features),
-            (*SUMMARY, *of_signals(powered.names)),
+            feature_names(self.prediction_features),
+            (*SUMMARY, *signal_summary(powered.names)),
             self.slots,
             powered.drawing.may.shape[1],
             3 if turns else 1,
@@ -81,11 +83,11 @@ class EnergyDecisionSettings(DecisionSettings):
 
 
 _LISTS = {"idle": "idle_hi", "shutting_down": "fall_hi", "booting": "wake_hi"}
-"""Batches of nodes, and up to where they lie."""
+"""Lists of node batches, and the field with the end of each."""
 
 
 class EnergyBatchedSimulator(BatchedSimulatorBase):
-    """Copies of a run with levers side by side, each on its own window of the log."""
+    """Environment copies of a batch system with power controls, each on its own window of the log."""
 
     def __init__(
         self,
@@ -101,7 +103,8 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         threads: int | None = None,
         state: PowerState | None = None,
     ) -> None:
-        """`state`: that of a simulator of all jobs, which the one copy then moves, roomy; None: states of its own."""
+        """`state`: the state, from `with_capacity`, of a simulator of all jobs, which the only copy advances; None: new
+        states."""
         self.powered = powered
         seen, terms, levers = asking.shown(powered), len(TERMS), powered.levers
         order = None if asking.backfill_order == "agent" else resolve(asking.backfill_order)
@@ -116,34 +119,37 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
             first = levered_state_of(
                 jobs[:episode_jobs], None, machine, asking.settings, external_policy(), None, part
             )
-            state, own = roomy(first), False
+            state, own = with_capacity(first), False
             stack = stack_of(state, copies)
         else:
             own = True
-            stack = row_of(state)
+            stack = single_row_stack(state)
         plain = state_stack.source_of(
-            whole,  # type: ignore[arg-type]  # it has all of a plain state
-            fixed_features(jobs, cluster.nodes, told=asking.prediction_features),
+            whole,  # type: ignore[arg-type]  # it has all fields of a plain state
+            fixed_features(jobs, cluster.nodes, predictions=asking.prediction_features),
             user_numbers(jobs),
             np.ascontiguousarray(jobs["account"] if "account" in jobs else np.full(len(jobs), -1), np.int64),
-            np.zeros(len(jobs)) if order is None else scores_of(order, jobs, cluster, whole.jobs),
+            np.zeros(len(jobs)) if order is None else static_scores(order, jobs, cluster, whole.jobs),
             episode_jobs,
             copies,
         )
         source = source_of(whole, plain, powered, seen.slots, copies)
-        how = np.zeros(1, HOW).view(np.recarray)
-        how["nodes"] = sum(int(whole.pools["capacity"][lo]) for lo in whole.groups["pool_lo"])
-        how["max_wait_s"], how["sla_s"] = asking.max_wait_s, reward.sla_s
-        how["asked_behind"], how["hold"] = order is None, True
-        how["autoreset"], how["keep"] = autoreset, own
-        how["rows"] = most_steps(state)
-        how["levels"], how["turns"] = seen.choices, seen.extra > 1
-        how["wake_ahead"] = any(way.wake_ahead for way in levers.sleep.values())
-        how["signals"] = sum(1 << ("carbon", "price").index(name) for name in powered.names)
-        how["hold_s"], how["max_wait_for_hold_s"] = asking.hold_s, asking.max_wait_for_hold_s
+        env_settings = np.zeros(1, POWER_ENV_SETTINGS).view(np.recarray)
+        env_settings["nodes"] = sum(int(whole.pools["capacity"][lo]) for lo in whole.groups["pool_lo"])
+        env_settings["max_wait_s"], env_settings["sla_s"] = asking.max_wait_s, reward.sla_s
+        env_settings["agent_backfills"], env_settings["hold"] = order is None, True
+        env_settings["autoreset"], env_settings["keep"] = autoreset, own
+        env_settings["rows"] = max_node_steps(state)
+        env_settings["levels"], env_settings["turns"] = seen.choices, seen.extra > 1
+        env_settings["wake_ahead"] = any(way.wake_ahead for way in levers.sleep.values())
+        env_settings["signals"] = sum(1 << ("carbon", "price").index(name) for name in powered.names)
+        env_settings["hold_s"], env_settings["max_wait_for_hold_s"] = (
+            asking.hold_s,
+            asking.max_wait_for_hold_s,
+        )
         edges = seen.slots if seen.graph else 0
         scene = StepBuffers(
-            how=how,
+            env_settings=env_settings,
             weights=reward.vector(),
             copies=np.zeros(copies, COPY).view(np.recarray),
             jobs=np.zeros((copies, seen.slots, len(seen.features)), np.float32),
@@ -163,20 +169,20 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         super().__init__(step_for(stack, scene, source), stack, scene, source, copies, threads)
 
     def observed(self, copy: bool = True) -> Observation:
-        """What is shown now, as new arrays or as those that the next step overwrites."""
+        """The current observation, as new arrays or as those that the next step overwrites."""
         shown = super().observed(copy)
         if self.scene.edges.size:
             shown["edges"] = self.scene.edges.copy() if copy else self.scene.edges
         return shown
 
-    def _moving(self) -> dict[str, npt.NDArray[np.float64]]:
-        moving = super()._moving()
-        for name in ("reserve", "steps", *_LISTS):  # never changes; is empty between two steps; see below
+    def _changing_arrays(self) -> dict[str, npt.NDArray[np.float64]]:
+        moving = super()._changing_arrays()
+        for name in ("reserve", "steps", *_LISTS):  # constant; empty between two steps; in `snapshot`
             del moving[f"stack.{name}"]
         return moving | {"user_weight": self.source.user_weight}
 
     def snapshot(self) -> dict[str, npt.NDArray[np.uint8]]:
-        """As `Copies.snapshot`; of the lists of nodes, which have a place for each node, what is in use."""
+        """As in the base class; of the node lists, which have one entry per node, only the part in use."""
         kept = super().snapshot()
         for name, end in _LISTS.items():
             used = int(self.stack.sleepers[end].max())
@@ -185,7 +191,7 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         return kept
 
     def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> None:
-        """As `Copies.restore`."""
+        """As in the base class."""
         lists = {f"stack.{name}" for name in _LISTS}
         super().restore({name: array for name, array in kept.items() if name not in lists})
         for name in _LISTS:

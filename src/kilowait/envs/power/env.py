@@ -1,4 +1,4 @@
-"""One copy of `kilowait/Energy-v0`, as `gymnasium.make` gives it."""
+"""`kilowait/Energy-v0`, single environment."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["EnergyEnv"]
 
 
 class EnergyEnv(SingleEnv):
-    """A batch system with its power on windows of a log; arguments as of `EnergyVectorEnv`.
+    """A batch system with power controls on windows of a log; arguments as of `EnergyVectorEnv`.
 
-    >>> import gymnasium, kilowait as kw
+    >>> import gymnasium, kilowait as kw, kilowait.envs
     >>> jobs = kw.lublin(jobs=300, nodes=64, seed=1)
     >>> env = gymnasium.make(
     ...     "kilowait/Energy-v0", jobs=jobs, cluster=kw.Cluster.from_nodes(64), power="taurus", slots=16
     ... )
-    >>> seen, _ = env.reset(seed=0)
-    >>> seen["summary"].shape, int(env.action_space.n)
+    >>> observation, _ = env.reset(seed=0)
+    >>> observation["summary"].shape, int(env.action_space.n)
     ((15,), 51)
     """
 

@@ -1,4 +1,4 @@
-"""From what a user names to what the kernels reckon with: levers, watts of every job and node, signals."""
+"""Power tables for the kernels, from user settings: power controls, watts of every job and node, signals."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from kilowait.envs.power.signal_features import (
     DAY_S,
     HOUR_S,
     SignalArrays,
-    foresight_of,
-    outlook_of,
+    forecast_factory,
+    signal_arrays,
 )
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog, JobTable
@@ -36,23 +36,23 @@ Floats = npt.NDArray[np.float64]
 Signal = Series | str | PathLike[str]
 
 SIGNAL_HORIZON_S = 30 * DAY_S
-"""How long after the last submission signals are wanted at most."""
+"""Signals cover at most this time after the last submission."""
 
 POWER = np.dtype(
     [
-        ("base_w", np.float64),  # IT with every node idle
-        ("full_w", np.float64),  # and at full load
-        ("per_it", np.float64),  # watts of the building per watt of the IT,
-        ("fixed_w", np.float64),  # and those that are always drawn
+        ("base_w", np.float64),  # IT power with every node idle
+        ("full_w", np.float64),  # IT power at full load
+        ("per_it", np.float64),  # facility watts per IT watt
+        ("fixed_w", np.float64),  # constant facility watts
     ],
     align=True,
 )
-"""The machine and its building."""
+"""IT power range, and facility power as a linear function of it."""
 
 
 @dataclass(frozen=True)
 class PowerConfig:
-    """What power is drawn with, and what it costs: the words of the command line, or the things themselves."""
+    """Power model, signals and power controls, as texts of the command line or as objects."""
 
     power: PowerModel | str | PathLike[str] = "auto"
     """A preset, a TOML file, a model, or auto: the preset with the cluster's name."""
@@ -60,21 +60,21 @@ class PowerConfig:
     """Carbon intensity over time: a series or a file."""
     price: Signal | None = None
     levers: str = "all"
-    """As on the command line. sleep=RULE: idle nodes also fall asleep by that rule. levels=SLOWDOWN: levels that make
-    a job at most so many times as long may be chosen. budget=WATTS. No hold: whoever is asked holds jobs."""
+    """Power controls. sleep=POLICY: idle nodes also sleep by that policy. dvfs=SLOWDOWN: DVFS states up to that
+    slowdown can be chosen. budget=WATTS. Load shifting is left to the agent."""
     forecast: str | ForecastFactory = "perfect"
-    """perfect, persistence, noisy[:GRID], or what makes a forecast of a series."""
+    """perfect, persistence, noisy[:GRID], or a function that makes a forecast from a series."""
     profile: UtilizationProfile | None = None
-    """Utilization of jobs where it is not known; None: full load."""
+    """Assumed utilization of jobs where it is unknown; None: full load."""
     cooling: str | None = None
-    """Instead of the model's own, such as pue:1.2."""
+    """Replaces the cooling of the power model, such as pue:1.2."""
     start: str | None = None
-    """Moment of the first submission, for logs without dates."""
+    """Date of the first submission, for logs without dates."""
     wrap: bool = False
     """Whether signals that are too short are repeated."""
 
     def of(self, jobs: JobTable, cluster: Cluster, episode_jobs: int) -> PowerSetup:
-        """All of it for a log, which is sorted, in episodes of so many jobs."""
+        """The setup for a sorted log in episodes of `episode_jobs` jobs."""
         model = model_of(self.power, cluster).for_groups(
             {group.name: group.nodes for group in cluster.groups}
         )
@@ -82,25 +82,26 @@ class PowerConfig:
             model = model.with_cooling(self.cooling)
         if model.facility.cooling.needs:
             raise InputError(
-                f"the cooling ({type(model.facility.cooling).__name__}) needs the weather, of which kilowait/Energy-v0 "
-                "knows nothing; choose another, such as cooling='pue:1.2'"
+                f"the cooling ({type(model.facility.cooling).__name__}) depends on the weather, which "
+                f"kilowait/Energy-v0 "
+                "does not simulate; choose another, such as cooling='pue:1.2'"
             )
         asked = parse_levers(self.levers).resolved(model, carbon=False, price=False)
         if asked.hold is not None:
             raise InputError(
-                f"levers {self.levers!r}: in kilowait/Energy-v0 jobs are held by whoever is asked; leave hold out"
+                f"power controls {self.levers!r}: in kilowait/Energy-v0 the agent shifts load; leave shift out"
             )
         pulled = resolve_controls(self.levers, jobs, cluster, model, profile=self.profile)
         levers = replace(pulled.levers or PowerControls(), preferred_level=None, full_speed_backlog_nodes=-1)
-        drawing = _drawing(jobs, cluster, model, self.profile, pulled.tables, asked.slowdown)
-        if "predicted_power_w" in jobs:  # what is seen is what is expected; what is paid for is what is drawn
+        drawing = _power_tables(jobs, cluster, model, self.profile, pulled.tables, asked.slowdown)
+        if "predicted_power_w" in jobs:  # observed: predicted power; rewarded: actual power
             seen = with_planned_power(jobs)
             expected = resolve_controls(self.levers, seen, cluster, model, profile=self.profile).tables
-            looks = _drawing(seen, cluster, model, self.profile, expected, asked.slowdown)
+            looks = _power_tables(seen, cluster, model, self.profile, expected, asked.slowdown)
             drawing = replace(drawing, features=looks.features)
         first_s, last_s = float(jobs["submit_s"][0]), float(jobs["submit_s"][-1])
         slowest = 1.0 if levers.factor is None else float(levers.factor.max())
-        until_s = last_s + min(SIGNAL_HORIZON_S, DAY_S + slowest * _most_work_s(jobs, episode_jobs))
+        until_s = last_s + min(SIGNAL_HORIZON_S, DAY_S + slowest * _max_serial_runtime_s(jobs, episode_jobs))
         past_s = 0.0 if self.forecast == "perfect" else DAY_S + HOUR_S
         signals = signals_for(
             ClockOrigin.of(jobs, self.start),
@@ -111,7 +112,7 @@ class PowerConfig:
             None,
             self.wrap,
         )
-        foresight = foresight_of(self.forecast)
+        foresight = forecast_factory(self.forecast)
         return PowerSetup(
             cluster,
             model,
@@ -120,8 +121,8 @@ class PowerConfig:
             pulled.tables,
             signals,
             drawing,
-            _building(model, signals),
-            outlook_of(signals.carbon, signals.price, first_s, until_s, foresight),
+            _building_power(model, signals),
+            signal_arrays(signals.carbon, signals.price, first_s, until_s, foresight),
             pulled.words,
             self.wrap,
         )
@@ -129,44 +130,44 @@ class PowerConfig:
 
 @dataclass(frozen=True, eq=False)
 class PowerTables:
-    """What jobs and nodes draw; R kinds of jobs, L levels."""
+    """Power of jobs and nodes; R kinds of jobs, L DVFS states."""
 
-    above_w: Floats  # (G, R, L) a job, above its idle nodes
-    held: Floats  # (G, R) nodes that a job holds
-    kind: npt.NDArray[np.int64]  # (N,) of each job
-    may: npt.NDArray[np.uint8]  # (R, choices) whether a job may be given the level
+    above_w: Floats  # (G, R, L) watts of a job above its idle nodes
+    held: Floats  # (G, R) nodes that a job occupies
+    kind: npt.NDArray[np.int64]  # (N,) kind of each job
+    may: npt.NDArray[np.uint8]  # (R, choices) whether the DVFS state is allowed
     features: npt.NDArray[np.float32]  # (N, 3) draw, stretch, saving
-    state_w: Floats  # (G, 3) a node falling, asleep, waking, above an idle one
+    state_w: Floats  # (G, 3) watts of a node shutting down, asleep, booting, above an idle node
 
 
 @dataclass(frozen=True, eq=False)
 class PowerSetup:
-    """A log on a machine with its power, levers and signals; on the log's clock."""
+    """Power model, power controls and signals of a log on a machine, in the time of the log."""
 
     cluster: Cluster
     model: PowerModel
     profile: UtilizationProfile | None
     levers: PowerControls
-    """For `kilowait.simulate`, at full speed unless told."""
+    """Power controls for `kilowait.simulate`; jobs run at full speed unless the agent chooses another DVFS state."""
     tables: Mapping[str, LevelTable] | None
     signals: Signals
     drawing: PowerTables
     building: npt.NDArray[Any]  # (1,) POWER
     outlook: SignalArrays
     words: str
-    """What is pulled, for people."""
+    """The power controls as text."""
     wrap: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the signals that were given."""
+        """Names of the given signals."""
         given = {"carbon": self.signals.carbon, "price": self.signals.price}
         return tuple(name for name, series in given.items() if series is not None)
 
     def account(self, log: ExecutionLog, horizon: tuple[float, float] | None = None) -> EnergyAccounts:
-        """The accounts of a run of all these jobs that was made with the levers."""
+        """Energy accounts of a run of all these jobs with these power controls."""
         carbon, price = (
-            None if series is None else replace(series, unix_zero_s=None)  # on the log's clock already
+            None if series is None else replace(series, unix_zero_s=None)  # already in the time of the log
             for series in (self.signals.carbon, self.signals.price)
         )
         return account_energy(
@@ -183,7 +184,7 @@ class PowerSetup:
 
 
 def model_of(power: PowerModel | str | PathLike[str], cluster: Cluster) -> PowerModel:
-    """A model by preset, file, or the cluster's name.
+    """The power model named by a preset, a file, or the cluster's name.
 
     >>> model_of("auto", Cluster.preset("polaris")).name
     'polaris'
@@ -207,14 +208,14 @@ def _read(signal: Signal | None, reader: Any) -> Series | None:
     return signal if signal is None or isinstance(signal, Series) else reader(signal)
 
 
-def _most_work_s(jobs: JobTable, episode_jobs: int) -> float:
-    """The longest that the jobs of an episode run one after the other."""
+def _max_serial_runtime_s(jobs: JobTable, episode_jobs: int) -> float:
+    """The longest time that the jobs of an episode take one after another."""
     total = np.concatenate(([0.0], np.cumsum(np.maximum(jobs["runtime_s"], jobs["estimate_s"]))))
     n = min(episode_jobs, len(jobs))
     return float((total[n:] - total[: len(total) - n]).max())
 
 
-def _drawing(
+def _power_tables(
     jobs: JobTable,
     cluster: Cluster,
     model: PowerModel,
@@ -269,8 +270,8 @@ def _drawing(
     )
 
 
-def _building(model: PowerModel, signals: Signals) -> npt.NDArray[Any]:
-    """The machine and its building, whose power must be a straight line in that of the IT where it is paid for."""
+def _building_power(model: PowerModel, signals: Signals) -> npt.NDArray[Any]:
+    """IT and facility power. With CO2 or cost in the reward, facility power must be linear in IT power."""
     idle, full = model.idle_it_w(), model.full_it_w()
     found = np.zeros(1, POWER)
     found["base_w"], found["full_w"] = idle, full
@@ -282,8 +283,8 @@ def _building(model: PowerModel, signals: Signals) -> npt.NDArray[Any]:
     bent = not np.allclose(model.facility.facility_w(between), straight, rtol=1e-12, atol=1e-9)
     if bent and (signals.carbon is not None or signals.price is not None):
         raise InputError(
-            f"the building of the power model {model.name!r} draws more for some watts of the IT than for others (a "
-            "curve of the supply, or a chiller); CO2 and cost are paid step by step only where it is a straight line: "
-            "leave the supply out and give cooling='pue:1.2'"
+            f"the facility power of the power model {model.name!r} is not linear in its IT power (a curve of the power "
+            "supply, or a chiller), so CO2 and cost cannot be rewarded step by step; leave the supply out and give "
+            "cooling='pue:1.2'"
         )
     return found

@@ -1,7 +1,7 @@
-"""Reward terms with power: those of `envs.reward_terms`, and energy, CO2 and cost.
+"""Reward terms of `kilowait/Energy-v0`: those of `envs.reward_terms`, and energy, CO2 and cost.
 
-Of a job that starts, what it draws above its idle nodes is paid at once, for all of its run. What all nodes would draw
-idle, and what sleeping, falling and waking ones draw more or less than that, is paid as time passes.
+A job's power above its idle nodes is charged when it starts, for its whole run time. The power of idle nodes, and the
+difference to it of nodes that sleep, shut down or boot, is charged as time passes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ TERMS: dict[str, str] = {
     "sla": "share of the jobs that wait longer than the bound sla_s",
     "fairness": "mean over users of the mean slowdown of their jobs, less 1",
     "turnaround": "mean time from arrival to end, hours",
-    "energy": "kWh of the IT from the first arrival to the last end / jobs",
-    "co2": "kg of CO2e of the building's energy over that time / jobs; 0 without a carbon intensity",
-    "cost": "price of the building's energy over that time / jobs; 0 without a price",
+    "energy": "IT energy from the first arrival to the last end, kWh / jobs",
+    "co2": "CO2e of the facility's energy over that time, kg / jobs; 0 without a carbon intensity",
+    "cost": "cost of the facility's energy over that time / jobs; 0 without a price",
 }
-"""What the return is made of, in the order of the columns of info["terms"]. All are costs: smaller is better.
+"""Reward terms, in the order of the columns of info["terms"]. All are costs: smaller is better.
 
-The slowdown is that of `kilowait.metrics` where all jobs run at full speed. That one divides by the time a job took at
-its level, and would pay for slow levels."""
+The slowdown equals that of `kilowait.metrics` where all jobs run at full speed. The latter divides by the run time at
+the job's DVFS state, which would reward slow states."""
 
 USUAL = {"turnaround": 1.0, "energy": 1.0}
-"""Weights unless others are given."""
+"""Default weights."""

@@ -1,4 +1,4 @@
-"""A whole run with levers decided by whoever is shown what `kilowait/Energy-v0` shows."""
+"""Run a policy on the observations of `kilowait/Energy-v0` over a whole log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kilowait.envs.batched_sim import external_policy
 from kilowait.envs.batched_sim_base import DISABLED, START_PREPARED
 from kilowait.envs.kernels.decision import BETWEEN
 from kilowait.envs.kernels.linear_power_policy import PowerPolicyWeights, steered_for
-from kilowait.envs.kernels.state_stack_power import roomy
+from kilowait.envs.kernels.state_stack_power import with_capacity
 from kilowait.envs.power.batched_sim import EnergyBatchedSimulator, EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, PowerSetup
 from kilowait.envs.power.reward_terms import TERMS, USUAL
@@ -29,18 +29,18 @@ __all__ = ["PowerPolicy", "play"]
 
 @runtime_checkable
 class PowerPolicy(Protocol):
-    """Numbers that decide inside the engine."""
+    """A policy whose weights are evaluated inside the engine."""
 
     def steering(self, jobs: JobTable, cluster: Cluster, powered: PowerSetup) -> PowerPolicyWeights:
-        """Those for the jobs of a log, which is sorted."""
+        """The weights for the jobs of a sorted log."""
 
 
 class _PowerRolloutSimulator(Simulator):
-    """A simulator whose state is moved by somebody else, who takes away what nodes did before there is no room."""
+    """A simulator whose state the environment advances and whose node state changes it removes when the array fills."""
 
-    def handed(self) -> Any:
-        """The state."""
-        self._state = roomy(self._state)
+    def take_state(self) -> Any:
+        """The state, with an array for node state changes."""
+        self._state = with_capacity(self._state)
         return self._state
 
 
@@ -54,12 +54,11 @@ def play(
     settings: Settings | None = None,
     name: str = "agent",
 ) -> ExecutionLog:
-    """Replay `jobs` on `cluster`, asking `decide` at every choice; the log says what nodes did.
+    """Replay `jobs` on `cluster` with the decisions of `decide`; the log has the states of nodes.
 
-    What `Steers` decides inside the engine.
-
-    `settings` may say what no episode knows: jobs that wait for others, and jobs no group can hold. Withdrawn and held
-    jobs, outages and reservations of the cluster are as in `kilowait.simulate`.
+    A `PowerPolicy` is evaluated inside the engine. `settings` may have what episodes do not simulate: dependencies, and
+    jobs that fit no group. Cancelled and shifted jobs, outages and reservations of the cluster are as in
+    `kilowait.simulate`.
 
     >>> import kilowait as kw
     >>> jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[60, 60], nodes=[2, 2])
@@ -83,7 +82,7 @@ def play(
     simulator = _PowerRolloutSimulator(
         jobs, cluster, settings, rule=replace(external_policy(), name=name), levers=levers
     )
-    state = simulator.handed()
+    state = simulator.take_state()
     board = EnergyBatchedSimulator(
         table,
         cluster,
@@ -97,15 +96,15 @@ def play(
         state=state,
     )
     a: Any = board.scene
-    a.copies["jobs"] = np.iinfo(np.int64).max  # to the last event: some may never start
-    a.copies["look_s"] = -np.inf
+    a.copies["jobs"] = np.iinfo(np.int64).max  # run to the last event: some jobs may never start
+    a.copies["hold_end_s"] = -np.inf
     kept = [np.zeros(0, STEP)]
 
     def step(action: int) -> None:
-        """One step, and on wherever it stops for want of room; what nodes did is put by."""
+        """One step; continues where it stops because the array of node state changes is full."""
         board.step(np.array([action]))
         while not a.over[0] and a.copies["phase"][0] == BETWEEN:
-            _put_by(kept, state, a)
+            _store_node_steps(kept, state, a)
             board.step(np.array([START_PREPARED]))
 
     step(START_PREPARED)
@@ -114,10 +113,10 @@ def play(
         arrays = (board.stack, board.scene, board.source)
         while not a.over[0]:
             steered_for(*arrays, net)(*arrays, net, 0, 1)
-            _put_by(kept, state, a)
+            _store_node_steps(kept, state, a)
     while not a.over[0]:
         step(int(decide(board.observed(copy=False))[0]))  # type: ignore[operator]
-    _put_by(kept, state, a)
+    _store_node_steps(kept, state, a)
     log = simulator.log()
     if not levers.sleep:
         return log
@@ -129,7 +128,7 @@ def play(
     return replace(log, states=states)
 
 
-def _put_by(kept: list[Any], state: Any, a: Any) -> None:
+def _store_node_steps(kept: list[Any], state: Any, a: Any) -> None:
     written = int(state.lever["steps"][0])
     kept.append(np.asarray(state.steps[:written]).copy())
     state.lever["steps"] = a.copies["noted"] = 0

@@ -1,8 +1,8 @@
-"""`kilowait/Energy-v0`, many copies at once."""
+"""`kilowait/Energy-v0`, vector environment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -11,15 +11,16 @@ from gymnasium.vector import AutoresetMode
 from kilowait.cluster import Cluster
 from kilowait.energy.controls import ForecastFactory
 from kilowait.energy.power import PowerModel, UtilizationProfile
+from kilowait.envs.custom import Feature
 from kilowait.envs.power.batched_sim import EnergyBatchedSimulator, EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, Signal
 from kilowait.envs.power.reward_terms import TERMS, USUAL
-from kilowait.envs.reward_terms import Reward
+from kilowait.envs.reward_terms import Reward, RewardWeights
 from kilowait.envs.vector_env import (
-    MODES,
     EngineVectorEnv,
     check_sizes,
     default_reward,
+    kernel_autoreset,
     plain_jobs,
 )
 from kilowait.errors import InputError
@@ -29,15 +30,16 @@ __all__ = ["EnergyVectorEnv"]
 
 
 class EnergyVectorEnv(EngineVectorEnv):
-    """Copies of a batch system with its power, all asked "who is next, how fast, or shall all wait?".
+    """Copies of a batch system with power controls; an action chooses the next job and its DVFS state.
 
-    Action ``slot * levels + level`` starts the job, or reserves for it, at that level (under a budget at that or the
-    first slower one that fits). Then come ``hold``: nobody until the next event, the next step of a signal or the end
-    of `hold_s`; and, where nodes can sleep, ``sleep``: all idle nodes but those that the levers keep awake; and
-    ``wake``: as many sleeping ones as waiting jobs ask for beyond those awake. Where nobody can be chosen but nodes can
-    be put to sleep or woken, that alone is asked, and hold leaves them as they are.
+    Action ``slot * levels + level`` starts the job, or makes a reservation for it, at that DVFS state (under a power
+    budget at that or the first slower state that fits). Then comes ``hold``: start no job until the next event, the
+    next step of a signal or the end of `hold_s`. Where nodes can sleep, two more follow. ``sleep`` puts all idle nodes
+    to sleep but those that the power controls keep awake; ``wake`` wakes as many nodes as waiting jobs need beyond
+    those awake. Where no job can be chosen but nodes can be put to sleep or woken, only that is decided, and hold
+    leaves them unchanged.
 
-    >>> import gymnasium, kilowait as kw
+    >>> import gymnasium, kilowait as kw, kilowait.envs
     >>> from kilowait.series import Series
     >>> jobs = kw.lublin(jobs=300, nodes=64, seed=1)
     >>> vec = gymnasium.make_vec(
@@ -73,50 +75,59 @@ class EnergyVectorEnv(EngineVectorEnv):
         start: str | None = None,
         wrap: bool = False,
         episode_jobs: int = 256,
-        reward: Mapping[str, float] | None = None,
+        reward: RewardWeights | None = None,
+        features: Sequence[Feature] = (),
         preferences: Mapping[str, float] | None = None,
         sla_s: float = 4 * 3600.0,
         autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
         threads: int | None = None,
         copy: bool = True,
         seed: int = 0,
+        job_info: bool = False,
         **asking: Any,
     ) -> None:
-        """`num_envs` copies.
+        """A vector environment.
 
         Args:
-            num_envs: copies.
-            jobs: the log; episodes are windows of it, until all jobs have ended. None is withdrawn in an episode, none
-                waits for another and none is held by a rule.
+            num_envs: number of environment copies.
+            jobs: the log; episodes are windows of it, until all jobs have ended. Cancellations, dependencies and
+                load shifting (hold_until_s) of jobs are ignored.
             cluster: the machine, without outages and reservations.
             power: a preset, a TOML file, a PowerModel, or auto: the preset with the cluster's name.
-            carbon: intensity over time: a Series or a file that `kilowait.energy.read_carbon` reads; None: no CO2.
-            price: of electricity: a Series or a file that `kilowait.energy.read_price` reads; None: no cost.
-            levers: as on the command line, without hold: ``sleep=RULE`` lets idle nodes fall asleep by that rule too
-                (``sleep=timeout:1000d``: only when told), ``levels=SLOWDOWN`` says how many times as long a job may be
-                made, ``budget=WATTS`` limits the power; all: break-even and 1.1, as far as the machine has them.
-            forecast: what is told of the signals: perfect, persistence, noisy[:GRID], or a maker of forecasts.
-            profile: utilization of jobs whose power and utilization are not known; None: full load.
-            cooling: instead of the model's own, such as pue:1.2; none that depends on the weather.
-            start: moment of the first submission, for logs without dates.
-            wrap: whether signals that are too short are repeated. Beyond 30 days after the last submission the last
-                value holds.
+            carbon: carbon intensity over time: a Series or a file that `kilowait.energy.read_carbon` reads; None: no
+                CO2.
+            price: electricity price over time: a Series or a file that `kilowait.energy.read_price` reads; None: no
+                cost.
+            levers: power controls as text, without load shifting: ``sleep=POLICY`` lets idle nodes also sleep by that
+                policy (``sleep=timeout:1000d``: only by action), ``dvfs=SLOWDOWN`` limits the slowdown of a job by
+                DVFS, ``budget=WATTS`` limits the power; all: break-even and 1.1, as far as the machine has them.
+            forecast: forecast of the signals: perfect, persistence, noisy[:GRID], or a function that makes a forecast.
+            profile: assumed utilization of jobs whose power and utilization are unknown; None: full load.
+            cooling: replaces the cooling of the power model, such as pue:1.2; it must not depend on the weather.
+            start: date of the first submission, for logs without dates.
+            wrap: whether signals that are too short are repeated. More than 30 days after the last submission, the
+                last value is used.
             episode_jobs: jobs in an episode.
-            reward: weights of energy.rewards.TERMS; None: {"turnaround": 1, "energy": 1}.
-            preferences: instead of a reward, terms whose weights are drawn anew for every episode, and the unit of
-                each (`envs.preferences`).
-            sla_s: wait beyond which the agreement is violated, seconds.
-            autoreset_mode: as Gymnasium defines them.
-            threads: of the engine; None: one a core.
-            copy: whether observations are new arrays every step, or the same ones, overwritten.
-            seed: of the windows, until `reset` is given one.
-            asking: fields of `energy.board.EnergyAsking`: slots, backfill, hold_s, max_wait_for_hold_s, turns ...
+            reward: reward term to weight; None: {"turnaround": 1, "energy": 1}. A term is a name in
+                `power.reward_terms.TERMS`, a `kilowait.envs.RewardTerm`, or a function of the jobs that started in the
+                step.
+            features: custom features of the shown jobs (`kilowait.envs.Feature`), after the built-in ones.
+            preferences: instead of a reward: reward terms whose weights are drawn anew for every episode, and the unit
+                of each (see `kilowait.envs.preferences`).
+            sla_s: wait that violates the service level, seconds.
+            autoreset_mode: as Gymnasium defines it.
+            threads: threads of the engine; None: one per core.
+            copy: whether every step returns new arrays, or the same ones, overwritten.
+            seed: seed of the windows, until `reset` is given one.
+            job_info: whether `infos` has ids and users of the shown jobs.
+            asking: fields of `EnergyDecisionSettings`: slots, backfill, hold_s, max_wait_for_hold_s, sleep_actions ...
         """
         check_sizes(num_envs, jobs, episode_jobs, threads)
         if cluster.node_level or cluster.outages or cluster.reservations:
             raise InputError(
-                f"cluster {cluster.name!r} has placed nodes, outages or reservations; episodes of kilowait/Energy-v0 "
-                "know none: take kilowait/Gpu-v0 for placed nodes, or a cluster without outages and reservations"
+                f"cluster {cluster.name!r} has node-level (GPU) groups, outages or reservations, which "
+                "kilowait/Energy-v0 does not simulate; use kilowait/Gpu-v0 for GPU clusters, or a cluster without "
+                "outages and reservations"
             )
         self.cluster, self.asking = cluster, EnergyDecisionSettings(**asking)
         self.reward = Reward(default_reward(reward, preferences, USUAL), sla_s, TERMS)
@@ -128,8 +139,9 @@ class EnergyVectorEnv(EngineVectorEnv):
         )
         if len(self.powered.levers.budget or ()) > 1:
             raise InputError(
-                f"levers {levers!r}: the budget changes by the hour; episodes of kilowait/Energy-v0 know one budget: "
-                "give it without hours"
+                f"power controls {levers!r}: the power budget changes by the hour, and kilowait/Energy-v0 has "
+                f"one constant "
+                "budget; give it without hours"
             )
         board = EnergyBatchedSimulator(
             table,
@@ -139,7 +151,7 @@ class EnergyVectorEnv(EngineVectorEnv):
             self.powered,
             copies=num_envs,
             episode_jobs=episode_jobs,
-            autoreset=MODES[mode],
+            autoreset=kernel_autoreset(mode, self.reward, features),
             threads=threads,
         )
         super().__init__(
@@ -151,4 +163,6 @@ class EnergyVectorEnv(EngineVectorEnv):
             copy=copy,
             seed=seed,
             preferences=preferences,
+            features=features,
+            job_info=job_info,
         )
