@@ -94,12 +94,12 @@ class ComparisonData:
 
     @cached_property
     def significance(self) -> ComparisonResult | None:
-        """Comparison of policies and agents by the lead metric; None where one of them started no job in some window."""
+        """Comparison of policies and agents by the lead metric; None where a window of one has no started job."""
         return self._compare(self.lead.metric)
 
     @cached_property
     def wait(self) -> ComparisonResult | None:
-        """Comparison of policies and agents by mean wait; None where one of them started no job in some window."""
+        """Comparison of policies and agents by mean wait; None where a window of one has no started job."""
         return self._compare("mean_wait_s")
 
     def _compare(self, metric: str) -> ComparisonResult | None:
@@ -121,7 +121,9 @@ class ComparisonData:
     @property
     def real(self) -> tuple[int, ...]:
         """Policies usable in practice, best first: all but those with perfect run-time estimates."""
-        return tuple(policy for policy in self.ranked if self.comparison.contenders[policy].kind != "clairvoyant")
+        return tuple(
+            policy for policy in self.ranked if self.comparison.contenders[policy].kind != "clairvoyant"
+        )
 
     @property
     def reference(self) -> int:
@@ -147,11 +149,17 @@ class ComparisonData:
         Agents, the best priority policy, FCFS, the lowest energy, perfect estimates, then all others.
         """
         first = [*self.of_kind("agent"), self.reference, *([] if self.fcfs is None else [self.fcfs])]
-        if self.comparison.energy is not None and self.real:  # the energy baseline and the policy with the lowest energy
+        if (
+            self.comparison.energy is not None and self.real
+        ):  # the energy baseline and the policy with the lowest energy
             energy = self.comparison.means("energy_kwh")
             first += [min(self.real), min(self.real, key=lambda policy: (float(energy[policy]), policy))]
         clairvoyant = self.clairvoyant(self.reference)
-        return tuple(dict.fromkeys([*first, *([] if clairvoyant is None else [clairvoyant]), *(self.real or self.ranked)]))
+        return tuple(
+            dict.fromkeys(
+                [*first, *([] if clairvoyant is None else [clairvoyant]), *(self.real or self.ranked)]
+            )
+        )
 
     def clairvoyant(self, policy: int) -> int | None:
         """The same policy with perfect estimates; None where it was not run."""
@@ -174,7 +182,9 @@ class ComparisonData:
         kinds = {replace(policy, levers="none") for policy in self.comparison.contenders}
         if len(kinds) > 1 or len(self.comparison.labels) == 1:
             return self.comparison.labels
-        return tuple("no power control" if c.levers == "none" else c.levers for c in self.comparison.contenders)
+        return tuple(
+            "no power control" if c.levers == "none" else c.levers for c in self.comparison.contenders
+        )
 
     @cached_property
     def typical(self) -> int:

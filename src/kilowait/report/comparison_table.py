@@ -48,7 +48,7 @@ def comparison_table(data: ComparisonData) -> str:
     )
     columns: list[list[str]] = []
     cell: Cell
-    head = ["policy", data.lead.words, "mean wait"]
+    head = ["policy", data.lead.label, "mean wait"]
     for metric, significance, cell in (
         (data.lead.metric, data.significance, data.lead.format),
         ("mean_wait_s", data.wait, format_span),
@@ -86,16 +86,24 @@ def comparison_table(data: ComparisonData) -> str:
     if data.bounds:
         bounds = [data.bounds.get(metric, math.nan) for metric in (data.lead.metric, "mean_wait_s")]
         bound = {
-            head.index(data.lead.words): data.lead.format(bounds[0]),
+            head.index(data.lead.label): data.lead.format(bounds[0]),
             head.index("mean wait"): format_span(bounds[1]),
         }
         rows.append(
-            ["lower bound of any schedule", *(text(bound.get(column_number, "")) for column_number in range(1, len(head)))]
+            [
+                "lower bound of any schedule",
+                *(text(bound.get(column_number, "")) for column_number in range(1, len(head))),
+            ]
         )
-    agents = [column_number for column_number, policy in enumerate(order) if comparison.contenders[policy].kind == "agent"]
+    agents = [
+        column_number
+        for column_number, policy in enumerate(order)
+        if comparison.contenders[policy].kind == "agent"
+    ]
     note = (
         f"Small: 95 % interval. Bold with a dot: best of the column. {_METRIC_NOTES[data.lead.metric]} Jain’s index is "
-        "computed from mean bounded slowdowns; 1 means that all are equal. Starved: the job waited longer than ten times its "
+        "computed from mean bounded slowdowns; 1 means that all are equal. Starved: the job waited longer than "
+        "ten times its "
         "estimate and longer than ten hours."
     )
     if data.of_kind("clairvoyant"):

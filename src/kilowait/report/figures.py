@@ -25,14 +25,14 @@ __all__ = [
     "ReportFigure",
     "as_svg",
     "new_figure",
-    "learning",
+    "search_curves",
     "legend_columns",
     "line_numbers",
     "line_style",
     "log_axis",
     "means",
     "need_matplotlib",
-    "plain",
+    "escape_dollar",
     "ratios",
     "save",
     "span_unit",
@@ -140,7 +140,9 @@ def means(data: ComparisonData, significance: ComparisonResult) -> ReportFigure:
             if clairvoyant is not None and math.isfinite(values[clairvoyant]):
                 ends.append(values[clairvoyant] / unit_s)
                 clairvoyant_marks.append(
-                    axes.plot([values[clairvoyant] / unit_s], [row], "D", color=LINES[CLAIRVOYANT], markersize=5)[0]
+                    axes.plot(
+                        [values[clairvoyant] / unit_s], [row], "D", color=LINES[CLAIRVOYANT], markersize=5
+                    )[0]
                 )
             limits += ends
         _rows_axis(axes, [escape_dollar(data.names[policy]) for policy in rows])
@@ -220,9 +222,11 @@ def search_curves(history: Sequence[Mapping[str, Any]], objective: str) -> Repor
     last = validation[validated][-1] if validated.any() else math.nan
     return ReportFigure(
         figure,
-        f"Objective: {objective}. Training: mean of the candidates; each generation uses other windows, hence the noise. "
+        f"Objective: {objective}. Training: mean of the candidates; each generation uses other windows, hence the "
+        "noise. "
         "Validation: jobs not used in the search. 1 is the initial policy; below 1 is better.",
-        f"{len(steps)} generations of training; the final validation score is {number(float(last))} relative to the initial policy.",
+        f"{len(steps)} generations of training; the final validation score is {number(float(last))} relative to "
+        "the initial policy.",
     )
 
 

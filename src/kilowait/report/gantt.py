@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kilowait.jobs import ExecutionLog
 
-__all__ = ["GanttRows", "lanes", "outages"]
+__all__ = ["GanttRows", "assign_rows", "outages"]
 
 Ints = npt.NDArray[np.int64]
 _SHIFT = 41
@@ -82,7 +82,9 @@ def assign_rows(log: ExecutionLog, nodes: Sequence[int] | None = None) -> GanttR
     offset = 0
     for group in range(len(log.groups)):
         segments = np.flatnonzero(log.group == group)
-        segments = segments[np.argsort(log.start_s[segments], kind="stable")]  # logs are in decision order; jobs on sleeping nodes start later
+        segments = segments[
+            np.argsort(log.start_s[segments], kind="stable")
+        ]  # logs are in decision order; jobs on sleeping nodes start later
         start, end, need = log.start_s[segments], log.end_s[segments], nodes_used[segments]
         rows = max(int(nodes[group]), _max_busy_nodes(start, end, need), int(need.max(initial=0)))
         piece, first, count = _allocate_rows(start, end, need, rows)

@@ -1,4 +1,4 @@
-"""HTML building blocks of the report: tables, figures, tiles, provenance. Everything that comes from data is escaped."""
+"""HTML building blocks of the report: tables, figures, tiles, provenance. All text from data is escaped here."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = [
     "Cell",
     "best_of",
     "class_tables",
-    "drawn_note",
+    "shown_policies_note",
     "figure",
     "interval",
-    "ledger",
+    "cleaning_table",
     "marked_cell",
     "provenance",
     "summary_block",
@@ -58,11 +58,11 @@ def table(
     rows: Iterable[Sequence[str]],
     *,
     groups: Sequence[tuple[str, int]] = (),
-    words: Sequence[int] = (),
+    text_columns: Sequence[int] = (),
     marked: Sequence[int] = (),
     faint: Sequence[int] = (),
 ) -> str:
-    """A table in a scrollable box. Cells must be HTML already; `words` are the numbers of columns of text.
+    """A table in a scrollable box. Cells must be HTML already; `text_columns` are the numbers of columns of text.
 
     `groups` is a row above the head: names and the number of columns each spans. `marked` rows are highlighted,
     `faint` rows are greyed out.
@@ -71,12 +71,14 @@ def table(
         f'<th scope="colgroup" colspan="{span}">{name}</th>' if name else f'<td colspan="{span}"></td>'
         for name, span in groups
     )
-    classes = [' class="words"' if number in words else "" for number in range(len(head))]
+    classes = [
+        ' class="words"' if column_number in text_columns else "" for column_number in range(len(head))
+    ]
     columns = "".join(f'<th scope="col"{kind}>{name}</th>' for name, kind in zip(head, classes, strict=True))
     lines = []
-    for number, row in enumerate(rows):
+    for row_number, row in enumerate(rows):
         cells = "".join(f"<td{kind}>{cell}</td>" for cell, kind in zip(row[1:], classes[1:], strict=True))
-        mark = ' class="marked"' if number in marked else ' class="faint"' if number in faint else ""
+        mark = ' class="marked"' if row_number in marked else ' class="faint"' if row_number in faint else ""
         lines.append(f'<tr{mark}><th scope="row">{row[0]}</th>{cells}</tr>')
     top = f'<tr class="groups">{above}</tr>' if groups else ""
     return (
@@ -108,11 +110,13 @@ def interval(mean: PolicyMean | None, cell: Cell) -> str:
 
 def figure(report_figure: ReportFigure, name: str) -> str:
     """An inline SVG with its caption."""
-    svg = as_svg(report_figure.figure, name).replace("<svg", f'<svg role="img" aria-label="{escape(report_figure.alt)}"', 1)
+    svg = as_svg(report_figure.figure, name).replace(
+        "<svg", f'<svg role="img" aria-label="{escape(report_figure.alt)}"', 1
+    )
     wide = " wide" if report_figure.figure.get_size_inches()[0] > 8 else ""
     return (
-        f'<figure class="drawn{wide}"><div class="scroll">{svg}</div><figcaption>{text(report_figure.caption)}</figcaption>'
-        "</figure>"
+        f'<figure class="drawn{wide}"><div class="scroll">{svg}</div>'
+        f"<figcaption>{text(report_figure.caption)}</figcaption></figure>"
     )
 
 
@@ -243,7 +247,7 @@ def weights_table(weights: Sequence[Sequence[Any]]) -> str:
         "Score = sum of weight × feature; the job with the smallest score starts first, so a positive weight "
         "lowers its priority.</p>"
     )
-    return table("Weights of the agent", ["feature", "weight", "meaning"], rows, words=(2,)) + note
+    return table("Weights of the agent", ["feature", "weight", "meaning"], rows, text_columns=(2,)) + note
 
 
 def cleaning_table(entries: Mapping[str, Any], trace: str) -> str:
@@ -272,7 +276,7 @@ def cleaning_table(entries: Mapping[str, Any], trace: str) -> str:
             f"Cleaning report of {text(trace)}",
             ["action", "rows", "reason", "first line"],
             rows,
-            words=(2,),
+            text_columns=(2,),
         )
         if rows
         else ""
@@ -297,7 +301,7 @@ def provenance(folder: str, kind: str, manifest: Mapping[str, Any], scenario: Ma
     for key, words in (("inputs", "input"), ("files", "file")):
         for name, digest in (manifest.get(key) or {}).items():
             rows.append([f"{words}: {escape(str(name))}", f"<code>sha256 {escape(_scalar(digest))}</code>"])
-    manifest_table = table(f"Manifest of {escape(folder)}", ["item", "value"], rows, words=(1,))
+    manifest_table = table(f"Manifest of {escape(folder)}", ["item", "value"], rows, text_columns=(1,))
     scenario_json = escape(json.dumps(scenario, indent=2, ensure_ascii=False, default=str))
     return (
         f"{manifest_table}<details><summary>Scenario of {escape(folder)}</summary>"

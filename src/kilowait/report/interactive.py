@@ -31,13 +31,13 @@ from kilowait.units import format_span
 __all__ = [
     "block",
     "chart",
-    "clock_words",
-    "data",
+    "time_axis_note",
+    "json_script",
     "gantt_chart",
     "gantt_runs",
-    "rows_of",
+    "gantt_rows",
     "size_classes",
-    "tick",
+    "line_checkbox",
     "time_chart",
     "unix_of",
 ]
@@ -101,7 +101,8 @@ def time_chart(data: ComparisonData, name: str) -> str:
         "",
         "Point at a time, or press N and P to move the cursor.",
         f"Means over {format_span(bin_s)}, and over longer bins when zoomed out; with one or two lines, the shaded "
-        f"area is their range. {time_axis_note(data)} Drag to select a time span, turn the wheel, pinch or use + and − to "
+        f"area is their range. {time_axis_note(data)} Drag to select a time span, turn the wheel, pinch or use + "
+        "and − to "
         "zoom; arrow keys move, 0 shows all.",
         setup,
         blocks,
@@ -179,7 +180,9 @@ def gantt_chart(data: ComparisonData, name: str, rows_by_policy: Mapping[int, Ga
         else "Logs do not contain which nodes a job used: the allocation shown is computed, contiguous where possible. "
     )
     if first.pieces is not None:
-        row_note = "Jobs use individual GPUs, and several jobs may share a node, so rows are not individual nodes. "
+        row_note = (
+            "Jobs use individual GPUs, and several jobs may share a node, so rows are not individual nodes. "
+        )
     notes = "Pale: warm-up jobs, which are not counted. " if setup["warmup"] else ""
     notes += _OUTAGE_NOTE if outage_list else ""
     return chart(
@@ -192,7 +195,8 @@ def gantt_chart(data: ComparisonData, name: str, rows_by_policy: Mapping[int, Ga
             for action, label, symbol in _ROW_BUTTONS
         ),
         "Point at a job, or press N and P for the next or previous job.",
-        f"{row_note}{notes}{time_axis_note(data)} Drag to select a time span, turn the wheel, pinch or use + and − to zoom in "
+        f"{row_note}{notes}{time_axis_note(data)} Drag to select a time span, turn the wheel, pinch or use + and − "
+        "to zoom in "
         "time; Shift and the wheel, or ] and [, zoom on nodes; arrow keys or Shift and drag move, 0 shows all.",
         setup,
         blocks,
@@ -294,7 +298,7 @@ def json_script(value: Any) -> str:
 
 
 class TickScale:
-    """Times as int32 numbers of ticks since `zero_s`; a tick is 1 s if all times are whole, else as short as possible."""
+    """Times as int32 numbers of ticks since `zero_s`; a tick is 1 s if all times are whole, else minimal."""
 
     def __init__(self, logs: list[ExecutionLog]) -> None:
         table = logs[0].jobs_table
@@ -328,7 +332,9 @@ def jobs_columns(log: ExecutionLog, ticks: TickScale) -> dict[str, ColumnArray]:
     }
 
 
-def run_columns(log: ExecutionLog, rows_by_policy: GanttRows, ticks: TickScale, bound_s: float) -> dict[str, ColumnArray]:
+def run_columns(
+    log: ExecutionLog, rows_by_policy: GanttRows, ticks: TickScale, bound_s: float
+) -> dict[str, ColumnArray]:
     """The segments and rectangles of one policy, by start, stored as differences to the shared columns.
 
     For each segment: `job` (row), `start`, `over` (duration minus the job's run time), `late` (start minus submission
@@ -355,7 +361,9 @@ def run_columns(log: ExecutionLog, rows_by_policy: GanttRows, ticks: TickScale, 
         "bsld": bsld[job].astype(np.float32),
         "more": (pieces[order] - 1).astype(np.int32),
         "row": rows_by_policy.first[piece_order].astype(np.int32),
-        "less": (log.jobs_table["nodes"][log.job[rows_by_policy.segment]] - rows_by_policy.count)[piece_order].astype(np.int32),
+        "less": (log.jobs_table["nodes"][log.job[rows_by_policy.segment]] - rows_by_policy.count)[
+            piece_order
+        ].astype(np.int32),
     }
 
 

@@ -17,18 +17,27 @@ from kilowait.report.figures import (
     LINES,
     WIDTH_IN,
     ReportFigure,
+    escape_dollar,
     legend_columns,
     line_numbers,
     line_style,
     new_figure,
-    escape_dollar,
 )
 from kilowait.report.format import share
 from kilowait.report.gantt import GanttRows, outages
 from kilowait.report.load_over_time import load_over_time
 from kilowait.units import format_span
 
-__all__ = ["classes", "gantt", "over_time", "shares", "size_colours", "slowdown_axis", "violins", "wait_axis"]
+__all__ = [
+    "classes",
+    "gantt",
+    "over_time",
+    "cumulative_distributions",
+    "size_colours",
+    "slowdown_axis",
+    "violins",
+    "wait_axis",
+]
 
 Floats = npt.NDArray[np.float64]
 _WAIT_TICKS = {
@@ -50,7 +59,9 @@ def cumulative_distributions(data: ComparisonData) -> ReportFigure:
         for number, policy in enumerate(data.shown):
             label = escape_dollar(data.names[policy])
             style = line_style(numbers[policy])
-            for axes, values, lower in zip((left, right), data.distributions[number], (1.0, 1.0), strict=True):
+            for axes, values, lower in zip(
+                (left, right), data.distributions[number], (1.0, 1.0), strict=True
+            ):
                 if len(values):
                     grid = np.geomspace(lower, max(float(values.max()), 2.0), GRID)
                     cumulative_share = np.searchsorted(np.sort(values), grid, side="right") / len(values)
@@ -72,10 +83,11 @@ def cumulative_distributions(data: ComparisonData) -> ReportFigure:
                 ncols=min(len(labels), legend_columns(data, 6)),
                 handlelength=2.6,
             )
-    names = ", ".join(data.comparison.labels[who] for who in data.shown)
+    names = ", ".join(data.comparison.labels[policy] for policy in data.shown)
     return ReportFigure(
         figure,
-        f"Cumulative share of jobs by wait (left) and by {data.lead.of_job} (right). Higher and further left is better.",
+        f"Cumulative share of jobs by wait (left) and by {data.lead.of_job} (right). Higher and further left is "
+        "better.",
         f"Cumulative shares of jobs by wait and by {data.lead.of_job}, one line each for {names}.",
     )
 
@@ -97,7 +109,8 @@ def violins(data: ComparisonData) -> ReportFigure:
             names.append(f"{escape_dollar(data.names[policy])}\n{share(at_once)} without wait")
             alt_parts.append(
                 f"{data.comparison.labels[policy]}: the median wait of the jobs that waited is "
-                f"{format_span(float(np.median(waited)) if len(waited) else 0.0)}, {share(at_once)} started without wait"
+                f"{format_span(float(np.median(waited)) if len(waited) else 0.0)}, {share(at_once)} started "
+                "without wait"
             )
         wait_axis(left, _longest(data, 0))
         _lead_axis(right, data)
@@ -109,7 +122,8 @@ def violins(data: ComparisonData) -> ReportFigure:
             axes.grid(axis="y", visible=False)
     return ReportFigure(
         figure,
-        "The width shows the number of jobs, the line the median, the bar the interquartile range. Logarithmic; the share "
+        "The width shows the number of jobs, the line the median, the bar the interquartile range. Logarithmic; "
+        "the share "
         "of jobs that waited less than a second is given at the left.",
         f"{'; '.join(alt_parts)}.",
     )
@@ -122,7 +136,7 @@ def classes(
     numbers = line_numbers(data)
     sizes = "GPUs" if data.placed else "nodes"
     with new_figure(height_in=3.2, columns=2) as (figure, panels):
-        for axes, rows, label in zip(panels, (by_size, by_runtime), (sizes, "true run time"), strict=True):
+        for axes, rows, x_label in zip(panels, (by_size, by_runtime), (sizes, "true run time"), strict=True):
             for number, policy in enumerate(data.shown):
                 values = [row.mean_bsld[number] for row in rows]
                 style = line_style(numbers[policy])
@@ -133,7 +147,7 @@ def classes(
             if any(math.isfinite(value) for row in rows for value in row.mean_bsld):
                 axes.set_yscale("log")
                 _round_y(axes)
-            axes.set_xlabel(label)
+            axes.set_xlabel(x_label)
             axes.set_ylabel("mean bounded slowdown")
             axes.margins(x=0.06)
         if panels[0].lines:
@@ -145,7 +159,7 @@ def classes(
                 ncols=min(len(labels), legend_columns(data, 6)),
                 handlelength=2.6,
             )
-    names = ", ".join(data.comparison.labels[who] for who in data.shown)
+    names = ", ".join(data.comparison.labels[policy] for policy in data.shown)
     return ReportFigure(
         figure,
         f"Mean bounded slowdown by {sizes} and by true run time. Logarithmic.",
@@ -187,7 +201,7 @@ def over_time(data: ComparisonData, *, bins: int = 400) -> ReportFigure:
 def gantt(
     data: ComparisonData, policy: int, gantt_rows: GanttRows, sizes: Sequence[tuple[int, str]]
 ) -> ReportFigure:
-    """Gantt chart coloured by job size, only for saved figures. Each pixel mixes the colours of the jobs that cover it."""
+    """Gantt chart coloured by job size, only for saved figures. Each pixel mixes the colours of its jobs."""
     log = data.log(policy)
     width, height = 1160, 420
     image, span_days = _schedule_image(log, gantt_rows, sizes, width, height)
@@ -210,12 +224,14 @@ def gantt(
         axes.set_xlabel("day of the log")
         axes.xaxis.set_major_formatter("{x:,g}")
         axes.set_ylabel("nodes")
-        for (_, label), colour in zip(sizes, size_colours(len(sizes)), strict=True):
-            label = "1 node" if label == "1" else f"{label} nodes"
+        for (_, size_class), colour in zip(sizes, size_colours(len(sizes)), strict=True):
+            label = "1 node" if size_class == "1" else f"{size_class} nodes"
             axes.plot([], [], "s", color=colour, label=label, markersize=7)
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=8, handletextpad=0.2, columnspacing=1)
     label = data.comparison.labels[policy]
-    return ReportFigure(figure, f"Schedule under {label}: nodes used by every job over time.", f"Gantt chart of {label}.")
+    return ReportFigure(
+        figure, f"Schedule under {label}: nodes used by every job over time.", f"Gantt chart of {label}."
+    )
 
 
 def size_colours(count: int) -> list[str]:
@@ -245,9 +261,13 @@ def _schedule_image(
     mixed = np.zeros((height, width, 3))
     for number, colour in enumerate(size_colours(len(sizes))):
         selected = size_class == number
-        cumulative_share = _coverage(left[selected], right[selected], low[selected], high[selected], width, height)
+        cumulative_share = _coverage(
+            left[selected], right[selected], low[selected], high[selected], width, height
+        )
         covered += cumulative_share
-        mixed += cumulative_share[..., None] * np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+        mixed += cumulative_share[..., None] * np.array(
+            [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        )
     visible = covered > 1e-3
     image[visible, :3] = np.clip(mixed[visible] / covered[visible, None], 0, 1)
     image[..., 3] = np.clip(covered, 0, 1)

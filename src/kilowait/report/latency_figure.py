@@ -36,9 +36,11 @@ class LatencyMeasurement(Protocol):
 
 
 def draw_latencies(
-    measurements: Sequence[LatencyMeasurement], slopes: dict[str, tuple[float, float]], path: str | PathLike[str]
+    measurements: Sequence[LatencyMeasurement],
+    slopes: dict[str, tuple[float, float]],
+    path: str | PathLike[str],
 ) -> Path:
-    """Write the figure as PNG or SVG, by the suffix of `path`; `slopes`: growth with queue length and nodes, by policy."""
+    """Write the figure as PNG or SVG (suffix of `path`); `slopes`: growth with queue length and nodes, by policy."""
     matplotlib: Any = need_matplotlib()
     target = Path(path)
     panels = (("queue", "waiting jobs", 0), ("nodes", "nodes of the cluster", 1))
@@ -63,7 +65,13 @@ def draw_latencies(
                 )
             axis.set_xscale("log", base=2)
             axis.set_yscale("log")
-            ticks = sorted({getattr(measurement, variable) for measurement in measurements if getattr(measurement, fixed) == common})
+            ticks = sorted(
+                {
+                    getattr(measurement, variable)
+                    for measurement in measurements
+                    if getattr(measurement, fixed) == common
+                }
+            )
             axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
             axis.minorticks_off()
             axis.set_xlabel(f"{label} ({common:,} {'nodes' if fixed == 'nodes' else 'waiting jobs'})")

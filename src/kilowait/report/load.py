@@ -24,7 +24,7 @@ from kilowait.report.predictions.data import PredictionReportData
 from kilowait.report.synthetic.data import SyntheticScoreData
 from kilowait.report.training.data import TrainingData
 
-__all__ = ["LoadedRuns", "RunSource", "opened"]
+__all__ = ["LoadedRuns", "RunSource", "load_runs"]
 
 BoundedComparison = tuple[Comparison, Mapping[str, float]]
 """A comparison and the lower bound of each metric."""
@@ -69,15 +69,17 @@ def load_runs(folders: Sequence[str | PathLike[str]], report_progress: Callable[
         if isinstance(content, RunFolder):
             runs.append(content)
         elif isinstance(content, ComparisonFolder):
-            loaded.contests.extend(zip(content.contests, _bounds(content), strict=True))
+            loaded.comparisons.extend(zip(content.contests, _bounds(content), strict=True))
         elif isinstance(content, PredictionFolder):
             loaded.predictions.append(PredictionReportData(content.path.name, content.results["foresight"]))
         elif isinstance(content, SyntheticScoreFolder):
-            loaded.synthetic_scores.append(SyntheticScoreData(content.path.name, content.results["synthetic"]))
+            loaded.synthetic_scores.append(
+                SyntheticScoreData(content.path.name, content.results["synthetic"])
+            )
         else:
             loaded.training.append(_training_data(content))
     if runs:
-        loaded.contests.insert(0, (contest_of_runs(runs), {}))
+        loaded.comparisons.insert(0, (contest_of_runs(runs), {}))
     return loaded
 
 
@@ -90,26 +92,26 @@ def _check_finished(folder: Path) -> None:
         )
 
 
-def _bounds(load_runs: ComparisonFolder) -> list[Mapping[str, float]]:
+def _bounds(folder: ComparisonFolder) -> list[Mapping[str, float]]:
     """The lower bounds of each trace, where the comparison computed them."""
-    traces = load_runs.results.get("traces") or [{}] * len(load_runs.contests)
+    traces = folder.results.get("traces") or [{}] * len(folder.contests)
     return [
         {name: value for name, value in (trace.get("lower_bounds") or {}).items() if value is not None}
         for trace in traces
     ]
 
 
-def _training_data(load_runs: AgentFolder) -> TrainingData:
-    results = load_runs.results
+def _training_data(folder: AgentFolder) -> TrainingData:
+    results = folder.results
     objective = str(results.get("objective") or "objective")
     return TrainingData(
-        load_runs.path.name,
+        folder.path.name,
         WORDS.get(objective, objective),
         results.get("training") or (),
         results.get("weights") or (),
         results.get("judged") or {},
         results.get("explained") or {},
-        load_runs.scenario.get("training") or {},
+        folder.scenario.get("training") or {},
         results.get("plain_rule"),
         results.get("front") or {},
     )

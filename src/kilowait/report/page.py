@@ -83,9 +83,9 @@ def write_report(
     check_page(target)
     report_progress = progress if progress is not None else _silent
     loaded = load_runs(folders, report_progress)
-    found = [ComparisonData(comparison, seed, bounds) for comparison, bounds in loaded.comparisons]
+    comparisons = [ComparisonData(comparison, seed, bounds) for comparison, bounds in loaded.comparisons]
     figures_by_name: Figures = {}
-    text = _page(found, loaded, title, report_progress, figures_by_name)
+    text = _page(comparisons, loaded, title, report_progress, figures_by_name)
     if figures is not None:
         report_progress("writing the figures")
         _save_figures(figures_by_name, Path(figures))
@@ -111,42 +111,50 @@ def page(
 
 
 def _page(
-    found: Sequence[ComparisonData],
+    comparisons: Sequence[ComparisonData],
     loaded: LoadedRuns,
     title: str | None,
     report_progress: Progress,
     figures_by_name: Figures,
 ) -> str:
-    if not (found or loaded.training or loaded.predictions or loaded.synthetic_scores):
+    if not (comparisons or loaded.training or loaded.predictions or loaded.synthetic_scores):
         raise InputError(
             "there is nothing to report on; give at least one run, comparison, agent, prediction report or "
             "synthetic-workload score"
         )
     figures.need_matplotlib()
-    name = title if title is not None else _title(found, loaded)
+    name = title if title is not None else _title(comparisons, loaded)
     parts: list[tuple[str, str, str]] = []  # id, heading, content
     short = {}  # headings that are too long for a link
-    if found:
-        parts.append(("summary", "Summary", _summary(found)))
-    for number, each in enumerate(found):
+    if comparisons:
+        parts.append(("summary", "Summary", _summary(comparisons)))
+    for number, each in enumerate(comparisons):
         report_progress(f"drawing the figures of {each.trace}")
-        heading = each.trace if len(found) > 1 else f"Results on {each.trace}"
-        short[heading] = each.trace if len(found) > 1 else "Results"
-        prefix = f"{number + 1}-{_slug(each.trace)}-" if len(found) > 1 else ""
-        parts.append((f"trace-{number}", heading, "".join(_comparison_section(each, number, prefix, figures_by_name))))
+        heading = each.trace if len(comparisons) > 1 else f"Results on {each.trace}"
+        short[heading] = each.trace if len(comparisons) > 1 else "Results"
+        prefix = f"{number + 1}-{_slug(each.trace)}-" if len(comparisons) > 1 else ""
+        parts.append(
+            (f"trace-{number}", heading, "".join(_comparison_section(each, number, prefix, figures_by_name)))
+        )
     if loaded.training:
         parts.append(("training", "Training", "".join(_training_section(loaded.training, figures_by_name))))
     if loaded.predictions:
         report_progress("drawing the figures of the predictions")
-        parts.append(("predictions", "Predicted run times", "".join(_prediction_sections(loaded.predictions, figures_by_name))))
+        parts.append(
+            (
+                "predictions",
+                "Predicted run times",
+                "".join(_prediction_sections(loaded.predictions, figures_by_name)),
+            )
+        )
     for number, score in enumerate(loaded.synthetic_scores):
         report_progress(f"drawing the figures of {score.name}")
         parts += _synthetic_sections(score, number, len(loaded.synthetic_scores) > 1, figures_by_name)
-    ledgers = [each for each in found if each.comparison.cleaning_table is not None]
+    ledgers = [each for each in comparisons if each.comparison.ledger is not None]
     if ledgers:
         tables = "".join(
             (f"<h3>{escape(each.trace)}</h3>" if len(ledgers) > 1 else "")
-            + html.cleaning_table(each.comparison.cleaning_table or {}, each.trace)
+            + html.cleaning_table(each.comparison.ledger or {}, each.trace)
             for each in ledgers
         )
         parts.append(("cleaning", "Cleaning report", tables))
@@ -156,13 +164,14 @@ def _page(
         )
         parts.append(("provenance", "Provenance", provenance))
     links = "".join(
-        f'<li><a href="#{anchor}">{escape(short.get(heading_text, heading_text))}</a></li>' for anchor, heading_text, _ in parts
+        f'<li><a href="#{anchor}">{escape(short.get(heading_text, heading_text))}</a></li>'
+        for anchor, heading_text, _ in parts
     )
     main = "".join(
         f'<section aria-labelledby="{anchor}"><h2 id="{anchor}">{escape(heading_text)}</h2>{content}</section>'
         for anchor, heading_text, content in parts
     )
-    style, script = _style(found), "\n".join(_asset(name) for name in _scripts(found))
+    style, script = _style(comparisons), "\n".join(_asset(name) for name in _scripts(comparisons))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
     return (
@@ -179,55 +188,57 @@ def _page(
     )
 
 
-def _style(found: Sequence[ComparisonData]) -> str:
-    has_energy = any(each.comparison.energy is not None for each in found)
+def _style(comparisons: Sequence[ComparisonData]) -> str:
+    has_energy = any(each.comparison.energy is not None for each in comparisons)
     return _asset("page.css") + (_asset(_ENERGY_STYLE) if has_energy else "")
 
 
-def _scripts(found: Sequence[ComparisonData]) -> list[str]:
+def _scripts(comparisons: Sequence[ComparisonData]) -> list[str]:
     """The names of the scripts, in execution order; scripts that extend a chart class come before those that use it."""
     scripts = list(_SCRIPTS)
-    if any(outages(each.log(each.shown[0])) for each in found):
+    if any(outages(each.log(each.shown[0])) for each in comparisons):
         scripts.insert(scripts.index("page.js"), _OUTAGES)
-    if any(each.comparison.energy is not None for each in found):
+    if any(each.comparison.energy is not None for each in comparisons):
         scripts.append(_POWER)
     return scripts
 
 
-def _title(found: Sequence[ComparisonData], loaded: LoadedRuns) -> str:
-    if not found and loaded.training:
+def _title(comparisons: Sequence[ComparisonData], loaded: LoadedRuns) -> str:
+    if not comparisons and loaded.training:
         return f"Training of {loaded.training[0].name}"
-    if not found and loaded.predictions:
+    if not comparisons and loaded.predictions:
         return f"Predicted run times of {', '.join(dict.fromkeys(each.trace for each in loaded.predictions))}"
-    if not found:
-        return "; ".join(f"{each.made} against {each.real}" for each in loaded.synthetic_scores)
-    traces = ", ".join(dict.fromkeys(each.trace for each in found))
-    labels = found[0].comparison.labels
-    if len(found) == 1 and len(labels) == 1:
+    if not comparisons:
+        return "; ".join(f"{each.synthetic} against {each.real}" for each in loaded.synthetic_scores)
+    traces = ", ".join(dict.fromkeys(each.trace for each in comparisons))
+    labels = comparisons[0].comparison.labels
+    if len(comparisons) == 1 and len(labels) == 1:
         return f"{labels[0]} on {traces}"
     return f"Comparison of scheduling policies on {traces}"
 
 
-def _summary(found: Sequence[ComparisonData]) -> str:
-    if len(found) == 1:
-        return html.summary_block(found[0])
-    return "".join(f"<h3>{escape(each.trace)}</h3>{html.summary_block(each)}" for each in found)
+def _summary(comparisons: Sequence[ComparisonData]) -> str:
+    if len(comparisons) == 1:
+        return html.summary_block(comparisons[0])
+    return "".join(f"<h3>{escape(each.trace)}</h3>{html.summary_block(each)}" for each in comparisons)
 
 
-def _comparison_section(found: ComparisonData, number: int, prefix: str, figures_by_name: Figures) -> Iterator[str]:
+def _comparison_section(
+    data: ComparisonData, number: int, prefix: str, figures_by_name: Figures
+) -> Iterator[str]:
     def add(name: str, figure: ReportFigure) -> str:
         figures_by_name[f"{prefix}{name}"] = partial(_identity, figure)
         return html.figure(figure, f"f{number}-{name}")
 
     yield "<h3>Comparison</h3>"
-    yield comparison_table(found)
-    if found.evaluation is not None and len(found.real) > 1:
-        reference = found.comparison.labels[found.reference]
+    yield comparison_table(data)
+    if data.significance is not None and len(data.real) > 1:
+        reference = data.comparison.labels[data.reference]
         yield '<div class="pair">'
-        yield add("means", figures.means(found, found.evaluation))
-        yield add("ratios", figures.ratios(found, pairs_against(found, reference), reference))
+        yield add("means", figures.means(data, data.significance))
+        yield add("ratios", figures.ratios(data, pairs_against(data, reference), reference))
         yield "</div>"
-    gpu_data = GpuData.of(found)
+    gpu_data = GpuData.of(data)
     if gpu_data is not None:
         yield "<h3>GPUs</h3>"
         yield gpu_tables.gpu_sentences(gpu_data)
@@ -235,18 +246,18 @@ def _comparison_section(found: ComparisonData, number: int, prefix: str, figures
         yield gpu_tables.preemption_table(gpu_data)
         yield gpu_tables.type_table(gpu_data)
         yield gpu_tables.priority_table(gpu_data)
-    elif (why := missing_gpu_data(found)) is not None:
+    elif (why := missing_gpu_data(data)) is not None:
         yield f"<h3>GPUs</h3><p>{escape(why)}</p>"
-    energy_data = EnergyData.of(found)
+    energy_data = EnergyData.of(data)
     if energy_data is not None:
         yield from _energy_section(energy_data, add)
-    yield f"<h3>Distribution of waits and {'completion times' if found.lead.timed else 'slowdowns'}</h3>"
-    yield html.shown_policies_note(found)
-    yield add("shares", job_figures.shares(found))
-    yield add("violins", job_figures.violins(found))
+    yield f"<h3>Distribution of waits and {'completion times' if data.lead.timed else 'slowdowns'}</h3>"
+    yield html.shown_policies_note(data)
+    yield add("shares", job_figures.cumulative_distributions(data))
+    yield add("violins", job_figures.violins(data))
     yield "<h3>Over time</h3>"
-    yield interactive.time_chart(found, f"time-{number}")
-    figures_by_name[f"{prefix}over-time"] = partial(job_figures.over_time, found)
+    yield interactive.time_chart(data, f"time-{number}")
+    figures_by_name[f"{prefix}over-time"] = partial(job_figures.over_time, data)
     if gpu_data is not None:
         yield "<h3>GPUs over time</h3>"
         yield gpu_charts.gpu_chart(gpu_data, f"gpus-{number}")
@@ -257,18 +268,18 @@ def _comparison_section(found: ComparisonData, number: int, prefix: str, figures
         if energy_data.record.curves:
             figures_by_name[f"{prefix}power"] = partial(energy_figures.power, energy_data)
     yield "<h3>Waits by job class</h3>"
-    size = "gpus" if found.placed else "size"
-    by = {kind: found.by_class(kind, most=html.USERS) for kind in (size, "runtime", "user")}
-    yield add("classes", job_figures.classes(found, by[size], by["runtime"]))
-    yield html.class_tables(found, by)
+    size = "gpus" if data.placed else "size"
+    by = {kind: data.by_class(kind, limit=html.USERS) for kind in (size, "runtime", "user")}
+    yield add("classes", job_figures.classes(data, by[size], by["runtime"]))
+    yield html.class_tables(data, by)
     yield "<h3>Schedule (Gantt chart)</h3>"
-    rows_by_policy = {policy: interactive.rows_of(found, policy) for policy in interactive.gantt_runs(found)}
-    yield interactive.gantt_chart(found, f"gantt-{number}", rows_by_policy)
-    sizes = interactive.size_classes(found)
+    rows_by_policy = {policy: interactive.gantt_rows(data, policy) for policy in interactive.gantt_runs(data)}
+    yield interactive.gantt_chart(data, f"gantt-{number}", rows_by_policy)
+    sizes = interactive.size_classes(data)
     for policy, rows in rows_by_policy.items():
-        name = f"{prefix}gantt-{_slug(found.comparison.labels[policy])}"
+        name = f"{prefix}gantt-{_slug(data.comparison.labels[policy])}"
         name = f"{name}-{policy}" if name in figures_by_name else name
-        figures_by_name[name] = partial(job_figures.gantt, found, policy, rows, sizes)
+        figures_by_name[name] = partial(job_figures.gantt, data, policy, rows, sizes)
 
 
 def _energy_section(energy_data: EnergyData, add: Callable[[str, ReportFigure], str]) -> Iterator[str]:
@@ -302,19 +313,19 @@ def _agent_section(each: TrainingData, add: Callable[[str, ReportFigure], str], 
         yield heading("Evaluation on later jobs")
         yield training_tables.gpu_evaluation_table(each.evaluation)
     elif each.evaluation:
-        found = AgentEvaluation(each.evaluation)
+        evaluation = AgentEvaluation(each.evaluation)
         yield heading("Evaluation on later jobs")
-        yield training_tables.evaluation_summary(found)
-        yield training_tables.evaluation_table(found)
-        yield add("evaluation", training_figures.evaluation(found))
-    if each.front:
+        yield training_tables.evaluation_summary(evaluation)
+        yield training_tables.evaluation_table(evaluation)
+        yield add("evaluation", training_figures.evaluation_metric(evaluation))
+    if each.pareto_front:
         yield heading("Results by preference")
-        if len(each.front["terms"]) == 2:
-            yield add("front", training_pareto.front(each.front))
-        yield training_pareto.pareto_table(each.front)
+        if len(each.pareto_front["terms"]) == 2:
+            yield add("front", training_pareto.pareto_front(each.pareto_front))
+        yield training_pareto.pareto_table(each.pareto_front)
     if each.history:
         yield heading("Training curves")
-        draw = training_figures.curves if each.updates else figures.search_curves
+        draw = training_figures.curves if each.has_updates else figures.search_curves
         yield add("training", draw(each.history, each.objective))
     if each.settings:
         yield training_tables.settings_table(each.settings)
@@ -330,12 +341,16 @@ def _agent_section(each: TrainingData, add: Callable[[str, ReportFigure], str], 
         yield heading("Explained decisions")
         yield training_tables.attribution_note(each.explained)
         for number, case in enumerate(each.explained["cases"], 1):
-            yield training_tables.case_block(case, each.explained["score"], level + 1, load_runs=number == 1)
+            yield training_tables.decision_block(
+                case, each.explained["score"], level + 1, expanded=number == 1
+            )
             if case.get("attention"):
                 yield add(f"attention-{number}", training_figures.attention(case["attention"]))
 
 
-def _prediction_sections(predictions: Sequence[PredictionReportData], figures_by_name: Figures) -> Iterator[str]:
+def _prediction_sections(
+    predictions: Sequence[PredictionReportData], figures_by_name: Figures
+) -> Iterator[str]:
     several = len(predictions) > 1
     for number, each in enumerate(predictions):
         prefix = f"{number + 1}-{_slug(each.name)}-" if several else ""
@@ -346,16 +361,16 @@ def _prediction_sections(predictions: Sequence[PredictionReportData], figures_by
 
 
 def _synthetic_sections(
-    found: SyntheticScoreData, number: int, several: bool, figures_by_name: Figures
+    score: SyntheticScoreData, number: int, several: bool, figures_by_name: Figures
 ) -> list[tuple[str, str, str]]:
     """The sections of one synthetic-workload score; a single section where the page has several scores."""
-    prefix = f"{number + 1}-{_slug(found.name)}-" if several else ""
+    prefix = f"{number + 1}-{_slug(score.name)}-" if several else ""
     add = partial(_add_figure, figures_by_name, f"{prefix}synthetic-", f"s{number}")
-    parts = list(synthetic_sections(found, add, 4 if several else 3))
+    parts = list(synthetic_sections(score, add, 4 if several else 3))
     if not several:
         return [(f"synthetic-{anchor}", heading, content) for anchor, heading, content in parts]
     html_of_all = "".join(f"<h3>{escape(heading)}</h3>{content}" for _, heading, content in parts)
-    return [(f"synthetic-{number}", found.name, html_of_all)]
+    return [(f"synthetic-{number}", score.name, html_of_all)]
 
 
 def _add_figure(figures_by_name: Figures, prefix: str, ids: str, name: str, figure: ReportFigure) -> str:

@@ -69,7 +69,8 @@ def _single_run(data: ComparisonData) -> str:
     if data.placed:
         return (
             f"Under {data.comparison.labels[0]} jobs take {format_span(means['mean_turnaround_s'])} on average from "
-            f"submission to their end (JCT), {wait} of it waiting, and {busy} of the GPUs are allocated while jobs arrive."
+            f"submission to their end (JCT), {wait} of it waiting, and {busy} of the GPUs are allocated while jobs "
+            "arrive."
         )
     return (
         f"Under {data.comparison.labels[0]} jobs wait {wait} on average, their mean bounded slowdown is "
@@ -83,13 +84,17 @@ def _winner(data: ComparisonData, significance: ComparisonResult) -> list[str]:
     best, second = labels[data.real[0]], labels[data.real[1]]
     mean = next(m for m in significance.means if m.contender == best)
     format_value = data.lead.format
-    interval = f" (95 % interval {format_value(mean.low)} to {format_value(mean.high)})" if math.isfinite(mean.low) else ""
-    sentences = [f"{best} has the lowest {data.lead.words}: {format_value(mean.mean)}{interval}."]
+    interval = (
+        f" (95 % interval {format_value(mean.low)} to {format_value(mean.high)})"
+        if math.isfinite(mean.low)
+        else ""
+    )
+    sentences = [f"{best} has the lowest {data.lead.label}: {format_value(mean.mean)}{interval}."]
     others = [second]
     if data.fcfs is not None and labels[data.fcfs] not in (best, second):
         others.append(labels[data.fcfs])
     pairs = [significance.pair(best, other) for other in others]
-    return sentences + [pair.sentence(data.lead.words) for pair in pairs]
+    return sentences + [pair.sentence(data.lead.label) for pair in pairs]
 
 
 def _agents(data: ComparisonData, significance: ComparisonResult) -> list[str]:
@@ -107,11 +112,16 @@ def _agents(data: ComparisonData, significance: ComparisonResult) -> list[str]:
             "better": f"The {name} is significantly better than the best priority policy, {baseline}.",
             "worse": f"The {name} is significantly worse than the best priority policy, {baseline}: use {baseline}.",
             "same": f"The {name} behaves like the best priority policy, {baseline}.",
-            "undecided": f"The difference between the {name} and the best priority policy, {baseline}, is not significant.",
+            "undecided": (
+                f"The difference between the {name} and the best priority policy, {baseline}, is not "
+                "significant."
+            ),
         }[pair.verdict]
         sentences.append(sentence)
-        if {agent, baseline} != {labels[other] for other in data.real[:2]}:  # otherwise `_winner` has this sentence
-            sentences.append(pair.sentence(data.lead.words))
+        if {agent, baseline} != {
+            labels[other] for other in data.real[:2]
+        }:  # otherwise `_winner` has this sentence
+            sentences.append(pair.sentence(data.lead.label))
         closed = gaps.get(agent, math.nan)
         if math.isfinite(closed):
             gained = f"{100 * closed:.0f} %" if closed > 0 else "nothing"

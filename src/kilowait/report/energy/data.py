@@ -28,9 +28,9 @@ __all__ = [
     "ControlSavings",
     "EnergyData",
     "UnitScale",
-    "called",
+    "display_name",
     "change",
-    "levers_of",
+    "controls_of",
     "scaled",
     "sentences",
 ]
@@ -58,7 +58,7 @@ class UnitScale:
     unit: str
     decimals: int
 
-    def format_value(self, value: float) -> str:
+    def format(self, value: float) -> str:
         """The value in `unit`, without the unit; all values of a scale have the same number of decimals."""
         return f"{value * self.factor:,.{self.decimals}f}" if math.isfinite(value) else "–"
 
@@ -67,7 +67,7 @@ def scaled(values: Sequence[float], unit: str) -> UnitScale:
     """The display scale for values in `unit`.
 
     >>> scale = scaled([12_345.0, 20_000.0], "kWh")
-    >>> scale.told(12_345.0), scale.unit
+    >>> scale.format(12_345.0), scale.unit
     ('12.35', 'MWh')
     """
     top = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
@@ -81,7 +81,7 @@ def scaled(values: Sequence[float], unit: str) -> UnitScale:
 def display_name(signal: SignalCurve) -> str:
     """The display name of a signal.
 
-    >>> called(SignalCurve("carbon", "g/kWh", "GB", (0.0, 1.0), (200.0,)))
+    >>> display_name(SignalCurve("carbon", "g/kWh", "GB", (0.0, 1.0), (200.0,)))
     'carbon intensity'
     """
     return "carbon intensity" if signal.name == "carbon" else signal.name
@@ -103,7 +103,7 @@ def change(ratio: float) -> str:
 def controls_of(config: PolicyConfig) -> tuple[str, ...]:
     """The power controls of a policy, one by one; ``("all",)`` stands for all of them.
 
-    >>> levers_of(PolicyConfig("fcfs", "easy", levers="sleep=break-even+levels=1.1"))
+    >>> controls_of(PolicyConfig("fcfs", "easy", levers="sleep=break-even+levels=1.1"))
     ('sleep=break-even', 'levels=1.1')
     """
     return () if config.levers == "none" else tuple(config.levers.split("+"))
@@ -161,7 +161,9 @@ class EnergyData:
     def least(self, metric: str) -> int:
         """The policy with the lowest value; ties are broken by mean wait."""
         means, wait = self.means(metric), self.means("mean_wait_s")
-        ranks = {policy: (float(means[policy]), _nan_last(float(wait[policy])), policy) for policy in self.policies}
+        ranks = {
+            policy: (float(means[policy]), _nan_last(float(wait[policy])), policy) for policy in self.policies
+        }
         return min(ranks, key=ranks.__getitem__)
 
     @property
@@ -172,7 +174,11 @@ class EnergyData:
     def pareto_front(self, metric: str) -> tuple[int, ...]:
         """The Pareto front of mean wait and a metric, lowest metric first."""
         wait, values = self.means("mean_wait_s"), self.means(metric)
-        finite = [policy for policy in self.policies if math.isfinite(wait[policy]) and math.isfinite(values[policy])]
+        finite = [
+            policy
+            for policy in self.policies
+            if math.isfinite(wait[policy]) and math.isfinite(values[policy])
+        ]
         ordered = sorted(finite, key=lambda policy: (float(values[policy]), float(wait[policy]), policy))
         pareto_front: list[int] = []
         for policy in ordered:
@@ -201,8 +207,12 @@ class EnergyData:
         for members in schedulers.values():
             controls = {policy: controls_of(self.comparison.contenders[policy]) for policy in members}
             without = [policy for policy in members if not controls[policy]]
-            single = tuple(policy for policy in members if len(controls[policy]) == 1 and controls[policy] != ("all",))
-            together = tuple(policy for policy in members if len(controls[policy]) > 1 or controls[policy] == ("all",))
+            single = tuple(
+                policy for policy in members if len(controls[policy]) == 1 and controls[policy] != ("all",)
+            )
+            together = tuple(
+                policy for policy in members if len(controls[policy]) > 1 or controls[policy] == ("all",)
+            )
             if without and single and len(single) + len(together) > 1:
                 control_kinds = {controls[policy][0].partition("=")[0] for policy in single}
                 savings.append(
@@ -240,13 +250,19 @@ def sentences(data: ComparisonData) -> list[str]:
     if len(energy_data.policies) < 2:
         return [_single_policy(energy_data)]
     if least == energy_data.first or energy_data.ratio("energy_kwh", least) == 1:
-        sentences = [f"No policy uses less energy than {first}: {_amount(energy_data, 'energy_kwh', 'kWh', least)}."]
+        sentences = [
+            f"No policy uses less energy than {first}: {_amount(energy_data, 'energy_kwh', 'kWh', least)}."
+        ]
     else:
-        sentences = [_least(energy_data, "energy_kwh", "kWh", f"{labels[least]} uses the least energy", least)]
+        sentences = [
+            _least(energy_data, "energy_kwh", "kWh", f"{labels[least]} uses the least energy", least)
+        ]
     if energy_data.has("co2_kg"):
         greenest = energy_data.least("co2_kg")
         if greenest == energy_data.first:
-            sentences.append(f"No policy emits less CO2 than {first}: {_amount(energy_data, 'co2_kg', 'kg', greenest)}.")
+            sentences.append(
+                f"No policy emits less CO2 than {first}: {_amount(energy_data, 'co2_kg', 'kg', greenest)}."
+            )
         else:
             subject = "It also emits" if greenest == least else f"{labels[greenest]} emits"
             sentences.append(_least(energy_data, "co2_kg", "kg", f"{subject} the least CO2", greenest))
@@ -286,12 +302,18 @@ def _wait_effect(energy_data: EnergyData, least: int) -> list[str]:
     """The effect of the lowest energy on waits, and the highest saving without a longer mean wait."""
     wait, labels = energy_data.means("mean_wait_s"), energy_data.comparison.labels
     first = labels[energy_data.first]
-    if least == energy_data.first or not (math.isfinite(wait[least]) and math.isfinite(wait[energy_data.first])):
+    if least == energy_data.first or not (
+        math.isfinite(wait[least]) and math.isfinite(wait[energy_data.first])
+    ):
         return []
     ours, theirs = float(wait[least]), float(wait[energy_data.first])
     spans = f"from {format_span(theirs)} to {format_span(ours)}"
     if ours <= theirs * EQUAL_RATIO:
-        effect = f"the mean wait decreases {spans}" if ours * EQUAL_RATIO < theirs else f"{format_span(ours)} on average"
+        effect = (
+            f"the mean wait decreases {spans}"
+            if ours * EQUAL_RATIO < theirs
+            else f"{format_span(ours)} on average"
+        )
         return [f"This does not increase waits: {effect}{_significance_note(energy_data, least)}."]
     lead = energy_data.data.lead
     before, after = (float(value) for value in energy_data.means(lead.metric)[[energy_data.first, least]])
@@ -299,13 +321,20 @@ def _wait_effect(energy_data: EnergyData, least: int) -> list[str]:
         f"This increases waits: with {labels[least]} instead of {first}, the mean wait increases {spans}"
         f"{_significance_note(energy_data, least)}, the {lead.label} {_change_text(before, after, lead.format)}."
     ]
-    no_longer_wait = [policy for policy in energy_data.policies if wait[policy] <= theirs * EQUAL_RATIO and policy != energy_data.first]
+    no_longer_wait = [
+        policy
+        for policy in energy_data.policies
+        if wait[policy] <= theirs * EQUAL_RATIO and policy != energy_data.first
+    ]
     energy = energy_data.means("energy_kwh")
     best = min(no_longer_wait, key=lambda policy: (float(energy[policy]), policy), default=None)
     if best is None or energy_data.ratio("energy_kwh", best) >= 1:
         return [*sentences, f"No policy saves energy without a longer mean wait than {first}."]
     saved = share(1 - energy_data.ratio("energy_kwh", best))
-    return [*sentences, f"Without a longer mean wait, {labels[best]} saves most: {saved} of the energy of {first}."]
+    return [
+        *sentences,
+        f"Without a longer mean wait, {labels[best]} saves most: {saved} of the energy of {first}.",
+    ]
 
 
 def _bound(energy_data: EnergyData) -> list[str]:
@@ -315,7 +344,8 @@ def _bound(energy_data: EnergyData) -> list[str]:
         return []
     first = energy_data.comparison.labels[energy_data.first]
     return [
-        f"No schedule can save more than {share(max(most, 0.0))} of the energy of {first}: the rest is needed by the jobs."
+        f"No schedule can save more than {share(max(most, 0.0))} of the energy of {first}: the rest is needed by "
+        "the jobs."
     ]
 
 

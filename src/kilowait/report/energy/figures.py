@@ -13,8 +13,8 @@ from kilowait.evaluation.comparison import SignalCurve
 from kilowait.report.energy.data import (
     STATES,
     EnergyData,
-    display_name,
     change,
+    display_name,
     scaled,
 )
 from kilowait.report.figures import (
@@ -24,15 +24,15 @@ from kilowait.report.figures import (
     INK,
     LINES,
     ReportFigure,
+    escape_dollar,
     legend_columns,
     line_numbers,
     line_style,
     new_figure,
-    escape_dollar,
     span_unit,
 )
 
-__all__ = ["BEHIND", "pareto", "power", "spent"]
+__all__ = ["BACKGROUND_SIGNALS", "pareto", "power", "energy_by_state"]
 
 BACKGROUND_SIGNALS = ("carbon", "price", "temperature")
 """Signals drawn in the background of power charts, by a part of their name, the preferred one first."""
@@ -55,7 +55,7 @@ _LABEL_OFFSETS = (
     (-12, 20, "right", "bottom"),
     (-12, -20, "right", "top"),
 )
-"""Candidate label positions: offset from the point (in typographic points) and alignment; the first free one is used."""
+"""Candidate label positions: offset from the point (in points) and alignment; the first free one is used."""
 
 
 def pareto(energy_data: EnergyData) -> ReportFigure:
@@ -76,7 +76,10 @@ def pareto(energy_data: EnergyData) -> ReportFigure:
         for axes, (metric, label, unit_in) in zip(panels, metrics, strict=False):
             values = energy_data.means(metric)
             scale = scaled([float(values[policy]) for policy in with_wait], unit_in)
-            places = {policy: (float(values[policy]) * scale.factor, float(wait[policy]) / unit_s) for policy in with_wait}
+            places = {
+                policy: (float(values[policy]) * scale.factor, float(wait[policy]) / unit_s)
+                for policy in with_wait
+            }
             front = energy_data.pareto_front(metric)
             _draw_front(axes, [places[policy] for policy in front])
             for policy in with_wait:
@@ -88,7 +91,9 @@ def pareto(energy_data: EnergyData) -> ReportFigure:
             axes.set_xlabel(f"{label}, {scale.unit}" if scale.unit else label)
             axes.set_ylabel(f"mean wait, {unit}")
             order = [*front, *(policy for policy in (energy_data.first, *with_wait) if policy not in front)]
-            names_and_points = {policy: (escape_dollar(energy_data.data.names[policy]), places[policy]) for policy in order}
+            names_and_points = {
+                policy: (escape_dollar(energy_data.data.names[policy]), places[policy]) for policy in order
+            }
             _label_points(figure, axes, names_and_points, [places[policy] for policy in front])
             names = ", ".join(energy_data.comparison.labels[policy] for policy in front)
             alt_parts.append(f"the Pareto front of mean wait and {label} is {names}")
@@ -105,7 +110,11 @@ def energy_by_state(energy_data: EnergyData) -> ReportFigure:
     rows = [*energy_data.policies, *energy_data.data.of_kind("clairvoyant")]
     totals = {policy: sum(energy_data.record.states[policy].values()) for policy in rows}
     scale = scaled(list(totals.values()), "kWh")
-    states = [name for name in STATES if any(energy_data.record.states[policy].get(name, 0.0) > 0 for policy in rows)]
+    states = [
+        name
+        for name in STATES
+        if any(energy_data.record.states[policy].get(name, 0.0) > 0 for policy in rows)
+    ]
     alt_parts = []
     with new_figure(height_in=1.2 + 0.4 * len(rows), columns=2) as (figure, panels):
         panels[1].remove()
@@ -121,7 +130,11 @@ def energy_by_state(energy_data: EnergyData) -> ReportFigure:
                 )
                 left += width
                 parts.append(f"{STATES[name]} {scale.format(value)}")
-            saving = "" if policy == energy_data.first else f"  {change(totals[policy] / max(totals[energy_data.first], 1e-300))}"
+            saving = (
+                ""
+                if policy == energy_data.first
+                else f"  {change(totals[policy] / max(totals[energy_data.first], 1e-300))}"
+            )
             axes.annotate(
                 f"{scale.format(totals[policy])}{saving}",
                 (left, place),
@@ -130,7 +143,9 @@ def energy_by_state(energy_data: EnergyData) -> ReportFigure:
                 va="center",
             )
             alt_parts.append(f"{energy_data.comparison.labels[policy]}: {', '.join(parts)}")
-        axes.set_yticks(range(len(rows)), [escape_dollar(energy_data.data.names[policy]) for policy in reversed(rows)])
+        axes.set_yticks(
+            range(len(rows)), [escape_dollar(energy_data.data.names[policy]) for policy in reversed(rows)]
+        )
         axes.set_ylim(-0.6, len(rows) - 0.4)
         axes.set_xlim(0, max(max(totals.values()) * scale.factor, 1e-9) * 1.16)
         axes.xaxis.set_major_formatter("{x:,g}")
@@ -157,7 +172,9 @@ def energy_by_state(energy_data: EnergyData) -> ReportFigure:
 
 def power(energy_data: EnergyData) -> ReportFigure:
     """Facility power over time, a panel for each background signal; only for saved figures."""
-    signals: Sequence[SignalCurve | None] = [s for name in BACKGROUND_SIGNALS[:2] if (s := energy_data.signal(name)) is not None]
+    signals: Sequence[SignalCurve | None] = [
+        s for name in BACKGROUND_SIGNALS[:2] if (s := energy_data.signal(name)) is not None
+    ]
     signals = signals or [energy_data.signal(BACKGROUND_SIGNALS[2])]
     numbers = line_numbers(energy_data.data)
     shown = [policy for policy in energy_data.data.shown if policy < len(energy_data.record.curves)]

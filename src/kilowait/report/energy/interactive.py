@@ -18,8 +18,8 @@ from kilowait.report.interactive import (
     TickScale,
     block,
     chart,
-    time_axis_note,
     line_checkbox,
+    time_axis_note,
     unix_of,
 )
 from kilowait.units import format_span
@@ -58,7 +58,9 @@ def power_chart(energy_data: EnergyData, name: str, synchronized_chart: str) -> 
         packed = _signal(signal, zero_s, first_s, end_s)
         if packed is not None:
             element_id = f"{name}-signal-{number}"
-            signals.append({"name": display_name(signal), "unit": signal.unit, "block": element_id, **packed[0]})
+            signals.append(
+                {"name": display_name(signal), "unit": signal.unit, "block": element_id, **packed[0]}
+            )
             blocks.append(block(element_id, {"value": packed[1]}))
     options = "".join(
         f'<option value="{number}">{escape(signal["name"])}</option>' for number, signal in enumerate(signals)
@@ -120,7 +122,10 @@ def binned(edge_s: Any, value: Any, bins: int) -> Floats:
 
 def _by_importance(signals: tuple[SignalCurve, ...]) -> list[SignalCurve]:
     def rank(signal: SignalCurve) -> int:
-        return next((number for number, word in enumerate(BACKGROUND_SIGNALS) if word in signal.name.lower()), len(BACKGROUND_SIGNALS))
+        return next(
+            (number for number, word in enumerate(BACKGROUND_SIGNALS) if word in signal.name.lower()),
+            len(BACKGROUND_SIGNALS),
+        )
 
     return sorted(signals, key=rank)
 

@@ -11,8 +11,8 @@ from kilowait.report.energy.data import (
     ControlSavings,
     EnergyData,
     UnitScale,
-    display_name,
     change,
+    display_name,
     scaled,
 )
 from kilowait.report.html import (
@@ -24,7 +24,7 @@ from kilowait.report.html import (
 )
 from kilowait.units import format_span
 
-__all__ = ["energy_table", "lever_table", "assumptions"]
+__all__ = ["energy_table", "control_savings_table", "assumptions"]
 
 
 def energy_table(energy_data: EnergyData) -> str:
@@ -52,7 +52,11 @@ def energy_table(energy_data: EnergyData) -> str:
         columns.append(
             [
                 marked_cell(scale.format(float(values[policy])), policy in best)
-                + (_relative_change(energy_data, metric, policy) if relative else _interval(significance, comparison.labels[policy], scale))
+                + (
+                    _relative_change(energy_data, metric, policy)
+                    if relative
+                    else _interval(significance, comparison.labels[policy], scale)
+                )
                 for policy in order
             ]
         )
@@ -66,7 +70,7 @@ def energy_table(energy_data: EnergyData) -> str:
         columns.append([marked_cell(_pue(float(values[policy])), policy in best) for policy in order])
     for metric, label, cell in (
         ("mean_wait_s", "mean wait", format_span),
-        (energy_data.data.lead.metric, energy_data.data.lead.words, energy_data.data.lead.format),
+        (energy_data.data.lead.metric, energy_data.data.lead.label, energy_data.data.lead.format),
     ):
         values = energy_data.means(metric)
         best = best_of(values, energy_data.policies, "less")
@@ -94,7 +98,9 @@ def _bound(energy_data: EnergyData, head: Sequence[str], scale: UnitScale) -> li
     cells = ["lower bound of any schedule", text(scale.format(energy_data.bound_kwh))]
     if len(energy_data.policies) > 1:
         baseline = float(energy_data.means("energy_kwh")[energy_data.first])
-        cells.append(text(change(2 - energy_data.bound_kwh / baseline).removeprefix("+")) if baseline > 0 else "–")
+        cells.append(
+            text(change(2 - energy_data.bound_kwh / baseline).removeprefix("+")) if baseline > 0 else "–"
+        )
     return cells + [""] * (len(head) - len(cells))
 
 
@@ -105,12 +111,16 @@ def assumptions(energy_data: EnergyData) -> str:
         note += f" Small with a sign: relative to {energy_data.comparison.labels[energy_data.first]}."
     if energy_data.significance("energy_kwh") is not None:
         note += " Other small numbers: 95 % interval."
-    note += " Facility: nodes, cooling and conversion losses; CO2 and cost are those of the facility. PUE: facility / nodes."
+    note += (
+        " Facility: nodes, cooling and conversion losses; CO2 and cost are those of the facility. PUE: facility / "
+        "nodes."
+    )
     if math.isfinite(energy_data.bound_kwh):
         note += " Lower bound: every job in its most energy-efficient DVFS state and no idle nodes."
     lines = [f"<li>{_signal(signal)}</li>" for signal in energy_data.record.signals]
     lines += [
-        f"<li>{text(_capital(remark))}{'' if remark.endswith('.') else '.'}</li>" for remark in energy_data.record.notes
+        f"<li>{text(_capital(remark))}{'' if remark.endswith('.') else '.'}</li>"
+        for remark in energy_data.record.notes
     ]
     listed = f'<ul class="note assumptions">{"".join(lines)}</ul>' if lines else ""
     return f'<p class="note">{text(note)}</p>{listed}'
@@ -140,7 +150,10 @@ def control_savings_table(energy_data: EnergyData, savings: ControlSavings) -> s
     ]
     shown = (*savings.single, *savings.together)
     saved = {
-        metric: {policy: float(energy_data.means(metric)[savings.without] - energy_data.means(metric)[policy]) for policy in shown}
+        metric: {
+            policy: float(energy_data.means(metric)[savings.without] - energy_data.means(metric)[policy])
+            for policy in shown
+        }
         for metric, _, _ in metrics
     }
     scales = {metric: scaled(list(saved[metric].values()), unit) for metric, _, unit in metrics}
@@ -159,7 +172,8 @@ def control_savings_table(energy_data: EnergyData, savings: ControlSavings) -> s
         [
             escape(comparison.contenders[policy].levers),
             *cells({metric: saved[metric][policy] for metric, _, _ in metrics}),
-            f"{text(format_span(float(wait[policy])))}<small>{text(_wait_difference(wait[policy], wait[savings.without]))}</small>",
+            f"{text(format_span(float(wait[policy])))}"
+            f"<small>{text(_wait_difference(wait[policy], wait[savings.without]))}</small>",
         ]
         for policy in shown
     ]
@@ -174,7 +188,10 @@ def control_savings_table(energy_data: EnergyData, savings: ControlSavings) -> s
         faint=faint,
         marked=range(len(savings.single) + len(faint), len(rows)),
     )
-    note = "Combined savings can differ from the sum of single savings: for example, DVFS has no effect on a sleeping node."
+    note = (
+        "Combined savings can differ from the sum of single savings: for example, DVFS has no effect on a "
+        "sleeping node."
+    )
     return f'{html_table}<p class="note">{text(note)}</p>' if faint else html_table
 
 

@@ -19,7 +19,7 @@ from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.format import count, number, share
 from kilowait.series import Series
 
-__all__ = ["GpuData", "GpuSeries", "lacking", "sentences"]
+__all__ = ["GpuData", "GpuSeries", "missing_gpu_data", "sentences"]
 
 Row = dict[str, Any]
 PANELS = 7
@@ -35,7 +35,8 @@ def missing_gpu_data(data: ComparisonData) -> str | None:
         return None
     if has_placements:
         return (
-            "These jobs were placed on individual nodes, but the folder has no cluster description (its scenario has no "
+            "These jobs were placed on individual nodes, but the folder has no cluster description (its scenario "
+            "has no "
             "cluster), so there are no GPU metrics. Repeat the run with this version of kilowait."
         )
     return (
@@ -61,9 +62,9 @@ class GpuData:
 
     @classmethod
     def of(cls, data: ComparisonData) -> GpuData | None:
-        """The GPU data; None without node-level placement, without GPUs, or where data is missing (`missing_gpu_data`)."""
+        """The GPU data; None without node-level placement or GPUs, or if data is missing (`missing_gpu_data`)."""
         machine = data.comparison.machine
-        if machine is None or not any_positive(group.nodes * group.gpus for group in machine.groups):
+        if machine is None or not any(group.nodes * group.gpus for group in machine.groups):
             return None
         return None if missing_gpu_data(data) is not None else cls(data, machine)
 
@@ -93,11 +94,11 @@ class GpuData:
 
     def any_positive(self, *names: str) -> bool:
         """Whether one of the metrics is positive for any policy."""
-        return any_positive(row[name] > 0 for row in self.table.values() for name in names)
+        return any(row[name] > 0 for row in self.table.values() for name in names)
 
     def is_known(self, name: str) -> bool:
         """Whether the metric is known for any policy."""
-        return any_positive(not math.isnan(row[name]) for row in self.table.values())
+        return any(not math.isnan(row[name]) for row in self.table.values())
 
     @cached_property
     def types(self) -> dict[int, list[Row]]:
@@ -228,7 +229,8 @@ def _allocation(gpu_data: GpuData) -> str:
             parts.append(f"{share(low)} {label}")
         else:
             parts.append(
-                f"{share(low)} (under {_label(gpu_data, ranked[0])}) to {share(high)} (under {_label(gpu_data, ranked[-1])}) "
+                f"{share(low)} (under {_label(gpu_data, ranked[0])}) to {share(high)} (under "
+                f"{_label(gpu_data, ranked[-1])}) "
                 f"{label}"
             )
     return f"{parts[0]}; {parts[1]}."
@@ -247,7 +249,8 @@ def _by_type(gpu_data: GpuData) -> list[str]:
     if share(first["utilization"]) == share(last["utilization"]):
         return []
     return [
-        f"Under {_label(gpu_data, policy)} the most allocated GPU type is {first['type']} ({share(first['utilization'])} of the time), the "
+        f"Under {_label(gpu_data, policy)} the most allocated GPU type is {first['type']} "
+        f"({share(first['utilization'])} of the time), the "
         f"least {last['type']} ({share(last['utilization'])})."
     ]
 

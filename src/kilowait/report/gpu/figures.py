@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from kilowait.report.figures import ReportFigure, legend_columns, line_numbers, line_style, new_figure, escape_dollar
+from kilowait.report.figures import (
+    ReportFigure,
+    escape_dollar,
+    legend_columns,
+    line_numbers,
+    line_style,
+    new_figure,
+)
 from kilowait.report.format import share
 from kilowait.report.gpu.data import GpuData
 

@@ -14,8 +14,8 @@ from kilowait.report.interactive import (
     TickScale,
     block,
     chart,
-    time_axis_note,
     line_checkbox,
+    time_axis_note,
     unix_of,
 )
 from kilowait.units import format_span
@@ -39,11 +39,14 @@ def gpu_chart(gpu_data: GpuData, name: str) -> str:
     for policy, lines in gpu_data.lines.items():
         first = lines.fragmentation
         begin, end = float(first.edge_s[0]), float(first.edge_s[-1])
-        step_functions = {key: lines.allocated[gpu_type] for key, gpu_type in keys.items()} | {"fragments": first}
+        step_functions = {key: lines.allocated[gpu_type] for key, gpu_type in keys.items()} | {
+            "fragments": first
+        }
         bins = min(BINS, 4 * max(len(step_function.value) for step_function in step_functions.values()))
         edge = np.linspace(begin, end, bins + 1)
         columns = {
-            key: (100 * step_function.mean(edge[:-1], edge[1:])).astype(np.float32) for key, step_function in step_functions.items()
+            key: (100 * step_function.mean(edge[:-1], edge[1:])).astype(np.float32)
+            for key, step_function in step_functions.items()
         }
         label, element_id = data.comparison.labels[policy], f"{name}-{policy}"
         time_range = {"from": begin - zero_s, "to": end - zero_s, "bins": bins}
@@ -51,7 +54,12 @@ def gpu_chart(gpu_data: GpuData, name: str) -> str:
         blocks.append(block(element_id, columns))
         checkboxes.append(line_checkbox(label, numbers[policy]))
     panels: list[dict[str, Any]] = [
-        {"key": key, "title": f"{gpu_type}: {gpu_data.sizes[gpu_type]:,} GPUs, allocated", "unit": " %", "top": 100}
+        {
+            "key": key,
+            "title": f"{gpu_type}: {gpu_data.sizes[gpu_type]:,} GPUs, allocated",
+            "unit": " %",
+            "top": 100,
+        }
         for key, gpu_type in keys.items()
     ]
     panels.append({"key": "fragments", "title": "fragmentation, of all GPUs", "unit": " %"})
@@ -69,14 +77,17 @@ def gpu_chart(gpu_data: GpuData, name: str) -> str:
     return chart(
         name,
         "time",
-        f"Allocated GPUs over time by type ({', '.join(map(escape, gpu_data.sizes))}), and fragmentation, one line each for {names}",
+        f"Allocated GPUs over time by type ({', '.join(map(escape, gpu_data.sizes))}), and fragmentation, one line "
+        f"each for {names}",
         "".join(checkboxes),
         "",
         "Point at a time, or press N and P to move the cursor.",
-        "Allocated share of the GPUs of each type, fractions of GPUs included; at the bottom the share of all GPUs that "
+        "Allocated share of the GPUs of each type, fractions of GPUs included; at the bottom the share of all "
+        "GPUs that "
         "are free but unusable for the typical jobs of this log. "
         f"Means over {format_span(bin_s)}, and over longer bins when zoomed out; with one or two lines, the shaded "
-        f"area is their range. {time_axis_note(data)} Drag to select a time span, turn the wheel, pinch or use + and − to "
+        f"area is their range. {time_axis_note(data)} Drag to select a time span, turn the wheel, pinch or use + "
+        "and − to "
         "zoom; arrow keys move, 0 shows all.",
         setup,
         blocks,

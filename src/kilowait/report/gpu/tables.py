@@ -18,7 +18,7 @@ from kilowait.report.html import (
 )
 from kilowait.units import format_span
 
-__all__ = ["gpu_table", "gpu_words", "priority_table", "preemption_table", "type_table"]
+__all__ = ["gpu_table", "gpu_sentences", "priority_table", "preemption_table", "type_table"]
 
 Cell = Callable[[float], str]
 Column = tuple[str, str, Cell]
@@ -90,7 +90,10 @@ def preemption_table(gpu_data: GpuData) -> str:
     )
     if not gpu_data.is_known("mean_rho"):
         return html_table
-    note = "Rho: completion time relative to that alone on a fair share of the cluster; above 1, sharing slowed the job."
+    note = (
+        "Rho: completion time relative to that alone on a fair share of the cluster; above 1, sharing slowed the "
+        "job."
+    )
     return f'{html_table}<p class="note">{note}</p>'
 
 
@@ -105,7 +108,10 @@ def _policy_table(gpu_data: GpuData, caption: str, groups: Sequence[tuple[str, l
         [
             escape(gpu_data.comparison.labels[policy]),
             *(
-                marked_cell(cell(gpu_data.table[policy][key]) if _is_known(gpu_data, policy, key) else "–", policy in best[key])
+                marked_cell(
+                    cell(gpu_data.table[policy][key]) if _is_known(gpu_data, policy, key) else "–",
+                    policy in best[key],
+                )
                 for key, _, _, cell in columns
             ),
         ]
@@ -123,9 +129,11 @@ def _policy_table(gpu_data: GpuData, caption: str, groups: Sequence[tuple[str, l
 
 def _note(gpu_data: GpuData) -> str:
     note = (
-        "Queueing: all the time without an allocation, before the first start and after preemptions. Allocated, by FLOPS "
+        "Queueing: all the time without an allocation, before the first start and after preemptions. Allocated, "
+        "by FLOPS "
         "(GPUs weighted by their FLOPS) and fragmentation are measured while jobs arrive, from the first submission to "
-        "the last; over the whole makespan, as kilowait simulate prints them, they are mostly lower. Fragmentation: GPUs "
+        "the last; over the whole makespan, as kilowait simulate prints them, they are mostly lower. "
+        "Fragmentation: GPUs "
         "that are free but unusable for the typical jobs of this log. "
     )
     known_share = min((row["flops_known_share"] for row in gpu_data.table.values()), default=1.0)
@@ -146,11 +154,11 @@ def type_table(gpu_data: GpuData) -> str:
     columns += [("preemptions", "preempted", count)] if preempted else []
     columns += [("migrations", "migrated", count)] if preemption else []
     common: list[Column] = [("nodes", "nodes", count), ("gpus", "GPUs", count)]
-    html_table = _breakdown_table(gpu_data, gpu_data.types, "type", "GPU type", "By GPU type", common, columns)
+    html_table = _breakdown_table(
+        gpu_data, gpu_data.types, "type", "GPU type", "By GPU type", common, columns
+    )
     note = "Allocated: while jobs arrive." + (
-        " Shared: share of the time in use in which a GPU ran two or more jobs."
-        if shared
-        else ""
+        " Shared: share of the time in use in which a GPU ran two or more jobs." if shared else ""
     )
     return f'{html_table}<p class="note">{text(note)}</p>'
 
@@ -171,7 +179,13 @@ def priority_table(gpu_data: GpuData) -> str:
         columns.append(("preemptions", "preempted", count))
     common: list[Column] = [("jobs", "jobs", count)]
     return _breakdown_table(
-        gpu_data, gpu_data.priorities, "priority", "priority", "By job priority, highest first", common, columns
+        gpu_data,
+        gpu_data.priorities,
+        "priority",
+        "priority",
+        "By job priority, highest first",
+        common,
+        columns,
     )
 
 
@@ -184,17 +198,24 @@ def _breakdown_table(
     common: Sequence[Column],
     columns: Sequence[Column],
 ) -> str:
-    """A table with the common columns `own` first, then `columns` once for each policy."""
+    """A table with the common columns `common` first, then `columns` once for each policy."""
     first = next(iter(rows_by_policy.values()))
     lines = []
-    for number, row in enumerate(first):
+    for row_number, row in enumerate(first):
         name = row[key] if isinstance(row[key], str) else f"{row[key]:g}"
         cells = [escape(name), *(text(cell(row[column])) for column, _, cell in common)]
         for rows in rows_by_policy.values():
-            cells += [text(_formatted(rows[number][column], cell)) for column, _, cell in columns]
+            cells += [text(_formatted(rows[row_number][column], cell)) for column, _, cell in columns]
         lines.append(cells)
-    groups = [("", 1 + len(common)), *((escape(gpu_data.comparison.labels[policy]), len(columns)) for policy in rows_by_policy)]
-    names = [head, *(label for _, label, _ in common), *([label for _, label, _ in columns] * len(rows_by_policy))]
+    groups = [
+        ("", 1 + len(common)),
+        *((escape(gpu_data.comparison.labels[policy]), len(columns)) for policy in rows_by_policy),
+    ]
+    names = [
+        head,
+        *(label for _, label, _ in common),
+        *([label for _, label, _ in columns] * len(rows_by_policy)),
+    ]
     return table(caption, [text(name) for name in names], lines, groups=groups)
 
 
@@ -208,5 +229,8 @@ def _is_known(gpu_data: GpuData, policy: int, key: str) -> bool:
 
 def _values(gpu_data: GpuData, key: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return np.array(
-        [gpu_data.table[policy][key] if policy in gpu_data.table else math.nan for policy in range(len(gpu_data.comparison.labels))]
+        [
+            gpu_data.table[policy][key] if policy in gpu_data.table else math.nan
+            for policy in range(len(gpu_data.comparison.labels))
+        ]
     )
