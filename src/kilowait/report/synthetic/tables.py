@@ -101,7 +101,7 @@ def _classifier(score: SyntheticScoreData, add: Add) -> str:
         "0.5: chance; 1: always right. Features: the columns of a job, hour and weekday, the interarrival time, and "
         "whether the job repeats the request of its user’s previous job."
     )
-    return f'<p class="note">{text(note)}</p>{add("looked-at", figures.feature_importance(score))}'
+    return f'<p class="note">{text(note)}</p>{add("feature-importance", figures.feature_importance(score))}'
 
 
 def _arrivals(score: SyntheticScoreData, add: Add) -> str:
@@ -130,7 +130,7 @@ def _scheduling(score: SyntheticScoreData, add: Add, level: int) -> str:
         if not rows:
             parts.append("<p>No job of one of the two workloads could be started.</p>")
             continue
-        parts.append(add(f"outcome-{place + 1}", distribution_figures.simulation(score, place)))
+        parts.append(add(f"simulation-{place + 1}", distribution_figures.simulation(score, place)))
         parts.append(add(f"run-{place + 1}", time_series_figures.run(score, place)))
     return "".join(parts)
 
