@@ -210,7 +210,7 @@ def readout(tab):
     return {name: item.removeprefix(f"{name} ") for name, item in zip(names, items, strict=True)}
 
 
-@pytest.mark.parametrize("who", [0, 2])
+@pytest.mark.parametrize("policy", [0, 2])
 def test_readout_shows_the_job_under_the_mouse(opened, small, policy):
     comparison = small[0]
     log = ComparisonData(comparison, 0).log(policy)

@@ -39,7 +39,7 @@ BASELINE = [20.0 + number % 5 for number in range(24)]
 
 
 @pytest.mark.parametrize(
-    ("factor", "words"),
+    ("factor", "sentence"),
     [
         (0.5, "The agent mine is significantly better than the best priority policy, saf."),
         (2.0, "The agent mine is significantly worse than the best priority policy, saf: use saf."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import rows as hypothesis_given
+from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
 import kilowait as kw

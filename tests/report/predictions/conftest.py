@@ -47,9 +47,9 @@ def without_requests(report):
     return shortened
 
 
-def saved(path, shortened):
+def saved(path, report):
     """Save a prediction report as a folder."""
-    return save_foretold(path, shortened, scenario={"trace": "made"}, manifest={"date": "today"})
+    return save_foretold(path, report, scenario={"trace": "made"}, manifest={"date": "today"})
 
 
 @pytest.fixture(scope="session")
