@@ -45,7 +45,7 @@ HOURS = 720
 INTENSITY = "carbon/GB_2023_hourly.csv.gz"
 JOBS = "*pai[_-]1k.csv*"
 ABSENT = (
-    "GAIA cannot be run: its list of 1,000 PAI jobs is not in the data folder.\n"
+    "GAIA cannot be run: its list of 1,000 PAI jobs is not in the folder of data.\n"
     "Put pai_1k.csv of the repository umassos/GAIA (src/cluster_traces) anywhere below gpu/ to run it.\n"
     "The list of 100,000 PAI jobs is another sample, at other times, and has no recorded result."
 )

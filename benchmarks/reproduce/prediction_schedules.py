@@ -1,10 +1,10 @@
 """Effect of predicted run times on scheduling: user estimates, predictions and perfect estimates compared.
 
 Five logs, EASY backfilling, mean bounded slowdown; the test set is 60 windows of 1,024 jobs in the last 30 % of each
-log. Every job's run time is predicted by a forest fitted before its submission on jobs that had ended by then in a first
-replay of the log (fcfs, users' estimates). The agent is `kilowait train --runtime-predictor
-forest`, with the same settings for all logs: trained on the first 60 %, selected on the next 10 %. The gap is the
-difference between the best policy with user estimates (chosen on the test windows) and the same policy with perfect estimates.
+log. Every job's run time is predicted by a forest fitted before its submission on jobs that had ended by then in a
+first replay of the log (fcfs, users' estimates). The agent is `kilowait train --runtime-predictor forest`, with the
+same settings for all logs: trained on the first 60 %, selected on the next 10 %. The gap is the difference between
+the best policy with user estimates (chosen on the test windows) and the same policy with perfect estimates.
 
     python -m benchmarks.reproduce.prediction_schedules --out runs/foresight [--logs KTH-SP2,Theta] [--seeds 0,1,2]
 """

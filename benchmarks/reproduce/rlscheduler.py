@@ -230,7 +230,7 @@ def text(found: dict[str, Any]) -> str:
     runs = list(found["commitment"].values())
     total = [sum(run[name] for run in runs) for name in ("starts", "starts_of", "figures", "figures_of")]
     parts.append(
-        f"policies of their simulator: {of(*total[:2])} recorded starts equal, {of(*total[2:])} recorded figures"
+        f"their simulator's rules: {of(*total[:2])} recorded starts equal, {of(*total[2:])} recorded figures"
     )
     lines = []
     for name, run in found["networks"].items():

@@ -37,12 +37,12 @@ def test_learners_stand_beside_the_rule_that_turned_out_best(folder):
     rows = one["rows"]
     means = {rule: rows[rule]["mean_bsld"] for rule in batch_learning.RULES}
     assert means[one["best_rule"]] == min(means.values())
-    assert rows[one["best_rule"]]["verdict"] == "the best rule"
+    assert rows[one["best_rule"]]["verdict"] == "best policy"
     for learner in batch_learning.LEARNERS:
         assert rows[learner]["ratio"] == pytest.approx(rows[learner]["mean_bsld"] / min(means.values()))
         assert rows[learner]["by_seed"] == [rows[learner]["mean_bsld"]] * 3
     said = batch_learning.text({LOG: one})
-    assert f"es: {rows['es']['ratio']:.3f} of the best rule" in said
+    assert f"es: {rows['es']['ratio']:.3f} of the best policy" in said
     assert np.isfinite(rows["es"]["interval"]).all()
 
 

@@ -133,7 +133,7 @@ def test_a_missing_series_is_one_line_and_exit_2(tmp_path, capsys):
     (tmp_path / "swf").mkdir()
     assert main(["lets-wait-awhile", "--data", str(tmp_path)]) == 2
     said = capsys.readouterr()
-    assert said.err.splitlines()[-1].startswith("error: ") and "is not there" in said.err
+    assert said.err.splitlines()[-1].startswith("error: ") and "does not exist" in said.err
     assert said.out == ""
 
 

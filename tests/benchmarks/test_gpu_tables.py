@@ -190,7 +190,7 @@ def test_a_job_that_comes_waits_for_shares():
 
 def test_too_few_jobs_are_an_error():
     work = Work(np.array([0.0, 1.0]), np.array([1e9, 1.0]), np.ones((2, 3)))
-    with pytest.raises(InputError, match="make more"):
+    with pytest.raises(InputError, match="generate more"):
         completion_times(work, gavel_shares.las, 0, 1, seed=0, by_type=False, strict=False)
 
 

@@ -200,13 +200,13 @@ def test_json_is_json(data_dir, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out)["jobs"] == {"KTH-SP2": 28_475}
 
 
-@pytest.mark.parametrize("table", ["rlscheduler", "tsafrir", "simulators"])
+@pytest.mark.parametrize("table", ["rlscheduler", "tsafrir", "simulator-speed"])
 def test_missing_files_are_one_line_and_exit_2(tmp_path, capsys, table):
     (tmp_path / "data" / "swf").mkdir(parents=True)
     assert main([table, "--data", str(tmp_path / "data")]) == 2
     said = capsys.readouterr()
     last = said.err.splitlines()[-1]
-    assert last.startswith("error: ") and "is not there" in last
+    assert last.startswith("error: ") and "does not exist" in last
     assert said.out == ""
 
 
@@ -214,7 +214,7 @@ def test_broken_recorded_results_are_one_line_and_exit_2(tmp_path, capsys):
     (tmp_path / "swf").mkdir()
     (tmp_path / "rlscheduler_lublin_256.json.gz").write_bytes(b"no gzip")
     assert main(["rlscheduler", "--data", str(tmp_path), "--oracles", str(tmp_path)]) == 2
-    assert "cannot be read as packed JSON" in capsys.readouterr().err
+    assert "cannot be read as compressed JSON" in capsys.readouterr().err
 
 
 def test_no_folder_is_one_line_and_exit_2(capsys, monkeypatch):

@@ -1,4 +1,4 @@
-"""The table of generators: finished cells are kept and not done again, and one that cannot be done is said."""
+"""The table of generators: finished cells are not computed again, and failed cells are reported."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_what_cannot_be_done_is_said(data, cells, tmp_path, monkeypatch):
         raise synthetic_fidelity.KilowaitError("no such extra")
 
     monkeypatch.setattr(synthetic_fidelity, "likeness", few)
-    assert "not done: Theta, bootstrap, likeness: no such extra" in synthetic_fidelity.text(
+    assert "failed: Theta, bootstrap, likeness: no such extra" in synthetic_fidelity.text(
         table(data, tmp_path / "out")
     )
 
@@ -91,4 +91,4 @@ def test_a_log_without_a_machine_has_a_pool_of_gpus():
 def test_options_are_checked(capsys):
     with pytest.raises(SystemExit):
         main(["tsafrir", "--models", "copula"])
-    assert "--models is for synthetic; tsafrir has its own" in capsys.readouterr().err
+    assert "--models is only for synthetic-fidelity, not for tsafrir" in capsys.readouterr().err
