@@ -42,7 +42,7 @@ def test_every_log_is_on_the_page():
             assert f"{name}, {target}" in page
 
 
-def test_words(tmp_path, capsys):
+def test_error_messages(tmp_path, capsys):
     (tmp_path / "swf").mkdir()
     assert main(["prediction-accuracy", "--data", str(tmp_path), "--logs", "KTH"]) == 2
     assert "unknown log 'KTH'; did you mean 'KTH-SP2'? known: HPC2N, KTH-SP2" in capsys.readouterr().err

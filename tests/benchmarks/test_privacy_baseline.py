@@ -7,7 +7,7 @@ from benchmarks.reproduce.privacy_baseline import apart, main
 from tests.synth.test_generator import log
 
 
-def test_weeks_of_one_habit_hardly_differ():
+def test_weeks_of_regular_users_hardly_differ():
     found = apart(log(1500))
     assert list(found) == ["copies", "copied pairs", "nearer to seen", "advantage"]
     assert all(abs(more) < 0.15 for more in found.values())

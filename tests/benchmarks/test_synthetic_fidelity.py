@@ -54,7 +54,7 @@ def table(data, out, **more):
     )
 
 
-def test_finished_cells_are_not_done_again(data, cells, tmp_path):
+def test_finished_cells_are_not_computed_again(data, cells, tmp_path):
     out = tmp_path / "out"
     first = table(data, out, seeds=(0,))
     assert cells == ["Theta-bootstrap-likeness.json", "Theta-bootstrap-privacy.json"]
@@ -72,7 +72,7 @@ def test_finished_cells_are_not_done_again(data, cells, tmp_path):
     assert second["Theta"]["bootstrap"]["privacy"]["leaks"]["copies"] == 1
 
 
-def test_what_cannot_be_done_is_said(data, cells, tmp_path, monkeypatch):
+def test_failed_cells_are_reported(data, cells, tmp_path, monkeypatch):
     def few(jobs, model, seeds):
         raise synthetic_fidelity.KilowaitError("no such extra")
 
@@ -82,7 +82,7 @@ def test_what_cannot_be_done_is_said(data, cells, tmp_path, monkeypatch):
     )
 
 
-def test_a_log_without_a_machine_has_a_pool_of_gpus():
+def test_log_without_a_cluster_has_a_gpu_pool():
     jobs = JobTable(job_id=[1, 2], submit_s=[0, 100], runtime_s=[70, 70], nodes=[1, 1], gpus=[1, 8])
     counted = jobs.with_columns(nodes=np.maximum(jobs["gpus"], 1))
     assert synthetic_fidelity.machine_of(counted).nodes == 9  # 630 GPU-seconds in 100 s, 70 % of the time
