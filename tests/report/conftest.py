@@ -119,11 +119,11 @@ def energy_comparison(jobs, levers=CONTROLS, *, windows=None, carbon=True, price
                 "peak_kw": 16.0 - index,
                 "pue": 1.25,
             }
-            metrics[" least_kwh"] = 0.4 * busy
+            metrics["least_kwh"] = 0.4 * busy
             if carbon:
-                metrics[" co2_kg"] = 1.25 * energy * (0.2 if "hold" in text or text == "all" else 0.25)
+                metrics["co2_kg"] = 1.25 * energy * (0.2 if "hold" in text or text == "all" else 0.25)
             if price:
-                metrics[" cost"] = 1.25 * energy * 0.1
+                metrics["cost"] = 1.25 * energy * 0.1
             row.append(metrics)
         cells.append(tuple(row))
         states.append(kwh)
