@@ -25,7 +25,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_test_windows_are_later_than_the_training_jobs(folder):
+def test_windows_are_later_than_the_training_jobs(folder):
     jobs, _ = batch_learning.workload(PATH)
     assert batch_learning.windows_of(jobs).first.min() >= 0.7 * len(jobs) - 1
     assert (folder / "made-es-0.json").exists()
