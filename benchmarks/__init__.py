@@ -1,1 +1,1 @@
-"""Measurements and long checks that are run by hand."""
+"""Benchmarks and long-running checks that are started manually."""

@@ -1,4 +1,4 @@
-"""Small logs of GPU and cloud clusters for `benchmarks.fuzz_readers`."""
+"""Small sample logs of GPU and cloud clusters for `benchmarks.fuzz_readers`."""
 
 from __future__ import annotations
 
@@ -32,62 +32,66 @@ _HEADERS = {
 
 
 def gpu_samples(jobs: int = 40) -> dict[str, bytes]:
-    """A log of every form, one or two lines a job."""
-    made: dict[str, list[str]] = {name: [header] for name, header in _HEADERS.items()}
-    made |= {name: [] for name in ("pai", "google2011_tasks", "google2011_jobs", "google2019")}
+    """A log in every format, one or two lines per job."""
+    lines_by_format: dict[str, list[str]] = {name: [header] for name, header in _HEADERS.items()}
+    lines_by_format |= {name: [] for name in ("pai", "google2011_tasks", "google2011_jobs", "google2019")}
     philly: list[dict[str, object]] = []
     for n in range(1, jobs + 1):
         submit, start, end = 60 * n, 60 * n + n % 7, 60 * n + 100 + 17 * n
-        gpus, clock = (1, 2, 4, 8)[n % 4], [_clock(moment) for moment in (submit, start, end)]
-        made["openb"].append(
+        gpus, times = (1, 2, 4, 8)[n % 4], [_time_text(moment) for moment in (submit, start, end)]
+        lines_by_format["openb"].append(
             f"openb-pod-{n:04d},{n * 500},{n * 1000},{gpus},1000,{'V100|T4' * (n % 2)},LS,Running,"
             f"{submit},{end},{start}"
         )
-        made["openb_bare"].append(f"openb-pod-{n:04d},{n * 500},{n * 1000},1,{n * 20}")
-        made["gaia"].append(f"{submit / 3600},{(end - start) / 3600},{gpus}")
-        made["spot"].append(f"{submit}.0,{end - start}.0,{n % 3},0.5")
-        made["spot_published"].append(
+        lines_by_format["openb_bare"].append(f"openb-pod-{n:04d},{n * 500},{n * 1000},1,{n * 20}")
+        lines_by_format["gaia"].append(f"{submit / 3600},{(end - start) / 3600},{gpus}")
+        lines_by_format["spot"].append(f"{submit}.0,{end - start}.0,{n % 3},0.5")
+        lines_by_format["spot_published"].append(
             f"{n},{n % 5},A10,{n},{n % 9 / 2},{1 + n % 3},{submit},{end - start},HP"
         )
-        made["sia"].append(f"{clock[0]},{end - start}.0,{gpus},{gpus * (end - start)}.0,11cb48")
-        made["lumos_philly"].append(f"{n},{end - start},{start - submit},{1502114581 + submit},{gpus}")
-        made["helios"].append(
-            f"{n},u{n % 4},vcJ,{gpus},{n},{1 + n % 2},COMPLETED,{clock[0]},{clock[1]},{clock[2]},{end - start},0"
+        lines_by_format["sia"].append(f"{times[0]},{end - start}.0,{gpus},{gpus * (end - start)}.0,11cb48")
+        lines_by_format["lumos_philly"].append(
+            f"{n},{end - start},{start - submit},{1502114581 + submit},{gpus}"
         )
-        made["helios_slice"].append(
+        lines_by_format["helios"].append(
+            f"{n},u{n % 4},vcJ,{gpus},{n},{1 + n % 2},COMPLETED,{times[0]},{times[1]},{times[2]},{end - start},0"
+        )
+        lines_by_format["helios_slice"].append(
             f"{n},u{n % 4},a,x,{submit}000000,{gpus},,1,{end - start}.0,9999.0,FAILED"
         )
-        made["supercloud"].append(
+        lines_by_format["supercloud"].append(
             f"{n},{n % 4}.0,1,2048,normal,{n},3,1440,{1609535912 + submit},{1609535912 + start},{1609535912 + end},"
             f'"1={n},2={n * 100},4=1,1002={gpus}","1={n},4=1"'
         )
-        made["pai"].append(
+        lines_by_format["pai"].append(
             f"aaaaaaaaaaaaaaaaaaaaaa{n:02d},worker,{1 + n % 3}.0,Terminated,{start}.0,{end}.0,600.0,29.3,"
             f"{n % 5 * 50}.0,T4"
         )
         for kind, moment in ((0, submit), (1, start), (4, end)):
-            made["google2011_tasks"].append(f"{moment}000000,,{n},0,7,{kind},u=,0,9,0.0{n},0.01,0.001,0")
-            made["google2011_jobs"].append(f"{moment}000000,,{n},{kind},u=,0,name=,logical=")
+            lines_by_format["google2011_tasks"].append(
+                f"{moment}000000,,{n},0,7,{kind},u=,0,9,0.0{n},0.01,0.001,0"
+            )
+            lines_by_format["google2011_jobs"].append(f"{moment}000000,,{n},{kind},u=,0,name=,logical=")
         for kind, moment in ((0, submit), (3, start), (6, end)):
-            made["google2019_csv"].append(f"{moment}000000,{kind},{n},0,0,103,0.01")
+            lines_by_format["google2019_csv"].append(f"{moment}000000,{kind},{n},0,0,103,0.01")
             event = {"time": f"{moment}000000", "type": kind, "collection_id": str(n), "instance_index": "0"}
-            made["google2019"].append(
+            lines_by_format["google2019"].append(
                 json.dumps({**event, "resource_request": {"cpus": 0.01, "memory": 0.02}})
             )
         detail = [{"ip": "m1", "gpus": [f"gpu{i}" for i in range(gpus)]}]
-        attempt = {"start_time": clock[1], "end_time": clock[2], "detail": detail}
+        attempt = {"start_time": times[1], "end_time": times[2], "detail": detail}
         philly.append(
             {
                 "status": "Pass",
                 "vc": "v",
                 "jobid": f"a_{n}",
                 "attempts": [attempt],
-                "submitted_time": clock[0],
+                "submitted_time": times[0],
             }
         )
-    made["philly"] = json.dumps(philly, indent=0).split("\n")
-    return {name: ("\n".join(lines) + "\n").encode() for name, lines in made.items()}
+    lines_by_format["philly"] = json.dumps(philly, indent=0).split("\n")
+    return {name: ("\n".join(lines) + "\n").encode() for name, lines in lines_by_format.items()}
 
 
-def _clock(seconds: int) -> str:
+def _time_text(seconds: int) -> str:
     return f"2017-10-09 {seconds // 3600 % 24:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

@@ -1,6 +1,6 @@
-"""What a day of telemetry costs: eight GPUs sampled once a second, packed, and laid over 2,000 jobs.
+"""Cost of one day of telemetry: eight GPUs sampled every second, compressed, and used to label 2,000 jobs.
 
-``python -m benchmarks.telemetry_day`` prints the figures of docs/telemetry.md; ``--seconds`` makes the day shorter.
+``python -m benchmarks.telemetry_day`` prints the numbers of docs/telemetry.md; ``--seconds`` shortens the day.
 """
 
 from __future__ import annotations
@@ -20,25 +20,28 @@ JOBS = 2_000
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Sample, pack and label a made day; print what each took."""
+    """Sample, compress and label a synthetic day; print the cost of each step."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.telemetry_day")
     parser.add_argument("--seconds", type=int, default=86_400)
     seconds = parser.parse_args(arguments).seconds
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "node7.parquet"
         recorder = open_recorder(path, GpuMeter.columns)
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         for second in range(seconds):
             recorder.write([_row(second, number) for number in range(GPUS)])
-        each = (time.perf_counter() - began) / seconds
-        _say(f"writing        {each * 1e3:.2f} ms a tick of {GPUS} GPUs, {_peak_mb():.0f} MB of memory")
-        size = sum(piece.stat().st_size for piece in path.iterdir()) / 1e6
-        began = time.perf_counter()
-        recorder.close()
-        packed = sum(piece.stat().st_size for piece in path.iterdir()) / 1e6
-        took = time.perf_counter() - began
+        per_sample_s = (time.perf_counter() - start_time) / seconds
         _say(
-            f"packing        {size:.1f} MB to {packed:.1f} MB in {took:.2f} s, {_peak_mb():.0f} MB of memory"
+            f"writing        {per_sample_s * 1e3:.2f} ms per sample of {GPUS} GPUs, {_peak_mb():.0f} MB of memory"
+        )
+        size_mb = sum(piece.stat().st_size for piece in path.iterdir()) / 1e6
+        start_time = time.perf_counter()
+        recorder.close()
+        compressed_mb = sum(piece.stat().st_size for piece in path.iterdir()) / 1e6
+        elapsed_s = time.perf_counter() - start_time
+        _say(
+            f"packing        {size_mb:.1f} MB to {compressed_mb:.1f} MB in {elapsed_s:.2f} s, {_peak_mb():.0f} MB "
+            "of memory"
         )
         _label(path, seconds)
 
@@ -57,28 +60,31 @@ def _label(path: Path, seconds: int) -> None:
     from kilowait.rng import stream
     from kilowait.telemetry.labels import SampleFiles, Sharing, label_energy
 
-    draw = stream(0, "jobs")
+    rng = stream(0, "jobs")
     jobs = JobTable(
         job_id=np.arange(JOBS),
-        submit_s=BEGIN_S + draw.uniform(0, seconds, JOBS),
+        submit_s=BEGIN_S + rng.uniform(0, seconds, JOBS),
         wait_s=np.zeros(JOBS),
-        runtime_s=draw.uniform(10, 300, JOBS),
+        runtime_s=rng.uniform(10, 300, JOBS),
         nodes=np.ones(JOBS),
-        cores=draw.integers(1, 64, JOBS),
-        gpus=draw.integers(0, 5, JOBS),
+        cores=rng.integers(1, 64, JOBS),
+        gpus=rng.integers(0, 5, JOBS),
         node_list=np.zeros(JOBS, np.int32),
         labels={"node_list": ("node7",)},
         meta={"unix_start_s": 0},
     )
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     samples = SampleFiles([path])
-    found = label_energy(jobs, samples, sharing=Sharing("shared"))
-    took = time.perf_counter() - began
-    apart = abs(found.measured_j.sum() + found.unattributed_j - found.node_j) / found.node_j
+    energy = label_energy(jobs, samples, sharing=Sharing("shared"))
+    elapsed_s = time.perf_counter() - start_time
+    relative_difference = abs(energy.measured_j.sum() + energy.unattributed_j - energy.node_j) / energy.node_j
     _say(
-        f"labelling      {JOBS:,} jobs by {samples.rows:,} samples in {took:.2f} s, {_peak_mb():.0f} MB of memory"
+        f"labelling      {JOBS:,} jobs by {samples.rows:,} samples in {elapsed_s:.2f} s, {_peak_mb():.0f} MB of memory"
     )
-    _say(f"conservation   jobs and nobody differ from the node by {apart:.0e} of its joules")
+    _say(
+        f"conservation   job energy plus unattributed energy differs from node energy by {relative_difference:.0e} "
+        "(relative)"
+    )
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Other people's tables, and what kilowait makes of the same jobs beside them.
+"""Reproduction of published result tables with kilowait on the same jobs, and kilowait's own result tables.
 
-python -m benchmarks.reproduce rlscheduler | tsafrir | simulators | lets-wait-awhile | gaia
+python -m benchmarks.reproduce rlscheduler | tsafrir | simulator-speed | lets-wait-awhile | gaia | ...
 """

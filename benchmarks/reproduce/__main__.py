@@ -1,4 +1,4 @@
-"""The command line: which table, from which folders."""
+"""Command line of the reproduction tables."""
 
 from __future__ import annotations
 
@@ -30,109 +30,116 @@ from kilowait.errors import KilowaitError
 TABLES = {
     "rlscheduler": rlscheduler,
     "tsafrir": tsafrir,
-    "simulators": simulator_speed,
+    "simulator-speed": simulator_speed,
     "lets-wait-awhile": lets_wait_awhile,
     "gaia": gaia,
     "openb": openb,
     "gavel": gavel,
-    "learning": batch_learning,
-    "energy-learning": power_learning,
+    "batch-learning": batch_learning,
+    "power-learning": power_learning,
     "gpu-learning": gpu_learning,
-    "foresight": prediction_accuracy,
-    "budget": power_budget,
-    "synthetic": synthetic_fidelity,
+    "prediction-accuracy": prediction_accuracy,
+    "power-budget": power_budget,
+    "synthetic-fidelity": synthetic_fidelity,
     "synthetic-training": synthetic_training,
 }
-OWN = {"synthetic-training": synthetic_training.main}
-"""Tables with options of their own."""
+OWN_COMMAND_LINE = {"synthetic-training": synthetic_training.main}
+"""Tables with their own command line."""
 
 HELP = """\
 tables:
-  rlscheduler       RLScheduler (SC'20) on lublin_256: its rules again, start by start, and kilowait on its windows
+  rlscheduler       RLScheduler (SC'20) on lublin_256: start times of its policies reproduced, kilowait on its windows
   tsafrir           EASY, EASY-SJBF and perfect estimates on KTH-SP2, SDSC-SP2, SDSC-BLUE (TPDS'07)
-  simulators        speed of other simulators beside ours, and how many of their starts are ours
-  lets-wait-awhile  jobs moved to cleaner hours, Scenario II (Middleware'21): emissions avoided in three countries
-  gaia              GAIA's waiting policies (ASPLOS'24) on its 1,000 jobs and the GB series, where its job list is there
-  openb             FGD (ATC'23) on Alibaba's openb cluster: how full six scores get its GPUs, and one of ours
+  simulator-speed   speed of other simulators and of kilowait, and agreement of start times
+  lets-wait-awhile  carbon-aware load shifting, Scenario II (Middleware'21): emissions avoided in three countries
+  gaia              GAIA's waiting policies (ASPLOS'24) on its 1,000 jobs and the GB series, if its job list exists
+  openb             FGD (ATC'23) on Alibaba's openb cluster: GPU allocation under six placement scores, and one of ours
   gavel             Gavel (OSDI'20): completion times on three types of GPU under five policies
-  learning          ours: a search, PPO, D3QN, SAC and look-ahead against nine rules on six logs, on later jobs;
-                    trains for hours what is not in runs/learning (see python -m benchmarks.reproduce.batch_learning)
-  energy-learning   ours: a learned policy that steers power beside levers written by hand, on three ALCF logs
-  gpu-learning      ours: D3QN, SAC, PPO and a search against rules on a mixed GPU cluster, three loads;
-                    trains for hours what is not in runs/gpu-learning (see python -m benchmarks.reproduce.gpu_learning)
-  foresight         ours: predicted run times, waits and energy on six logs, by simple rules and by trees; minutes,
+  batch-learning    ours: CMA-ES, PPO, D3QN, SAC and look-ahead against nine priority policies on six logs;
+                    trains missing agents for hours (runs/learning; see python -m benchmarks.reproduce.batch_learning)
+  power-learning    ours: a learned power-control policy against hand-tuned power controls, on three ALCF logs
+  gpu-learning      ours: D3QN, SAC, PPO and CMA-ES against priority policies on a mixed GPU cluster, three loads;
+                    trains missing agents for hours (runs/gpu-learning; see python -m benchmarks.reproduce.gpu_learning)
+  prediction-accuracy  ours: predicted run times, waits and energy on six logs, simple predictors and trees; minutes,
                     less with --logs KTH-SP2
-  budget            ours: a budget of power planned with predicted watts, on Kabré's measured joules; two minutes
-  synthetic         ours: workloads learned from four logs: how like them they are, and what they give away; fits for
-                    an hour what is not in runs/synthetic, less with --processes or --logs Theta --models transformer
-  synthetic-training  ours: agents trained on generated jobs, judged on real ones, four logs; hours on one core, has
-                    options of its own (see python -m benchmarks.reproduce synthetic-training --help)
+  power-budget      ours: power-budget scheduling with predicted power, on Kabré's measured energy; two minutes
+  synthetic-fidelity   ours: generators fitted to four logs: fidelity and privacy; fits missing models for an hour
+                    (runs/synthetic), less with --processes or --logs Theta --models transformer
+  synthetic-training   ours: agents trained on synthetic jobs, evaluated on real ones, four logs; hours on one core, has
+                    its own options (see python -m benchmarks.reproduce synthetic-training --help)
 
 example:
   python -m benchmarks.reproduce tsafrir --data ../shared/data"""
 
-OPTIONS = {"foresight": ("logs",), "synthetic": ("logs", "models", "seeds", "out", "processes")}
-"""What can be said of some tables alone."""
+OPTIONS = {
+    "prediction-accuracy": ("logs",),
+    "synthetic-fidelity": ("logs", "models", "seeds", "out", "processes"),
+}
+"""Options that only some tables accept."""
 
 
-def _options(given: argparse.Namespace) -> dict[str, Any]:
-    """What was said of them."""
-    found: dict[str, Any] = {}
+def _options(options: argparse.Namespace) -> dict[str, Any]:
+    """The table-specific options that were given."""
+    results: dict[str, Any] = {}
     for name in ("logs", "models", "seeds"):
-        if getattr(given, name) is not None:
-            found[name] = [word.strip() for word in getattr(given, name).split(",")]
-    if "seeds" in found:
-        found["seeds"] = [int(seed) for seed in found["seeds"]]
-    return found | {
-        name: getattr(given, name) for name in ("out", "processes") if getattr(given, name) is not None
+        if getattr(options, name) is not None:
+            results[name] = [word.strip() for word in getattr(options, name).split(",")]
+    if "seeds" in results:
+        results["seeds"] = [int(seed) for seed in results["seeds"]]
+    return results | {
+        name: getattr(options, name) for name in ("out", "processes") if getattr(options, name) is not None
     }
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Exit code 0: the table was printed; 2: it could not be made."""
-    words = sys.argv[1:] if words is None else list(words)
-    if words and words[0] in OWN:
-        return OWN[words[0]](words[1:])
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a table. Exit code 0: printed; 2: an error occurred."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments and arguments[0] in OWN_COMMAND_LINE:
+        return OWN_COMMAND_LINE[arguments[0]](arguments[1:])
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.reproduce",
-        description="Print other people's tables with kilowait's numbers for the same jobs beside them.",
+        description="Reproduce published result tables with kilowait on the same jobs, and print kilowait's own.",
         epilog=HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("table", choices=TABLES, help="which table to make again")
+    parser.add_argument("table", choices=TABLES, help="the table to reproduce")
     parser.add_argument(
-        "--data", metavar="DIR", help="folder of real logs, with swf/ in it; else what KILOWAIT_DATA names"
+        "--data", metavar="DIR", help="folder of real logs, which contains swf/ (default: KILOWAIT_DATA)"
     )
     parser.add_argument(
-        "--oracles", metavar="DIR", help="folder of recorded results; else oracles/ beside the data"
+        "--oracles", metavar="DIR", help="folder of recorded results (default: oracles/ beside the data)"
     )
     parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")
-    parser.add_argument("--logs", metavar="A,B", help="foresight and synthetic: these logs alone")
-    parser.add_argument("--models", metavar="A,B", help="synthetic: these generators alone")
-    parser.add_argument("--seeds", metavar="A,B", help="synthetic: of the samples")
     parser.add_argument(
-        "--out", metavar="DIR", help="synthetic: folder of finished cells; else runs/synthetic"
+        "--logs", metavar="A,B", help="prediction-accuracy, synthetic-fidelity: only these logs"
     )
-    parser.add_argument("--processes", type=int, metavar="N", help="synthetic: cells at a time")
-    given = parser.parse_args(words)
-    chosen = TABLES[given.table]
-    some = _options(given)
-    for name in some:
-        takers = [table for table, names in OPTIONS.items() if name in names]
-        if given.table not in takers:
-            parser.error(f"--{name} is for {' and '.join(takers)}; {given.table} has its own")
-    if "out" in some:
-        some["folder"] = some.pop("out")
+    parser.add_argument("--models", metavar="A,B", help="synthetic-fidelity: only these generators")
+    parser.add_argument("--seeds", metavar="A,B", help="synthetic-fidelity: seeds of the samples")
+    parser.add_argument(
+        "--out", metavar="DIR", help="synthetic-fidelity: folder of finished cells (default: runs/synthetic)"
+    )
+    parser.add_argument("--processes", type=int, metavar="N", help="synthetic-fidelity: parallel processes")
+    options = parser.parse_args(arguments)
+    module = TABLES[options.table]
+    table_options = _options(options)
+    for name in table_options:
+        accepting = [table for table, names in OPTIONS.items() if name in names]
+        if options.table not in accepting:
+            parser.error(f"--{name} is only for {' and '.join(accepting)}, not for {options.table}")
+    if "out" in table_options:
+        table_options["folder"] = table_options.pop("out")
     try:
-        found = chosen.results(Sources.find(given.data, given.oracles), _say, **some)
-    except KilowaitError as problem:
-        _say(f"error: {' '.join(str(problem).split())}")
+        results = module.results(
+            Sources.find(options.data, options.oracles), _print_progress, **table_options
+        )
+    except KilowaitError as error:
+        _print_progress(f"error: {' '.join(str(error).split())}")
         return 2
-    sys.stdout.write((json.dumps(found, indent=2) if given.json else chosen.text(found)) + "\n")
+    sys.stdout.write((json.dumps(results, indent=2) if options.json else module.text(results)) + "\n")
     return 0
 
 
-def _say(line: str) -> None:
+def _print_progress(line: str) -> None:
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 

@@ -1,11 +1,11 @@
-"""Learned orders of a batch queue against nine rules, on jobs later than any that was learned from.
+"""Learned scheduling policies for batch clusters against nine priority policies, evaluated on later jobs.
 
-Six logs, EASY backfilling, users' estimates, mean bounded slowdown. The first 60 % of a log are learned from, the next
-10 % choose, and 60 windows of 1,024 jobs in the last 30 % judge, once. Every learner has the same settings for all
-logs, and three seeds; its figure is their mean, window by window. The best rule is the one with the least mean on the
-judging windows themselves, which nobody could have known beforehand.
+Six logs, EASY backfilling, users' estimates, mean bounded slowdown. The first 60 % of a log are the
+training set, the next 10 % the validation set, and 60 windows of 1,024 jobs in the last 30 % the test set. Every
+algorithm has the same settings for all logs, and three seeds; its result is their mean, window by window. The best
+policy is the one with the lowest mean on the test windows themselves, that is, chosen with hindsight.
 
-Trainings are apart from the table, for a machine with more cores: each leaves its agent and its figures in a folder.
+Training is separate from the table, for a machine with more cores: each run saves its agent and results in a folder.
 
     python -m benchmarks.reproduce.batch_learning --train --out runs/learning --processes 2
     python -m benchmarks.reproduce.batch_learning --agents runs/learning
@@ -56,7 +56,7 @@ LOGS = {
     "lublin_256": "swf/lublin_256.swf.gz",
     "Theta": "alcf/rlhpc_theta_2023_feb_dec.swf.gz",
 }
-"""By their path in the folder of logs."""
+"""Log name to path in the folder of logs."""
 RULES = ("fcfs", "sjf", "saf", "f1", "f2", "f3", "f4", "wfp3", "unicef")
 NETWORKS = ("ppo", "d3qn", "sac")
 LEARNERS = ("es", *NETWORKS)
@@ -75,20 +75,20 @@ RECIPE: dict[str, Any] = {
     "teacher": "saf",
     "teacher_steps": 50_000,
 }
-"""The same for all networks and logs: they imitate SAF first, then learn; the best on validation jobs is kept."""
+"""Settings of all networks and logs: behaviour cloning of SAF, then RL; the best on validation jobs is kept."""
 STEPS = {"ppo": 2_000_000, "d3qn": 200_000, "sac": 200_000}
-"""Decisions a network learns from after its warm start, unless the clock stops it before."""
+"""Training decisions of a network after its warm start, unless the time limit ends training earlier."""
 
 
 @cache
 def workload(path: str) -> tuple[JobTable, Cluster]:
-    """A log as kilowait reads it, and its machine."""
+    """Load a log and its cluster."""
     found, machine, _ = prepare_scenario(Scenario(trace=path))
     return found.jobs.sorted(), machine
 
 
 def windows_of(jobs: JobTable) -> Windows:
-    """The windows that judge."""
+    """The test windows."""
     within = split(jobs, validation=0.1).places("test")
     return cut_windows(jobs, WINDOWS, window_jobs=WINDOW_JOBS, seed=0, within=within)
 
@@ -96,7 +96,7 @@ def windows_of(jobs: JobTable) -> Windows:
 def train(
     path: str, algo: str, seed: int, stem: Path, *, seconds: float = math.inf, **changed: Any
 ) -> tuple[Any, float]:
-    """One agent, and how long its training took, seconds. What it needs on disk begins with `stem`."""
+    """Train an agent; return it and the training time in seconds. Names of its files begin with `stem`."""
     jobs, machine = workload(path)
     parts = split(jobs, validation=0.1)
     began = time.perf_counter()
@@ -123,13 +123,13 @@ def train(
 
 
 def judge(path: str, policy: Any) -> list[float]:
-    """Mean bounded slowdown of each judging window."""
+    """Mean bounded slowdown of each test window."""
     jobs, machine = workload(path)
     return [mean_bsld(kw.simulate(window.jobs, machine, policy, "easy")) for window in windows_of(jobs)]
 
 
 def on_their_windows(path: str, policy: Any) -> float:
-    """Mean bounded slowdown on RLScheduler's ten windows of lublin_256; most of them lie in the training jobs."""
+    """Mean bounded slowdown on RLScheduler's ten windows of lublin_256; most of them overlap the training jobs."""
     jobs, machine = workload(path)
     starts = rlscheduler.drawn(*rlscheduler.DRAWS["windows1024"], jobs=len(jobs))
     length = rlscheduler.DRAWS["windows1024"][2]
@@ -140,7 +140,7 @@ def on_their_windows(path: str, policy: Any) -> float:
 
 
 def work(log: str, path: str, algo: str, seed: int, folder: Path, seconds: float) -> str:
-    """One task: train (or not) and judge; what came out, in words."""
+    """Run one task (train if necessary, evaluate, save); return a progress message."""
     stem = folder / f"{log}-{algo}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
@@ -161,7 +161,7 @@ def work(log: str, path: str, algo: str, seed: int, folder: Path, seconds: float
 
 
 def tasks() -> list[tuple[str, str, int]]:
-    """Log, learner (or "rules", "look-ahead") and seed."""
+    """All tasks: log, algorithm (or "rules", "look-ahead") and seed."""
     once = [(log, what, 0) for log in LOGS for what in ("rules", "look-ahead")]
     return once + [(log, algo, seed) for algo in LEARNERS for log in LOGS for seed in SEEDS]
 
@@ -169,7 +169,7 @@ def tasks() -> list[tuple[str, str, int]]:
 def train_all(
     sources: Sources, folder: Path, processes: int, seconds: float, learners: Sequence[str], say: Say
 ) -> None:
-    """All tasks that have left no figures yet, side by side."""
+    """Run all tasks without saved results in parallel."""
     paths = {log: str(sources.file(name, "see docs/formats.md")) for log, name in LOGS.items()}
     todo = [
         task
@@ -182,7 +182,7 @@ def train_all(
 
 
 def results(sources: Sources, say: Say, folder: Path = Path(FOLDER)) -> dict[str, Any]:
-    """All figures of what is in the folder; what is missing there is trained, one after another, for hours."""
+    """Results from the folder; missing agents are trained one after another, which takes hours."""
     train_all(sources, folder, 1, math.inf, ("rules", "look-ahead", *LEARNERS), say)
     return {
         log: _compared(folder, log, workload(str(sources.file(name, "")))[0]) for log, name in LOGS.items()
@@ -190,17 +190,17 @@ def results(sources: Sources, say: Say, folder: Path = Path(FOLDER)) -> dict[str
 
 
 def _compared(folder: Path, log: str, jobs: JobTable) -> dict[str, Any]:
-    """Every rule and learner on one log, beside the rule that turned out best."""
+    """Every policy and algorithm on one log, compared with the best policy."""
 
-    def told(what: str, seed: int) -> dict[str, Any]:
+    def load_result(what: str, seed: int) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((folder / f"{log}-{what}-{seed}.judged.json").read_text("utf-8"))
         return found
 
-    values: dict[str, Any] = dict(told("rules", 0)["values"])
+    values: dict[str, Any] = dict(load_result("rules", 0)["values"])
     best = min(values, key=lambda rule: float(np.mean(values[rule])))
     learned: dict[str, dict[str, Any]] = {}
     for what in ("look-ahead", *LEARNERS):
-        runs = [told(what, seed) for seed in (SEEDS if what in LEARNERS else (0,))]
+        runs = [load_result(what, seed) for seed in (SEEDS if what in LEARNERS else (0,))]
         values[what] = np.mean([run["values"] for run in runs], axis=0).tolist()
         learned[what] = {
             "by_seed": [float(np.mean(run["values"])) for run in runs],
@@ -219,14 +219,14 @@ def _compared(folder: Path, log: str, jobs: JobTable) -> dict[str, Any]:
             "mean_bsld": float(np.mean(row)),
             "ratio": 1.0 if pair is None else pair.ratio,
             "interval": None if pair is None else [pair.low, pair.high],
-            "verdict": "the best rule" if pair is None else pair.verdict,
+            "verdict": "best policy" if pair is None else pair.verdict,
             **learned.get(name, {}),
         }
     return {"windows": len(cut), "words": cut.words, "overlap": cut.overlap, "best_rule": best, "rows": rows}
 
 
 def text(found: dict[str, Any]) -> str:
-    """A table a log, and which learner was better, not told apart, or worse than the best rule on how many."""
+    """A table for each log, and the number of logs on which each algorithm is better or worse than the best policy."""
     parts = []
     for log, one in found.items():
         rows = []
@@ -244,7 +244,7 @@ def text(found: dict[str, Any]) -> str:
                     f"{row['training_s']:.0f} s" if row.get("training_s") else "",
                 ]
             )
-        heads = ["", "mean bsld", "of the best rule", "95 % interval", "verdict", "by seed", "training"]
+        heads = ["", "mean bsld", "ratio to best policy", "95 % interval", "verdict", "by seed", "training"]
         parts.append(f"{log}: {one['words']}\n\n{table(heads, rows)}")
         theirs = {name: row["their_windows"] for name, row in one["rows"].items() if row.get("their_windows")}
         if theirs:
@@ -262,7 +262,7 @@ def text(found: dict[str, Any]) -> str:
         }
         below = sum(row["ratio"] < 1 for row in rows_)
         lines.append(
-            f"{learner}: {ratio:.3f} of the best rule (geometric mean), below it on {below} of {len(rows_)} logs; "
+            f"{learner}: {ratio:.3f} of the best policy (geometric mean), below it on {below} of {len(rows_)} logs; "
             + ", ".join(f"{count} {word}" for word, count in counts.items())
         )
     return "\n\n".join([*parts, "\n".join(lines)])
@@ -274,17 +274,19 @@ def _say(line: str) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Exit code 0: the trainings or the table are done; 2: they could not be."""
+    """Train, or print the table. Exit code 0: done; 2: an error occurred."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce.batch_learning")
-    parser.add_argument("--data", metavar="DIR", help="folder of real logs; else what KILOWAIT_DATA names")
-    parser.add_argument("--train", action="store_true", help="train all agents and judge them")
-    parser.add_argument("--out", default=FOLDER, metavar="DIR", help="folder for what is trained")
-    parser.add_argument("--processes", type=int, default=1, metavar="N", help="trainings at a time")
-    parser.add_argument("--seconds", type=float, default=math.inf, metavar="N", help="of training a network")
+    parser.add_argument("--data", metavar="DIR", help="folder of real logs (default: KILOWAIT_DATA)")
+    parser.add_argument("--train", action="store_true", help="train and evaluate all agents")
+    parser.add_argument("--out", default=FOLDER, metavar="DIR", help="folder for trained agents")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="parallel training runs")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, metavar="N", help="maximum training time of a network"
+    )
     parser.add_argument(
         "--only", metavar="A,B", help="learners to train: es, ppo, d3qn, sac, look-ahead, rules"
     )
-    parser.add_argument("--agents", metavar="DIR", help="print the table of what was trained there")
+    parser.add_argument("--agents", metavar="DIR", help="print the table of the agents in this folder")
     parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")
     given = parser.parse_args(words)
     try:
@@ -295,7 +297,7 @@ def main(words: Sequence[str] | None = None) -> int:
             return 0
         folder = Path(given.agents or given.out)
         if not folder.is_dir():
-            raise InputError(f"there is no folder {folder}; make one with --train --out {folder}")
+            raise InputError(f"the folder {folder} does not exist; create it with --train --out {folder}")
         found = results(sources, _say, folder)
     except KilowaitError as problem:
         _say(f"error: {' '.join(str(problem).split())}")

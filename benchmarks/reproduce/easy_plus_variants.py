@@ -1,4 +1,4 @@
-"""EASY+ and EASY++ read otherwise: what the text of a paper leaves open, tried one by one.
+"""Alternative interpretations of EASY+ and EASY++ where the paper is ambiguous.
 
 `kilowait.policies.easy_plus` has the reading that the policies easy+ and easy++ are.
 """
@@ -22,7 +22,7 @@ __all__ = ["READINGS", "Reading"]
 
 
 class Reading(NamedTuple):
-    """How predictions are made and what becomes of them."""
+    """One interpretation: how predictions are computed and used."""
 
     words: str
     overrun: str = "steps"
@@ -31,7 +31,7 @@ class Reading(NamedTuple):
     both: bool = False
     """With fewer than two that have ended, the request is the prediction."""
     renewed: bool = False
-    """Waiting jobs are predicted anew at every pass."""
+    """Predictions of waiting jobs are renewed at every scheduling pass."""
     variant: str = ""
     """Of the set-up, see `tsafrir.VARIANTS`."""
 

@@ -1,4 +1,4 @@
-"""GAIA (Hanafy et al., ASPLOS'24): five ways to wait for clean power, on machines without limit.
+"""GAIA (Hanafy et al., ASPLOS'24): five carbon-aware waiting policies on unlimited resources.
 
 Its 1,000 PAI jobs (`pai_1k.csv` of umassos/GAIA) run from hour 24,544 of 2021-24 on with the life-cycle intensity of
 Great Britain, known in advance. A short job (below 2 h) may wait 6 h, a long one 24 h. As in GAIA's program:
@@ -34,12 +34,12 @@ RECORDED = {
     "Ecovisor": 0.877,
     "WaitAwhile": 0.790,
 }
-"""Emissions relative to no waiting, computed earlier and apart from this program from GAIA's code and data."""
+"""Emissions relative to no waiting, computed independently from GAIA's code and data."""
 STEP_S = 5
 HOUR = 3600 // STEP_S
 SHORT = 2 * HOUR
 WAIT = {True: 6 * HOUR, False: 24 * HOUR}
-"""How long short and long jobs may wait, in steps."""
+"""Maximum waits of short and long jobs, steps."""
 FIRST_HOUR_OF_2023 = 24_544 - 2 * 8760
 HOURS = 720
 INTENSITY = "carbon/GB_2023_hourly.csv.gz"
@@ -92,7 +92,7 @@ def emitted(jobs: list[Job], intensity: NDArray[np.float64]) -> dict[str, float]
 
 
 def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
-    """Emissions relative to no waiting, by policy; empty where the job list is not there."""
+    """Emissions relative to no waiting, by policy; empty without the job list."""
     found = sorted((sources.data / "gpu").rglob(JOBS))
     if not found:
         return {}
@@ -109,7 +109,7 @@ def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """The table, or why there is none."""
+    """The table, or a message that the job list is missing."""
     if not found:
         return ABSENT
     rows = [
@@ -127,7 +127,7 @@ def _jobs(path: Path) -> list[Job]:
         submit_s, length_s, cpus = rows.T
     except (OSError, EOFError, ValueError) as problem:
         raise InputError(
-            f"{path} cannot be read as arrival, length and cpus ({problem}); get it anew"
+            f"{path} cannot be read as arrival, length and cpus ({problem}); download it again"
         ) from None
     length = length_s / STEP_S
     classes = {True: length <= SHORT, False: length >= SHORT}
@@ -140,7 +140,7 @@ def _jobs(path: Path) -> list[Job]:
 
 
 def _intensity(sources: Sources) -> NDArray[np.float64]:
-    """Grams a kilowatt-hour over the life cycle, an hour a value."""
+    """Hourly life-cycle carbon intensity, g/kWh."""
     path = sources.file(INTENSITY, "it is Electricity Maps' hourly series of Great Britain")
     try:
         with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
@@ -149,4 +149,6 @@ def _intensity(sources: Sources) -> NDArray[np.float64]:
         hours = rows[FIRST_HOUR_OF_2023 : FIRST_HOUR_OF_2023 + HOURS]
         return np.array([float(row[column]) for row in hours])
     except (OSError, EOFError, ValueError, StopIteration, IndexError) as problem:
-        raise InputError(f"{path} cannot be read as hourly intensities ({problem!r}); get it anew") from None
+        raise InputError(
+            f"{path} cannot be read as hourly intensities ({problem!r}); download it again"
+        ) from None

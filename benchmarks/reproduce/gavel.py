@@ -44,15 +44,15 @@ PUBLISHED = {
 }
 """Hours at these rates, from continuous_jobs.ipynb in its repository."""
 JOBS = 30_000
-"""Enough for the slowest row to end while jobs keep coming."""
+"""Enough jobs for the slowest policy to finish while jobs still arrive."""
 CHOICES = range(8)
 """Seeds of FIFO's own random choice."""
 FASTER = (1.0, 1.015, 1.0)
-"""What if K80, P100, V100 were so many times as fast: of four such guesses the one nearest to print."""
+"""Assumed speed factors of K80, P100, V100: the one of four guesses nearest to the published values."""
 
 
 class Kind(NamedTuple):
-    """How a policy is made for a seed, and how its rounds go."""
+    """The factory of a policy by seed, and its round settings."""
 
     make: Callable[[int], Policy]
     by_type: bool
@@ -71,7 +71,7 @@ POLICIES = {
 def work_at(
     rate: float, speeds: Throughputs, jobs: int = JOBS, faster: Sequence[float] = (1.0, 1.0, 1.0)
 ) -> Work:
-    """Gavel's jobs at so many an hour, on types so many times as fast as was measured."""
+    """Gavel's jobs at a given rate per hour and with given speed factors of the GPU types."""
     made = gavel_jobs(jobs, rate, SEED)
     by_model = np.array(
         [[speeds.together[kind][model, 1] for kind in TYPES] for model in made.labels["model"]]
@@ -122,7 +122,7 @@ def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """Their table with ours beside it, and how far FIFO's own draws move it."""
+    """The published table with our values, and the effect of FIFO's random choices."""
     rows = []
     for place, rate in enumerate(found["hours"]):
         for name, published in PUBLISHED.items():

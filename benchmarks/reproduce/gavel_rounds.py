@@ -1,4 +1,4 @@
-"""Gavel's rounds of 360 s: who gets which GPU in a round, by the shares that a policy gave; one GPU a job.
+"""Gavel's rounds of 360 s: assignment of GPUs to single-GPU jobs in each round, by the time shares of a policy.
 
 As in its simulator (OSDI'20, stanford-futuredata/gavel, scheduler/scheduler.py):
 
@@ -31,7 +31,7 @@ TYPES = ("k80", "p100", "v100")
 WORKERS = (36, 36, 36)
 ROUND_S = 360.0
 HOLD_S = 1920.0
-"""Shares are kept at least so long."""
+"""Minimum time between recomputations of the shares."""
 
 
 class Work(NamedTuple):
@@ -44,7 +44,7 @@ class Work(NamedTuple):
 
 
 class View(NamedTuple):
-    """What a policy sees: the jobs that are there, in order of arrival."""
+    """The state passed to a policy: the present jobs, in order of arrival."""
 
     jobs: list[int]
     now_s: float
@@ -55,7 +55,7 @@ class View(NamedTuple):
 
 
 class Policy(Protocol):
-    """Asked for shares whenever they are made anew."""
+    """A policy that computes time shares."""
 
     def __call__(self, view: View) -> Real:
         """Shares of a job's time on each type, (jobs, types), for the jobs in view."""
@@ -102,7 +102,7 @@ def completion_times(
         came = int(np.searchsorted(work.arrival_s, now_s, "right"))
         if came == count:
             raise InputError(
-                f"{count:,} jobs are not enough until jobs {first:,} to {last:,} are done; make more"
+                f"{count:,} jobs are too few to finish jobs {first:,} to {last:,}; generate more"
             )
         if came > arrived:
             here, arrived, stale = np.concatenate([here, np.arange(arrived, came)]), came, True
@@ -126,7 +126,7 @@ def completion_times(
 
 
 def compiled(function: F) -> F:
-    """Compiled and kept."""
+    """Compile with a cache."""
     return cast(F, numba.njit(cache=True)(function))
 
 
@@ -142,7 +142,7 @@ def _chosen(
     owed: Real,
     strict: bool,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Jobs that run in the coming round, and on which type."""
+    """The jobs of the next round and their GPU types."""
     running = np.empty(workers.sum(), np.int64)
     kinds = np.empty(workers.sum(), np.int64)
     taken = np.zeros(len(here), np.bool_)
@@ -156,7 +156,7 @@ def _chosen(
             if share[place] > 0.0:
                 part = got[job, kind] / given[kind]
                 priority[place] = share[place] / part if part > 0.0 else share[place] * 1e9
-        # By priority, then what is owed, then share; among equals the first that came.
+        # By priority, then deficit, then share; ties by arrival.
         ranks = np.argsort(-share, kind="mergesort")
         ranks = ranks[np.argsort(-late[ranks], kind="mergesort")]
         ranks = ranks[np.argsort(-priority[ranks], kind="mergesort")]

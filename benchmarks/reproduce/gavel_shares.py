@@ -1,4 +1,4 @@
-"""Gavel's policies as its simulator has them: what share of its time a job is to spend on each type of GPU.
+"""Gavel's policies as its simulator has them: the share of time that a job spends on each GPU type.
 
 Narayanan et al., OSDI'20, stanford-futuredata/gavel, scheduler/policies. Types are in alphabetical order: K80, P100,
 V100. All jobs have one GPU.
@@ -62,7 +62,7 @@ class Fifo:
 
 
 def fifo_by_type(view: View) -> Real:
-    """First come, first served: each takes the type on which it is fastest among those with room, anew every time.
+    """First come, first served: each job takes the fastest GPU type with free GPUs, recomputed every time.
 
     >>> view = View([3, 4], 0.0, np.zeros(2), np.ones(2), np.array([[1.0, 3.0, 2.0]] * 2))
     >>> fifo_by_type(view).tolist()
@@ -79,13 +79,13 @@ def fifo_by_type(view: View) -> Real:
 
 
 def las(view: View) -> Real:
-    """Equal shares of every type for all, the middle of what maximises the smallest share of GPU time."""
+    """Equal shares of every type for all, the analytic centre of the max-min fair solutions."""
     jobs = len(view.jobs)
     return np.tile(np.array(WORKERS) / max(jobs, sum(WORKERS)), (jobs, 1))
 
 
 def las_by_type(view: View) -> Real:
-    """The smallest speed-up over an equal share of every type is as large as can be."""
+    """Maximize the minimum speed-up over an equal share of every type."""
     if not view.jobs:
         return np.zeros((0, len(WORKERS)))
     workers = np.array(WORKERS, float)

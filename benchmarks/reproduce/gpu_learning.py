@@ -1,11 +1,11 @@
-"""Learning on a mixed GPU cluster: D3QN, SAC, PPO and an evolution strategy against FCFS, SJF, SRTF and LAS.
+"""Learning on a mixed GPU cluster: D3QN, SAC, PPO and CMA-ES against FCFS, SJF, SRTF and LAS.
 
-The jobs of each load are cut in time: 60 % to learn from, 20 % to choose on, 20 % to judge on. On the first part every
-rule is tried with every placement and order of types, and with and without moving running jobs, and so comes with the
-best way it has. Windows begin on the empty machine and run until their last job has finished, and all jobs count;
-utilization is over the time in which jobs arrive. A learner's figure is the mean over its seeds, window by window.
+The jobs of each load are split by time: 60 % training, 20 % validation, 20 % test. On the training set every policy is
+tried with every placement and GPU-type order, with and without migration, and evaluated in its best configuration.
+Windows begin on the empty cluster and run until their last job has finished, and all jobs count; utilization is over
+the time in which jobs arrive. The result of an algorithm is the mean over its seeds, window by window.
 
-Trainings are apart from the table, for a machine with more cores: each leaves its agent and its figures in a folder.
+Training is separate from the table, for a machine with more cores: each run saves its agent and results in a folder.
 
     python -m benchmarks.reproduce.gpu_learning --train --out runs/gpu-learning --processes 16 --minutes 8
     python -m benchmarks.reproduce.gpu_learning --agents runs/gpu-learning
@@ -52,7 +52,7 @@ NETWORKS = ("d3qn", "sac", "ppo")
 LEARNERS = (*NETWORKS, "es")
 JOBS, JOBS_SEED, WINDOW_JOBS = 100_000, 11, 1024
 STEPS = {"d3qn": 200_000, "sac": 200_000, "ppo": 500_000}
-"""Decisions a network learns from after its warm start, unless the clock stops it before."""
+"""Training decisions of a network after its warm start, unless the time limit ends training earlier."""
 FOLDER = "runs/gpu-learning"
 FIGURES = ("mean_jct_s", "makespan_s", "gpu_utilization", "flops_utilization", "high_jct_s", "low_jct_s")
 Say = Callable[[str], None]
@@ -66,7 +66,7 @@ RECIPE: dict[str, Any] = {
     "teacher": "srtf",
     "teacher_steps": 60_000,
 }
-"""The same for all networks and loads: they imitate SRTF first, then learn; the best on validation jobs is kept."""
+"""Settings of all networks and loads: behaviour cloning of SRTF, then RL; the best on validation jobs is kept."""
 SMALL_STEPS: dict[str, dict[str, Any]] = {
     "d3qn": {"learning_rate": 1e-4, "buffer_size": 30_000, "learning_starts": 2_000, "validate_every": 60},
     "sac": {
@@ -79,7 +79,7 @@ SMALL_STEPS: dict[str, dict[str, Any]] = {
     },
     "ppo": {"learning_rate": 3e-4, "ent_coef": 0.002, "validate_every": 8},
 }
-"""A network that imitates already is not to be thrown far from it by its first updates."""
+"""Small updates, so that the first updates do not destroy the cloned behaviour."""
 NEVER = 1_000_000_000
 SEARCH: dict[str, Any] = {"generations": 30, "windows": 10, "window_jobs": WINDOW_JOBS}
 
@@ -101,7 +101,7 @@ def train(
     jobs: int = JOBS,
     **changed: Any,
 ) -> Path:
-    """Train one agent, and give back its file in the folder.
+    """Train one agent and return its file in the folder.
 
     Args:
         load: of the jobs.
@@ -140,7 +140,7 @@ def train(
 
 
 def judge(load: float, agent: Path, *, jobs: int = JOBS, window_jobs: int = WINDOW_JOBS) -> dict[str, Any]:
-    """An agent's figures on the last jobs of a load, window by window; also written beside its file."""
+    """Metrics of an agent on the test jobs of a load by window; also saved beside the agent's file."""
     found = _figures(kw.load_agent(agent), {}, _windows(workload(load, jobs), window_jobs))
     _write(agent.with_suffix(".judged.json"), found)
     return found
@@ -149,7 +149,7 @@ def judge(load: float, agent: Path, *, jobs: int = JOBS, window_jobs: int = WIND
 def judge_rules(
     load: float, folder: Path, *, jobs: int = JOBS, window_jobs: int = WINDOW_JOBS
 ) -> dict[str, Any]:
-    """Every rule in its best way on the training jobs, with and without moving jobs, on the last jobs; also written."""
+    """Metrics of every policy in its best configuration, with and without migration, on the test jobs; also saved."""
     cluster, table_ = Cluster.preset(CLUSTER), workload(load, jobs)
     windows = _windows(table_, window_jobs)
     found = {}
@@ -170,10 +170,10 @@ def judge_rules(
 def results(
     sources: Sources | None, say: Say, folder: Path = Path(FOLDER), loads: Sequence[float] = LOADS
 ) -> dict[str, Any]:
-    """All figures: of what is in the folder, and what is missing there is trained, one after another, for hours."""
+    """Results from the folder; missing agents are trained one after another, which takes hours."""
     for load, algo, seed in tasks(loads):
         if not _judged_file(folder, load, algo, seed).exists():
-            say(f"no figures of {algo}, load {load}, seed {seed}, in {folder}: training it, with one process")
+            say(f"{folder} has no results of {algo}, load {load}, seed {seed}: training with one process")
             work(load, algo, seed, folder, math.inf, "cpu")
     found: dict[str, Any] = {"loads": {}}
     for load in loads:
@@ -189,7 +189,7 @@ def results(
 
 
 def _compared(rules: dict[str, Any], learned: dict[str, Any]) -> dict[str, Any]:
-    """Figures as means, and ratios of the mean completion time to those of the best rule, and of the best unmoved."""
+    """Mean metrics, and ratios of the mean completion time to the best policy with and without migration."""
     rows = {**rules, **learned}
     mean = {name: float(np.mean(row["mean_jct_s"])) for name, row in rows.items()}
     best = min(rules, key=lambda name: mean[name])
@@ -218,7 +218,7 @@ def _compared(rules: dict[str, Any], learned: dict[str, Any]) -> dict[str, Any]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """The tables, and after each whether learning did at least as well as the best rule."""
+    """The tables, each followed by the comparison of the agents with the best policy."""
     parts = []
     for load, one in found["loads"].items():
         heads = ["", "mean JCT", "of the best rule", "95 % interval", "makespan", "GPUs held", "by FLOPS"]
@@ -255,7 +255,7 @@ def _verdicts(load: str, one: dict[str, Any]) -> list[str]:
 
 
 def _verdict(value: float, low: float, high: float) -> str:
-    """In words.
+    """The significance of a ratio as text.
 
     >>> _verdict(0.98, 0.97, 0.99), _verdict(1.0, 0.99, 1.01), _verdict(1.1, 1.02, 1.2)
     ('is better (0.980)', 'is as good (1.000)', 'is NOT as good (1.100)')
@@ -266,17 +266,17 @@ def _verdict(value: float, low: float, high: float) -> str:
     return f"{words} ({value:.3f})"
 
 
-# -- the trainings, on many cores -----------------------------------------------------------------------------------
+# -- parallel training ----------------------------------------------------------------------------------------------
 
 
 def tasks(loads: Sequence[float] = LOADS) -> list[tuple[float, str, int]]:
-    """What is to be done: load, learner (or "rules") and seed; the longest first."""
+    """All tasks: load, algorithm (or "rules") and seed; the longest first."""
     learned = [(load, algo, seed) for algo in ("es", *NETWORKS) for load in loads for seed in SEEDS]
     return [*((load, "rules", 0) for load in loads), *learned]
 
 
 def work(load: float, algo: str, seed: int, folder: Path, seconds: float, device: str) -> str:
-    """One of the tasks; what came out, in words."""
+    """Run one task; return a progress message."""
     began = time.perf_counter()
     if algo == "rules":
         judge_rules(load, folder)
@@ -286,12 +286,12 @@ def work(load: float, algo: str, seed: int, folder: Path, seconds: float, device
     found = judge(load, agent)
     return (
         f"load {load}, {algo}, seed {seed}: mean JCT {format_span(float(np.mean(found['mean_jct_s'])))}; training "
-        f"{trained - began:.0f} s, judging {time.perf_counter() - trained:.0f} s"
+        f"{trained - began:.0f} s, evaluation {time.perf_counter() - trained:.0f} s"
     )
 
 
 def train_all(folder: Path, processes: int, minutes: float, device: str, say: Say) -> None:
-    """All tasks side by side; networks share what time is left after kernels are compiled, a third held back."""
+    """Run all tasks in parallel; networks share the time left after compilation, with a reserve of a third."""
     ends = time.perf_counter() + 60 * minutes
     folder.mkdir(parents=True, exist_ok=True)
     say("compiling, once")
@@ -309,7 +309,7 @@ def train_all(folder: Path, processes: int, minutes: float, device: str, say: Sa
     todo = tasks()
     rounds = math.ceil(len(todo) / processes)
     seconds = max(20.0, (ends - time.perf_counter()) / 1.5 / rounds)
-    say(f"{len(todo)} trainings in {processes} processes, each network for {seconds:.0f} s at most")
+    say(f"{len(todo)} training runs in {processes} processes, each network for {seconds:.0f} s at most")
     side_by_side(work, [(*task, folder, seconds, device) for task in todo], processes, say)
 
 
@@ -319,7 +319,7 @@ def _windows(jobs: JobTable, window_jobs: int) -> list[JobTable]:
 
 
 def _figures(policy: Any, way: dict[str, Any], windows: Sequence[JobTable]) -> dict[str, list[float]]:
-    """`FIGURES`, a value a window; high and low are the jobs of priority 1 and 0."""
+    """The metrics `FIGURES` by window; high and low are the jobs of priority 1 and 0."""
     found: dict[str, list[float]] = {name: [] for name in FIGURES}
     for jobs in windows:
         log, measured = played(policy, jobs, Cluster.preset(CLUSTER), **way)
@@ -345,7 +345,7 @@ def _say(line: str) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Exit code 0: the trainings or the table are done; 2: they could not be."""
+    """Train, or print the table. Exit code 0: done; 2: an error occurred."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce.gpu_learning")
     parser.add_argument("--train", action="store_true", help="train all agents and judge them")
     parser.add_argument("--out", default=FOLDER, metavar="DIR", help="folder for what is trained")
@@ -361,7 +361,7 @@ def main(words: Sequence[str] | None = None) -> int:
             return 0
         folder = Path(given.agents or given.out)
         if not folder.is_dir():
-            raise InputError(f"there is no folder {folder}; make one with --train --out {folder}")
+            raise InputError(f"the folder {folder} does not exist; create it with --train --out {folder}")
         found = results(None, _say, folder)
     except KilowaitError as problem:
         _say(f"error: {' '.join(str(problem).split())}")

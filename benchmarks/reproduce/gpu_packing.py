@@ -1,4 +1,4 @@
-"""Pods onto nodes with GPUs, one after another, none ever ending: the scores of the FGD simulator, and one of ours.
+"""Placement of pods on GPU nodes, in sequence, without departures: scores of the FGD simulator and our own.
 
 FGD: Weng et al., ATC'23, hkust-adsl/kubernetes-scheduler-simulator. Its scores are whole numbers from 0 to 100, and
 among equals the first node wins, so that rounding matters: it makes the scores fill one node after another. A pod of
@@ -27,9 +27,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 RULES = ("Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FGD", "room")
 RANDOM, DOT, CLUSTERING, PACKING, BEST, FGD, ROOM = range(len(RULES))
 MOST_CPU, MOST_GPU, MOST_GPUS = 128_000, 8_000, 8
-"""What the scores are measured in: the largest node."""
+"""Normalization of the scores: the largest node."""
 COPIES = 0.2
-"""Weight of how many pods fit, beside whether one fits, in our score; chosen on seeds 100 to 103."""
+"""Weight of the number of fitting pods in our capacity score; chosen on seeds 100 to 103."""
 
 
 class Kinds(NamedTuple):
@@ -44,7 +44,7 @@ class Kinds(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """Nodes in the order in which ties are broken."""
+    """The nodes, in tie-breaking order."""
 
     cpu: Whole
     memory: Whole
@@ -53,7 +53,7 @@ class Nodes(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """What is left of a node."""
+    """The free resources of a node."""
 
     cpu: int
     free: Whole
@@ -62,14 +62,14 @@ class Spot(NamedTuple):
 
 
 def compiled(function: F) -> F:
-    """Compiled and kept; a kernel and what it calls must lie in one file, or the kept one would be stale."""
+    """Compile with a cache; a kernel and its callees must be in one file, or the cache would become stale."""
     return cast(F, numba.njit(cache=True)(function))
 
 
 def used_after_each(
     rule: int, pods: Whole, memory: Whole, kinds: Kinds, nodes: Nodes, seed: int = 0
 ) -> Whole:
-    """Thousandths of GPUs in use after each arrival; a pod that fits nowhere is gone.
+    """Thousandths of GPUs in use after each arrival; a pod that fits nowhere is dropped.
 
     Args:
         rule: place in RULES.
@@ -251,7 +251,7 @@ def _packing(count: int, gpu_milli: int, free: Whole) -> int:
 
 @compiled
 def _value(rule: int, spot: Spot, kinds: Kinds) -> float:
-    """What a placement is to keep small."""
+    """The value of a node that a placement minimizes."""
     if rule == FGD:
         return _fragments(spot, kinds)
     if rule == ROOM:
@@ -261,7 +261,7 @@ def _value(rule: int, spot: Spot, kinds: Kinds) -> float:
 
 @compiled
 def _fragments(spot: Spot, kinds: Kinds) -> float:
-    """Thousandths of idle GPUs that a target cannot use, on average over the targets.
+    """Fragmentation: thousandths of idle GPUs that a target pod cannot use, mean over the targets.
 
     Summed by what is missing, in FGD's order: whether a score is 49 or 50 depends on the last bit.
     """
@@ -299,7 +299,7 @@ def _fragments(spot: Spot, kinds: Kinds) -> float:
 
 @compiled
 def _room(spot: Spot, kinds: Kinds) -> float:
-    """How many pods the node could still take, on average over the kinds.
+    """Capacity: the number of pods that still fit on the node, mean over the kinds.
 
     By FGD's measure: what lies idle on GPUs that a pod could take, in pods. To a fifth by the copies of the pod that
     really fit, for which cores may run out first.

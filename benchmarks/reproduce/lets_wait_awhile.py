@@ -1,8 +1,8 @@
-"""Let's wait awhile (Wiesner et al., Middleware'21), Scenario II: machine-learning jobs moved to cleaner hours of 2020.
+"""Let's wait awhile (Wiesner et al., Middleware'21), Scenario II: carbon-aware shifting of ML jobs in 2020.
 
 3,387 jobs of 4 to 90 hours come on workdays between 9 and 17 h, each drawing 2,036.6 W. A job that would end outside
 working hours may end as late as 9 h of the next workday. The forecast is the series itself with white noise of 5 % of
-its mean, drawn ten times. Jobs, noise and the two oddities below are those of dos-group/lets-wait-awhile:
+its mean, with ten seeds. Jobs, noise and the two peculiarities below are those of dos-group/lets-wait-awhile:
 
 - Every window has one slot too many at its end, so even a job that may not be moved picks the better of two starts.
 - A job that may be interrupted runs in every slot as clean as the worst it needs: with ties it runs longer.
@@ -26,7 +26,7 @@ __all__ = ["PUBLISHED", "Job", "Signal", "drawn_jobs", "emitted", "results", "te
 
 COUNTRIES = {"DE": "ger_ci.csv.gz", "GB": "gb_ci.csv.gz", "FR": "fr_ci.csv.gz"}
 PUBLISHED = {"DE": (5.91, 7.93), "GB": (6.56, 9.03), "FR": (4.77, 5.92)}
-"""Per cent of emissions avoided: in one piece, and interruptible."""
+"""Avoided emissions, per cent: non-interruptible and interruptible jobs."""
 JOBS = 3387
 POWER_W = 2036.6
 NOISE = 0.05
@@ -36,7 +36,7 @@ KINDS = ("in one piece", "interruptible")
 
 
 class Job(NamedTuple):
-    """When it comes and how long it takes, in slots."""
+    """Submission and length of a job, slots."""
 
     submit: int
     length: int
@@ -50,7 +50,7 @@ class Signal(NamedTuple):
 
 
 def drawn_jobs() -> list[Job]:
-    """Their jobs: how many a day, then when on each day, then how long, all from one generator.
+    """The jobs of the paper: number per day, times of day, then lengths, from one random generator.
 
     >>> jobs = drawn_jobs()
     >>> len(jobs), jobs[0], min(job.length for job in jobs), max(job.length for job in jobs)
@@ -71,7 +71,7 @@ def drawn_jobs() -> list[Job]:
 
 
 def slots_to_next_workday(end: np.datetime64) -> int:
-    """By how many slots a job that would end then may be late.
+    """The allowed delay, in slots, of a job that would end at a given time.
 
     >>> def late(end):
     ...     return slots_to_next_workday(np.datetime64(end))
@@ -96,7 +96,7 @@ def slots_to_next_workday(end: np.datetime64) -> int:
 def emitted(
     jobs: list[Job], signal: Signal, late: list[int], forecasts: NDArray[np.float64], oddities: bool
 ) -> tuple[float, float, float]:
-    """Intensity summed over the slots that jobs run in: when submitted, in one piece, interruptible.
+    """Sum of the intensity over the slots of the jobs: unshifted, shifted, and shifted with interruption.
 
     `late` is by how many slots each job may be late; `forecasts` has a row per seed, over which the last two are means.
 
@@ -130,7 +130,7 @@ def emitted(
 
 
 def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
-    """Per cent avoided and tonnes emitted by country, with the oddities and without."""
+    """Avoided per cent and emitted tonnes by country, with and without the peculiarities."""
     jobs = drawn_jobs()
     found: dict[str, Any] = {}
     for country, name in COUNTRIES.items():
@@ -150,7 +150,7 @@ def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """The table."""
+    """Format the results as a table."""
     rows = []
     for country, published in PUBLISHED.items():
         theirs, without = found[country]["theirs"], found[country]["without"]
@@ -192,11 +192,13 @@ def _read(sources: Sources, name: str) -> Signal:
     try:
         rows = np.loadtxt(path, delimiter=",", skiprows=1, dtype=kind)
     except (OSError, EOFError, ValueError) as problem:
-        raise InputError(f"{path} cannot be read as times and intensities ({problem}); get it anew") from None
+        raise InputError(
+            f"{path} cannot be read as times and intensities ({problem}); download it again"
+        ) from None
     minute = rows["time"].astype(np.int64) // 60
     kept = rows[(rows["time"] >= np.datetime64("2020-01-01")) & (minute % 30 == 0)]
     if len(kept) < 17_900:  # the last job may end a week into 2021
         raise InputError(
-            f"{path} has {len(kept):,} half hours from 2020 on, fewer than jobs run in; get it anew"
+            f"{path} has {len(kept):,} half hours from 2020 on, fewer than the jobs need; download it again"
         )
     return Signal(kept["time"].astype("datetime64[m]"), kept["value"])

@@ -1,4 +1,4 @@
-"""Max-min shares of GPU types: the middle of all best answers, as an interior-point solver gives it.
+"""Max-min shares of GPU types: the analytic centre of the optimal solutions, as an interior-point solver returns it.
 
 Maximise the smallest of sum_j worth[i, j] x[i, j] over the jobs i, with x >= 0, a job's shares at most 1 in all, and of
 type j at most workers[j]. As a rule many x are equally good. Gavel takes what ECOS returns: not a corner of these, but
@@ -24,7 +24,7 @@ CLOSE = 1e-9
 
 
 def compiled(function: F) -> F:
-    """Compiled and kept."""
+    """Compile with a cache."""
     return cast(F, numba.njit(cache=True)(function))
 
 

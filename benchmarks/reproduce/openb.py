@@ -1,4 +1,4 @@
-"""Alibaba's openb cluster (2023) and the table of FGD (Weng et al., ATC'23): how full six scores get its GPUs.
+"""Alibaba's openb cluster (2023) and the table of FGD (Weng et al., ATC'23): GPU allocation under six placement scores.
 
 1,213 nodes with 6,212 GPUs; 8,152 pods in random order, then pods drawn from them until 130 % of the GPUs are asked
 for. As in the FGD simulator (hkust-adsl/kubernetes-scheduler-simulator), seeds 42 to 51:
@@ -53,10 +53,10 @@ BY_SEED = {
     ("default", "FGD"): (95.29, 95.32, 95.44, 95.48, 95.49, 95.27, 95.37, 95.47, 95.35, 95.43),
     ("gpushare40", "FGD"): (94.24, 94.14, 94.12, 94.07, 94.04, 94.13, 94.2, 94.16, 94.14, 94.24),
 }
-"""Some of theirs seed by seed, from experiments/analysis/expected_results of that repository."""
+"""Published values by seed, from experiments/analysis/expected_results of that repository."""
 OURS = "room"
 HELD_OUT = "cpu250"
-"""A list that was not looked at while our score was chosen; published values for it are not printed here."""
+"""The pod list not used to choose our score; its published values are not printed."""
 DEMAND = 130
 DRAWS_OF_WATCHES = 10
 
@@ -77,7 +77,7 @@ class Setting(NamedTuple):
 
 
 def allocated(rule: str, pods: Pods, setting: Setting, seed: int = 0) -> float:
-    """GPUs in use when 130 % of them were asked for, in per cent."""
+    """GPUs in use at 130 % of requested load, per cent."""
     kind = pods.kind[setting.arrivals]
     used = used_after_each(
         RULES.index(rule), kind, pods.memory[setting.arrivals], pods.kinds, setting.nodes, seed
@@ -93,7 +93,7 @@ def results(
     lists: Sequence[str] = (*LISTS, HELD_OUT),
     rules: Sequence[str] = RULES,
 ) -> dict[str, Any]:
-    """Per cent of the GPUs in use, by list, rule and seed; of the held-out list FGD and ours alone."""
+    """GPUs in use (per cent) by list, policy and seed; only FGD and ours on the held-out list."""
     begun = time.perf_counter()
     types, nodes = _nodes(sources.file(f"{FOLDER}/openb_node_list_gpu_node.csv.gz", WHENCE))
     found: dict[str, Any] = {}
@@ -109,7 +109,7 @@ def results(
 
 
 def text(found: dict[str, Any]) -> str:
-    """Their table with ours beside it, then what is ours beyond FGD."""
+    """The published table with our values, then the comparison of our score with FGD."""
     heads = ["", "published", "here", "difference", "seeds equal"]
     parts = ["openb: GPUs in use in per cent when 130 % of them were asked for, mean of ten seeds"]
     for name in LISTS:
@@ -120,7 +120,7 @@ def text(found: dict[str, Any]) -> str:
         parts.append(f"{name}\n" + table(heads, rows))
     rows = [_beyond(name, by_rule["FGD"], by_rule[OURS]) for name, by_rule in found.items()]
     parts.append(
-        f"kilowait's score (room for pods) against FGD, both here; {HELD_OUT} was not used to choose it\n"
+        f"kilowait's capacity score against FGD, both computed here; {HELD_OUT} was not used to choose it\n"
         + table(["", "FGD", "room", "difference", "seeds better"], rows)
     )
     return "\n\n".join(parts)
@@ -204,4 +204,6 @@ def _rows(path: Path) -> list[dict[str, str]]:
         with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
     except (OSError, EOFError, ValueError) as problem:
-        raise InputError(f"{path} cannot be read as a packed table ({problem}); get it anew") from None
+        raise InputError(
+            f"{path} cannot be read as a compressed table ({problem}); download it again"
+        ) from None

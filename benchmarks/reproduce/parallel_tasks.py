@@ -1,4 +1,4 @@
-"""Tasks in several processes at a time; one that fails does not stop the others."""
+"""Run tasks in parallel processes; a failed task does not stop the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["side_by_side"]
 def side_by_side(
     work: Callable[..., str], calls: Sequence[tuple[Any, ...]], processes: int, say: Callable[[str], None]
 ) -> None:
-    """Call `work` with each of these arguments and say what it gives back, or how it failed, as it comes."""
+    """Call `work` with each set of arguments and report every result or failure as it completes."""
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         waiting = {pool.submit(work, *call): call for call in calls}
         for done in as_completed(waiting):

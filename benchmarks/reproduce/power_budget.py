@@ -1,13 +1,13 @@
-"""Ours: a budget of power planned with predicted watts, beside one planned with full load, on Kabré's measured joules.
+"""Power-budget scheduling with predicted power against full-load power, on Kabré's measured energy.
 
-Kabré's jobs have measured energy and no machine: its size is not known, nor what its nodes draw. Taken are jobs of at
-least 10 W a node (see `foresight`) and at most 6 nodes, which the tightest budget holds, on 32 nodes; and a power model
-of two numbers from the first 70 % of these jobs: a node idles at the watts a twentieth of them stayed below, and draws
-at full load what a hundredth went beyond. The last 30 % judge, replayed by themselves, first come, first served, with
-EASY; predictions are made from what had ended in a first replay of the whole log. Every plan is accounted with the
-measured watts. What was looked at while this was made are the jobs from 40 to 70 % (`--part earlier`).
+Kabré's jobs have measured energy, but the size of the cluster and the power of its nodes are unknown. The experiment
+uses jobs of at least 10 W per node (see `prediction_accuracy`) and at most 6 nodes, which fit the tightest budget, on
+32 nodes. The power model has two parameters from the first 70 % of these jobs: idle power is the 5th percentile of
+their power per node, full-load power the 99th. The last 30 % are the test set, replayed alone with fcfs and EASY;
+predictions use the jobs that had ended in a first replay of the whole log. Every plan is accounted with the measured
+power. The jobs from 40 to 70 % (`--part earlier`) were used during development.
 
-    python -m benchmarks.reproduce budget --data DIR
+    python -m benchmarks.reproduce power-budget --data DIR
     python -m benchmarks.reproduce.power_budget --data DIR --part earlier
 """
 
@@ -43,13 +43,13 @@ from kilowait.units import format_span
 __all__ = ["PARTS", "PLANS", "measured_jobs", "power_model", "replayed", "results", "row_of", "text"]
 
 NODES = 32
-"""Jobs hold some 20 on average."""
+"""Jobs use about 20 nodes on average."""
 WIDEST = 6
-"""Nodes of a job, at most: the tightest budget has room for it at full load."""
+"""Maximum nodes of a job, so that it fits the tightest budget at full load."""
 PARTS = {"later": (0.7, 1.0), "earlier": (0.4, 0.7)}
-"""Of the jobs, by submission: those that judge, and those that models were chosen on."""
+"""Fractions of the jobs by submission: test set, and jobs on which models were selected."""
 BUDGETS = (25, 30, 40, 60)
-"""Per cent of full power."""
+"""Power budgets, per cent of full power."""
 PLANS = {
     "full load": MODEL,
     "predicted (recent)": "recent",
@@ -59,11 +59,11 @@ PLANS = {
     "90 % bound (forest)": "forest:quantile:0.9",
     "measured, in hindsight": "",
 }
-"""What a budget is planned with; nothing: with what accounts use, as if it were known."""
+"""The power predictor of each plan; empty: the measured power, as if it were known."""
 
 
 def results(sources: Sources, say: Callable[[str], None], part: str = "later") -> dict[str, Any]:
-    """Waits, and how far the budget was exceeded, by budget and plan."""
+    """Waits and budget violations by budget and plan."""
     jobs = measured_jobs(sources)
     machine = kw.Cluster.from_nodes(NODES)
     model = power_model(jobs[: int(0.7 * len(jobs))])
@@ -86,7 +86,7 @@ def results(sources: Sources, say: Callable[[str], None], part: str = "later") -
 
 
 def measured_jobs(sources: Sources) -> JobTable:
-    """Kabré's jobs that are not too wide and whose mean power is known and possible, by submission."""
+    """Kabré's jobs of at most the maximum size with a known, plausible mean power, by submission."""
     path = sources.file(LOGS["Kabre"].file, "it is Kabré's sacct of 2024 (DylanBC09/kabre)")
     dressed, _ = with_measured_power(kw.read_trace(path), LEAST_W)
     known = ~np.isnan(dressed["power_w"]) & (dressed["nodes"] <= WIDEST)
@@ -95,7 +95,7 @@ def measured_jobs(sources: Sources) -> JobTable:
 
 
 def power_model(jobs: JobTable) -> PowerModel:
-    """Nodes that idle at the 5th percentile of these jobs' watts a node, and draw the 99th at full load."""
+    """Power model: idle power is the 5th percentile of the jobs' power per node, full-load power the 99th."""
     idle_w, full_w = (float(watts) for watts in np.percentile(jobs["power_w"] / jobs["nodes"], (5, 99)))
     node = NodePower((Component("node", "cpu", 1, round(idle_w), round(full_w), "measured jobs", True),))
     group = GroupPower("nodes", NODES, node)
@@ -103,7 +103,7 @@ def power_model(jobs: JobTable) -> PowerModel:
 
 
 def replayed(jobs: JobTable, machine: kw.Cluster, model: PowerModel, levers: str) -> dict[str, float]:
-    """One replay under a budget: waits, and what it drew above."""
+    """One replay under a budget: waits and budget violations."""
     pulled = resolve_controls(levers, jobs, machine, model)
     log = kw.simulate(pulled.jobs, machine, "fcfs", "easy", power_controls=pulled.levers)
     found = kw.metrics(log)
@@ -114,7 +114,7 @@ def replayed(jobs: JobTable, machine: kw.Cluster, model: PowerModel, levers: str
 
 
 def row_of(words: str, row: dict[str, float]) -> list[str]:
-    """A plan's row of a table."""
+    """The table row of a plan."""
     return [
         words,
         format_span(round(row["mean_wait_s"])),
@@ -127,7 +127,7 @@ def row_of(words: str, row: dict[str, float]) -> list[str]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """A table a budget."""
+    """A table for each budget."""
     lines = [
         f"Kabre, {found['jobs']:,} jobs ({found['part']} part), {NODES} nodes of {found['idle_w']:.0f} to "
         f"{found['full_w']:.0f} W, fcfs, EASY"
@@ -151,7 +151,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """The table of either part."""
+    """Print the table of one of the parts."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce.power_budget", description=__doc__)
     parser.add_argument("--data", metavar="DIR", help="folder of real logs; else what KILOWAIT_DATA names")
     parser.add_argument("--part", choices=PARTS, default="later")

@@ -1,11 +1,11 @@
-"""A learned policy beside levers written by hand, on the last 30 % of three logs: kilowatt-hours against waiting.
+"""A learned power-control policy against hand-tuned power controls on three logs: energy against waiting.
 
-The first 60 % of a log are trained on and the next 10 % choose; the last 30 % are cut into windows of 512 jobs side by
-side. Users are promised a mean bounded slowdown (by the run time at full speed) of at most so many times that of the
-best rule without levers on the training jobs. Against the agent stand the three best rules x ways to sleep x reserves
-x levels: all of them in hindsight, and the one that spent least within the promise on the validation jobs. Holding jobs
-back is not among them: it moves kilowatt-hours, and saves none. Power, sleep and levels are the presets', which are
-estimates.
+The first 60 % of a log are the training set, the next 10 % the validation set; the last 30 % are split into adjacent
+test windows of 512 jobs. The constraint is a mean bounded slowdown (relative to the run time at full speed) of at most
+a given multiple of that of the best policy without power controls on the training jobs. Baselines are the three best
+policies x node-sleep policies x idle reserves x DVFS states: all of them on the test windows (hindsight), and the one
+with the lowest energy within the constraint on the validation jobs. Load shifting is not included: it shifts energy,
+but saves none. Power, node sleep and DVFS states come from the presets, which are estimates.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ __all__ = ["LOGS", "Log", "judged", "results", "text"]
 
 
 class Log(NamedTuple):
-    """A log and the machine it is replayed on."""
+    """A log and the cluster on which it is replayed."""
 
     file: str
     cluster: str
     levers: str
-    """What the agent may pull; how long nodes stay idle and how slow jobs run is its own choice."""
+    """The power controls of the agent; it chooses idle times before sleep and DVFS states itself."""
     load: float | None = None
 
 
@@ -58,7 +58,7 @@ LOGS = {
 WHENCE = "it is one of ALCF's public job logs"
 RULES = ("fcfs", "sjf", "saf", "f1", "f2", "f3", "f4")
 KEPT = 3
-"""Of the rules, those best without levers on the training jobs are tried with all sets of levers."""
+"""The number of policies, best without power controls on the training jobs, that are tried with all controls."""
 PROMISES = (1.1,)
 SEEDS = (0, 1, 2)
 TRAIN, VALIDATION = 0.6, 0.7
@@ -67,7 +67,7 @@ GENERATIONS, POPULATION, WINDOWS = 60, 20, 12
 
 
 def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
-    """By log: the front of the hand-written levers, the tuned one, and the agents, seed by seed."""
+    """By log: the Pareto front of the hand-tuned controls, the tuned baseline, and the agents by seed."""
     found = {}
     for name, log in LOGS.items():
         cluster = Cluster.preset(log.cluster)
@@ -92,7 +92,7 @@ def judged(
     window_jobs: int = WINDOW_JOBS,
     generations: int = GENERATIONS,
 ) -> dict[str, Any]:
-    """Train, tune and try on one log; the jobs are sorted."""
+    """Train, tune and evaluate on one log; the jobs must be sorted."""
     meter = meter_for(PowerSettings("auto"), jobs, cluster)
     first, second = int(TRAIN * len(jobs)), int(VALIDATION * len(jobs))
     past, chosen_on, later = jobs[:first], jobs[first:second], jobs[second:]
@@ -101,7 +101,9 @@ def judged(
     order = sorted(plain, key=lambda name: plain[name]["slowdown"].mean())
     rules = tuple(name.partition(",")[0] for name in order[:KEPT])
     rule = rules[0]
-    say(f"best without levers on the training jobs: {', '.join(rules)}; {len(sets) * len(rules):,} by hand")
+    say(
+        f"best without power controls on the training jobs: {', '.join(rules)}; {len(sets) * len(rules):,} hand-tuned"
+    )
     hands = hand_tuned_baselines(_windows(later, window_jobs), cluster, meter, rules, sets)
     before = hand_tuned_baselines(_windows(chosen_on, window_jobs), cluster, meter, rules, sets)
     found: dict[str, Any] = {
@@ -141,7 +143,7 @@ def judged(
                     "weights": dict(agent.explain()),
                 }
             )
-            say(f"{promise:g} times, seed {seed}: {lies.spent[0]:.3f} of the front's energy")
+            say(f"{promise:g} times, seed {seed}: {lies.spent[0]:.3f} of the energy of the Pareto front")
         found["promises"].append(
             {
                 "times": promise,
@@ -154,7 +156,7 @@ def judged(
 
 
 def text(found: dict[str, Any]) -> str:
-    """The tables, and what they say."""
+    """The tables and their summaries."""
     parts = []
     for name, log in found.items():
         heads = [
@@ -163,10 +165,10 @@ def text(found: dict[str, Any]) -> str:
             "slowdown",
             "mean wait",
             "95 % wait below",
-            "of the front's energy",
+            "of the energy of the Pareto front",
             "of its slowdown",
         ]
-        rows = [[f"{log['rule']}, no levers", *_cells(log["plain"]), "", ""]]
+        rows = [[f"{log['rule']}, no power controls", *_cells(log["plain"]), "", ""]]
         rows += [[f"front: {who}", *_cells(means), "", ""] for who, means in log["front"].items()]
         said = []
         for promise in log["promises"]:
@@ -178,8 +180,8 @@ def text(found: dict[str, Any]) -> str:
                 rows.append([f"{times}, agent, seed {agent['seed']}", *_cells(agent), *ratios])
             said.append(_said(promise))
         parts.append(
-            f"{name}: {log['windows']} windows of the last 30 % of the log; {log['by_hand']:,} rules with levers "
-            f"written by hand, those on their front in hindsight\n\n{table(heads, rows)}\n\n"
+            f"{name}: {log['windows']} windows of the last 30 % of the log; {log['by_hand']:,} hand-tuned power "
+            f"controls, those on the Pareto front of the test windows\n\n{table(heads, rows)}\n\n"
             + "\n".join(said)
         )
     parts.append(
@@ -191,7 +193,7 @@ def text(found: dict[str, Any]) -> str:
 
 
 def _said(promise: dict[str, Any]) -> str:
-    """What the agents of one promise have shown."""
+    """Summary of the agents of one constraint."""
     agents = promise["agents"]
     kept = sum(agent["slowdown"] <= promise["allowed"] for agent in agents)
     out = sum(agent["beyond"]["spent"][0] < 1 or agent["beyond"]["waited"][0] < 1 for agent in agents)
@@ -199,14 +201,15 @@ def _said(promise: dict[str, Any]) -> str:
     faster = sum(agent["beyond"]["waited"][2] < 1 for agent in agents)
     over = [agent["to_tuned"]["spent"] for agent in agents]
     return (
-        f"promise {promise['times']:g} x (slowdown at most {promise['allowed']:.2f} here): kept by {kept} of "
-        f"{len(agents)} agents; beyond the front {out} of {len(agents)}, with an interval below 1 in energy {sure}, in "
-        f"slowdown {faster}; energy over that of the tuned levers {', '.join(f'{each[0]:.3f}' for each in over)}"
+        f"constraint {promise['times']:g} x (slowdown at most {promise['allowed']:.2f} here): satisfied by {kept} of "
+        f"{len(agents)} agents; beyond the Pareto front {out} of {len(agents)}, with an interval below 1 in energy "
+        f"{sure}, in "
+        f"slowdown {faster}; energy relative to the tuned controls {', '.join(f'{each[0]:.3f}' for each in over)}"
     )
 
 
 def _windows(jobs: JobTable, window_jobs: int) -> list[JobTable]:
-    """Side by side."""
+    """Adjacent windows."""
     return [jobs[at : at + window_jobs] for at in range(0, len(jobs) - window_jobs + 1, window_jobs)]
 
 

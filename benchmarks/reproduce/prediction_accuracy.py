@@ -1,8 +1,8 @@
-"""Ours: run times, waits, watts and joules of jobs, each predicted from what was known when it was submitted.
+"""Accuracy of predicted run times, waits, power and energy of jobs, predicted from the data known at submission.
 
-Models are fitted anew every week on the latest 12,000 jobs whose value was known, and asked about the next week's.
-Judged are the last 30 % of the jobs of each log, which no setting was chosen on. Starts and ends are those the log
-recorded; jobs whose wait it does not say are left out (one of HPC2N's). 95 % intervals come from weeks drawn again.
+Models are refitted every week on the latest 12,000 jobs with a known value (walk-forward) and predict the next week.
+The test set is the last 30 % of the jobs of each log, on which no setting was chosen. Starts and ends are those in the
+log; jobs without a recorded wait are left out (one of HPC2N). 95 % intervals come from a bootstrap over weeks.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["LOGS", "Log", "judged", "results", "text"]
 
 
 class Log(NamedTuple):
-    """A log, its machine, and what is predicted."""
+    """A log, its size, and the prediction targets."""
 
     file: str
     nodes: int
-    """Or processors, where the log counts those."""
+    """Nodes, or processors where the log counts those."""
     targets: tuple[str, ...] = ("runtime",)
 
 
@@ -41,17 +41,17 @@ LOGS = {
     "Theta": Log("alcf/rlhpc_theta_2023_feb_dec.swf.gz", 4360),
     "Kabre": Log("slurm/kabre_sacct_2024.psv.gz", 18, ("energy", "power", "wait")),
 }
-"""Kabré's size is not known: that of its largest job is taken."""
+"""Kabré's size is unknown: the size of its largest job is used."""
 LEAST_W = 10.0
-"""No node draws less on average; where Kabré's would, its run time is not what the file lets one compute."""
+"""Minimum plausible power per node; below it, the run time of Kabré's job in the file is wrong."""
 SHOWN = ("boosting:mean", "boosting:median", "forest:accurate", "forest:median")
-"""Models that are held against the best simple one."""
+"""Models that are compared with the best simple predictor."""
 
 
 def results(
     sources: Sources, say: Callable[[str], None], logs: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """All figures, of all logs or of some."""
+    """All results, of all or some logs."""
     for name in logs or ():
         if name not in LOGS:
             raise UnknownNameError("log", name, LOGS)
@@ -65,7 +65,7 @@ def results(
 def judged(
     sources: Sources, say: Callable[[str], None], name: str, target: str, models: Sequence[str]
 ) -> dict[str, Any]:
-    """The models on one log."""
+    """The results of all models on one log."""
     log = LOGS[name]
     jobs = read_trace(sources.file(log.file, "see docs/formats.md")).sorted()
     jobs, world, notes = world_of(jobs, Cluster.from_nodes(log.nodes))
@@ -81,7 +81,7 @@ def judged(
 
 
 def text(found: dict[str, Any]) -> str:
-    """A table a log and target, then how far models are from the best simple prediction, then what quantiles held."""
+    """A table for each log and target, then the ratios to the best simple predictor, then the coverage of quantiles."""
     parts = [_table(name, one) for name, one in found.items()]
     rows = []
     for name, one in found.items():

@@ -1,8 +1,8 @@
-"""By how much weeks of a real log differ in the measures of privacy, where nobody copied anything.
+"""Baseline of the privacy metrics: differences between weeks of a real log, without any copying.
 
-The weeks of a log are dealt out in turn to three heaps. One is taken for generated jobs, one for the jobs the generator
-has seen, one for held-out ones, in all three turns. What the measures show then is no leak, so what is called one
-(`kilowait.synth.privacy_metrics.SLACK`) must lie above it.
+The weeks of a log are distributed round-robin to three groups. One plays the generated jobs, one the training jobs and
+one the held-out jobs, in all three rotations. The resulting values are no leaks, so the threshold for a leak
+(`kilowait.synth.privacy_metrics.SLACK`) must be above them.
 
     python -m benchmarks.reproduce.privacy_baseline --data DIR
 """
@@ -32,7 +32,7 @@ LOGS = {
 
 
 def every_third_week(jobs: JobTable) -> list[JobTable]:
-    """Three heaps of weeks.
+    """Split the jobs into three groups of weeks.
 
     >>> weekly = JobTable(
     ...     job_id=[1, 2, 3, 4],
@@ -48,7 +48,7 @@ def every_third_week(jobs: JobTable) -> list[JobTable]:
 
 
 def apart(jobs: JobTable) -> dict[str, float]:
-    """The most by which each measure exceeds what it should be, over the three turns."""
+    """The maximum excess of each metric over its expected value, over the three rotations."""
     heaps = every_third_week(jobs)
     turns = [leaks(*heaps[turn:], *heaps[:turn]) for turn in range(3)]
     return {
@@ -79,7 +79,7 @@ def main(words: Sequence[str] | None = None) -> int:
         for name, (jobs, measures) in found.items()
     ]
     heads = ["", "weeks", *next(iter(found.values()))[1]]
-    sys.stdout.write(f"{table(heads, rows)}\n\nmore than {SLACK} is called given away\n")
+    sys.stdout.write(f"{table(heads, rows)}\n\nvalues above {SLACK} are reported as leaks\n")
     return 0
 
 

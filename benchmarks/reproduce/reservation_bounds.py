@@ -1,8 +1,9 @@
-"""What settings of predictions were chosen by: rules, orders and bounds on windows at 20 to 70 % of eleven logs.
+"""Selection of the prediction settings: policies, orders and run-time bounds on windows at 20 to 70 % of eleven logs.
 
-Nothing here is judged: later jobs are for `foresight_schedules`. Every window is played several times with submissions
-moved by up to a minute, because a tie broken otherwise moves its mean by up to a fifth. Orders are those of the agent
-before any training (`usual_weights`, no memory), with users' requests, with predictions, or of the true run times.
+This is no evaluation: later jobs are reserved for `prediction_schedules`. Every window is run several times with
+submissions shifted by up to a minute, because different tie-breaking changes its mean by up to a fifth. Queue orders
+are those of the untrained agent (`usual_weights`, no user history) with user requests, with predictions, or with the
+true run times.
 
     python -m benchmarks.reproduce.reservation_bounds --out runs/planning [--logs KTH-SP2,Theta] [--processes 2]
 """
@@ -50,7 +51,7 @@ OTHERS = {
 }
 FILES = {name: file for name, file in LOGS.items() if name != "lublin_256"} | OTHERS
 MOST_JOBS = {"Curie": 60_000}
-"""Jobs taken of a log; all of the others."""
+"""Maximum jobs used of a log; all jobs of the other logs."""
 WITHIN = (0.2, 0.7)
 WINDOWS, WINDOW_JOBS, MOVED_S = 56, 1024, 60.0
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9)
@@ -60,19 +61,19 @@ NAMES = {
     "agent, request as bound": "predicted order, reservations by the request",
     "agent, true bound": "predicted order, reservations by the true run time",
     "true area, request as bound": "ordered by true run times, reservations by the request",
-    "saf_short": "the rule, with predictions",
+    "saf_short": "the policy saf_short with predictions",
 }
 
 
 @cache
 def log_of(path: str, most: int | None) -> tuple[JobTable, Cluster]:
-    """The jobs up to the last that is looked at."""
+    """The jobs up to the end of the last window."""
     jobs, machine = workload(path)
     return (jobs if most is None else jobs[:most]), machine
 
 
 def told_of(path: str, most: int | None, kept: Path) -> dict[str, Floats]:
-    """Predictions of all jobs, made once for a folder."""
+    """Predictions of all jobs, cached in the folder."""
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
         jobs, machine = log_of(path, most)
@@ -85,7 +86,7 @@ def told_of(path: str, most: int | None, kept: Path) -> dict[str, Floats]:
 
 
 def played(path: str, most: int | None, kept: Path, first: int, move: int) -> dict[str, float]:
-    """Mean bounded slowdown of everyone in the window from job `first` on, moved for the `move`th time; 0: not."""
+    """Mean bounded slowdown of every policy in the window from job `first`; `move` numbers the shift (0: unshifted)."""
     jobs, machine = log_of(path, most)
     rows = slice(first, first + WINDOW_JOBS)
     told = {name: values[rows] for name, values in told_of(path, most, kept).items()}
@@ -129,7 +130,7 @@ def played(path: str, most: int | None, kept: Path, first: int, move: int) -> di
 
 
 def text(results: dict[str, dict[str, float]]) -> str:
-    """Everyone over the best rule with users' requests in hindsight, by log; and the part of the gap that is closed."""
+    """Ratio of every policy to the best one with user requests (hindsight) by log, and the share of the gap closed."""
     rows: list[list[str]] = []
     best = {log: min(RULES, key=lambda rule: means[rule]) for log, means in results.items()}
     for name in NAMES:
@@ -148,7 +149,7 @@ def text(results: dict[str, dict[str, float]]) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Exit code 0: the table is printed; 2: it could not be made."""
+    """Print the table. Exit code 0: printed; 2: an error occurred."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce.reservation_bounds")
     parser.add_argument("--data", metavar="DIR", help="folder of real logs; else what KILOWAIT_DATA names")
     parser.add_argument("--out", default="runs/planning", metavar="DIR", help="folder for predictions")

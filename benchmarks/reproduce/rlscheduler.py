@@ -1,7 +1,7 @@
-"""RLScheduler's table on lublin_256: their simulator's rules again, start by start, and kilowait on the same windows.
+"""RLScheduler's table on lublin_256: start times of its simulator reproduced, and kilowait on the same windows.
 
-SC'20; the code, the windows and the published means are those of DIR-LAB/deep-batch-scheduler. Its starts were written
-down for the first two windows of 1,024 jobs and two of 256, its means for all ten windows of 1,024.
+SC'20; the code, the windows and the published means are those of DIR-LAB/deep-batch-scheduler. Its start times
+are recorded for the first two windows of 1,024 jobs and two of 256, its means for all ten windows of 1,024.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ REFERENCES = {
 
 
 def drawn(seed: int, count: int, length: int, jobs: int) -> list[int]:
-    """Where their windows begin, as gym 0.15.7 seeds its generator: by a hash of the seed's digits.
+    """Start indices of RLScheduler's windows; gym 0.15.7 seeds its generator with a hash of the seed's digits.
 
     >>> drawn(seed=7, count=2, length=256, jobs=10_000)
     [1840, 7707]
@@ -65,7 +65,7 @@ def drawn(seed: int, count: int, length: int, jobs: int) -> list[int]:
 
 
 def window_jobs(jobs: JobTable, first: int, length: int) -> list[Job]:
-    """A window in their form."""
+    """A window in RLScheduler's job format."""
     window = jobs[first : first + length]
     columns = (
         window[name].astype(np.int64).tolist() for name in ("submit_s", "runtime_s", "estimate_s", "nodes")
@@ -74,7 +74,7 @@ def window_jobs(jobs: JobTable, first: int, length: int) -> list[Job]:
 
 
 def figures(jobs: Sequence[Job], starts: Sequence[float]) -> dict[str, float]:
-    """What they measure of a window; waits in seconds, the last two counted from the first submission."""
+    """RLScheduler's metrics of a window; waits in seconds, the last two counted from the first submission."""
     pairs = list(zip(jobs, starts, strict=True))
     waits = [start - job.submit for job, start in pairs]
     slow = [
@@ -96,7 +96,7 @@ def figures(jobs: Sequence[Job], starts: Sequence[float]) -> dict[str, float]:
 
 
 def valid(jobs: Sequence[Job], starts: Sequence[float]) -> bool:
-    """Nobody starts before it is submitted, and at no time are more processors used than there are."""
+    """Whether no job starts before its submission and processors are never oversubscribed."""
     changes = [(start, job.processors) for job, start in zip(jobs, starts, strict=True)]
     changes += [(start + job.run, -job.processors) for job, start in zip(jobs, starts, strict=True)]
     used = np.cumsum([change for _, change in sorted(changes)])  # at one time, releases come first
@@ -106,7 +106,7 @@ def valid(jobs: Sequence[Job], starts: Sequence[float]) -> bool:
 
 
 class Tally:
-    """How much of what was recorded is equal: starts exactly, figures to nine digits."""
+    """Agreement with the recorded results: start times exactly, metrics to nine digits."""
 
     def __init__(self) -> None:
         self.starts = self.starts_of = self.figures = self.figures_of = 0
@@ -125,17 +125,17 @@ class Tally:
         )
 
     def to_dict(self) -> dict[str, int]:
-        """Plain data."""
+        """The counts as a dict."""
         return dict(vars(self))
 
 
 def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
-    """Every run of theirs made again, and kilowait's own on the same windows; takes about 10 s."""
+    """Reproduce every recorded run, and run kilowait on the same windows; takes about 10 s."""
     recorded = sources.recorded("rlscheduler_lublin_256")["lublin_256"]
     jobs = sources.jobs("lublin_256.swf.gz")
     if len(jobs) != recorded["n_jobs_loaded"]:
         raise InputError(
-            f"lublin_256 has {len(jobs):,} jobs, theirs had {recorded['n_jobs_loaded']:,}; get it anew"
+            f"lublin_256 has {len(jobs):,} jobs, the recorded log had {recorded['n_jobs_loaded']:,}; download it again"
         )
     cluster = Cluster.from_nodes(PROCESSORS)
     found: dict[str, Any] = {"commitment": {}, "networks": {}, "engine": {}}
@@ -143,7 +143,7 @@ def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
         firsts = drawn(seed, count, length, len(jobs))
         if firsts != [window["start_index"] for window in recorded[key]]:
             raise InputError(
-                f"the windows drawn begin at {firsts}, the recorded ones elsewhere; get the file anew"
+                f"the windows drawn begin at {firsts}, the recorded ones elsewhere; download the file again"
             )
         for place, (first, window) in enumerate(zip(firsts, recorded[key], strict=True)):
             say(f"window {place + 1} of {count}, {length:,} jobs from number {first:,}")
@@ -185,7 +185,7 @@ def _note(
 
 
 def _network(run: dict[str, Any], recorded: dict[str, Any], jobs: Sequence[Job], backfill: bool) -> None:
-    """Whether the recorded starts are a schedule, have the recorded figures, and come of commitments."""
+    """Whether recorded starts are a valid schedule, give the recorded metrics, and follow from commitments."""
     for name in ("windows", "valid", "starts", "explained", "figures", "figures_of"):
         run.setdefault(name, 0)
     if "start_offsets" not in recorded:
@@ -203,7 +203,7 @@ def _network(run: dict[str, Any], recorded: dict[str, Any], jobs: Sequence[Job],
 
 
 def text(found: dict[str, Any]) -> str:
-    """The tables."""
+    """Format the results as tables."""
     key = "windows1024"
     parts = [
         "RLScheduler on lublin_256, 256 processors: mean bounded slowdown over ten windows of 1,024 jobs"

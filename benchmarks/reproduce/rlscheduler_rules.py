@@ -1,4 +1,4 @@
-"""The rules of RLScheduler's simulator, in plain Python: a picked job is committed to, and all else waits for it.
+"""The scheduling semantics of RLScheduler's simulator in plain Python: a selected job blocks all others.
 
 RLScheduler: Zhang et al., SC'20, DIR-LAB/deep-batch-scheduler. Once a rule, or their network, has picked a job, nobody
 else is considered until the job fits, whatever arrives meanwhile. Arrivals are admitted one at a time, and before a
@@ -28,7 +28,7 @@ class Job(NamedTuple):
 
 
 Score = Callable[[Job, int], float | tuple[float, ...]]
-"""Of a job now; the smallest is picked, among equals the first that came."""
+"""Priority score of a job at a time; the smallest is selected, ties by arrival."""
 
 
 def wfp3(job: Job, wait: int) -> float:
@@ -56,11 +56,11 @@ RULES: dict[str, Score] = {
     "WFP3_corrected": lambda job, now: wfp3(job, now - job.submit),
     "UNICEP_corrected": lambda job, now: unicep(job, now - job.submit),
 }
-"""Their rules under their names, and two of them with the wait as it was meant."""
+"""RLScheduler's policies by name, and two of them with the wait computed as intended."""
 
 
 class Machine:
-    """The machine and its queue, from one commitment to the next.
+    """The cluster and its queue, from one commitment to the next.
 
     >>> machine = Machine([Job(0, 0, 10, 10, 2), Job(1, 1, 5, 5, 4)], processors=4, backfill=False)
     >>> for job in (0, 1):
@@ -78,14 +78,14 @@ class Machine:
         self.start: dict[int, int] = {}
 
     def copy(self) -> Machine:
-        """The same state, to be led elsewhere."""
+        """A copy of the state."""
         other = object.__new__(Machine)
         vars(other).update(vars(self))
         other.queue, other.running, other.start = self.queue.copy(), self.running.copy(), self.start.copy()
         return other
 
     def commit_to(self, job: Job) -> None:
-        """Let time pass until the job has started and there is another to pick, or none is left."""
+        """Advance time until the job has started and another job can be selected, or none is left."""
         if job.processors > self.free:
             shadow = self._shadow(job) if self.backfill else -inf
             while job.processors > self.free:
@@ -98,7 +98,7 @@ class Machine:
             self._next_event()
 
     def _shadow(self, job: Job) -> float:
-        """When enough processors are free for the job, by the requests of those that run."""
+        """When enough processors are free for the job, by the requested times of running jobs."""
         free = self.free
         for end, processors in sorted(
             (self.start[r.number] + r.request, r.processors) for _, _, r in self.running
@@ -148,7 +148,7 @@ def starts_of(jobs: Sequence[Job], processors: int, score: Score, *, backfill: b
 def commitments_behind(
     jobs: Sequence[Job], processors: int, starts: Sequence[int], *, backfill: bool
 ) -> list[int] | None:
-    """Which jobs were committed to, one after another, if the start times are those of this machine; else None.
+    """The jobs in commitment order if the start times follow from these semantics; else None.
 
     Found by trial: whoever is committed to, all that start before and with it must start as they did.
 

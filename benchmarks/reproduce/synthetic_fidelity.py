@@ -1,14 +1,14 @@
-"""Learned workload generators on four logs: how like the log their jobs are, what people wait, what is given away.
+"""Fidelity and privacy of learned workload generators on four logs, and simulated waits of their jobs.
 
-Each generator is fitted once to a whole log and asked for as many jobs as it has, with three seeds. The classifier, the
-columns and the correlations are those of `kilowait synth score`; waits are simulated with EASY backfilling on the
-log's machine, of Philly on so many GPUs, given out singly, as its work would keep busy for 70 % of the time. Beside
-them stands the log itself with each submission moved by some minutes: how exact can it be? For privacy a generator
-is fitted again to every second week of the log; the other weeks are held out.
+Each generator is fitted once to a whole log and sampled for the same number of jobs, with three seeds. The classifier,
+the columns and the correlations are those of `kilowait synth score`; waits are simulated with EASY backfilling on the
+log's machine, for Philly on a GPU pool sized for a load of 70 %. The reference is the log itself with each
+submission shifted by some minutes, which shows the achievable accuracy. For privacy a generator is fitted again to
+every second week of the log; the other weeks are held out.
 
-What is finished is kept in a folder, cell by cell (a log, a generator, likeness or privacy), and not done again:
+Finished cells (a log, a generator, fidelity or privacy) are saved in a folder and not computed again:
 
-    python -m benchmarks.reproduce synthetic --data DIR
+    python -m benchmarks.reproduce synthetic-fidelity --data DIR
     python -m benchmarks.reproduce.synthetic_fidelity --data DIR --logs Theta --models transformer
     python -m benchmarks.reproduce.synthetic_fidelity --data DIR --out runs/synthetic --processes 16
 """
@@ -50,21 +50,21 @@ LOGS = {
     "Theta": "alcf/rlhpc_theta_2023_feb_dec.swf.gz",
     "Philly": "gpu/philly/sia_philly.csv.gz",
 }
-"""By their path in the folder of logs."""
+"""Log name to path in the folder of logs."""
 POLICIES = ("fcfs", "sjf")
 SEEDS = (0, 1, 2)
 PARTS = ("likeness", "privacy")
 FOLDER = "runs/synthetic"
 POOL_LOAD = 0.7
-"""Of the GPUs on which a log without a machine is simulated."""
+"""Load of the GPU pool on which a log without a cluster is simulated."""
 MOVED_S = 450.0
-"""Most by which submissions of the log itself are moved."""
+"""Maximum shift of the submissions of the log itself."""
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What one process does."""
+    """One unit of work."""
 
     log: str
     model: str
@@ -76,11 +76,11 @@ class Cell:
 
     @property
     def file(self) -> Path:
-        """Where what it finds is kept."""
+        """The file of the result."""
         return Path(self.folder, f"{self.log}-{self.model}-{self.part}.json")
 
     def found(self) -> dict[str, Any] | None:
-        """What was found before, with the same seeds."""
+        """The saved result, if it has the same seeds."""
         if not self.file.is_file():
             return None
         kept: dict[str, Any] = json.loads(self.file.read_text(encoding="utf-8"))
@@ -96,7 +96,7 @@ def results(
     folder: str = FOLDER,
     processes: int = 1,
 ) -> dict[str, Any]:
-    """The table of some logs and generators; what the folder has is not done again."""
+    """Results of some logs and generators; saved cells are not computed again."""
     for names, known, what in ((logs, LOGS, "log"), (models, GENERATORS, "generator")):
         for name in names:
             if name not in known:
@@ -114,7 +114,7 @@ def results(
         key=lambda cell: -Path(cell.data, LOGS[cell.log]).stat().st_size
     )  # what takes longest goes first
     Path(folder).mkdir(parents=True, exist_ok=True)
-    say(f"{len(cells) - len(todo)} of {len(cells)} cells are in {folder}, {len(todo)} are to be done")
+    say(f"{len(cells) - len(todo)} of {len(cells)} cells are in {folder}, {len(todo)} remain")
     side_by_side(work, [(cell,) for cell in todo], processes, say)
     found: dict[str, Any] = {log: {model: {} for model in models} for log in logs}
     for cell in cells:
@@ -123,7 +123,7 @@ def results(
 
 
 def work(cell: Cell) -> str:
-    """Do one cell and keep what it finds; a line of what came out."""
+    """Compute and save one cell; return a progress message."""
     began, used = time.perf_counter(), time.process_time()
     jobs = log_jobs(Path(cell.data, LOGS[cell.log]))
     try:
@@ -141,7 +141,7 @@ def work(cell: Cell) -> str:
 
 
 def log_jobs(path: Path) -> JobTable:
-    """A log in order of submission; of one that has no machine GPUs are counted as nodes."""
+    """A log by submission; in a log without a cluster, GPUs are counted as nodes."""
     jobs = read_trace(path).sorted()
     if "max_procs" in jobs.meta:
         return jobs
@@ -151,7 +151,7 @@ def log_jobs(path: Path) -> JobTable:
 
 
 def machine_of(jobs: JobTable) -> Cluster:
-    """The log's machine; else a pool that its work would keep busy for `POOL_LOAD` of the time."""
+    """The cluster of the log; else a pool sized for a load of `POOL_LOAD`."""
     if "max_procs" in jobs.meta:
         return Cluster.from_nodes(int(jobs.meta["max_procs"]))
     wanted = float((jobs["nodes"] * jobs["runtime_s"]).sum() / np.ptp(jobs["submit_s"]))
@@ -159,7 +159,7 @@ def machine_of(jobs: JobTable) -> Cluster:
 
 
 def likeness(jobs: JobTable, model: str, seeds: Sequence[int] = SEEDS, **settings: Any) -> dict[str, Any]:
-    """How like one generator's jobs are to a log."""
+    """The fidelity of the jobs of one generator."""
     machine = machine_of(jobs)
     began = time.process_time()
     generator = fit_generator(jobs, model, seed=0, **settings)
@@ -194,20 +194,20 @@ def likeness(jobs: JobTable, model: str, seeds: Sequence[int] = SEEDS, **setting
 
 
 def moved(jobs: JobTable, seed: int) -> JobTable:
-    """The same jobs, each submitted some minutes earlier or later."""
+    """The same jobs with submissions shifted by some minutes."""
     by_s = stream(seed, "benchmarks.synthetic.moved").uniform(-MOVED_S, MOVED_S, len(jobs)).round()
     return jobs.with_columns(submit_s=jobs["submit_s"] + by_s).sorted()
 
 
 def privacy(jobs: JobTable, model: str, **settings: Any) -> dict[str, Any]:
-    """What one generator gives away of the weeks it was fitted to, beside the weeks between."""
+    """The privacy metrics of one generator fitted to every second week; the weeks between are held out."""
     seen, held_out = every_second_week(jobs)
     made = fit_generator(seen, model, seed=0, **settings).sample(len(seen), seed=0)
     return {"leaks": asdict(leaks(made, seen, held_out))}
 
 
 def waits(jobs: JobTable, machine: Cluster) -> dict[str, float]:
-    """Mean waits, seconds, by rule."""
+    """Mean waits in seconds, by policy."""
     return {
         policy: float(
             metrics(simulate(jobs, machine, policy=policy, backfill="easy", on_oversized="drop"))[
@@ -232,7 +232,7 @@ def every_second_week(jobs: JobTable) -> tuple[JobTable, JobTable]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """The tables."""
+    """Format the results as tables."""
     alike, gives, failed = [], [], []
     for log, models in found.items():
         moved_once = False
@@ -244,7 +244,7 @@ def text(found: dict[str, Any]) -> str:
             if "error" not in one:
                 if not moved_once:
                     alike.append(
-                        [f"{log}, moved by minutes", "", "", "", *_waits(one["moved_ratio"]), "", "", ""]
+                        [f"{log}, shifted by minutes", "", "", "", *_waits(one["moved_ratio"]), "", "", ""]
                     )
                     moved_once = True
                 alike.append(_likeness_row(f"{log}, {model}", one))
@@ -274,7 +274,7 @@ def text(found: dict[str, Any]) -> str:
         "waits: generated over real, with EASY; ranges over seeds of samples; fit and sample in CPU seconds\n\n"
         f"{table([*given, '% below 5 users (log)'], gives)}\n\n"
         "fitted to every second week, beside the weeks between; the last column is of the whole log"
-        + "".join(f"\nnot done: {line}" for line in failed)
+        + "".join(f"\nfailed: {line}" for line in failed)
     )
 
 
@@ -310,7 +310,7 @@ def _privacy_row(name: str, parts: dict[str, Any]) -> list[str]:
 
 
 def _range(values: Sequence[float], digits: int) -> str:
-    """The least and the most.
+    """The range of some values as text.
 
     >>> _range([1.0, 1.21], 2), _range([0.5], 3)
     ('1.00-1.21', '0.500')
@@ -320,7 +320,7 @@ def _range(values: Sequence[float], digits: int) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Some logs and generators only."""
+    """Print the table of some logs and generators."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.reproduce.synthetic_fidelity",
         description=__doc__,

@@ -1,4 +1,4 @@
-"""The table of agents that were trained on real jobs, on generated ones, and on both."""
+"""Table of agents trained on real jobs, on synthetic jobs, and on both."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["LOST", "compared", "text"]
 
 REAL, WITH = "real", "+real"
 LOST = 1.1
-"""Of the slowdown of the agent trained on real jobs: beyond it, it is said that the generator does not do."""
+"""Tolerated loss relative to the agent trained on real jobs; above it the generator counts as insufficient."""
 
 
 def compared(
     rules: Mapping[str, Sequence[float]], by_what: Mapping[str, Sequence[Mapping[str, Any]]], cut: Windows
 ) -> dict[str, Any]:
-    """Agents of one learner on one log beside the one trained on real jobs, and beside the best rule.
+    """Agents of one algorithm on one log, compared with the one trained on real jobs and with the best policy.
 
     Args:
         rules: values of each rule, a window each.
@@ -60,7 +60,7 @@ def compared(
 
 
 def text(found: Mapping[str, Any]) -> str:
-    """One table, and in words where synthetic jobs did and did not do."""
+    """The table, and a summary of where synthetic training data was sufficient."""
     lines = []
     for log, algos in found["logs"].items():
         for algo, one in algos.items():
@@ -109,13 +109,13 @@ def text(found: Mapping[str, Any]) -> str:
 
 
 def summary(logs: Mapping[str, Any]) -> list[str]:
-    """By learner and generator how it did over all logs; then every case in which more than 10 % are lost.
+    """Results by algorithm and generator over all logs; then every case with a loss above 10 %.
 
     >>> row = {"of_real": 1.25, "of_real_interval": [1.1, 1.4], "of_real_verdict": "worse"}
     >>> for line in summary({"KTH-SP2": {"es": {"rows": {"real": {}, "copula": row}}}}):
     ...     print(line)
     ES on copula alone: 1.250 of real (geometric mean of 1 log); within 10 % on 0, better 0, same 0, undecided 0, ...
-    more than 10 % lost by synthetic jobs alone: KTH-SP2, ES, copula: 1.25 (1.10 to 1.40), worse
+    loss above 10 % with synthetic jobs alone: KTH-SP2, ES, copula: 1.25 (1.10 to 1.40), worse
     """
     by_case: dict[tuple[str, str], list[dict[str, Any]]] = {}
     lost = []
@@ -143,11 +143,11 @@ def summary(logs: Mapping[str, Any]) -> list[str]:
             f"{within}, {counts}"
         )
     told = "; ".join(lost) or "nowhere"
-    return [*lines, f"more than 10 % lost by synthetic jobs alone: {told}"]
+    return [*lines, f"loss above 10 % with synthetic jobs alone: {told}"]
 
 
 def _told(what: str) -> str:
-    """What an agent was trained on, in words.
+    """The display name of the training data of an agent.
 
     >>> _told("real"), _told("copula"), _told("copula+real")
     ('real', 'copula alone', 'copula and real')
@@ -158,7 +158,7 @@ def _told(what: str) -> str:
 
 
 def _went(told: Mapping[str, Any] | None) -> str:
-    """How far a search went from where it began; of a network nothing.
+    """How far CMA-ES moved from its initial policy; empty for networks.
 
     >>> (
     ...     _went({"began_at": "usual", "went": "nowhere: nothing clearly better", "kept_rule": None}),

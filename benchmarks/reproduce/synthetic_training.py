@@ -1,13 +1,13 @@
-"""Trained on synthetic jobs, judged on real ones: what is a generator worth to somebody who has no log?
+"""Agents trained on synthetic jobs and evaluated on real jobs: the value of a generator where no log is available.
 
-On each log an agent is trained three ways: on the real training jobs (the first 60 %), on as many jobs of a generator
-that was fitted to these very jobs and no others, and on both, half of the windows each. All are chosen on the next 10 %
-and judged on the same 60 windows of 1,024 jobs in the last 30 %, all of them real: EASY, users' estimates, mean bounded
-slowdown, as in `benchmarks.reproduce.batch_learning`. An agent trained on generated jobs alone has not seen the real
-training jobs at all: what it remembers of users is what the real validation jobs taught.
+On each log agents are trained on three kinds of data: the real training jobs (the first 60 %), as many jobs of a
+generator fitted only to these jobs, and both, half of the windows each. All use the next 10 % for validation and the
+same 60 windows of 1,024 real jobs in the last 30 % for testing: EASY, user estimates, mean bounded slowdown, as in
+`benchmarks.reproduce.batch_learning`. An agent trained only on synthetic jobs has not seen the real training jobs:
+its user history contains only the real validation jobs.
 
-The search (es) has its usual settings; networks (ppo) imitate SAF and then learn for a fixed number of decisions.
-Finished cells are kept in a folder, and a second call does what is missing, so it may be killed at any moment.
+CMA-ES (es) has its default settings; networks (ppo) clone SAF and then learn for a fixed number of decisions.
+Finished cells are saved in a folder and a second call computes missing ones, so it can be interrupted at any time.
 
     python -m benchmarks.reproduce synthetic-training --out runs/synthetic-training --processes 16
     python -m benchmarks.reproduce synthetic-training --logs Theta --models copula --algos es --seeds 0
@@ -50,24 +50,24 @@ ALGOS = ("es", "ppo")
 SEEDS = (0,)
 FOLDER = "runs/synthetic-training"
 REAL, WITH = "real", "+real"
-"""What a cell is trained on: real, MODEL, or MODEL+real."""
+"""Training data of a cell: real, MODEL, or MODEL+real."""
 SHARE = 0.5
-"""Of the windows that have generated jobs where both are learned from."""
+"""Share of the windows with synthetic jobs, where both kinds are used."""
 PPO: dict[str, Any] = {
     **batch_learning.RECIPE,
     "steps": 1_000_000,
     "env_threads": 1,
     "settings": {**SMALL_STEPS["ppo"], "validate_every": 20},
 }
-"""The same for all cells."""
+"""Settings of all cells."""
 QUICK = ("bootstrap", "copula")
-"""Generators that are fitted in seconds; the others are begun first."""
+"""Generators that are fitted in seconds; the others are started first."""
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Which cells."""
+    """The selection of cells."""
 
     logs: dict[str, str]
     """Name to file."""
@@ -75,9 +75,9 @@ class Plan:
     algos: Sequence[str] = ALGOS
     seeds: Sequence[int] = SEEDS
     search: dict[str, Any] = field(default_factory=dict)
-    """Changes to the settings of the search, for tests."""
+    """Overrides of the CMA-ES settings, for tests."""
     steps: int = PPO["steps"]
-    """Decisions a network learns from, after its teacher's."""
+    """Training decisions of a network after behaviour cloning."""
 
     def __post_init__(self) -> None:
         for what, known, given in (("generator", GENERATORS, self.models), ("learner", ALGOS, self.algos)):
@@ -87,11 +87,11 @@ class Plan:
 
     @property
     def trained_on(self) -> list[str]:
-        """What agents are trained on."""
+        """The training data of the agents."""
         return [REAL, *(model + more for model in self.models for more in ("", WITH))]
 
     def cells(self) -> list[Cell]:
-        """Rules, generators and agents, those first on which others wait."""
+        """Policies, generators and agents, dependencies first."""
         slow_first = sorted(self.models, key=lambda model: model in QUICK)
         fits = [Cell(log, "fit", model) for model in slow_first for log in self.logs]
         agents_ = [
@@ -106,22 +106,22 @@ class Plan:
 
 @dataclass(frozen=True)
 class Cell:
-    """One piece of work that leaves one file."""
+    """One unit of work with one output file."""
 
     log: str
     what: str
     """rules, fit, or a learner."""
     on: str = ""
-    """The generator to fit, or what the learner is trained on."""
+    """The generator to fit, or the training data of the algorithm."""
     seed: int = 0
 
     @property
     def model(self) -> str:
-        """The generator it needs; none: empty."""
+        """The required generator; empty: none."""
         return "" if self.on in ("", REAL) else self.on.removesuffix(WITH)
 
     def file(self, folder: Path) -> Path:
-        """What it leaves: jobs, or figures."""
+        """The output file: jobs or results."""
         if self.what == "fit":
             return folder / f"{self.log}-{self.on}.parquet"
         return folder / f"{self}.judged.json"

@@ -1,4 +1,4 @@
-"""Tables as plain text."""
+"""Format tables as plain text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["of", "percent", "table"]
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as they must be, the first to the left, numbers to the right.
+    """A table with columns of minimal width, the first left-aligned, the others right-aligned.
 
     >>> print(table(["rule", "bsld"], [["FCFS", "7,273.8"], ["SJF", "277.3"]]))
     rule     bsld
@@ -27,7 +27,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def of(count: int, total: int) -> str:
-    """How many of how many; a dash where there are none.
+    """A count of a total; a dash if the total is 0.
 
     >>> of(2560, 2560), of(0, 0)
     ('2,560 of 2,560', '-')
@@ -36,7 +36,7 @@ def of(count: int, total: int) -> str:
 
 
 def percent(ours: float, theirs: float) -> str:
-    """The difference in per cent of theirs, with its sign.
+    """The signed difference in per cent of the reference.
 
     >>> percent(99.0, 100.0)
     '-1.0 %'

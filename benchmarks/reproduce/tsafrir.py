@@ -1,8 +1,8 @@
 """Tsafrir, Etsion and Feitelson (TPDS'07): EASY, predictions and perfect estimates on three logs.
 
-One set-up for all logs. The jobs are those of the archive's cleaned logs that ran, with the processors they asked
-for, where that is known; SDSC-BLUE has 1,152 processors. A job that ran longer than it asked for is taken to have
-asked for what it ran. As in the paper, the first 1 % of jobs to end and those that end after the last arrival are not
+One set-up for all logs. The jobs are those of the archive's cleaned logs that ran, with the requested number of
+processors where known; SDSC-BLUE has 1,152 processors. The request of a job that ran longer than requested is set to
+its run time. As in the paper, the first 1 % of jobs to end and those that end after the last arrival are not
 counted. Run times below 10 s count as 10 s in the bounded slowdown. PERFECT++ is SJBF with run times for estimates.
 """
 

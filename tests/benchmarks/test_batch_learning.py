@@ -25,28 +25,28 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_windows_lie_in_the_last_part_that_nothing_was_learned_on(folder):
+def test_windows_are_later_than_the_training_jobs(folder):
     jobs, _ = batch_learning.workload(PATH)
     assert batch_learning.windows_of(jobs).first.min() >= 0.7 * len(jobs) - 1
     assert (folder / "made-es-0.json").exists()
 
 
-def test_learners_stand_beside_the_rule_that_turned_out_best(folder):
+def test_algorithms_are_compared_with_the_best_policy(folder):
     jobs, _ = batch_learning.workload(PATH)
     one = batch_learning._compared(folder, LOG, jobs)
     rows = one["rows"]
     means = {rule: rows[rule]["mean_bsld"] for rule in batch_learning.RULES}
     assert means[one["best_rule"]] == min(means.values())
-    assert rows[one["best_rule"]]["verdict"] == "the best rule"
+    assert rows[one["best_rule"]]["verdict"] == "best policy"
     for learner in batch_learning.LEARNERS:
         assert rows[learner]["ratio"] == pytest.approx(rows[learner]["mean_bsld"] / min(means.values()))
         assert rows[learner]["by_seed"] == [rows[learner]["mean_bsld"]] * 3
     said = batch_learning.text({LOG: one})
-    assert f"es: {rows['es']['ratio']:.3f} of the best rule" in said
+    assert f"es: {rows['es']['ratio']:.3f} of the best policy" in said
     assert np.isfinite(rows["es"]["interval"]).all()
 
 
-def test_what_is_there_is_not_done_again(folder, monkeypatch):
+def test_saved_results_are_not_recomputed(folder, monkeypatch):
     monkeypatch.setattr(batch_learning, "LOGS", {})
     said = []
     batch_learning.train_all(None, folder, 1, math.inf, batch_learning.LEARNERS, said.append)

@@ -46,12 +46,12 @@ def signal(*g_per_kwh: float) -> Signal:
 # -- lets-wait-awhile -------------------------------------------------------------------------------
 
 
-def test_the_six_published_values_come_out(avoided):
+def test_published_values_are_reproduced(avoided):
     for country, published in lets_wait_awhile.PUBLISHED.items():
         assert avoided[country]["theirs"]["avoided_percent"] == pytest.approx(published, abs=0.005), country
 
 
-def test_the_published_values_need_the_oddities(avoided):
+def test_published_values_need_the_peculiarities(avoided):
     without = [avoided[country]["without"]["avoided_percent"] for country in ("DE", "GB", "FR")]
     assert np.abs(np.subtract(without, list(lets_wait_awhile.PUBLISHED.values()))).max() > 0.05
 
@@ -95,19 +95,19 @@ def test_the_extra_slot_lets_a_job_that_may_not_wait_choose_between_two_starts()
     assert emitted([Job(0, 2)], seen, [0], seen.g_per_kwh[None], oddities=True)[:2] == (2, 2)
 
 
-def test_with_ties_an_interruptible_job_runs_in_all_of_them():
+def test_interruptible_jobs_run_in_all_tied_slots():
     seen = signal(2, 2, 2, 9)
     assert emitted([Job(0, 1)], seen, [1], seen.g_per_kwh[None], oddities=False)[2] == 2
     assert emitted([Job(0, 1)], seen, [1], seen.g_per_kwh[None], oddities=True)[2] == 6
 
 
-def test_the_forecast_chooses_and_the_truth_is_paid():
+def test_forecast_decides_and_true_intensity_counts():
     truth = signal(1, 9, 9)
     forecasts = np.array([[9.0, 1.0, 2.0], [1.0, 9.0, 9.0]])
     assert emitted([Job(0, 1)], truth, [2], forecasts, oddities=False) == (1, 5, 5)
 
 
-def test_kilowaits_own_rule_starts_jobs_in_one_piece_where_this_does(sources):
+def test_kilowait_shifts_non_interruptible_jobs_equally(sources):
     """Without the oddities: the same jobs, their slack as a column, one of the noisy forecasts as the signal."""
     jobs, truth = drawn_jobs(), lets_wait_awhile._read(sources, "gb_ci.csv.gz")
     late = [slots_to_next_workday(truth.time[job.submit + job.length]) for job in jobs]
@@ -133,7 +133,7 @@ def test_a_missing_series_is_one_line_and_exit_2(tmp_path, capsys):
     (tmp_path / "swf").mkdir()
     assert main(["lets-wait-awhile", "--data", str(tmp_path)]) == 2
     said = capsys.readouterr()
-    assert said.err.splitlines()[-1].startswith("error: ") and "is not there" in said.err
+    assert said.err.splitlines()[-1].startswith("error: ") and "does not exist" in said.err
     assert said.out == ""
 
 
@@ -195,7 +195,7 @@ def test_ecovisor_runs_below_the_percentile_and_when_the_wait_is_used_up():
     )
 
 
-def test_where_the_job_list_is_not_there_the_command_says_so(tmp_path, capsys, page):
+def test_missing_job_list_is_reported(tmp_path, capsys, page):
     (tmp_path / "swf").mkdir()
     assert main(["gaia", "--data", str(tmp_path)]) == 0
     out = capsys.readouterr().out
@@ -236,7 +236,7 @@ def test_a_broken_job_list_is_one_line_and_exit_2(tmp_path, data_dir, capsys):
     assert "but the series has 720" in capsys.readouterr().err
 
 
-def test_gaias_five_policies_come_out_where_its_job_list_is_there(sources, page):
+def test_gaia_policies_are_reproduced(sources, page):
     found = gaia.results(sources, quiet)
     if not found:
         pytest.skip("GAIA's list of 1,000 jobs is not in the folder of data")

@@ -6,7 +6,7 @@ import kilowait as kw
 from kilowait.cluster import Cluster, NodeGroup
 
 
-def test_a_small_log_is_trained_tuned_and_judged():
+def test_training_tuning_and_evaluation_on_a_small_log():
     jobs = kw.lublin(jobs=1000, nodes=32, seed=3, load=0.5).sorted()
     machine = Cluster((NodeGroup("taurus", 32),), name="taurus")
     said = []
@@ -36,5 +36,5 @@ def test_a_small_log_is_trained_tuned_and_judged():
     assert "agent, seed 1" in shown and "beyond the front" in shown and "kept by" in shown
 
 
-def test_the_logs_are_those_of_the_machines():
+def test_logs_match_their_clusters():
     assert {log.cluster for log in LOGS.values()} == {"theta", "mira", "polaris"}

@@ -27,20 +27,20 @@ def folder(tmp_path_factory):
     return found
 
 
-def test_trainings_leave_agents_and_their_figures(folder):
+def test_training_saves_agents_and_results(folder):
     assert (folder / "0.9-ppo-1.pt").exists() and (folder / "0.9-es-1.json").exists()
     told = json.loads((folder / "0.9-ppo-1.judged.json").read_text())
     assert set(told) == set(gpu_learning.FIGURES)
     assert all(len(values) == 300 // WINDOW and np.isfinite(values).all() for values in told.values())
 
 
-def test_every_rule_stands_there_with_and_without_moves(folder):
+def test_every_policy_is_listed_with_and_without_migration(folder):
     rules = json.loads((folder / "0.9-rules.judged.json").read_text())
     assert len(rules) == 8 and sum(name.endswith("moved") for name in rules) == 4
     assert {name.split(",")[0] for name in rules} == {"fcfs", "sjf", "srtf", "las"}
 
 
-def test_the_table_ends_with_a_verdict(folder):
+def test_table_ends_with_a_comparison(folder):
     found = gpu_learning.results(None, pytest.fail, folder, loads=(0.9,))
     one = found["loads"]["0.9"]
     assert one["rows"][one["best_rule"]]["ratio"][0] == 1.0

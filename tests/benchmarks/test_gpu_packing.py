@@ -96,7 +96,7 @@ def by_the_engine(pods: list[tuple[int, int, int, str]]) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_engine_places_as_the_benchmark_does(seed):
+def test_engine_and_benchmark_place_equally(seed):
     pods = drawn(seed)
     used = by_the_engine(pods)
     assert used == by_the_benchmark(pods)

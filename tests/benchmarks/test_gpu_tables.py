@@ -87,12 +87,12 @@ def test_fgd_leaves_the_node_of_two_to_the_pair():
     assert placed("FGD", [0, 1], [WHOLE, PAIR], [2, 1]) == [1000, 3000]
 
 
-def test_two_runs_with_one_seed_are_one():
+def test_runs_with_equal_seeds_are_equal():
     pods = [0, 1, 0, 0, 1] * 4
     assert placed("Random", pods, [HALF, PAIR], [2] * 9) == placed("Random", pods, [HALF, PAIR], [2] * 9)
 
 
-def test_openb_comes_out_seed_by_seed(sources, monkeypatch):
+def test_openb_is_reproduced_by_seed(sources, monkeypatch):
     monkeypatch.setattr(openb, "SEEDS", range(42, 44))
     found = openb.results(sources, quiet, lists=["default"])["default"]
     for (name, rule), published in openb.BY_SEED.items():
@@ -101,7 +101,7 @@ def test_openb_comes_out_seed_by_seed(sources, monkeypatch):
     assert np.all(np.greater(found["room"], found["FGD"]))
 
 
-def test_a_list_that_is_not_there_is_named(tmp_path):
+def test_missing_list_is_named(tmp_path):
     (tmp_path / "swf").mkdir()
     with pytest.raises(InputError, match="openb_node_list_gpu_node"):
         openb.results(Sources.find(str(tmp_path)), quiet)
@@ -190,7 +190,7 @@ def test_a_job_that_comes_waits_for_shares():
 
 def test_too_few_jobs_are_an_error():
     work = Work(np.array([0.0, 1.0]), np.array([1e9, 1.0]), np.ones((2, 3)))
-    with pytest.raises(InputError, match="make more"):
+    with pytest.raises(InputError, match="generate more"):
         completion_times(work, gavel_shares.las, 0, 1, seed=0, by_type=False, strict=False)
 
 

@@ -42,10 +42,10 @@ def test_every_log_is_on_the_page():
             assert f"{name}, {target}" in page
 
 
-def test_words(tmp_path, capsys):
+def test_error_messages(tmp_path, capsys):
     (tmp_path / "swf").mkdir()
-    assert main(["foresight", "--data", str(tmp_path), "--logs", "KTH"]) == 2
+    assert main(["prediction-accuracy", "--data", str(tmp_path), "--logs", "KTH"]) == 2
     assert "unknown log 'KTH'; did you mean 'KTH-SP2'? known: HPC2N, KTH-SP2" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["tsafrir", "--data", str(tmp_path), "--logs", "KTH-SP2"])
-    assert "--logs is for foresight and synthetic" in capsys.readouterr().err
+    assert "--logs is only for prediction-accuracy and synthetic-fidelity" in capsys.readouterr().err

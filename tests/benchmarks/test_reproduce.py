@@ -94,7 +94,7 @@ def test_commitments_are_found_or_denied():
     assert commitments_behind(jobs, 4, [0, 10, 16], backfill=False) is None
 
 
-def test_an_impossible_schedule_is_seen():
+def test_invalid_schedules_are_detected():
     jobs = [Job(0, 0, 10, 10, 200), Job(1, 1, 5, 5, 100)]
     assert rlscheduler.valid(jobs, [0, 10])
     assert not rlscheduler.valid(jobs, [0, 9])
@@ -113,7 +113,7 @@ def test_every_recorded_start_and_figure_of_their_rules_is_equal(theirs):
         assert (run["figures"], run["figures_of"]) == (84, 84), name
 
 
-def test_the_published_means_come_out(theirs):
+def test_published_means_are_reproduced(theirs):
     for rule, published in rlscheduler.PUBLISHED.items():
         for suffix, mean in zip(("", "+bf"), published, strict=True):
             found = theirs["recorded_mean_bsld"][rule + suffix]
@@ -162,14 +162,14 @@ def test_means_are_within_five_percent_of_print_but_where_the_docs_say(means):
     assert beyond == blue | predicted | {("SDSC-SP2", "EASY", "bsld")}
 
 
-def test_one_reading_of_the_predictions_comes_within_eight_percent(means):
+def test_one_interpretation_of_the_predictions_is_within_eight_percent(means):
     for log in ("KTH-SP2", "SDSC-SP2"):
         for rule in tsafrir.PREDICTING:
             for name, theirs_ in tsafrir.PUBLISHED[log][rule]._asdict().items():
                 assert means["readings"][log][rule]["nearest"][name] == pytest.approx(theirs_, rel=0.08)
 
 
-def test_the_policies_are_the_reading_without_changes(sources):
+def test_policies_equal_the_default_interpretation(sources):
     log = tsafrir.LOGS["KTH-SP2"]
     jobs = sources.jobs(log.file)[:3000]
     for rule in tsafrir.PREDICTING:
@@ -185,7 +185,7 @@ def test_the_docs_show_what_the_commands_print(page, theirs, means):
         assert text in page
 
 
-def test_simulators_prints_ratios_and_agreement(sources, page, monkeypatch):
+def test_simulator_speed_prints_ratios_and_agreement(sources, page, monkeypatch):
     monkeypatch.setattr(bench, "best_s", lambda call, **how: 0.01 if call() is not None else 0.0)
     text = simulator_speed.text(simulator_speed.results(sources, quiet))
     assert "FCFS, pyss" in text.split("\n\n")[1]
@@ -200,13 +200,13 @@ def test_json_is_json(data_dir, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out)["jobs"] == {"KTH-SP2": 28_475}
 
 
-@pytest.mark.parametrize("table", ["rlscheduler", "tsafrir", "simulators"])
+@pytest.mark.parametrize("table", ["rlscheduler", "tsafrir", "simulator-speed"])
 def test_missing_files_are_one_line_and_exit_2(tmp_path, capsys, table):
     (tmp_path / "data" / "swf").mkdir(parents=True)
     assert main([table, "--data", str(tmp_path / "data")]) == 2
     said = capsys.readouterr()
     last = said.err.splitlines()[-1]
-    assert last.startswith("error: ") and "is not there" in last
+    assert last.startswith("error: ") and "does not exist" in last
     assert said.out == ""
 
 
@@ -214,7 +214,7 @@ def test_broken_recorded_results_are_one_line_and_exit_2(tmp_path, capsys):
     (tmp_path / "swf").mkdir()
     (tmp_path / "rlscheduler_lublin_256.json.gz").write_bytes(b"no gzip")
     assert main(["rlscheduler", "--data", str(tmp_path), "--oracles", str(tmp_path)]) == 2
-    assert "cannot be read as packed JSON" in capsys.readouterr().err
+    assert "cannot be read as compressed JSON" in capsys.readouterr().err
 
 
 def test_no_folder_is_one_line_and_exit_2(capsys, monkeypatch):

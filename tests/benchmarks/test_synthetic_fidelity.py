@@ -1,4 +1,4 @@
-"""The table of generators: finished cells are kept and not done again, and one that cannot be done is said."""
+"""The table of generators: finished cells are not computed again, and failed cells are reported."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def table(data, out, **more):
     )
 
 
-def test_finished_cells_are_not_done_again(data, cells, tmp_path):
+def test_finished_cells_are_not_computed_again(data, cells, tmp_path):
     out = tmp_path / "out"
     first = table(data, out, seeds=(0,))
     assert cells == ["Theta-bootstrap-likeness.json", "Theta-bootstrap-privacy.json"]
@@ -72,17 +72,17 @@ def test_finished_cells_are_not_done_again(data, cells, tmp_path):
     assert second["Theta"]["bootstrap"]["privacy"]["leaks"]["copies"] == 1
 
 
-def test_what_cannot_be_done_is_said(data, cells, tmp_path, monkeypatch):
+def test_failed_cells_are_reported(data, cells, tmp_path, monkeypatch):
     def few(jobs, model, seeds):
         raise synthetic_fidelity.KilowaitError("no such extra")
 
     monkeypatch.setattr(synthetic_fidelity, "likeness", few)
-    assert "not done: Theta, bootstrap, likeness: no such extra" in synthetic_fidelity.text(
+    assert "failed: Theta, bootstrap, likeness: no such extra" in synthetic_fidelity.text(
         table(data, tmp_path / "out")
     )
 
 
-def test_a_log_without_a_machine_has_a_pool_of_gpus():
+def test_log_without_a_cluster_has_a_gpu_pool():
     jobs = JobTable(job_id=[1, 2], submit_s=[0, 100], runtime_s=[70, 70], nodes=[1, 1], gpus=[1, 8])
     counted = jobs.with_columns(nodes=np.maximum(jobs["gpus"], 1))
     assert synthetic_fidelity.machine_of(counted).nodes == 9  # 630 GPU-seconds in 100 s, 70 % of the time
@@ -91,4 +91,4 @@ def test_a_log_without_a_machine_has_a_pool_of_gpus():
 def test_options_are_checked(capsys):
     with pytest.raises(SystemExit):
         main(["tsafrir", "--models", "copula"])
-    assert "--models is for synthetic; tsafrir has its own" in capsys.readouterr().err
+    assert "--models is only for synthetic-fidelity, not for tsafrir" in capsys.readouterr().err

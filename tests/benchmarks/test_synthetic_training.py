@@ -71,7 +71,7 @@ def test_agents_stand_beside_the_one_trained_on_real_jobs_and_the_best_rule(fold
     assert "more than 10 % lost by synthetic jobs alone: " in said
 
 
-def test_what_is_there_is_not_done_again_and_what_is_missing_is_told(folder, tmp_path):
+def test_saved_cells_are_reused_and_missing_cells_reported(folder, tmp_path):
     said = []
     assert table.run(PLAN, folder, 1, said.append) == [] and said == ["0 cells in 1 processes"]
     found = table.table_of(PLAN, tmp_path)
@@ -81,7 +81,7 @@ def test_what_is_there_is_not_done_again_and_what_is_missing_is_told(folder, tmp
     )
 
 
-def test_a_cell_that_was_killed_goes_on_where_it_was(folder, monkeypatch):
+def test_interrupted_cells_are_resumed(folder, monkeypatch):
     cell = table.Cell("made", "es", "bootstrap", 0)
     before = json.loads(cell.file(folder).read_text())
     cell.file(folder).unlink()
@@ -135,14 +135,14 @@ def test_a_generator_that_cannot_be_fitted_leaves_the_rest_to_be_done(tmp_path, 
     assert any("made-fit-bootstrap failed" in line for line in said)
 
 
-def test_figures_of_other_settings_are_refused(folder, tmp_path):
+def test_results_of_other_settings_are_rejected(folder, tmp_path):
     plan = table.Plan({"made": PATH}, models=(), algos=("ppo",), steps=100)
     (tmp_path / "made-ppo-real-0.judged.json").write_text(json.dumps({"values": [1.0], "steps": 50}))
     with pytest.raises(InputError, match="is of 50 steps, and this table of 100; name --steps 50"):
         table.table_of(plan, tmp_path)
 
 
-def test_wrong_names_are_told(capsys, tmp_path):
+def test_unknown_names_are_errors(capsys, tmp_path):
     with pytest.raises(UnknownNameError, match="did you mean 'copula'"):
         table.Plan({}, models=("copola",))
     with pytest.raises(UnknownNameError, match="unknown learner 'saf'"):

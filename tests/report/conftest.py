@@ -1,4 +1,4 @@
-"""Contests to draw, and a real browser to look at them with."""
+"""Fixtures: comparisons to draw, and a browser."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ NASTY = "</script><b onload=x>"
 
 
 def jobs_of(count=600, *, seed=1, dated=False):
-    """Jobs of a few users, one with a nasty name."""
-    made = kw.lublin(count, NODES, load=0.95, seed=seed)
-    columns = {name: made[name] for name in ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes")}
+    """Jobs of a few users, one with a name that must be escaped."""
+    workload = kw.lublin(count, NODES, load=0.95, seed=seed)
+    columns = {name: workload[name] for name in ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes")}
     return JobTable(
         **columns,
         user=[number % 4 for number in range(count)],
@@ -48,7 +48,7 @@ def jobs_of(count=600, *, seed=1, dated=False):
     )
 
 
-def contest_of(
+def comparison_of(
     jobs,
     names=("fcfs", "sjf", "saf"),
     *,
@@ -58,52 +58,52 @@ def contest_of(
     cluster=None,
     **more,
 ):
-    """The rules, all with EASY, on the jobs or on windows of them."""
+    """A comparison of policies, all with EASY, on the jobs or on windows of them."""
     cut = single_window(jobs) if windows is None else windows
     cluster = kw.Cluster.from_nodes(NODES) if cluster is None else cluster
     logs = {
-        (who, number): kw.simulate(window.jobs, cluster, name, "easy", **more)
-        for who, name in enumerate(names)
+        (index, number): kw.simulate(window.jobs, cluster, name, "easy", **more)
+        for index, name in enumerate(names)
         for number, window in enumerate(cut)
     }
     kinds = kinds or ["rule"] * len(names)
     contenders = tuple(PolicyConfig(name, "easy", kind) for name, kind in zip(names, kinds, strict=True))
-    return Comparison(trace, NODES, cut, contenders, lambda who, number: logs[who, number], ledger=LEDGER)
+    return Comparison(trace, NODES, cut, contenders, lambda index, number: logs[index, number], ledger=LEDGER)
 
 
-def broken(span_s):
-    """A machine of which 10 nodes are out in the middle of a span."""
+def cluster_with_outage(span_s):
+    """A cluster in which 10 nodes are unavailable in the middle of a time span."""
     machine = kw.Cluster.from_nodes(NODES)
     return machine.with_outages(Outage(machine.groups[0].name, 10, 0.4 * span_s, 0.6 * span_s))
 
 
-LEVERS = ("none", "sleep=break-even", "levels=1.1", "hold=lowest-window:6h", "all")
-"""In turn: always on; then each by itself; then together."""
+CONTROLS = ("none", "sleep=break-even", "levels=1.1", "hold=lowest-window:6h", "all")
+"""No power control, each control alone, all controls."""
 
 
-def energy_contest(jobs, levers=LEVERS, *, windows=None, carbon=True, price=True, drawn=0):
-    """fcfs with EASY, pulling levers: each run a little later than the last, with a record of what it drew.
+def energy_comparison(jobs, levers=CONTROLS, *, windows=None, carbon=True, price=True, drawn=0):
+    """A comparison of fcfs with EASY under several power controls, with energy results.
 
-    A busy node draws 500 W, an idle one 200 W, one asleep 20 W; the building adds a quarter.
+    A busy node draws 500 W, an idle one 200 W, a sleeping one 20 W; the facility adds a quarter.
     """
     cut = single_window(jobs) if windows is None else windows
     cluster = kw.Cluster.from_nodes(NODES)
-    rules = ("fcfs", "fcfs", "sjf", "saf", "lxf", "f1", "wfp3")
+    policies = ("fcfs", "fcfs", "sjf", "saf", "lxf", "f1", "wfp3")
     logs = {
-        (who, number): kw.simulate(window.jobs, cluster, rules[who], "easy")
-        for who in range(len(levers))
+        (index, number): kw.simulate(window.jobs, cluster, policies[index], "easy")
+        for index in range(len(levers))
         for number, window in enumerate(cut)
     }
     cells, states = [], []
-    for who, text in enumerate(levers):
+    for index, text in enumerate(levers):
         sleeps, slow = "sleep" in text or text == "all", "levels" in text or text == "all"
         row, kwh = [], dict.fromkeys(("jobs", "idle", "asleep", "shutting_down", "waking", "fixed"), 0.0)
         for number in range(len(cut)):
-            steps = timeline(logs[who, number])
+            steps = timeline(logs[index, number])
             hours = np.diff(steps.time_s) / 3600
             busy = float(steps.busy_nodes[:-1] @ hours)
             free = float((steps.capacity_nodes - steps.busy_nodes)[:-1] @ hours)
-            spent = {
+            energy_by_state = {
                 "jobs": busy * (0.45 if slow else 0.5),
                 "idle": free * (0.06 if sleeps else 0.2),
                 "asleep": free * 0.014 if sleeps else 0.0,
@@ -111,20 +111,25 @@ def energy_contest(jobs, levers=LEVERS, *, windows=None, carbon=True, price=True
                 "waking": free * 0.011 if sleeps else 0.0,
                 "fixed": 2.0 * float(hours.sum()),
             }
-            kwh = {name: kwh[name] + spent[name] for name in kwh}
-            energy = sum(spent.values())
-            found = {"energy_kwh": energy, "facility_kwh": 1.25 * energy, "peak_kw": 16.0 - who, "pue": 1.25}
-            found["least_kwh"] = 0.4 * busy
+            kwh = {name: kwh[name] + energy_by_state[name] for name in kwh}
+            energy = sum(energy_by_state.values())
+            metrics = {
+                "energy_kwh": energy,
+                "facility_kwh": 1.25 * energy,
+                "peak_kw": 16.0 - index,
+                "pue": 1.25,
+            }
+            metrics["least_kwh"] = 0.4 * busy
             if carbon:
-                found["co2_kg"] = 1.25 * energy * (0.2 if "hold" in text or text == "all" else 0.25)
+                metrics["co2_kg"] = 1.25 * energy * (0.2 if "hold" in text or text == "all" else 0.25)
             if price:
-                found["cost"] = 1.25 * energy * 0.1
-            row.append(found)
+                metrics["cost"] = 1.25 * energy * 0.1
+            row.append(metrics)
         cells.append(tuple(row))
         states.append(kwh)
     curves = []
-    for who, text in enumerate(levers):
-        steps = timeline(logs[who, drawn]).sampled(600)
+    for index, text in enumerate(levers):
+        steps = timeline(logs[index, drawn]).sampled(600)
         idle = 20.0 if "sleep" in text or text == "all" else 200.0
         watts = 500.0 * steps.busy_nodes + idle * (steps.capacity_nodes - steps.busy_nodes) + 2000.0
         curves.append(PowerCurve(*(tuple(v.tolist()) for v in (steps.edge_s, watts, 1.25 * watts))))
@@ -134,52 +139,52 @@ def energy_contest(jobs, levers=LEVERS, *, windows=None, carbon=True, price=True
     day = 2 * np.pi * edge[:-1] / 86400
     signals = []
     if carbon:
-        said = "GB; average; direct; a <made> series"
+        words = "GB; average; direct; a <made> series"
         signals.append(
-            SignalCurve("carbon intensity", "g/kWh", said, tuple(edge), tuple(250 - 100 * np.sin(day)))
+            SignalCurve("carbon intensity", "g/kWh", words, tuple(edge), tuple(250 - 100 * np.sin(day)))
         )
     if price:
-        said = "DE-LU day ahead; EUR"
-        signals.append(SignalCurve("price", "EUR/MWh", said, tuple(edge), tuple(60 + 90 * np.cos(day))))
+        words = "DE-LU day ahead; EUR"
+        signals.append(SignalCurve("price", "EUR/MWh", words, tuple(edge), tuple(60 + 90 * np.cos(day))))
     notes = ("power model 'made': 3 of 9 parts are estimates",)
     record = EnergyResults(tuple(cells), tuple(states), tuple(curves), drawn, tuple(signals), notes)
     contenders = tuple(PolicyConfig("fcfs", "easy", levers=text) for text in levers)
     return Comparison(
-        "made.swf", NODES, cut, contenders, lambda who, number: logs[who, number], LEDGER, energy=record
+        "made.swf", NODES, cut, contenders, lambda index, number: logs[index, number], LEDGER, energy=record
     )
 
 
 @pytest.fixture(scope="session")
-def powered():
-    """Levers alone and together on one log."""
-    return energy_contest(jobs_of(dated=True))
+def energy_run():
+    """Power controls alone and together on one log."""
+    return energy_comparison(jobs_of(dated=True))
 
 
 @pytest.fixture(scope="session")
-def powered_windows():
+def energy_windows():
     """The same on 20 windows."""
     jobs = jobs_of(1500, dated=True)
-    return energy_contest(jobs, windows=cut_windows(jobs, 20, window_jobs=60, warmup_jobs=15, seed=0))
+    return energy_comparison(jobs, windows=cut_windows(jobs, 20, window_jobs=60, warmup_jobs=15, seed=0))
 
 
 @pytest.fixture(scope="session")
-def contest():
-    """Three rules on one log of 600 jobs."""
-    return contest_of(jobs_of())
+def comparison():
+    """Three policies on one log of 600 jobs."""
+    return comparison_of(jobs_of())
 
 
 @pytest.fixture(scope="session")
-def windowed():
-    """Four rules, one called an agent, on 20 windows with a warm-up."""
+def windowed_comparison():
+    """Four policies, one marked as an agent, on 20 windows with a warm-up."""
     jobs = jobs_of(1500, dated=True)
     cut = cut_windows(jobs, 20, window_jobs=60, warmup_jobs=15, seed=0)
     names, kinds = ("fcfs", "sjf", "saf", "f1"), ("rule", "rule", "rule", "agent")
-    return contest_of(jobs, names, windows=cut, kinds=kinds)
+    return comparison_of(jobs, names, windows=cut, kinds=kinds)
 
 
 @pytest.fixture(scope="session")
 def browser():
-    """Chromium without a window, named by KILOWAIT_CHROMIUM or found on the PATH; skips where there is none."""
+    """Headless Chromium from KILOWAIT_CHROMIUM or the PATH; skips the test without one."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     names = ("chromium", "chromium-browser", "google-chrome")
     found = os.environ.get("KILOWAIT_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)

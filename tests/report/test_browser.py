@@ -1,4 +1,4 @@
-"""The page in a real browser: opened from disk, without a network, moved about in by every means there is."""
+"""The page in a browser, opened from disk without a network: drawing, zoom, selection, colour schemes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kilowait.evaluation.comparison import Comparison, PolicyConfig, single_wind
 from kilowait.evaluation.job_measures import started
 from kilowait.report import page
 from kilowait.report.comparison_data import ComparisonData
-from kilowait.report.gantt import lanes
+from kilowait.report.gantt import assign_rows
 from kilowait.units import format_span
-from tests.report.conftest import NASTY, broken, contest_of, jobs_of
+from tests.report.conftest import NASTY, cluster_with_outage, comparison_of, jobs_of
 
 WAITING = "figure.chart:not([data-ready])"
 PIXELS = """canvas => {
@@ -33,16 +33,16 @@ BLUE, ORANGE, GREEN = "0,114,178", "230,159,0", "0,158,115"
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """A contest and the page on it."""
-    contest = contest_of(jobs_of(dated=True))
+    """A comparison and its page."""
+    comparison = comparison_of(jobs_of(dated=True))
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(page([contest], title=f"Small {NASTY}"), encoding="utf-8")
-    return contest, path
+    path.write_text(page([comparison], title=f"Small {NASTY}"), encoding="utf-8")
+    return comparison, path
 
 
 @pytest.fixture
 def opened(browser, small):
-    """Open the page in a new window; at the end nothing must have gone wrong in any."""
+    """Open the page in a new window; fails at the end if any window had an error."""
     contexts, problems = [], []
 
     def open_page(path=small[1], **settings):
@@ -52,7 +52,7 @@ def opened(browser, small):
         contexts.append(context)
         tab = context.new_page()
         tab.on("pageerror", lambda error: problems.append(str(error)))
-        tab.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+        tab.on("console", lambda values: problems.append(values.text) if values.type == "error" else None)
         tab.on("request", lambda r: None if r.url.startswith("file:") else problems.append(r.url))
         tab.goto(path.as_uri())
         tab.wait_for_selector(WAITING, state="detached", timeout=30_000)
@@ -64,8 +64,8 @@ def opened(browser, small):
     assert problems == []
 
 
-def settled(tab):
-    """Two frames later everything that was asked for is drawn."""
+def wait_for_drawing(tab):
+    """Wait two frames until all scheduled drawing is done."""
     tab.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
@@ -74,7 +74,7 @@ def pixels(tab, canvas):
 
 
 def view(tab, canvas="canvas.gantt"):
-    settled(tab)
+    wait_for_drawing(tab)
     low, high = tab.locator(canvas).evaluate(VIEW)
     return low, high
 
@@ -94,14 +94,14 @@ def test_the_charts_are_drawn(opened):
     assert all(jobs[patch] > 100 for patch in patches), "every size of job is there"
 
 
-def test_lines_are_switched_off_and_on(opened):
+def test_check_boxes_hide_and_show_lines(opened):
     tab = opened()
     before = pixels(tab, "canvas.time")[ORANGE]
     tab.get_by_role("checkbox", name="sjf").uncheck()
-    settled(tab)
+    wait_for_drawing(tab)
     assert pixels(tab, "canvas.time")[ORANGE] < before / 20
     tab.get_by_role("checkbox", name="sjf").check()
-    settled(tab)
+    wait_for_drawing(tab)
     assert pixels(tab, "canvas.time")[ORANGE] == before
 
 
@@ -152,7 +152,7 @@ def test_zoom_by_wheel_drag_keys_and_buttons(opened, canvas):
     assert pixels(tab, canvas).keys() >= {colour for colour, count in drawn.items() if count > 300}
 
 
-def test_the_wheel_scrolls_on_where_nothing_is_left_to_zoom(opened):
+def test_the_wheel_scrolls_the_page_when_fully_zoomed_out(opened):
     tab = opened()
     tab.locator("canvas.gantt").hover(position={"x": 600, "y": 200})
     before = tab.evaluate("scrollY")
@@ -161,7 +161,7 @@ def test_the_wheel_scrolls_on_where_nothing_is_left_to_zoom(opened):
     assert tab.evaluate("scrollY") > before
 
 
-def test_fingers_pinch_and_tap(opened):
+def test_touch_pinch_and_tap(opened):
     tab = opened(has_touch=True, viewport={"width": 360, "height": 740})
     chart = tab.locator("canvas.gantt")
     chart.scroll_into_view_if_needed()
@@ -183,9 +183,9 @@ def test_fingers_pinch_and_tap(opened):
     assert "job" in tab.locator("#gantt-0 output").inner_text()
 
 
-def put_on(tab, log, given, piece, rows):
-    """Zoom to a rectangle and put the mouse on it."""
-    segment = int(given.segment[piece])
+def move_mouse_to(tab, log, gantt_rows, piece):
+    """Zoom to a rectangle and move the mouse onto it."""
+    segment = int(gantt_rows.segment[piece])
     zero = float(log.jobs_table["submit_s"].min())
     start, end = log.start_s[segment] - zero, log.end_s[segment] - zero
     chart = tab.locator("canvas.gantt")
@@ -196,46 +196,48 @@ def put_on(tab, log, given, piece, rows):
     low, high = view(tab)
     plot = chart.evaluate("canvas => canvas.chart.box()")
     x = plot["left"] + ((start + end) / 2 - low) / (high - low) * plot["width"]
-    middle = given.first[piece] + given.count[piece] / 2
-    y = plot["top"] + plot["height"] * (1 - middle / rows)
+    middle = gantt_rows.first[piece] + gantt_rows.count[piece] / 2
+    y = plot["top"] + plot["height"] * (1 - middle / gantt_rows.rows)
     chart.hover(position={"x": x, "y": y})
-    settled(tab)
+    wait_for_drawing(tab)
     return segment
 
 
-def told(tab):
-    """What the read-out says, by name."""
+def readout(tab):
+    """The values of the read-out, by name."""
     names = ("job", "user", "nodes", "submitted", "waited", "started", "ran", "bounded slowdown")
     items = tab.locator("#gantt-0 output span").all_inner_texts()
     return {name: item.removeprefix(f"{name} ") for name, item in zip(names, items, strict=True)}
 
 
-@pytest.mark.parametrize("who", [0, 2])
-def test_the_job_under_the_mouse_is_told(opened, small, who):
-    contest = small[0]
-    log = ComparisonData(contest, 0).log(who)
-    given = lanes(log)
+@pytest.mark.parametrize("policy", [0, 2])
+def test_readout_shows_the_job_under_the_mouse(opened, small, policy):
+    comparison = small[0]
+    log = ComparisonData(comparison, 0).log(policy)
+    rows = assign_rows(log)
     tab = opened()
-    tab.get_by_label("Schedule").select_option(label=contest.labels[who])
+    tab.get_by_label("Schedule").select_option(label=comparison.labels[policy])
     tab.wait_for_timeout(100)
-    records, ran = log.jobs(), started(log, 10.0)
+    records, job_measures = log.jobs(), started(log, 10.0)
     run_s = log.end_s - log.start_s
-    pieces = [p for p in range(len(given.first)) if run_s[given.segment[p]] > 600]
+    pieces = [p for p in range(len(rows.first)) if run_s[rows.segment[p]] > 600]
     for piece in pieces[:: len(pieces) // 6]:
-        segment = put_on(tab, log, given, piece, given.rows)
+        segment = move_mouse_to(tab, log, rows, piece)
         job = int(log.job[segment])
-        said = told(tab)
-        assert said["job"] == str(log.jobs_table["job_id"][job])
-        assert said["user"] == log.jobs_table.labels["user"][log.jobs_table["user"][job]]
-        assert said["nodes"] == str(log.jobs_table["nodes"][job])
-        assert said["ran"] == format_span(run_s[segment])
-        assert said["waited"] in {format_span(abs(records["wait_s"][job] + off)) for off in (-0.01, 0, 0.01)}
-        bsld = float(ran.bsld[np.flatnonzero(ran.row == job)[0]])
-        assert float(said["bounded slowdown"].replace(",", "")) == pytest.approx(bsld, rel=0.006)
-        assert "1996" in said["submitted"]
+        values = readout(tab)
+        assert values["job"] == str(log.jobs_table["job_id"][job])
+        assert values["user"] == log.jobs_table.labels["user"][log.jobs_table["user"][job]]
+        assert values["nodes"] == str(log.jobs_table["nodes"][job])
+        assert values["ran"] == format_span(run_s[segment])
+        assert values["waited"] in {
+            format_span(abs(records["wait_s"][job] + off)) for off in (-0.01, 0, 0.01)
+        }
+        bsld = float(job_measures.bsld[np.flatnonzero(job_measures.row == job)[0]])
+        assert float(values["bounded slowdown"].replace(",", "")) == pytest.approx(bsld, rel=0.006)
+        assert "1996" in values["submitted"]
 
 
-def test_jobs_are_told_by_keys_too(opened, small):
+def test_keys_select_jobs(opened, small):
     log = ComparisonData(small[0], 0).log(0)
     tab = opened()
     chart = tab.locator("canvas.gantt")
@@ -243,9 +245,9 @@ def test_jobs_are_told_by_keys_too(opened, small):
     ids = log.jobs_table["job_id"][log.job]
     for expected in ids[:3].tolist():
         chart.press("n")
-        assert told(tab)["job"] == str(expected)
+        assert readout(tab)["job"] == str(expected)
     chart.press("p")
-    assert told(tab)["job"] == str(ids[1])
+    assert readout(tab)["job"] == str(ids[1])
     tab.locator("canvas.time").press("n")
     assert "jobs waiting for" in tab.locator("#time-0 output").inner_text()
 
@@ -255,7 +257,7 @@ def test_colours_by_size_user_and_wait(opened):
     seen = []
     for by in ("by size", "by user", "by wait"):
         tab.get_by_label("Colour").select_option(label=by)
-        settled(tab)
+        wait_for_drawing(tab)
         seen.append((tab.locator("#gantt-0 .legend").inner_text(), pixels(tab, "canvas.gantt")))
     assert "1 node" in seen[0][0]
     assert "ada" in seen[1][0]
@@ -264,15 +266,15 @@ def test_colours_by_size_user_and_wait(opened):
     assert seen[0][1] != seen[1][1] != seen[2][1]
 
 
-def test_rows_are_zoomed_too(opened):
+def test_vertical_zoom(opened):
     tab = opened()
     chart = tab.locator("canvas.gantt")
     chart.press("]")
-    settled(tab)
+    wait_for_drawing(tab)
     rows = chart.evaluate("canvas => [canvas.chart.view.y.lo, canvas.chart.view.y.hi]")
     assert rows == [8, 24]
     chart.press("ArrowUp")
-    settled(tab)
+    wait_for_drawing(tab)
     assert chart.evaluate("canvas => canvas.chart.view.y.hi") == 28
 
 
@@ -284,7 +286,7 @@ def test_light_and_dark(opened):
     assert pixels(dark, "canvas.time")[BLUE] == 0, "lines are lighter on a dark page"
     button = dark.get_by_role("button", name="Light")
     button.click()
-    settled(dark)
+    wait_for_drawing(dark)
     assert dark.evaluate(paper) == "rgb(255, 255, 255)"
     assert pixels(dark, "canvas.time")[BLUE] > 200
 
@@ -312,11 +314,11 @@ def test_the_keyboard_reaches_everything(opened):
     assert tab.evaluate(outline) == "solid", "what has the focus shows it"
 
 
-def test_no_script_is_needed_for_words_and_tables(browser, small):
+def test_text_and_tables_need_no_script(browser, small):
     context = browser.new_context(java_script_enabled=False, offline=True)
     tab = context.new_page()
     tab.goto(small[1].as_uri())
-    assert tab.get_by_text("the browser must run scripts").first.is_visible()
+    assert tab.get_by_text("requires JavaScript").first.is_visible()
     assert tab.locator("table").count() > 4
     assert not tab.locator("#scheme").is_visible()
     context.close()
@@ -326,10 +328,10 @@ def test_no_script_is_needed_for_words_and_tables(browser, small):
 
 
 @pytest.fixture(scope="module")
-def energetic(powered, tmp_path_factory):
-    """The page on levers, with what they drew."""
+def energy_page(energy_run, tmp_path_factory):
+    """The page on power controls, with energy."""
     path = tmp_path_factory.mktemp("page") / "energy.html"
-    path.write_text(page([powered]), encoding="utf-8")
+    path.write_text(page([energy_run]), encoding="utf-8")
     return path
 
 
@@ -337,29 +339,29 @@ BEHIND = "228,232,236"
 POWER = "canvas.power"
 
 
-def test_power_is_drawn_with_a_signal_behind(opened, energetic):
-    tab = opened(energetic)
+def test_power_is_drawn_with_a_background_signal(opened, energy_page):
+    tab = opened(energy_page)
     seen = pixels(tab, POWER)
     assert all(seen[tint] > 200 for tint in (BLUE, ORANGE, GREEN)), "every line is there"
     assert seen[BEHIND] > 10_000, "the carbon intensity"
-    tab.get_by_label("Behind it").select_option(label="price")
-    settled(tab)
+    tab.get_by_label("Background").select_option(label="price")
+    wait_for_drawing(tab)
     priced = pixels(tab, POWER)[BEHIND]
     assert 1000 < priced != seen[BEHIND]
-    tab.get_by_label("Behind it").select_option(label="nothing")
-    settled(tab)
+    tab.get_by_label("Background").select_option(label="none")
+    wait_for_drawing(tab)
     bare = pixels(tab, POWER)
     assert bare[BEHIND] == 0
     tab.get_by_label("Power of").select_option(label="the nodes")
-    settled(tab)
+    wait_for_drawing(tab)
     assert pixels(tab, POWER) != bare
     tab.locator("#power-0").get_by_role("checkbox", name="fcfs, sleep=break-even").uncheck()
-    settled(tab)
+    wait_for_drawing(tab)
     assert pixels(tab, POWER)[ORANGE] < bare[ORANGE] / 20
 
 
-def test_backlog_and_power_zoom_together(opened, energetic):
-    tab = opened(energetic)
+def test_backlog_and_power_zoom_together(opened, energy_page):
+    tab = opened(energy_page)
     tab.wait_for_function(
         "() => document.querySelector('canvas.power').chart.view.x === "
         "document.querySelector('canvas.time').chart.view.x"
@@ -375,27 +377,27 @@ def test_backlog_and_power_zoom_together(opened, energetic):
     assert pixels(tab, POWER) == drawn[1]
 
 
-def test_power_is_told(opened, energetic, powered):
-    tab = opened(energetic)
+def test_readout_shows_power(opened, energy_page, energy_run):
+    tab = opened(energy_page)
     chart = tab.locator(POWER)
     chart.focus()
     chart.press("n")
-    said = tab.locator("#power-0 output span").all_inner_texts()
-    assert said[1].startswith("carbon intensity ")
-    assert said[2].endswith(" EUR/MWh")
+    values = tab.locator("#power-0 output span").all_inner_texts()
+    assert values[1].startswith("carbon intensity ")
+    assert values[2].endswith(" EUR/MWh")
     at = chart.evaluate("canvas => canvas.chart.at + canvas.chart.setup.zero")
-    for label, curve, words in zip(powered.labels, powered.energy.curves, said[3:], strict=True):
+    for label, curve, words in zip(energy_run.labels, energy_run.energy.curves, values[3:], strict=True):
         place = np.searchsorted(curve.edge_s, at, side="right") - 1
         facility, nodes = words.removeprefix(f"{label} ").split(", nodes ")
         assert float(facility.removesuffix(" kW")) == pytest.approx(curve.facility_w[place] / 1e3, rel=0.006)
         assert float(nodes.removesuffix(" kW")) == pytest.approx(curve.it_w[place] / 1e3, rel=0.006)
 
 
-def test_energy_on_a_dark_page_and_a_phone(opened, energetic):
-    dark = opened(energetic, color_scheme="dark")
+def test_energy_on_a_dark_page_and_a_phone(opened, energy_page):
+    dark = opened(energy_page, color_scheme="dark")
     assert pixels(dark, POWER)[BEHIND] == 0
     assert pixels(dark, POWER)["38,47,56"] > 10_000
-    phone = opened(energetic, viewport={"width": 360, "height": 740}, device_scale_factor=2, is_mobile=True)
+    phone = opened(energy_page, viewport={"width": 360, "height": 740}, device_scale_factor=2, is_mobile=True)
     assert phone.evaluate("() => document.documentElement.scrollWidth") <= 360
     assert phone.locator(POWER).evaluate("canvas => canvas.clientWidth") <= 360
 
@@ -403,8 +405,8 @@ def test_energy_on_a_dark_page_and_a_phone(opened, energetic):
 def test_outages_are_hatched(opened, tmp_path):
     jobs = jobs_of(60)
     path = tmp_path / "out.html"
-    text = page([contest_of(jobs, ("fcfs",), cluster=broken(float(jobs["submit_s"].max())))])
-    assert "as many nodes as were out" in text
+    text = page([comparison_of(jobs, ("fcfs",), cluster=cluster_with_outage(float(jobs["submit_s"].max())))])
+    assert "the number of nodes that were unavailable" in text
     path.write_text(text, encoding="utf-8")
     tab = opened(path)
     chart = tab.locator("canvas.gantt")
@@ -437,10 +439,10 @@ def test_a_hundred_thousand_jobs_are_fluid(opened, tmp_path):
     cluster = kw.Cluster.from_nodes(256)
     names = ("fcfs", "sjf", "saf")
     logs = [kw.simulate(jobs, cluster, name, "easy") for name in names]
-    contenders = tuple(PolicyConfig(name, "easy") for name in names)
-    contest = Comparison("many", 256, single_window(jobs), contenders, lambda who, _: logs[who])
+    policies = tuple(PolicyConfig(name, "easy") for name in names)
+    comparison = Comparison("many", 256, single_window(jobs), policies, lambda policy, _: logs[policy])
     path = tmp_path / "many.html"
-    path.write_text(page([contest]), encoding="utf-8")
+    path.write_text(page([comparison]), encoding="utf-8")
     assert path.stat().st_size < 15e6
     tab = opened(path)
     assert len(pixels(tab, "canvas.gantt")) > 1000

@@ -1,4 +1,4 @@
-"""What the browser is given: the same numbers, small, and nothing that could be run."""
+"""Data of the interactive charts: exact, compact, and not executable."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kilowait.evaluation.job_measures import started
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.report import interactive
 from kilowait.report.comparison_data import ComparisonData
-from kilowait.report.gantt import lanes
+from kilowait.report.gantt import assign_rows
 
 KINDS = {"i": "<i4", "f": "<f4", "g": "<f8"}
 
 
 def unpacked(html):
-    """What assets/packed.js does, by name of the block."""
+    """Decode the data blocks as assets/packed.js does, by block name."""
     blocks = {}
     pattern = r'<script type="text/plain" id="([^"]+)" data-columns="([^"]*)">([^<]*)</script>'
     for name, listed, text in re.findall(pattern, html):
@@ -42,13 +42,16 @@ def setup_of(html):
     return json.loads(re.search(r'<script type="application/json">(.*?)</script>', html).group(1))
 
 
-def gantt(found):
-    given = {who: interactive.rows_of(found, who) for who in interactive.gantt_runs(found)}
-    html = interactive.gantt_chart(found, "g", given)
-    return html, setup_of(html), unpacked(html), given
+def gantt(comparison_data):
+    rows_by_policy = {
+        policy: interactive.gantt_rows(comparison_data, policy)
+        for policy in interactive.gantt_runs(comparison_data)
+    }
+    html = interactive.gantt_chart(comparison_data, "g", rows_by_policy)
+    return html, setup_of(html), unpacked(html), rows_by_policy
 
 
-def test_blocks_come_back_as_they_were():
+def test_packed_blocks_round_trip():
     columns = {
         "id": np.array([5, -7, 2**31 - 1, -(2**31)], np.int32),
         "plain": np.array([1, 2], np.int32),
@@ -62,20 +65,20 @@ def test_blocks_come_back_as_they_were():
         np.testing.assert_array_equal(back[name], values)
 
 
-def test_data_cannot_end_its_element():
-    text = interactive.data({"</script>": "<!-- <script> & \u2028"})
+def test_json_script_cannot_end_its_element():
+    text = interactive.json_script({"</script>": "<!-- <script> & \u2028"})
     assert text.count("<") == 2
     assert json.loads(text[text.index(">") + 1 : text.rindex("<")]) == {"</script>": "<!-- <script> & \u2028"}
 
 
-def test_every_segment_is_there(contest):
-    found = ComparisonData(contest, 0)
-    _, setup, blocks, given = gantt(found)
+def test_gantt_data_has_every_segment(comparison):
+    comparison_data = ComparisonData(comparison, 0)
+    _, setup, blocks, rows_by_policy = gantt(comparison_data)
     jobs = blocks[setup["jobs"]]
     tick, zero = setup["tick"], setup["zero"]
-    for who, run in zip(given, setup["runs"], strict=True):
-        log, packed = found.log(who), blocks[run["block"]]
-        assert run["label"] == contest.labels[who]
+    for policy, run in zip(rows_by_policy, setup["runs"], strict=True):
+        log, packed = comparison_data.log(policy), blocks[run["block"]]
+        assert run["label"] == comparison.labels[policy]
         np.testing.assert_array_equal(packed["job"], log.job)
         start = packed["start"] * tick + zero
         np.testing.assert_allclose(start, log.start_s, atol=tick)
@@ -83,17 +86,17 @@ def test_every_segment_is_there(contest):
         np.testing.assert_allclose(end, log.end_s, atol=2 * tick)
         wait = (packed["start"] - jobs["submit"][log.job] - packed["late"]) * tick
         np.testing.assert_allclose(wait, log.jobs()["wait_s"][log.job], atol=2 * tick)
-        ran = started(log, 10.0)
-        bsld = dict(zip(ran.row.tolist(), ran.bsld.tolist(), strict=True))
+        job_measures = started(log, 10.0)
+        bsld = dict(zip(job_measures.row.tolist(), job_measures.bsld.tolist(), strict=True))
         np.testing.assert_allclose(packed["bsld"], [bsld[job] for job in log.job.tolist()], rtol=1e-6)
-        rows = lanes(log)
+        rows = assign_rows(log)
         np.testing.assert_array_equal(packed["row"], rows.first)
         nodes = jobs["nodes"][log.job[rows.segment]]
         np.testing.assert_array_equal(nodes - packed["less"], rows.count)
         np.testing.assert_array_equal(packed["more"] + 1, np.bincount(rows.segment))
 
 
-def test_a_job_in_two_stretches_keeps_its_wait():
+def test_a_job_in_two_segments_keeps_its_wait():
     jobs = JobTable(job_id=[7, 8], submit_s=[0, 10], runtime_s=[30, 20], nodes=[2, 4])
     small, tiny = np.zeros(3, np.int16), np.ones(3, np.int8)
     start, end = np.array([5.0, 15.0, 40.0]), np.array([15.0, 35.0, 60.0])
@@ -110,9 +113,9 @@ def test_a_job_in_two_stretches_keeps_its_wait():
         np.zeros(1),
         np.array([4]),
     )
-    ticks = interactive.Ticks([log])
+    ticks = interactive.TickScale([log])
     packed, shared = (
-        interactive.run_columns(log, lanes(log), ticks, 10.0),
+        interactive.run_columns(log, assign_rows(log), ticks, 10.0),
         interactive.jobs_columns(log, ticks),
     )
     wait = packed["start"] - shared["submit"][packed["job"]] - packed["late"]
@@ -121,9 +124,9 @@ def test_a_job_in_two_stretches_keeps_its_wait():
     assert packed["bsld"].tolist() == [2.0, 1.25, 2.0]
 
 
-def test_whole_seconds_stay_whole(contest):
-    log = ComparisonData(contest, 0).log(0)
-    fractions = interactive.Ticks([log])
+def test_tick_is_one_second_for_whole_seconds(comparison):
+    log = ComparisonData(comparison, 0).log(0)
+    fractions = interactive.TickScale([log])
     assert fractions.round_interval_s < 1
     assert (log.end_s.max() - fractions.zero_s) / fractions.round_interval_s < 2**31
     floored = log.jobs_table.with_columns(
@@ -132,54 +135,56 @@ def test_whole_seconds_stay_whole(contest):
     import kilowait as kw
 
     assert (
-        interactive.Ticks([kw.simulate(floored, kw.Cluster.from_nodes(32), "fcfs", "easy")]).round_interval_s
+        interactive.TickScale(
+            [kw.simulate(floored, kw.Cluster.from_nodes(32), "fcfs", "easy")]
+        ).round_interval_s
         == 1.0
     )
 
 
-def test_the_typical_window_is_drawn_with_its_warm_up(windowed):
-    found = ComparisonData(windowed, 0)
-    html, setup, blocks, _ = gantt(found)
-    window = windowed.windows[found.typical]
+def test_the_typical_window_is_drawn_with_its_warm_up(windowed_comparison):
+    comparison_data = ComparisonData(windowed_comparison, 0)
+    html, setup, blocks, _ = gantt(comparison_data)
+    window = windowed_comparison.windows[comparison_data.typical]
     assert setup["warmup"] == 15
     assert len(blocks["g-jobs"]["id"]) == len(window.jobs)
     assert setup["unix"] == 843_000_000 + setup["zero"]
-    assert f"window {found.typical + 1} of 20" in html
-    assert "Pale: jobs that only warm" in html
-    values = windowed.values("mean_bsld")[0]
-    assert np.sum(values < values[found.typical]) == 9, "the lower median of 20"
+    assert f"window {comparison_data.typical + 1} of 20" in html
+    assert "Pale: warm-up jobs" in html
+    values = windowed_comparison.values("mean_bsld")[0]
+    assert np.sum(values < values[comparison_data.typical]) == 9, "the lower median of 20"
 
 
-def test_time_in_bins_is_the_timeline(contest):
-    found = ComparisonData(contest, 0)
-    html = interactive.time_chart(found, "t")
+def test_time_chart_matches_the_timeline(comparison):
+    comparison_data = ComparisonData(comparison, 0)
+    html = interactive.time_chart(comparison_data, "t")
     setup, blocks = setup_of(html), unpacked(html)
     assert setup["unix"] is None
-    for who, line in zip(found.shown, setup["series"], strict=True):
-        steps = timeline(found.log(who)).sampled(line["bins"])
+    for policy, line in zip(comparison_data.shown, setup["series"], strict=True):
+        expected = timeline(comparison_data.log(policy)).sampled(line["bins"])
         columns = blocks[line["block"]]
-        np.testing.assert_allclose(columns["jobs"], steps.waiting_jobs, rtol=1e-6)
-        np.testing.assert_allclose(columns["busy"], 100 * steps.busy_nodes / 32, rtol=1e-5, atol=1e-6)
-        assert line["to"] + setup["zero"] == steps.edge_s[-1]
+        np.testing.assert_allclose(columns["jobs"], expected.waiting_jobs, rtol=1e-6)
+        np.testing.assert_allclose(columns["busy"], 100 * expected.busy_nodes / 32, rtol=1e-5, atol=1e-6)
+        assert line["to"] + setup["zero"] == expected.edge_s[-1]
 
 
-def test_few_schedules_of_many_jobs(contest, monkeypatch):
-    found = ComparisonData(contest, 0)
+def test_number_of_schedules_is_limited_by_segments(comparison, monkeypatch):
+    comparison_data = ComparisonData(comparison, 0)
     monkeypatch.setattr(interactive, "GANTT_SEGMENTS", 1300)
-    assert len(interactive.gantt_runs(found)) == 2
-    assert found.reference in interactive.gantt_runs(found)
+    assert len(interactive.gantt_runs(comparison_data)) == 2
+    assert comparison_data.reference in interactive.gantt_runs(comparison_data)
     monkeypatch.setattr(interactive, "GANTT_SEGMENTS", 1)
-    assert interactive.gantt_runs(found) == (found.reference,)
+    assert interactive.gantt_runs(comparison_data) == (comparison_data.reference,)
 
 
-def test_segments_that_start_later_than_they_were_decided(contest):
-    """Where nodes have to wake, a log is not in the order of starts; the chart needs it so."""
-    log = ComparisonData(contest, 0).log(0)
+def test_segments_that_start_later_than_they_were_decided(comparison):
+    """Logs are in decision order, not in start order, if nodes have to wake up; the chart sorts by start."""
+    log = ComparisonData(comparison, 0).log(0)
     mixed = np.argsort(-log.start_s, kind="stable")
     columns = ("job", "start_s", "end_s", "group", "level", "outcome")
     shuffled = replace(log, **{name: getattr(log, name)[mixed] for name in columns})
-    ticks = interactive.Ticks([log])
-    ours = interactive.run_columns(shuffled, lanes(shuffled), ticks, 10.0)
-    theirs = interactive.run_columns(log, lanes(log), ticks, 10.0)
+    ticks = interactive.TickScale([log])
+    ours = interactive.run_columns(shuffled, assign_rows(shuffled), ticks, 10.0)
+    theirs = interactive.run_columns(log, assign_rows(log), ticks, 10.0)
     for name, column in theirs.items():
         assert ours[name].tolist() == column.tolist(), name

@@ -1,4 +1,4 @@
-"""The page: whole, self-contained, escaped; written safely; and every figure with something on it."""
+"""The report page: complete, self-contained, escaped, safely written, and no empty figure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kilowait.report import RunSource, TrainingData, page, write_report
 from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.comparison_table import comparison_table
 from kilowait.report.html import summary_block
-from tests.report.conftest import NASTY, NODES, contest_of, jobs_of
+from tests.report.conftest import NASTY, NODES, comparison_of, jobs_of
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
 TRAINING = TrainingData(
@@ -49,7 +49,7 @@ SOURCE = RunSource(
 
 
 class Reader(HTMLParser):
-    """Checks that every tag is closed, and keeps what matters."""
+    """An HTML parser that checks that every tag is closed and collects ids, text and tags."""
 
     def __init__(self):
         super().__init__(convert_charrefs=True)
@@ -81,38 +81,38 @@ def read(text):
 
 
 @pytest.fixture(scope="module")
-def made(windowed):
-    """A page with every part."""
-    return page([windowed], training=[TRAINING], sources=[SOURCE], title=f"All {NASTY}")
+def full_page(windowed_comparison):
+    """A page with every section."""
+    return page([windowed_comparison], training=[TRAINING], sources=[SOURCE], title=f"All {NASTY}")
 
 
-def test_the_page_is_well_formed_and_self_contained(made):
-    reader = read(made)
+def test_the_page_is_well_formed_and_self_contained(full_page):
+    reader = read(full_page)
     assert len(reader.ids) == len(set(reader.ids)), "ids are used once"
     assert {tag for tag, _ in reader.tags} & {"link", "img", "iframe", "object"} == set()
     assert not any("src" in attributes for _, attributes in reader.tags)
     spaces = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
-    assert set(re.findall(r"https?://[\w./-]+", made)) <= spaces
-    used = set(re.findall(r'href="#([^"]+)"', made)) | set(re.findall(r"url\(#([^)]+)\)", made))
+    assert set(re.findall(r"https?://[\w./-]+", full_page)) <= spaces
+    used = set(re.findall(r'href="#([^"]+)"', full_page)) | set(re.findall(r"url\(#([^)]+)\)", full_page))
     assert used
     assert used <= set(reader.ids)
 
 
-def test_only_our_script_may_run(made):
-    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', made).group(1)
-    script = re.search(r'<script type="module">(.*?)</script>', made, re.DOTALL).group(1)
+def test_only_our_script_may_run(full_page):
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', full_page).group(1)
+    script = re.search(r'<script type="module">(.*?)</script>', full_page, re.DOTALL).group(1)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert policy.startswith("default-src 'none'")
     assert f"script-src 'sha256-{digest}'" in policy
-    kinds = [attributes.get("type") for tag, attributes in read(made).tags if tag == "script"]
+    kinds = [attributes.get("type") for tag, attributes in read(full_page).tags if tag == "script"]
     assert kinds.count("module") == 1
     assert set(kinds) == {"module", "application/json", "text/plain"}
 
 
-def test_what_is_passed_in_is_escaped(made):
-    assert "<b onload" not in made
-    assert "&lt;b onload" in made
-    nasty = contest_of(jobs_of(60), trace=f"dir/{NASTY}")
+def test_input_text_is_escaped(full_page):
+    assert "<b onload" not in full_page
+    assert "&lt;b onload" in full_page
+    nasty = comparison_of(jobs_of(60), trace=f"dir/{NASTY}")
     nasty = replace(
         nasty, contenders=tuple(replace(c, name=f"{c.policy}{NASTY} $") for c in nasty.contenders)
     )
@@ -121,26 +121,26 @@ def test_what_is_passed_in_is_escaped(made):
     read(text)
 
 
-def test_the_parts_come_in_order(made):
-    titles = re.findall(r"<h[23][^>]*>(.*?)</h[23]>", made)
+def test_sections_are_in_order(full_page):
+    titles = re.findall(r"<h[23][^>]*>(.*?)</h[23]>", full_page)
     assert titles == [
         "Summary",
         "Results on made",
-        "Side by side",
-        "How waits and slowdowns are spread",
+        "Comparison",
+        "Distribution of waits and slowdowns",
         "Over time",
-        "Who waits",
-        "Job by job",
+        "Waits by job class",
+        "Schedule (Gantt chart)",
         "Training",
-        "How the training went",
-        "What it looks at",
-        "What was read",
+        "Training curves",
+        "Feature attribution",
+        "Cleaning report",
         "Provenance",
     ]
 
 
-def test_readers_who_cannot_see_are_told(made):
-    reader = read(made)
+def test_page_is_accessible(full_page):
+    reader = read(full_page)
     drawings = [a for tag, a in reader.tags if tag == "svg" and "aria-hidden" not in a]
     assert len(drawings) == 6
     assert all(a["role"] == "img" and len(a["aria-label"]) > 20 for a in drawings)
@@ -160,63 +160,65 @@ def test_readers_who_cannot_see_are_told(made):
     )
 
 
-def test_colours_are_variables_that_exist(made):
-    defined = set(re.findall(r"(--\w+): ", made))
-    used = set(re.findall(r"var\((--\w+)\)", made))
+def test_colours_are_variables_that_exist(full_page):
+    defined = set(re.findall(r"(--\w+): ", full_page))
+    used = set(re.findall(r"var\((--\w+)\)", full_page))
     assert used <= defined
     assert {"--line0", "--line5", "--ink"} <= used
 
 
-def test_provenance_is_exact(made):
-    text = "".join(read(made).text)
+def test_provenance_is_exact(full_page):
+    text = "".join(read(full_page).text)
     for said in ("python 3.11.2, numpy 2.1", "kilowait compare 'a b.swf'", "2026-01-02", "windows 7"):
         assert said in text
     assert f"sha256 {'ab' * 32}" in text
     assert f"sha256 {'cd' * 32}" in text
-    assert "612 rows read, 600 jobs; 12 dropped, 3 mended." in text
+    assert "612 rows read, 600 jobs; 12 dropped, 3 corrected." in text
 
 
-def test_same_input_same_bytes(contest):
-    assert page([contest], title="t") == page([contest], title="t")
+def test_same_input_same_bytes(comparison):
+    assert page([comparison], title="t") == page([comparison], title="t")
 
 
-def test_the_table_has_the_evaluations_numbers(windowed):
-    found = ComparisonData(windowed, 0, {"mean_bsld": 1.25, "mean_wait_s": 60.0})
-    html = comparison_table(found)
-    mean = found.judged.ranked()[0]
-    assert mean.contender == found.contest.labels[found.ranked[0]]
+def test_comparison_table_matches_the_evaluation(windowed_comparison):
+    data = ComparisonData(windowed_comparison, 0, {"mean_bsld": 1.25, "mean_wait_s": 60.0})
+    html = comparison_table(data)
+    mean = data.significance.ranked()[0]
+    assert mean.contender == data.comparison.labels[data.ranked[0]]
     cells = re.findall(r"<tr[^>]*><th scope=\"row\">([^<]*)</th>(.*?)</tr>", html)
-    assert cells[-1][0] == "no schedule can go below"
+    assert cells[-1][0] == "lower bound of any schedule"
     assert "1.25" in cells[-1][1]
     best = re.findall(r"<td>(.*?)</td>", cells[0][1])
     assert "(best)" in best[0]
-    pair = found.judged.pair(windowed.labels[found.ranked[1]], windowed.labels[found.reference])
+    pair = data.significance.pair(
+        windowed_comparison.labels[data.ranked[1]], windowed_comparison.labels[data.reference]
+    )
     assert f"{pair.wins} of 20" in cells[1][1]
     assert f'<span class="{pair.verdict}">' in cells[1][1]
 
 
-def test_who_is_drawn_is_said_where_not_all_are():
+def test_page_names_the_drawn_policies_if_not_all():
     names = ("fcfs", "sjf", "saf", "f1", "lxf", "wfp3", "unicef")
-    assert "From here on 6 of 7 are drawn: fcfs, " in page([contest_of(jobs_of(60), names)])
-    assert "From here on" not in page([contest_of(jobs_of(60), names[:6])])
+    assert "The figures below show 6 of 7 policies: fcfs, " in page([comparison_of(jobs_of(60), names)])
+    assert "The figures below show" not in page([comparison_of(jobs_of(60), names[:6])])
 
 
-def test_an_undecided_lead_is_called_so_in_large_print(windowed):
-    found = ComparisonData(windowed, 0)
-    pair = found.judged.pair(windowed.labels[found.real[0]], "fcfs")
-    assert f"<small>{pair.verdict}; 95&nbsp;% interval" in summary_block(found)
+def test_tiles_name_undecided_comparisons(windowed_comparison):
+    data = ComparisonData(windowed_comparison, 0)
+    pair = data.significance.pair(windowed_comparison.labels[data.real[0]], "fcfs")
+    assert f"<small>{pair.verdict}; 95&nbsp;% interval" in summary_block(data)
 
 
-def test_one_contender_and_no_jobs_are_drawn():
-    read(page([contest_of(jobs_of(50), ("fcfs",))]))
-    none = contest_of(jobs_of(50).with_columns(nodes=[64] * 50), ("fcfs", "sjf"), on_oversized="drop")
+def test_page_of_one_policy_and_of_no_jobs():
+    read(page([comparison_of(jobs_of(50), ("fcfs",))]))
+    none = comparison_of(jobs_of(50).with_columns(nodes=[64] * 50), ("fcfs", "sjf"), on_oversized="drop")
     text = page([none])
     read(text)
     assert "No job started" in text
 
 
-def test_nothing_is_no_report(tmp_path):
-    with pytest.raises(InputError, match="a report of nothing"):
+def test_empty_input_is_an_error(tmp_path):
+    with pytest.raises(InputError, match="there is nothing to report on"):
         page([])
     with pytest.raises(InputError, match="no folder to report on"):
         write_report([], tmp_path / "x.html")
@@ -240,15 +242,15 @@ def folders(tmp_path):
 def test_runs_become_a_page_and_figures(folders, tmp_path):
     from matplotlib.image import imread
 
-    said = []
+    messages = []
     out = tmp_path / "new" / "report.html"
-    drawn = tmp_path / "figures"
-    assert write_report(folders, out, figures=drawn, progress=said.append) == out
+    figures_folder = tmp_path / "figures"
+    assert write_report(folders, out, figures=figures_folder, progress=messages.append) == out
     text = out.read_text(encoding="utf-8")
     read(text)
-    assert "<title>Schedulers compared on made</title>" in text
-    assert any("opening" in line for line in said)
-    names = {path.stem for path in drawn.iterdir()}
+    assert "<title>Comparison of scheduling policies on made</title>" in text
+    assert any("opening" in line for line in messages)
+    names = {path.stem for path in figures_folder.iterdir()}
     assert names == {
         "means",
         "ratios",
@@ -260,29 +262,33 @@ def test_runs_become_a_page_and_figures(folders, tmp_path):
         "gantt-sjf",
     }
     for name in names:
-        pixels = imread(drawn / f"{name}.png")[..., :3]
+        pixels = imread(figures_folder / f"{name}.png")[..., :3]
         ink = (np.abs(pixels - 1.0).max(axis=2) > 0.1).mean()
         assert 0.01 < ink < 0.95, name
-        assert (drawn / f"{name}.svg").read_text().lstrip().startswith("<?xml")
+        assert (figures_folder / f"{name}.svg").read_text().lstrip().startswith("<?xml")
     assert not list(tmp_path.glob("new/.*")), "nothing is left beside it"
     write_report(folders[:1], out, title="Again & again")
     assert "<title>Again &amp; again</title>" in out.read_text(encoding="utf-8")
 
 
-def test_comparisons_and_agents_join_in(folders, windowed, tmp_path):
+def test_runs_comparisons_and_agents_on_one_page(folders, windowed_comparison, tmp_path):
     results = {"traces": [{"lower_bounds": {"mean_bsld": 1.5, "mean_wait_s": None}}]}
-    compared = save_comparison(tmp_path / "compared", [windowed], scenario={"trace": "x"}, results=results)
+    compared = save_comparison(
+        tmp_path / "compared", [windowed_comparison], scenario={"trace": "x"}, results=results
+    )
 
     def fill(folder):
         (folder / "scenario.toml").write_text("", encoding="utf-8")
-        told = '{"objective": "mean_bsld", "training": [{"number": 1, "training": 0.9, "validation": null}]}'
-        (folder / "results.json").write_text(told, encoding="utf-8")
+        results_json = (
+            '{"objective": "mean_bsld", "training": [{"number": 1, "training": 0.9, "validation": null}]}'
+        )
+        (folder / "results.json").write_text(results_json, encoding="utf-8")
 
     agent = save_folder(tmp_path / "agent", fill, kind="agent")
     out = write_report([*folders, compared, agent], tmp_path / "all.html")
     text = out.read_text(encoding="utf-8")
     read(text)
-    assert "no schedule can go below" in text
+    assert "lower bound of any schedule" in text
     assert "Objective: bounded slowdown." in text
     assert text.count("<canvas") == 4
     only = write_report([agent], tmp_path / "only.html").read_text(encoding="utf-8")
@@ -297,10 +303,10 @@ def test_runs_of_different_jobs_are_not_compared(folders, tmp_path):
     assert not (tmp_path / "x.html").exists()
 
 
-def test_files_of_others_are_left_alone(folders, tmp_path):
+def test_other_files_are_not_overwritten(folders, tmp_path):
     mine = tmp_path / "mine.html"
     mine.write_text("<html>my own</html>", encoding="utf-8")
-    with pytest.raises(InputError, match="is no report of kilowait"):
+    with pytest.raises(InputError, match="is not a kilowait report"):
         write_report(folders, mine)
     assert mine.read_text(encoding="utf-8") == "<html>my own</html>"
     with pytest.raises(InputError, match="is a folder; name the file"):
@@ -313,15 +319,15 @@ def test_files_of_others_are_left_alone(folders, tmp_path):
         write_report(folders, tmp_path / "x.html", figures=mine)
 
 
-def test_no_global_state_is_left(contest):
+def test_matplotlib_settings_are_unchanged(comparison):
     import matplotlib
 
     before = dict(matplotlib.rcParams)
-    page([contest])
+    page([comparison])
     assert dict(matplotlib.rcParams) == before
 
 
-def test_without_matplotlib_the_extra_is_named(contest, monkeypatch):
+def test_without_matplotlib_the_extra_is_named(comparison, monkeypatch):
     real = builtins.__import__
 
     def absent(name, *rest, **more):
@@ -331,10 +337,10 @@ def test_without_matplotlib_the_extra_is_named(contest, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", absent)
     with pytest.raises(MissingExtraError, match=r"kilowait\[report\]"):
-        page([contest])
+        page([comparison])
 
 
-def test_the_room_needs_no_numba():
-    """Pages are made where nothing is simulated."""
+def test_the_package_needs_no_numba():
+    """Reports are written without importing the simulator."""
     code = "import sys, kilowait.report; sys.exit('numba' in sys.modules or 'matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""One self-contained page from run folders. Needs matplotlib (``kilowait[report]``), and neither Numba nor torch."""
+"""Self-contained HTML reports of run folders. Needs matplotlib (``kilowait[report]``), but neither Numba nor torch."""
 
 from kilowait.report.figures import need_matplotlib
 from kilowait.report.page import RunSource, TrainingData, check_page, page, write_report

@@ -1,6 +1,6 @@
-"""What a report says: who was compared on what, who is better by how much, and what it costs.
+"""Data of one comparison for the report: ranking, significance tests, typical window and job classes.
 
-Every number is the evaluation's; here they are only chosen and put side by side.
+All metrics are computed by `kilowait.evaluation`; this module selects and arranges them.
 """
 
 from __future__ import annotations
@@ -25,185 +25,200 @@ __all__ = ["SHOWN", "JobClass", "ComparisonData", "LeadMetric", "pairs_against"]
 
 Floats = npt.NDArray[np.float64]
 SHOWN = 6
-"""Contenders that are drawn; more lines cannot be told apart. Tables have them all."""
+"""The maximum number of policies in a figure, so that lines stay distinguishable. Tables have all policies."""
 BOUND_S = 10.0
 
 
 @dataclass(frozen=True)
 class JobClass:
-    """One class of jobs under each contender that is drawn."""
+    """One class of jobs, with its metrics under each policy that is drawn."""
 
     label: str
     jobs: int
     hours: float
-    """Node-hours; on placed nodes GPU-hours."""
+    """Node-hours; on node-level (GPU) clusters, GPU-hours."""
     mean_wait_s: tuple[float, ...]
     mean_bsld: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class LeadMetric:
-    """What a page leads with, and contenders are ranked by."""
+    """The main metric of a page, by which policies are ranked."""
 
     metric: str
-    words: str
+    label: str
     of_job: str
-    """What it is the mean of."""
+    """The per-job quantity that the metric averages."""
     timed: bool
-    """Whether that is a span of time, in seconds."""
+    """Whether the metric is a duration in seconds."""
 
     @property
-    def told(self) -> Callable[[float], str]:
-        """A value for people."""
+    def format(self) -> Callable[[float], str]:
+        """The function that formats a value for display."""
         return format_span if self.timed else number
 
 
 SLOWDOWN = LeadMetric("mean_bsld", "mean bounded slowdown", "bounded slowdown", False)
 COMPLETION = LeadMetric("mean_turnaround_s", "mean completion time (JCT)", "completion time", True)
-"""On placed nodes a job runs faster or slower by where it lies, which its slowdown does not show."""
+"""On node-level clusters run times depend on the placement, which the slowdown does not show."""
 
 
 @dataclass(frozen=True, eq=False)
 class ComparisonData:
-    """A contest, judged."""
+    """One comparison with its ranking and significance tests."""
 
-    contest: Comparison
+    comparison: Comparison
     seed: int
     bounds: Mapping[str, float] = field(default_factory=dict)
-    """By metric: what no schedule can go below, where that is known."""
+    """Lower bound of each metric over all schedules, where it is known."""
 
     @property
     def trace(self) -> str:
-        """Its name without folders and the endings of files."""
-        return short_name(self.contest.trace)
+        """The name of the log without folders and file suffixes."""
+        return short_name(self.comparison.trace)
 
     @property
     def placed(self) -> bool:
-        """Whether jobs are placed on single nodes and GPUs."""
-        return self.contest.machine is not None
+        """Whether jobs are placed on individual nodes and GPUs."""
+        return self.comparison.machine is not None
 
     @property
     def lead(self) -> LeadMetric:
-        """What contenders are ranked by."""
+        """The metric by which policies are ranked."""
         return COMPLETION if self.placed else SLOWDOWN
 
     @property
-    def busy_words(self) -> str:
-        """What `utilization` is the share of."""
-        return "GPUs held" if self.placed else "nodes busy"
+    def utilization_label(self) -> str:
+        """What `utilization` measures, as text."""
+        return "GPUs allocated" if self.placed else "nodes busy"
 
     @cached_property
-    def judged(self) -> ComparisonResult | None:
-        """Rules and agents by what the page leads with; None where one of them started no job in some window."""
-        return self._judged(self.lead.metric)
+    def significance(self) -> ComparisonResult | None:
+        """Comparison of policies and agents by the lead metric; None where a window of one has no started job."""
+        return self._compare(self.lead.metric)
 
     @cached_property
     def wait(self) -> ComparisonResult | None:
-        """By mean wait."""
-        return self._judged("mean_wait_s")
+        """Comparison of policies and agents by mean wait; None where a window of one has no started job."""
+        return self._compare("mean_wait_s")
 
-    def _judged(self, metric: str) -> ComparisonResult | None:
+    def _compare(self, metric: str) -> ComparisonResult | None:
         try:
-            return self.contest.judge(metric, seed=self.seed)
-        except InputError:  # a mean that does not exist
+            return self.comparison.judge(metric, seed=self.seed)
+        except InputError:  # the mean of a window without started jobs
             return None
 
     @cached_property
     def ranked(self) -> tuple[int, ...]:
-        """Contenders by what the page leads with, best first; those without it last."""
-        means = self.contest.means(self.lead.metric).tolist()
-        return tuple(sorted(range(len(means)), key=lambda who: (math.isnan(means[who]), means[who])))
+        """Policies by lead metric, best first; those for which it is undefined last."""
+        means = self.comparison.means(self.lead.metric).tolist()
+        return tuple(sorted(range(len(means)), key=lambda policy: (math.isnan(means[policy]), means[policy])))
 
     def of_kind(self, kind: str) -> tuple[int, ...]:
-        """Contenders that are rules, agents or clairvoyant, best first."""
-        return tuple(who for who in self.ranked if self.contest.contenders[who].kind == kind)
+        """Policies of one kind (rule, agent or clairvoyant), best first."""
+        return tuple(policy for policy in self.ranked if self.comparison.contenders[policy].kind == kind)
 
     @property
     def real(self) -> tuple[int, ...]:
-        """Contenders one could use, best first: without those that know the run times."""
-        return tuple(who for who in self.ranked if self.contest.contenders[who].kind != "clairvoyant")
+        """Policies usable in practice, best first: all but those with perfect run-time estimates."""
+        return tuple(
+            policy for policy in self.ranked if self.comparison.contenders[policy].kind != "clairvoyant"
+        )
 
     @property
     def reference(self) -> int:
-        """Whom the others are held against: the best rule; where there is none, the best of all."""
+        """The baseline of the comparison: the best priority policy; where there is none, the best of all policies."""
         rules = self.of_kind("rule")
         return rules[0] if rules else self.ranked[0]
 
     @property
-    def plain(self) -> int | None:
-        """First come, first served with EASY, which most machines run; None where it was not run."""
-        wanted = [("fcfs", "easy"), ("fcfs", "none")]
-        rules = {
-            (c.policy, c.backfill): who
-            for who, c in enumerate(self.contest.contenders)
+    def fcfs(self) -> int | None:
+        """FCFS with EASY backfilling (else without backfilling); None where neither was run."""
+        choices = [("fcfs", "easy"), ("fcfs", "none")]
+        policies = {
+            (c.policy, c.backfill): index
+            for index, c in enumerate(self.comparison.contenders)
             if c.kind == "rule" and c.levers == "none"
         }
-        return next((rules[pair] for pair in wanted if pair in rules), None)
+        return next((policies[choice] for choice in choices if choice in policies), None)
 
     @cached_property
-    def wanted(self) -> tuple[int, ...]:
-        """Those one wants to see first: agents, the best rule, fcfs, who draws least, perfect estimates; then all."""
-        first = [*self.of_kind("agent"), self.reference, *([] if self.plain is None else [self.plain])]
-        if self.contest.energy is not None and self.real:  # what is saved, and against whom
-            energy = self.contest.means("energy_kwh")
-            first += [min(self.real), min(self.real, key=lambda who: (float(energy[who]), who))]
-        twin = self.twin(self.reference)
-        return tuple(dict.fromkeys([*first, *([] if twin is None else [twin]), *(self.real or self.ranked)]))
+    def by_importance(self) -> tuple[int, ...]:
+        """Policies by importance for figures.
 
-    def twin(self, who: int) -> int | None:
-        """The same rule with perfect estimates, where it takes part."""
-        found = self.contest.clairvoyant(self.contest.contenders[who])
-        return None if found is None else self.contest.contenders.index(found)
+        Agents, the best priority policy, FCFS, the lowest energy, perfect estimates, then all others.
+        """
+        first = [*self.of_kind("agent"), self.reference, *([] if self.fcfs is None else [self.fcfs])]
+        if (
+            self.comparison.energy is not None and self.real
+        ):  # the energy baseline and the policy with the lowest energy
+            energy = self.comparison.means("energy_kwh")
+            first += [min(self.real), min(self.real, key=lambda policy: (float(energy[policy]), policy))]
+        clairvoyant = self.clairvoyant(self.reference)
+        return tuple(
+            dict.fromkeys(
+                [*first, *([] if clairvoyant is None else [clairvoyant]), *(self.real or self.ranked)]
+            )
+        )
+
+    def clairvoyant(self, policy: int) -> int | None:
+        """The same policy with perfect estimates; None where it was not run."""
+        data = self.comparison.clairvoyant(self.comparison.contenders[policy])
+        return None if data is None else self.comparison.contenders.index(data)
 
     @cached_property
     def shown(self) -> tuple[int, ...]:
-        """Contenders that are drawn, in the order in which they were given."""
-        return tuple(sorted(self.wanted[:SHOWN]))
+        """Policies that are drawn in figures, in input order."""
+        return tuple(sorted(self.by_importance[:SHOWN]))
 
     @property
-    def levered(self) -> bool:
-        """Whether levers are pulled; names are long then, and figures make room for them."""
-        return any(contender.levers != "none" for contender in self.contest.contenders)
+    def has_power_controls(self) -> bool:
+        """Whether power controls are used; policy names are long then, and figures reserve space for them."""
+        return any(policy.levers != "none" for policy in self.comparison.contenders)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What contenders are called in figures: by their levers where they differ in nothing else."""
-        kinds = {replace(contender, levers="none") for contender in self.contest.contenders}
-        if len(kinds) > 1 or len(self.contest.labels) == 1:
-            return self.contest.labels
-        return tuple("no lever" if c.levers == "none" else c.levers for c in self.contest.contenders)
+        """Policy names in figures: only the power controls where policies differ in nothing else."""
+        kinds = {replace(policy, levers="none") for policy in self.comparison.contenders}
+        if len(kinds) > 1 or len(self.comparison.labels) == 1:
+            return self.comparison.labels
+        return tuple(
+            "no power control" if c.levers == "none" else c.levers for c in self.comparison.contenders
+        )
 
     @cached_property
     def typical(self) -> int:
-        """The window whose mean under the first contender is the median."""
-        values = self.contest.values(self.lead.metric)[0]
+        """The window whose mean lead metric under the first policy is the median."""
+        values = self.comparison.values(self.lead.metric)[0]
         return int(np.argsort(values, kind="stable")[(len(values) - 1) // 2])
 
-    def log(self, contender: int) -> ExecutionLog:
-        """What happened in the typical window."""
-        return self.contest.logs(contender, self.typical)
+    def log(self, policy: int) -> ExecutionLog:
+        """The execution log of a policy in the typical window."""
+        return self.comparison.logs(policy, self.typical)
 
     @cached_property
-    def spread(self) -> tuple[tuple[Floats, Floats], ...]:
-        """Of each contender that is drawn, and all counted jobs that started: waits (seconds), and bounded slowdowns or
-        completion times (seconds), whichever the page leads with."""
-        found = []
-        for contender in self.shown:
+    def distributions(self) -> tuple[tuple[Floats, Floats], ...]:
+        """For each policy that is drawn: waits (seconds) and bounded slowdowns or completion times (seconds).
+
+        Of all counted jobs that started, over all windows; the second quantity depends on the lead metric.
+        """
+        data = []
+        for policy in self.shown:
             parts = [
-                started(self.contest.logs(contender, number), BOUND_S, window.evaluated)
-                for number, window in enumerate(self.contest.windows)
+                started(self.comparison.logs(policy, number), BOUND_S, window.evaluated)
+                for number, window in enumerate(self.comparison.windows)
             ]
-            found.append(
+            data.append(
                 (
                     np.concatenate([part.wait_s for part in parts]),
                     np.concatenate([part.turnaround_s if self.lead.timed else part.bsld for part in parts]),
                 )
             )
-        return tuple(found)
+        return tuple(data)
 
-    def by_class(self, kind: str, *, most: int = 1000) -> list[JobClass]:
-        """Classes of jobs over all windows, at most so many (see `kilowait.evaluation.by_class`)."""
-        columns = [self._class_rows(contender, kind) for contender in self.shown]
+    def by_class(self, kind: str, *, limit: int = 1000) -> list[JobClass]:
+        """The first `most` job classes over all windows (see `kilowait.evaluation.by_class`)."""
+        columns = [self._class_rows(policy, kind) for policy in self.shown]
         labels = list(dict.fromkeys(label for column in columns for label in column))
         if kind == "user":
             labels.sort(key=lambda label: -self._hours(columns[0][label]) if label in columns[0] else 0.0)
@@ -216,27 +231,27 @@ class ComparisonData:
                 tuple(c[label].mean_wait_s if label in c else math.nan for c in columns),
                 tuple(c[label].mean_bsld if label in c else math.nan for c in columns),
             )
-            for label in labels[:most]
+            for label in labels[:limit]
         ]
 
     def _hours(self, row: ClassRow) -> float:
         return row.gpu_h if self.placed else row.node_h
 
-    def _class_rows(self, contender: int, kind: str) -> dict[str, ClassRow]:
+    def _class_rows(self, policy: int, kind: str) -> dict[str, ClassRow]:
         windows = [
-            by_class(self.contest.logs(contender, number), kind, counted=window.evaluated)
-            for number, window in enumerate(self.contest.windows)
+            by_class(self.comparison.logs(policy, number), kind, counted=window.evaluated)
+            for number, window in enumerate(self.comparison.windows)
         ]
         return {row.label: row for row in joined_classes(windows, kind)}
 
 
-def pairs_against(found: ComparisonData, reference: str) -> Mapping[str, PairwiseResult]:
-    """Every other contender against one, by label."""
-    judged = found.judged
-    if judged is None:
+def pairs_against(data: ComparisonData, reference: str) -> Mapping[str, PairwiseResult]:
+    """Pairwise results of every other policy against the reference, by label."""
+    significance = data.significance
+    if significance is None:
         return {}
     return {
-        mean.contender: judged.pair(mean.contender, reference)
-        for mean in judged.means
+        mean.contender: significance.pair(mean.contender, reference)
+        for mean in significance.means
         if mean.contender != reference
     }

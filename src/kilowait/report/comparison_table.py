@@ -1,4 +1,4 @@
-"""The table of contenders: every number that counts, its interval, and the verdict against the reference."""
+"""The main comparison table: metrics of every policy, confidence intervals and significance against the reference."""
 
 from __future__ import annotations
 
@@ -22,102 +22,110 @@ from kilowait.units import format_span
 
 __all__ = ["comparison_table"]
 
-_DEFINED = {
+_METRIC_NOTES = {
     "mean_bsld": "Bounded slowdown: wait plus run over run, runs below 10 s counting as 10 s, at least 1.",
-    "mean_turnaround_s": "Completion time (JCT), or turnaround: from joining the queue to the last end. Waits hold all "
-    "the time without a GPU, before the first start and after a preemption. GPUs are counted as held while jobs "
+    "mean_turnaround_s": "Completion time (JCT), or turnaround: from submission to the final end. Waits include all "
+    "time without a GPU, before the first start and after preemptions. GPU allocation is measured while jobs "
     "arrive.",
 }
 
 
-def comparison_table(found: ComparisonData) -> str:
-    """Every contender with every number that counts, best first; the best of each column marked."""
-    contest, order = found.contest, (*found.real, *found.of_kind("clairvoyant"))
-    judged_ones = list(found.real)
-    reference = contest.labels[found.reference]
-    users = np.isfinite(contest.means("jain_user_bsld")).any()
-    jain = "jain_user_bsld" if users else "jain_size_bsld"
-    several = "" if contest.batched else ", mean of windows"
-    single: tuple[tuple[str, str, str, Cell], ...] = (
-        ("p95_wait_s", f"95 % wait less than{several}", "less", format_span),
+def comparison_table(data: ComparisonData) -> str:
+    """All policies with the main metrics, best first; the best value of each column is marked."""
+    comparison, order = data.comparison, (*data.real, *data.of_kind("clairvoyant"))
+    ranked = list(data.real)
+    reference = comparison.labels[data.reference]
+    has_users = np.isfinite(comparison.means("jain_user_bsld")).any()
+    jain = "jain_user_bsld" if has_users else "jain_size_bsld"
+    suffix = "" if comparison.batched else ", mean of windows"
+    other_metrics: tuple[tuple[str, str, str, Cell], ...] = (
+        ("p95_wait_s", f"95th percentile of wait{suffix}", "less", format_span),
         ("max_wait_s", "longest wait", "less", format_span),
-        ("utilization", found.busy_words, "more", share),
-        (jain, f"Jain’s index over {'users' if users else 'sizes'}", "more", number),
-        ("share_wait_over_bound", "wait over a day", "less", share),
+        ("utilization", data.utilization_label, "more", share),
+        (jain, f"Jain’s index over {'users' if has_users else 'job sizes'}", "more", number),
+        ("share_wait_over_bound", "share waiting over a day", "less", share),
         ("starved_jobs", "starved jobs", "less", count),
     )
     columns: list[list[str]] = []
     cell: Cell
-    head = ["contender", found.lead.words, "mean wait"]
-    for metric, judged, cell in (
-        (found.lead.metric, found.judged, found.lead.told),
-        ("mean_wait_s", found.wait, format_span),
+    head = ["policy", data.lead.label, "mean wait"]
+    for metric, significance, cell in (
+        (data.lead.metric, data.significance, data.lead.format),
+        ("mean_wait_s", data.wait, format_span),
     ):
-        spread = {} if judged is None else {mean.contender: mean for mean in judged.means}
-        values = contest.means(metric)
-        best = best_of(values, judged_ones, "less")
+        spread = {} if significance is None else {mean.contender: mean for mean in significance.means}
+        values = comparison.means(metric)
+        best = best_of(values, ranked, "less")
         columns.append(
             [
-                marked_cell(cell(float(values[who])), who in best)
-                + interval(spread.get(contest.labels[who]), cell)
-                for who in order
+                marked_cell(cell(float(values[policy])), policy in best)
+                + interval(spread.get(comparison.labels[policy]), cell)
+                for policy in order
             ]
         )
-    for metric, words, better, cell in single:
-        table_of = contest.values(metric)
-        values = table_of.max(axis=1) if metric == "max_wait_s" else table_of.mean(axis=1)
+    for metric, label, better, cell in other_metrics:
+        by_window = comparison.values(metric)
+        values = by_window.max(axis=1) if metric == "max_wait_s" else by_window.mean(axis=1)
         if metric == "starved_jobs":
-            values = table_of.sum(axis=1)
-        best = best_of(values, judged_ones, better)
-        head.append(words)
-        columns.append([marked_cell(cell(float(values[who])), who in best) for who in order])
-    if len(found.real) > 1:  # beside the mean they are the verdicts on
-        pairs = pairs_against(found, reference)
-        plural = "batches" if contest.batched else "windows"
+            values = by_window.sum(axis=1)
+        best = best_of(values, ranked, better)
+        head.append(label)
+        columns.append([marked_cell(cell(float(values[policy])), policy in best) for policy in order])
+    if len(data.real) > 1:  # placed next to the mean that they test
+        pairs = pairs_against(data, reference)
+        plural = "batches" if comparison.batched else "windows"
         head[2:2] = [f"against {reference}", f"{plural} won"]
         columns[1:1] = [
-            [_verdict(pairs.get(contest.labels[who])) for who in order],
-            [_won(pairs.get(contest.labels[who])) for who in order],
+            [_significance_cell(pairs.get(comparison.labels[policy])) for policy in order],
+            [_wins_cell(pairs.get(comparison.labels[policy])) for policy in order],
         ]
     rows = [
-        [escape(contest.labels[who]), *(column[place] for column in columns)]
-        for place, who in enumerate(order)
+        [escape(comparison.labels[policy]), *(column[column_number] for column in columns)]
+        for column_number, policy in enumerate(order)
     ]
-    if found.bounds:
-        known = [found.bounds.get(metric, math.nan) for metric in (found.lead.metric, "mean_wait_s")]
+    if data.bounds:
+        bounds = [data.bounds.get(metric, math.nan) for metric in (data.lead.metric, "mean_wait_s")]
         bound = {
-            head.index(found.lead.words): found.lead.told(known[0]),
-            head.index("mean wait"): format_span(known[1]),
+            head.index(data.lead.label): data.lead.format(bounds[0]),
+            head.index("mean wait"): format_span(bounds[1]),
         }
         rows.append(
-            ["no schedule can go below", *(text(bound.get(place, "")) for place in range(1, len(head)))]
+            [
+                "lower bound of any schedule",
+                *(text(bound.get(column_number, "")) for column_number in range(1, len(head))),
+            ]
         )
-    agents = [place for place, who in enumerate(order) if contest.contenders[who].kind == "agent"]
+    agents = [
+        column_number
+        for column_number, policy in enumerate(order)
+        if comparison.contenders[policy].kind == "agent"
+    ]
     note = (
-        f"Small: 95 % interval. Bold with a dot: the best of its column. {_DEFINED[found.lead.metric]} Jain’s index is "
-        "of mean bounded slowdowns, and 1 where all fare alike. Starved: waited longer than ten times its own "
-        "estimate, and ten hours."
+        f"Small: 95 % interval. Bold with a dot: best of the column. {_METRIC_NOTES[data.lead.metric]} Jain’s index is "
+        "computed from mean bounded slowdowns; 1 means that all are equal. Starved: the job waited longer than "
+        "ten times its "
+        "estimate and longer than ten hours."
     )
-    if found.of_kind("clairvoyant"):
+    if data.of_kind("clairvoyant"):
         note += (
-            " Perfect estimates: the rule is told the true run times, which nobody can know; that shows what better "
-            "predictions could gain, and is not judged."
+            " Perfect estimates: the policy knows the true run times, which is impossible in practice; this shows the "
+            "possible gain from better predictions and is not part of the significance tests."
         )
-    made = table(
-        f"Contenders on {text(found.trace)}, best first",
+    html_table = table(
+        f"Policies on {text(data.trace)}, best first",
         [text(h) for h in head],
         rows,
         marked=agents,
-        faint=range(len(found.real), len(rows)),
+        faint=range(len(data.real), len(rows)),
     )
-    return f'{made}<p class="note">{text(note)}</p>'
+    return f'{html_table}<p class="note">{text(note)}</p>'
 
 
-def _won(pair: PairwiseResult | None) -> str:
+def _wins_cell(pair: PairwiseResult | None) -> str:
     return "–" if pair is None else f"{pair.wins} of {pair.windows}"
 
 
-def _verdict(pair: PairwiseResult | None) -> str:
+def _significance_cell(pair: PairwiseResult | None) -> str:
     if pair is None:
         return "–"
     ratio = f"<small>× {number(pair.ratio)}</small>" if math.isfinite(pair.ratio) else ""

@@ -1,7 +1,7 @@
-"""Figures by matplotlib, drawn without its global state; here those of means, ratios and training.
+"""Matplotlib figures of the report: style, saving, and the figures of means, ratios and CMA-ES training.
 
-Colours are Okabe and Ito's, which colour-blind readers can tell apart, and lines differ in their dashes too. A
-figure in a page takes its colours from the page, light or dark; one in a file has its own.
+Drawn without pyplot's global state. Colours are the colour-blind-safe palette of Okabe and Ito, and lines also differ
+in their dashes. A figure in a page takes the colours of the page (light or dark); a saved figure has its own.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = [
     "ReportFigure",
     "as_svg",
     "new_figure",
-    "learning",
+    "search_curves",
     "legend_columns",
     "line_numbers",
     "line_style",
     "log_axis",
     "means",
     "need_matplotlib",
-    "plain",
+    "escape_dollar",
     "ratios",
     "save",
     "span_unit",
@@ -41,7 +41,7 @@ __all__ = [
 INK, FAINT, GRID = "#24292f", "#57606a", "#d0d7de"
 LINES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7F7F7F")
 AGENT, CLAIRVOYANT = 5, 6
-"""Numbers of the colours kept for agents and for rules that know the run times."""
+"""Numbers of the colours reserved for agents and for policies with perfect estimates."""
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), "-", (0, (4, 1)), (0, (1, 1.6)))
 _THEME = {
     INK: "ink",
@@ -49,7 +49,7 @@ _THEME = {
     GRID: "grid",
     **{colour: f"line{number}" for number, colour in enumerate(LINES)},
 }
-"""Colours that a page may change, and the names of its CSS variables."""
+"""Colours that the page replaces, and their CSS variables."""
 _SPANS = ((86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 WIDTH_IN = 5.8
 STYLE: dict[str, Any] = {
@@ -75,7 +75,7 @@ STYLE: dict[str, Any] = {
 
 @dataclass(frozen=True, eq=False)
 class ReportFigure:
-    """A figure with its caption and the words for those who cannot see it."""
+    """A figure with its caption and alternative text."""
 
     figure: Any
     caption: str
@@ -83,7 +83,7 @@ class ReportFigure:
 
 
 def need_matplotlib() -> Any:
-    """matplotlib, or a MissingExtraError that names the extra."""
+    """Import matplotlib, or raise a `MissingExtraError` that names the extra."""
     try:
         import matplotlib
         import matplotlib.backends.backend_agg
@@ -95,22 +95,22 @@ def need_matplotlib() -> Any:
     return matplotlib
 
 
-def line_numbers(found: ComparisonData) -> dict[int, int]:
-    """The number of the colour of each contender that is drawn; agents and clairvoyant rules have their own."""
-    kinds = [found.contest.contenders[who].kind for who in found.shown]
-    own = {"agent": AGENT, "clairvoyant": CLAIRVOYANT}
+def line_numbers(data: ComparisonData) -> dict[int, int]:
+    """Colour number of each policy that is drawn; agents and policies with perfect estimates have reserved colours."""
+    kinds = [data.comparison.contenders[policy].kind for policy in data.shown]
+    reserved = {"agent": AGENT, "clairvoyant": CLAIRVOYANT}
     numbers: dict[int, int] = {}
-    for who, kind in zip(found.shown, kinds, strict=True):
-        wanted = own.get(kind)
+    for policy, kind in zip(data.shown, kinds, strict=True):
+        preferred = reserved.get(kind)
         taken = set(numbers.values())
-        kept = {own[other] for other in kinds if other in own}
-        free = [line for line in range(len(LINES)) if line not in taken | kept]
-        numbers[who] = wanted if wanted is not None and wanted not in taken else free[0]
+        reserved_now = {reserved[other] for other in kinds if other in reserved}
+        free = [line for line in range(len(LINES)) if line not in taken | reserved_now]
+        numbers[policy] = preferred if preferred is not None and preferred not in taken else free[0]
     return numbers
 
 
 def line_style(line: int) -> dict[str, Any]:
-    """Colour and dashes by number."""
+    """Matplotlib line properties (colour, dashes, width) by colour number."""
     return {
         "color": LINES[line],
         "linestyle": DASHES[line],
@@ -118,116 +118,120 @@ def line_style(line: int) -> dict[str, Any]:
     }
 
 
-def means(found: ComparisonData, judged: ComparisonResult) -> ReportFigure:
-    """What the page leads with, of every contender with its interval, best on top."""
-    lead = found.lead
-    labels, values = found.contest.labels, found.contest.means(lead.metric).tolist()
-    per, unit = span_unit([v for v in values if math.isfinite(v)]) if lead.timed else (1.0, "")
-    spread = {mean.contender: mean for mean in judged.means}
-    rows = [who for who in reversed(found.real) if math.isfinite(values[who])]
-    edges: list[float] = []
-    gained = []
+def means(data: ComparisonData, significance: ComparisonResult) -> ReportFigure:
+    """Lead metric of every policy with its confidence interval, best on top."""
+    lead = data.lead
+    labels, values = data.comparison.labels, data.comparison.means(lead.metric).tolist()
+    unit_s, unit = span_unit([v for v in values if math.isfinite(v)]) if lead.timed else (1.0, "")
+    intervals = {mean.contender: mean for mean in significance.means}
+    rows = [policy for policy in reversed(data.real) if math.isfinite(values[policy])]
+    limits: list[float] = []
+    clairvoyant_marks = []
     with new_figure(height_in=0.9 + 0.34 * len(rows)) as (figure, axes):
-        for place, who in enumerate(rows):
-            colour = LINES[AGENT if found.contest.contenders[who].kind == "agent" else 0]
-            mean, twin = spread[labels[who]], found.twin(who)
-            ends = [end / per for end in (mean.low, mean.mean, mean.high) if math.isfinite(end)]
-            reach = {"color": colour, "linewidth": 2.2, "solid_capstyle": "round"}
-            axes.plot([min(ends), max(ends)], [place, place], **reach)
-            axes.plot([mean.mean / per], [place], "o", color=colour, markersize=7)
-            words = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
-            axes.annotate(lead.told(mean.mean), (max(ends), place), **words)
-            if twin is not None and math.isfinite(values[twin]):
-                ends.append(values[twin] / per)
-                gained.append(
-                    axes.plot([values[twin] / per], [place], "D", color=LINES[CLAIRVOYANT], markersize=5)[0]
+        for row, policy in enumerate(rows):
+            colour = LINES[AGENT if data.comparison.contenders[policy].kind == "agent" else 0]
+            mean, clairvoyant = intervals[labels[policy]], data.clairvoyant(policy)
+            ends = [end / unit_s for end in (mean.low, mean.mean, mean.high) if math.isfinite(end)]
+            style = {"color": colour, "linewidth": 2.2, "solid_capstyle": "round"}
+            axes.plot([min(ends), max(ends)], [row, row], **style)
+            axes.plot([mean.mean / unit_s], [row], "o", color=colour, markersize=7)
+            offset = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
+            axes.annotate(lead.format(mean.mean), (max(ends), row), **offset)
+            if clairvoyant is not None and math.isfinite(values[clairvoyant]):
+                ends.append(values[clairvoyant] / unit_s)
+                clairvoyant_marks.append(
+                    axes.plot(
+                        [values[clairvoyant] / unit_s], [row], "D", color=LINES[CLAIRVOYANT], markersize=5
+                    )[0]
                 )
-            edges += ends
-        _rows_axis(axes, [plain(found.names[who]) for who in rows])
-        log_axis(axes, min(edges), max(edges), room=2.2 if lead.timed else 1.5)
-        what = f"{lead.words}, {unit}" if unit else lead.words
-        axes.set_xlabel(_under(found, f"{what}, 95 % interval (less is better)"))
-        if gained:
+            limits += ends
+        _rows_axis(axes, [escape_dollar(data.names[policy]) for policy in rows])
+        log_axis(axes, min(limits), max(limits), room=2.2 if lead.timed else 1.5)
+        quantity = f"{lead.label}, {unit}" if unit else lead.label
+        axes.set_xlabel(_axis_label(data, f"{quantity}, 95 % interval (less is better)"))
+        if clairvoyant_marks:
             legend = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "handletextpad": 0.2}
-            axes.legend(gained[:1], ["the same rule with perfect estimates"], **legend)
-    told = "; ".join(f"{labels[who]} {lead.told(values[who])}" for who in reversed(rows))
-    of = f"{judged.windows} {'batches of one run' if found.contest.batched else 'windows'}"
+            axes.legend(clairvoyant_marks[:1], ["the same policy with perfect estimates"], **legend)
+    alt = "; ".join(f"{labels[policy]} {lead.format(values[policy])}" for policy in reversed(rows))
+    samples = f"{significance.windows} {'batches of one run' if data.comparison.batched else 'windows'}"
     return ReportFigure(
         figure,
-        f"{capital(lead.words)} over {of}, with bootstrap intervals. Logarithmic.",
-        f"{capital(lead.words)}, best first: {told}.",
+        f"{capital(lead.label)} over {samples}, with bootstrap intervals. Logarithmic axis.",
+        f"{capital(lead.label)}, best first: {alt}.",
     )
 
 
-def ratios(found: ComparisonData, pairs: Mapping[str, PairwiseResult], reference: str) -> ReportFigure:
-    """Every contender's mean over that of the reference, with its interval: left of 1 is better."""
+def ratios(data: ComparisonData, pairs: Mapping[str, PairwiseResult], reference: str) -> ReportFigure:
+    """Ratio of every policy's mean to that of the reference, with its confidence interval: left of 1 is better."""
     rows = [pair for pair in pairs.values() if math.isfinite(pair.ratio)]
     rows.sort(key=lambda pair: -pair.ratio)
     colours = {"better": LINES[2], "worse": LINES[AGENT], "undecided": FAINT, "same": FAINT}
     with new_figure(height_in=0.9 + 0.34 * max(len(rows), 1)) as (figure, axes):
         axes.axvline(1.0, color=INK, linewidth=1.2)
-        edges = [1.0]
-        for place, pair in enumerate(rows):
+        limits = [1.0]
+        for row, pair in enumerate(rows):
             colour = colours[pair.verdict]
             ends = [end for end in (pair.low, pair.ratio, pair.high) if math.isfinite(end) and end > 0]
-            edges += ends
+            limits += ends
             if len(ends) > 1:
-                axes.plot([min(ends), max(ends)], [place, place], color=colour, linewidth=2.2)
+                axes.plot([min(ends), max(ends)], [row, row], color=colour, linewidth=2.2)
             filled = pair.verdict in ("better", "worse")
             axes.plot(
-                [pair.ratio], [place], "o", color=colour, markersize=7, fillstyle="full" if filled else "none"
+                [pair.ratio], [row], "o", color=colour, markersize=7, fillstyle="full" if filled else "none"
             )
             axes.annotate(
                 f"{number(pair.ratio)}  {pair.verdict}",
-                (max(ends), place),
+                (max(ends), row),
                 xytext=(8, 0),
                 textcoords="offset points",
                 va="center",
                 size=9,
             )
-        called = dict(zip(found.contest.labels, found.names, strict=True))
-        _rows_axis(axes, [plain(called[pair.ours]) for pair in rows])
-        log_axis(axes, min(edges), max(edges), room=2.6)
-        words = f"{found.lead.words} / that of {plain(called[reference])} (left of 1: better)"
-        axes.set_xlabel(_under(found, words))
-    told = "; ".join(
+        names = dict(zip(data.comparison.labels, data.names, strict=True))
+        _rows_axis(axes, [escape_dollar(names[pair.ours]) for pair in rows])
+        log_axis(axes, min(limits), max(limits), room=2.6)
+        label = f"{data.lead.label} relative to {escape_dollar(names[reference])} (left of 1: better)"
+        axes.set_xlabel(_axis_label(data, label))
+    alt = "; ".join(
         f"{pair.ours} {number(pair.ratio)}, from {number(pair.low)} to {number(pair.high)}, {pair.verdict}"
         for pair in reversed(rows)
     )
     return ReportFigure(
         figure,
-        f"Against {reference}, the best rule, pair by pair: ratio of the means with its 95 % interval. Hollow: not "
-        "told apart, after correction for all pairs.",
-        f"{capital(found.lead.words)} over that of {reference}: {told}.",
+        f"Pairwise comparison with {reference}, the reference policy: ratio of the means with 95 % interval. Hollow: "
+        "not significantly different after correction for multiple comparisons.",
+        f"{capital(data.lead.label)} relative to that of {reference}: {alt}.",
     )
 
 
-def learning(history: Sequence[Mapping[str, Any]], objective: str) -> ReportFigure:
-    """The agent's score over the generations of a search, relative to the rule it started from."""
+def search_curves(history: Sequence[Mapping[str, Any]], objective: str) -> ReportFigure:
+    """The agent's score over the generations of a CMA-ES search, relative to the initial policy."""
     steps = [int(row["number"]) for row in history]
     training = np.array([_value(row, "training") for row in history])
     validation = np.array([_value(row, "validation") for row in history])
-    known = np.isfinite(validation)
+    validated = np.isfinite(validation)
     with new_figure(height_in=3.2) as (figure, axes):
         axes.axhline(1.0, color=INK, linewidth=1.2)
         axes.plot(steps, training, color=LINES[0], linewidth=1.4, label="training")
-        chosen = {"color": LINES[AGENT], "linewidth": 1.8, "markersize": 5, "label": "validation"}
-        axes.plot(np.array(steps)[known], validation[known], "o-", **chosen)
+        style = {"color": LINES[AGENT], "linewidth": 1.8, "markersize": 5, "label": "validation"}
+        axes.plot(np.array(steps)[validated], validation[validated], "o-", **style)
         axes.set_xlabel("generation")
-        axes.set_ylabel("relative to the rule")
+        axes.set_ylabel("relative to the initial policy")
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, handlelength=1.8)
         axes.margins(x=0.02)
-    last = validation[known][-1] if known.any() else math.nan
+    last = validation[validated][-1] if validated.any() else math.nan
     return ReportFigure(
         figure,
-        f"Objective: {objective}. Training: mean of the candidates, every generation on other windows, hence noisy. "
-        "Validation: jobs it was not searched on. 1 is the rule it started from; below 1 is better.",
-        f"{len(steps)} generations of training; the validation score ends at {number(float(last))} of the rule.",
+        f"Objective: {objective}. Training: mean of the candidates; each generation uses other windows, hence the "
+        "noise. "
+        "Validation: jobs not used in the search. 1 is the initial policy; below 1 is better.",
+        f"{len(steps)} generations of training; the final validation score is {number(float(last))} relative to "
+        "the initial policy.",
     )
 
 
 def as_svg(figure: Any, prefix: str) -> str:
-    """The figure as an inline SVG element in the page's colours; ids get `prefix`, so that several fit."""
+    """The figure as an inline SVG element in the page's colours; ids get `prefix` to be unique within the page."""
     text = _bytes(figure, "svg").decode("utf-8")
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
@@ -261,7 +265,7 @@ def _bytes(figure: Any, kind: str) -> bytes:
 
 
 class new_figure:
-    """A figure with its axes, in our style, without pyplot."""
+    """Context manager: a figure and its axes in the report's style, without pyplot."""
 
     def __init__(
         self,
@@ -273,7 +277,7 @@ class new_figure:
         width_in: float | None = None,
         heights: Sequence[float] | None = None,
     ) -> None:
-        """A grid of axes; `width_in` of all columns together, `heights` of the rows relative to one another."""
+        """A grid of axes; `width_in` is the total width, `heights` are the relative heights of the rows."""
         self._matplotlib = need_matplotlib()
         self._style = self._matplotlib.rc_context(STYLE)
         width = WIDTH_IN * columns if width_in is None else width_in
@@ -286,12 +290,12 @@ class new_figure:
         self._matplotlib.backends.backend_agg.FigureCanvasAgg(figure)
         return figure, figure.subplots(*self._grid, sharex=self._share, height_ratios=self._heights)
 
-    def __exit__(self, *problem: Any) -> None:
-        self._style.__exit__(*problem)
+    def __exit__(self, *error: Any) -> None:
+        self._style.__exit__(*error)
 
 
 def log_axis(axes: Any, low: float, high: float, *, room: float = 1.5) -> None:
-    """A logarithmic x axis with round numbers on it, and room for words to the right."""
+    """Make the x axis logarithmic with round ticks; `room` is the factor of extra space for labels at the right."""
     axes.set_xscale("log")
     low, high = max(low, 1e-3), max(high, 1e-3)
     bottom, top = low * 0.85, max(high, low * 1.5) * room
@@ -304,26 +308,26 @@ def log_axis(axes: Any, low: float, high: float, *, room: float = 1.5) -> None:
     axes.minorticks_off()
 
 
-def _under(found: ComparisonData, words: str) -> str:
-    """The label of an axis; in two lines where long names of levers leave it little room."""
-    return words.replace(" (", "\n(") if found.levered else words
+def _axis_label(data: ComparisonData, label: str) -> str:
+    """An axis label, broken into two lines where long names of power controls leave little space."""
+    return label.replace(" (", "\n(") if data.has_power_controls else label
 
 
-def legend_columns(found: ComparisonData, most: int, *, width_in: float = 2 * WIDTH_IN) -> int:
-    """Names of those drawn that fit beside one another, at most so many."""
-    longest = max((len(found.names[who]) for who in found.shown), default=0)
-    fit = int(width_in / (0.085 * longest + 0.6)) if found.levered else most
-    return max(min(len(found.shown), most, fit), 1)
+def legend_columns(data: ComparisonData, limit: int, *, width_in: float = 2 * WIDTH_IN) -> int:
+    """The number of legend columns that fit, at most `most`."""
+    longest = max((len(data.names[policy]) for policy in data.shown), default=0)
+    fitting = int(width_in / (0.085 * longest + 0.6)) if data.has_power_controls else limit
+    return max(min(len(data.shown), limit, fitting), 1)
 
 
 def span_unit(spans: Sequence[float]) -> tuple[float, str]:
-    """Seconds in the unit that fits the longest, and its name.
+    """The unit that suits the longest of some durations: its seconds and its name.
 
     >>> span_unit([90.0, 7200.0])
     (3600.0, 'h')
     """
     longest = max(spans, default=0.0)
-    return next(((per, name) for per, name in _SPANS if longest >= 1.5 * per), (1.0, "s"))
+    return next(((unit_s, name) for unit_s, name in _SPANS if longest >= 1.5 * unit_s), (1.0, "s"))
 
 
 def _rows_axis(axes: Any, labels: Sequence[str]) -> None:
@@ -332,8 +336,8 @@ def _rows_axis(axes: Any, labels: Sequence[str]) -> None:
     axes.grid(axis="y", visible=False)
 
 
-def plain(text: str) -> str:
-    """A dollar sign would begin a formula."""
+def escape_dollar(text: str) -> str:
+    """Escape dollar signs, which would start a formula in matplotlib."""
     return text.replace("$", r"\$")
 
 

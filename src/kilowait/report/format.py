@@ -1,4 +1,4 @@
-"""How numbers and names are written for people."""
+"""Format numbers and names for display."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import PurePath
 
 __all__ = ["capital", "count", "listed", "number", "share", "short_name"]
 
-_ENDINGS = re.compile(r"(\.(swf|csv|psv|txt|parquet|json|gz|bz2|xz|zst|zip))+$")
+_SUFFIXES = re.compile(r"(\.(swf|csv|psv|txt|parquet|json|gz|bz2|xz|zst|zip))+$")
 
 
 def number(value: float) -> str:
-    """For people: three digits that count, thousands separated.
+    """A number with three significant digits and separated thousands.
 
     >>> [number(v) for v in (1234.5, 43.21, 25.0, 0.98765, 0.0, float("nan"))]
     ['1,234', '43.2', '25.0', '0.988', '0', '–']
@@ -26,7 +26,7 @@ def number(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """A number of things, or the mean of such numbers.
+    """A count, or a mean of counts.
 
     >>> count(1240.0), count(2.5)
     ('1,240', '2.5')
@@ -35,7 +35,7 @@ def count(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """A share in per cent.
+    """A fraction as per cent.
 
     >>> share(0.8761), share(0.0004), share(float("nan"))
     ('87.6 %', '0.04 %', '–')
@@ -46,7 +46,7 @@ def share(value: float) -> str:
 
 
 def listed(parts: Sequence[str]) -> str:
-    """With commas, and an *and* before the last.
+    """Join the parts with commas, and *and* before the last.
 
     >>> listed(["a", "b", "c"])
     'a, b and c'
@@ -55,14 +55,14 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def capital(text: str) -> str:
-    """As a sentence begins."""
+    """The text with its first letter capitalised."""
     return text[:1].upper() + text[1:]
 
 
 def short_name(trace: str) -> str:
-    """A trace without folders and the endings of files.
+    """The name of a trace without folders and file suffixes.
 
     >>> short_name("logs/KTH-SP2-1996-2.1-cln.swf.gz")
     'KTH-SP2-1996-2.1-cln'
     """
-    return _ENDINGS.sub("", PurePath(trace).name) or trace
+    return _SUFFIXES.sub("", PurePath(trace).name) or trace

@@ -1,8 +1,7 @@
-"""Rows for a Gantt chart, given out after the fact: a log counts nodes and does not say which.
+"""Assign the jobs of a log to rows of a Gantt chart; a log has the number of nodes of a job, but not which nodes.
 
-Each group of nodes has its own rows. A segment gets one contiguous block where one is free (the smallest that
-holds it), otherwise as few pieces as will do. The rows say how the jobs could lie on the machine, not how a real
-scheduler laid them.
+Each node group has its own rows. A segment gets the smallest contiguous free block that holds it, otherwise as few
+pieces as possible. The rows show a feasible allocation, not the one of a real scheduler.
 """
 
 from __future__ import annotations
@@ -17,44 +16,44 @@ import numpy.typing as npt
 
 from kilowait.jobs import ExecutionLog
 
-__all__ = ["GanttRows", "lanes", "outages"]
+__all__ = ["GanttRows", "assign_rows", "outages"]
 
 Ints = npt.NDArray[np.int64]
 _SHIFT = 41
-"""A block is one number, its length above its first row, so that sorting by it is sorting by both."""
+"""A free block is encoded as one integer (length << _SHIFT) + first row, so that integers sort by length, then row."""
 
 
 @dataclass(frozen=True, eq=False)
 class GanttRows:
-    """Rectangles: which rows each segment lies on. The segments stay in the log's order."""
+    """Rectangles of a Gantt chart: the rows of each segment, in the order of the log."""
 
     segment: Ints
-    """Row of the log, rising; a segment in several pieces comes several times."""
+    """Segment (row of the log), ascending; a segment in several pieces occurs several times."""
     first: Ints
     """Lowest row of the piece, from 0."""
     count: Ints
     """Rows of the piece."""
     group_rows: tuple[int, ...]
-    """Rows of each group; the groups lie one above the other, the first at the bottom."""
+    """Rows of each node group; groups are stacked, the first at the bottom."""
     nodes: tuple[int, ...]
-    """Nodes each group is known to have. Where a group has more rows, jobs share its nodes."""
+    """Known nodes of each group. Where a group has more rows, jobs share its nodes."""
 
     @property
     def rows(self) -> int:
-        """In all groups."""
+        """Rows of all groups together."""
         return sum(self.group_rows)
 
     @property
     def shared(self) -> bool:
-        """Whether rows are only lanes, because more jobs run at once than there are nodes."""
+        """Whether rows do not correspond to nodes, because jobs share nodes."""
         return any(rows > size for rows, size in zip(self.group_rows, self.nodes, strict=True))
 
 
-def lanes(log: ExecutionLog, nodes: Sequence[int] | None = None) -> GanttRows:
-    """Rows for every segment of a log.
+def assign_rows(log: ExecutionLog, nodes: Sequence[int] | None = None) -> GanttRows:
+    """Assign rows to every segment of a log.
 
-    `nodes` gives the size of each group; by default one group has all the nodes the log says the machine had, and
-    several have as many as were busy at once. Groups in which more ran at once (shared nodes) get more rows.
+    `nodes` gives the size of each group. By default a single group has the cluster size of the log, and several groups
+    have as many nodes as were busy at once. Groups with more nodes in use at once (shared nodes) get more rows.
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[20, 20], nodes=[3, 1])
@@ -71,86 +70,88 @@ def lanes(log: ExecutionLog, nodes: Sequence[int] | None = None) -> GanttRows:
     ...     np.array([0.0]),
     ...     np.array([4]),
     ... )
-    >>> given = lanes(log)
-    >>> given.first.tolist(), given.count.tolist(), given.rows
+    >>> gantt_rows = assign_rows(log)
+    >>> gantt_rows.first.tolist(), gantt_rows.count.tolist(), gantt_rows.rows
     ([0, 3], [3, 1], 4)
     """
-    used = log.jobs_table["nodes"][log.job]
+    nodes_used = log.jobs_table["nodes"][log.job]
     if nodes is None:
-        whole = int(log.capacity_nodes.max()) if len(log.capacity_nodes) else 0
-        nodes = (whole,) if len(log.groups) == 1 else (0,) * len(log.groups)
+        capacity = int(log.capacity_nodes.max()) if len(log.capacity_nodes) else 0
+        nodes = (capacity,) if len(log.groups) == 1 else (0,) * len(log.groups)
     parts, group_rows = [], []
     offset = 0
     for group in range(len(log.groups)):
-        own = np.flatnonzero(log.group == group)
-        own = own[np.argsort(log.start_s[own], kind="stable")]  # jobs whose nodes have to wake start late
-        start, end, need = log.start_s[own], log.end_s[own], used[own]
-        rows = max(int(nodes[group]), _most_at_once(start, end, need), int(need.max(initial=0)))
-        piece, first, count = _given_out(start, end, need, rows)
-        parts.append((own[piece], first + offset, count))
+        segments = np.flatnonzero(log.group == group)
+        segments = segments[
+            np.argsort(log.start_s[segments], kind="stable")
+        ]  # logs are in decision order; jobs on sleeping nodes start later
+        start, end, need = log.start_s[segments], log.end_s[segments], nodes_used[segments]
+        rows = max(int(nodes[group]), _max_busy_nodes(start, end, need), int(need.max(initial=0)))
+        piece, first, count = _allocate_rows(start, end, need, rows)
+        parts.append((segments[piece], first + offset, count))
         group_rows.append(rows)
         offset += rows
     segment, first, count = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.argsort(segment, kind="stable")
-    known = tuple(int(size) or rows for size, rows in zip(nodes, group_rows, strict=True))
-    return GanttRows(segment[order], first[order], count[order], tuple(group_rows), known)
+    group_nodes = tuple(int(size) or rows for size, rows in zip(nodes, group_rows, strict=True))
+    return GanttRows(segment[order], first[order], count[order], tuple(group_rows), group_nodes)
 
 
 def outages(log: ExecutionLog) -> list[tuple[float, float, int]]:
-    """From when to when how many nodes were out or reserved, seconds on the log's clock, while anything happened.
+    """Outages within the time span of the log: start and end (seconds of log time) and nodes unavailable or reserved.
 
-    Empty where there are several groups: the log has the size of the whole machine over time, not of its groups.
+    Empty for several node groups: the log has the capacity of the whole cluster over time, not of each group.
     """
     if len(log.groups) > 1 or not len(log) or not len(log.capacity_s):
         return []
-    whole = int(log.capacity_nodes.max())
+    capacity = int(log.capacity_nodes.max())
     first_s = min(float(log.jobs_table["submit_s"].min()), float(log.start_s.min()))
     edges = np.clip([*log.capacity_s, np.inf], first_s, float(log.end_s.max())).tolist()
     return [
-        (from_s, to_s, whole - nodes)
+        (from_s, to_s, capacity - nodes)
         for (from_s, to_s), nodes in zip(pairwise(edges), log.capacity_nodes.tolist(), strict=True)
-        if nodes < whole and from_s < to_s
+        if nodes < capacity and from_s < to_s
     ]
 
 
-def _most_at_once(start: npt.NDArray[np.float64], end: npt.NDArray[np.float64], need: Ints) -> int:
-    """Nodes busy at the busiest time; what ends in an instant makes room for what starts in it."""
+def _max_busy_nodes(start: npt.NDArray[np.float64], end: npt.NDArray[np.float64], need: Ints) -> int:
+    """Maximum number of nodes busy at once; segments that end at an instant free nodes before others start."""
     if not len(start):
         return 0
-    lasting = end > start
-    time = np.concatenate((end[lasting], start[lasting]))
-    change = np.concatenate((-need[lasting], need[lasting]))
-    order = np.argsort(time, kind="stable")  # ends stand before starts
+    has_length = end > start
+    time = np.concatenate((end[has_length], start[has_length]))
+    change = np.concatenate((-need[has_length], need[has_length]))
+    order = np.argsort(time, kind="stable")  # stable: ends come before starts
     return int(np.cumsum(change[order]).max(initial=0))
 
 
-def _given_out(
+def _allocate_rows(
     start: npt.NDArray[np.float64], end: npt.NDArray[np.float64], need: Ints, rows: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Pieces of segments that stand in the order of their starts, with never more rows needed than there are."""
-    free = _Free(rows)
-    held: list[list[tuple[int, int]]] = []
-    lasting = end > start
+    """Allocate rows to segments sorted by start: for each piece its segment, first row and number of rows."""
+    free = _FreeRows(rows)
+    allocated: list[list[tuple[int, int]]] = []
+    has_length = end > start
     ending = np.argsort(end, kind="stable")
-    ending = ending[lasting[ending]].tolist()
-    starts, ends, needs, lasts = start.tolist(), end.tolist(), need.tolist(), lasting.tolist()
-    leaver = 0
-    for number, now in enumerate(starts):
-        while leaver < len(ending) and ends[ending[leaver]] <= now:
-            for first, count in held[ending[leaver]]:
-                free.give_back(first, count)
-            leaver += 1
-        if lasts[number]:
-            held.append(free.take(needs[number]))
-        else:  # it is gone at once, whatever rows it is drawn on
-            held.append([(0, needs[number])])
-    piece = np.repeat(np.arange(len(held)), [len(pieces) for pieces in held])
-    flat = np.array([part for pieces in held for part in pieces], np.int64).reshape(-1, 2)
+    ending = ending[has_length[ending]].tolist()
+    starts, ends, needs, has_length_list = start.tolist(), end.tolist(), need.tolist(), has_length.tolist()
+    next_end = 0
+    for number, start_time in enumerate(starts):
+        while next_end < len(ending) and ends[ending[next_end]] <= start_time:
+            for first, count in allocated[ending[next_end]]:
+                free.release(first, count)
+            next_end += 1
+        if has_length_list[number]:
+            allocated.append(free.allocate(needs[number]))
+        else:  # zero length: occupies no rows, any will do
+            allocated.append([(0, needs[number])])
+    piece = np.repeat(np.arange(len(allocated)), [len(pieces) for pieces in allocated])
+    flat = np.array([part for pieces in allocated for part in pieces], np.int64).reshape(-1, 2)
     return piece, flat[:, 0], flat[:, 1]
 
 
-class _Free:
-    """Free rows as blocks that do not touch."""
+class _FreeRows:
+    """The free rows as maximal contiguous blocks."""
 
     def __init__(self, rows: int) -> None:
         self.by_length: list[int] = []
@@ -159,8 +160,8 @@ class _Free:
         if rows:
             self._add(0, rows)
 
-    def take(self, need: int) -> list[tuple[int, int]]:
-        """The smallest block that holds so many rows; or the largest ones, until there are enough."""
+    def allocate(self, need: int) -> list[tuple[int, int]]:
+        """Allocate `need` rows: from the smallest block that holds them, else from the largest blocks."""
         pieces = []
         while need:
             place = bisect_left(self.by_length, need << _SHIFT)
@@ -174,8 +175,8 @@ class _Free:
             need -= count
         return pieces
 
-    def give_back(self, first: int, count: int) -> None:
-        """Join what was taken to its free neighbours."""
+    def release(self, first: int, count: int) -> None:
+        """Free rows and merge them with adjacent free blocks."""
         after = self.length_at.get(first + count)
         if after is not None:
             self._remove(first + count, after)

@@ -1,4 +1,4 @@
-"""The parts of the page as HTML. Everything that comes from data is escaped here."""
+"""HTML building blocks of the report: tables, figures, tiles, provenance. All text from data is escaped here."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = [
     "Cell",
     "best_of",
     "class_tables",
-    "drawn_note",
+    "shown_policies_note",
     "figure",
     "interval",
-    "ledger",
+    "cleaning_table",
     "marked_cell",
     "provenance",
     "summary_block",
@@ -40,12 +40,15 @@ __all__ = [
 ]
 
 USERS = 20
+"""Users in the table of users, at most."""
+_KINDS = {"mended": "corrected"}
+"""Kinds of entries of a cleaning report whose displayed name differs."""
 Cell = Callable[[float], str]
-"""How a number is written."""
+"""A function that formats a number."""
 
 
 def text(words: str) -> str:
-    """Escaped; a per cent sign stays with its number."""
+    """Escape text; per cent signs are joined to their number by a no-break space."""
     return escape(words).replace(" %", "&nbsp;%")
 
 
@@ -55,25 +58,27 @@ def table(
     rows: Iterable[Sequence[str]],
     *,
     groups: Sequence[tuple[str, int]] = (),
-    words: Sequence[int] = (),
+    text_columns: Sequence[int] = (),
     marked: Sequence[int] = (),
     faint: Sequence[int] = (),
 ) -> str:
-    """A table in a box of its own that scrolls. Cells are HTML already; `words` are columns of prose.
+    """A table in a scrollable box. Cells must be HTML already; `text_columns` are the numbers of columns of text.
 
-    `groups` is a line above the head: names and how many columns each spans. `marked` are rows to stand
-    out, `faint` ones to stand back.
+    `groups` is a row above the head: names and the number of columns each spans. `marked` rows are highlighted,
+    `faint` rows are greyed out.
     """
     above = "".join(
         f'<th scope="colgroup" colspan="{span}">{name}</th>' if name else f'<td colspan="{span}"></td>'
         for name, span in groups
     )
-    kinds = [' class="words"' if place in words else "" for place in range(len(head))]
-    columns = "".join(f'<th scope="col"{kind}>{name}</th>' for name, kind in zip(head, kinds, strict=True))
+    classes = [
+        ' class="words"' if column_number in text_columns else "" for column_number in range(len(head))
+    ]
+    columns = "".join(f'<th scope="col"{kind}>{name}</th>' for name, kind in zip(head, classes, strict=True))
     lines = []
-    for place, row in enumerate(rows):
-        cells = "".join(f"<td{kind}>{cell}</td>" for cell, kind in zip(row[1:], kinds[1:], strict=True))
-        mark = ' class="marked"' if place in marked else ' class="faint"' if place in faint else ""
+    for row_number, row in enumerate(rows):
+        cells = "".join(f"<td{kind}>{cell}</td>" for cell, kind in zip(row[1:], classes[1:], strict=True))
+        mark = ' class="marked"' if row_number in marked else ' class="faint"' if row_number in faint else ""
         lines.append(f'<tr{mark}><th scope="row">{row[0]}</th>{cells}</tr>')
     top = f'<tr class="groups">{above}</tr>' if groups else ""
     return (
@@ -82,202 +87,205 @@ def table(
     )
 
 
-def best_of(values: Any, among: Sequence[int], better: str) -> set[int]:
-    """Those with the best value; nobody where all are alike."""
-    known = [float(values[who]) for who in among if math.isfinite(values[who])]
-    if len(known) < 2 or min(known) == max(known):
+def best_of(values: Any, candidates: Sequence[int], better: str) -> set[int]:
+    """Indices of the best finite value; empty where all values are equal."""
+    finite = [float(values[policy]) for policy in candidates if math.isfinite(values[policy])]
+    if len(finite) < 2 or min(finite) == max(finite):
         return set()
-    top = min(known) if better == "less" else max(known)
-    return {who for who in among if values[who] == top}
+    top = min(finite) if better == "less" else max(finite)
+    return {policy for policy in candidates if values[policy] == top}
 
 
 def marked_cell(cell: str, best: bool) -> str:
-    """A cell; the best of its column stands out."""
+    """A cell; the best of its column is highlighted."""
     return f'<b class="best">{text(cell)}<span class="unseen"> (best)</span></b>' if best else text(cell)
 
 
 def interval(mean: PolicyMean | None, cell: Cell) -> str:
-    """From where to where a mean may lie, small; nothing where that is not known."""
+    """The confidence interval of a mean in small type; empty where it is unknown."""
     if mean is None or not math.isfinite(mean.low):
         return ""
     return f"<small>{text(cell(mean.low))} – {text(cell(mean.high))}</small>"
 
 
-def figure(drawn: ReportFigure, name: str) -> str:
+def figure(report_figure: ReportFigure, name: str) -> str:
     """An inline SVG with its caption."""
-    svg = as_svg(drawn.figure, name).replace("<svg", f'<svg role="img" aria-label="{escape(drawn.alt)}"', 1)
-    wide = " wide" if drawn.figure.get_size_inches()[0] > 8 else ""
+    svg = as_svg(report_figure.figure, name).replace(
+        "<svg", f'<svg role="img" aria-label="{escape(report_figure.alt)}"', 1
+    )
+    wide = " wide" if report_figure.figure.get_size_inches()[0] > 8 else ""
     return (
-        f'<figure class="drawn{wide}"><div class="scroll">{svg}</div><figcaption>{text(drawn.caption)}</figcaption>'
-        "</figure>"
+        f'<figure class="drawn{wide}"><div class="scroll">{svg}</div>'
+        f"<figcaption>{text(report_figure.caption)}</figcaption></figure>"
     )
 
 
-# -- 1. in words -----------------------------------------------------------------------------------
+# -- summary --------------------------------------------------------------------------------------
 
 
-def summary_block(found: ComparisonData) -> str:
-    """Key numbers, sentences, and what to keep in mind."""
-    said = "".join(f"<p>{text(sentence)}</p>" for sentence in [*summary(found), *sentences(found)])
-    kept = caveats(found)
-    notes = "".join(f"<li>{text(note)}</li>" for note in kept)
-    caution = f'<aside class="doubts"><p>Keep in mind</p><ul>{notes}</ul></aside>' if kept else ""
-    return f'{_tiles(found)}<div class="lead">{said}</div>{caution}'
+def summary_block(data: ComparisonData) -> str:
+    """The key numbers, summary sentences and caveats of a comparison."""
+    paragraphs = "".join(f"<p>{text(sentence)}</p>" for sentence in [*summary(data), *sentences(data)])
+    warnings = caveats(data)
+    notes = "".join(f"<li>{text(note)}</li>" for note in warnings)
+    aside = f'<aside class="caveats"><p>Caveats</p><ul>{notes}</ul></aside>' if warnings else ""
+    return f'{_tiles(data)}<div class="lead">{paragraphs}</div>{aside}'
 
 
-def _tiles(found: ComparisonData) -> str:
-    contest = found.contest
-    best = (found.real or found.ranked)[0]
-    label = contest.labels[best]
-    lead = found.lead
-    tiles = [(lead.told(float(contest.means(lead.metric)[best])), lead.words, label)]
-    busy = (share(float(contest.means("utilization")[best])), f"of the {found.busy_words}", label)
-    if found.placed:
+def _tiles(data: ComparisonData) -> str:
+    comparison = data.comparison
+    best = (data.real or data.ranked)[0]
+    label = comparison.labels[best]
+    lead = data.lead
+    tiles = [(lead.format(float(comparison.means(lead.metric)[best])), lead.label, label)]
+    busy = (share(float(comparison.means("utilization")[best])), f"of the {data.utilization_label}", label)
+    if data.placed:
         tiles.append(busy)
-    other = found.plain if found.plain is not None and found.plain != best else None
-    if other is None and len(found.real) > 1:
-        other = found.real[1]
-    if other is not None and found.judged is not None:
-        pair = found.judged.pair(label, contest.labels[other])
+    baseline = data.fcfs if data.fcfs is not None and data.fcfs != best else None
+    if baseline is None and len(data.real) > 1:
+        baseline = data.real[1]
+    if baseline is not None and data.significance is not None:
+        pair = data.significance.pair(label, comparison.labels[baseline])
         if math.isfinite(pair.ratio):
-            sure = pair.verdict
+            detail = pair.verdict
             if math.isfinite(pair.low):
-                sure += f"; 95 % interval {_change(pair.low)} to {_change(pair.high)}"
-            tiles.append((_change(pair.ratio), f"against {contest.labels[other]}", sure))
-    tiles.append((format_span(float(contest.means("mean_wait_s")[best])), "mean wait", label))
-    if not found.placed:
+                detail += f"; 95 % interval {_change(pair.low)} to {_change(pair.high)}"
+            tiles.append((_change(pair.ratio), f"against {comparison.labels[baseline]}", detail))
+    tiles.append((format_span(float(comparison.means("mean_wait_s")[best])), "mean wait", label))
+    if not data.placed:
         tiles.append(busy)
-    return tile_row([*tiles, *_saved(found)])
+    return tile_row([*tiles, *_energy_tiles(data)])
 
 
 def tile_row(tiles: Iterable[tuple[str, str, str]]) -> str:
-    """Key numbers, large: the value, what it is, and whose or how to read it."""
+    """Key numbers in large type: value, label, and policy or explanation."""
     items = "".join(
-        f"<div><dt>{text(what)}</dt><dd>{text(value)}<small>{text(whose)}</small></dd></div>"
-        for value, what, whose in tiles
+        f"<div><dt>{text(label)}</dt><dd>{text(value)}<small>{text(detail)}</small></dd></div>"
+        for value, label, detail in tiles
     )
     return f'<dl class="tiles">{items}</dl>'
 
 
-def _saved(found: ComparisonData) -> list[tuple[str, str, str]]:
-    """Energy and CO2 of who draws least of them, as tiles."""
-    drew, tiles = EnergyData.of(found), []
-    if drew is None:
+def _energy_tiles(data: ComparisonData) -> list[tuple[str, str, str]]:
+    """Tiles of the lowest energy and the lowest CO2."""
+    tiles: list[tuple[str, str, str]] = []
+    energy_data = EnergyData.of(data)
+    if energy_data is None:
         return []
-    labels = found.contest.labels
+    labels = data.comparison.labels
     for metric, unit, words in (("energy_kwh", "kWh", "energy"), ("co2_kg", "kg", "CO2")):
-        if not drew.has(metric):
+        if not energy_data.has(metric):
             continue
-        least = drew.least(metric)
-        if least == drew.first:
-            value = float(drew.means(metric)[least])
+        best = energy_data.least(metric)
+        if best == energy_data.first:
+            value = float(energy_data.means(metric)[best])
             scale = scaled([value], unit)
-            each = "" if found.contest.batched else " a window"
-            tiles.append((f"{scale.told(value)} {scale.unit}", f"{words}{each}", labels[least]))
+            each = "" if data.comparison.batched else " a window"
+            tiles.append((f"{scale.format(value)} {scale.unit}", f"{words}{each}", labels[best]))
         else:
-            whose = f"{labels[least]} against {labels[drew.first]}"
-            tiles.append((change(drew.ratio(metric, least)), words, whose))
+            detail = f"{labels[best]} against {labels[energy_data.first]}"
+            tiles.append((change(energy_data.ratio(metric, best)), words, detail))
     return tiles
 
 
 def _change(ratio: float) -> str:
-    """A ratio as a step from 1."""
+    """A ratio as a relative change in per cent."""
     return f"{'−' if ratio < 1 else '+'}{100 * abs(ratio - 1):.0f} %"
 
 
-def drawn_note(found: ComparisonData) -> str:
-    """Who is drawn, where not all are."""
-    labels = found.contest.labels
-    if len(found.shown) == len(labels):
+def shown_policies_note(data: ComparisonData) -> str:
+    """A note that names the policies drawn in figures, where not all are."""
+    labels = data.comparison.labels
+    if len(data.shown) == len(labels):
         return ""
-    names = ", ".join(labels[who] for who in found.shown)
-    said = f"From here on {len(found.shown)} of {len(labels)} are drawn: {names}."
-    return f'<p class="note">{text(said)}</p>'
+    names = ", ".join(labels[policy] for policy in data.shown)
+    note = f"The figures below show {len(data.shown)} of {len(labels)} policies: {names}."
+    return f'<p class="note">{text(note)}</p>'
 
 
-# -- 5. classes ------------------------------------------------------------------------------------
+# -- job classes ----------------------------------------------------------------------------------
 
 
-def class_tables(found: ComparisonData, by: Mapping[str, Sequence[JobClass]]) -> str:
-    """Classes of jobs, contenders side by side."""
-    hours = "GPU-hours" if found.placed else "node-hours"
+def class_tables(data: ComparisonData, by: Mapping[str, Sequence[JobClass]]) -> str:
+    """Tables of job classes with a group of columns for each policy."""
+    hours = "GPU-hours" if data.placed else "node-hours"
     titles = {
         "size": "By nodes",
         "gpus": "By GPUs",
         "runtime": "By true run time",
-        "user": f"The {USERS} users of most {hours}",
+        "user": f"The {USERS} users with the most {hours}",
     }
     heads = {"size": "nodes", "gpus": "GPUs", "runtime": "run time", "user": "user"}
-    found_tables = []
+    tables = []
     for kind, rows in by.items():
         if kind == "user" and [row.label for row in rows] in ([], ["-"]):
-            found_tables.append('<p class="note">The log does not say whose jobs they are.</p>')
+            tables.append('<p class="note">The log contains no users.</p>')
             continue
-        groups = [("", 3), *((escape(found.contest.labels[who]), 2) for who in found.shown)]
-        head = [heads[kind], "jobs", hours, *(["mean wait", "slowdown"] * len(found.shown))]
+        groups = [("", 3), *((escape(data.comparison.labels[policy]), 2) for policy in data.shown)]
+        head = [heads[kind], "jobs", hours, *(["mean wait", "slowdown"] * len(data.shown))]
         lines = []
         for row in rows:
             cells = [escape(row.label), f"{row.jobs:,}", text(number(row.hours))]
             for wait, bsld in zip(row.mean_wait_s, row.mean_bsld, strict=True):
                 cells += [text(format_span(wait)), text(number(bsld))]
             lines.append(cells)
-        found_tables.append(table(titles[kind], head, lines, groups=groups))
-    return "".join(found_tables)
+        tables.append(table(titles[kind], head, lines, groups=groups))
+    return "".join(tables)
 
 
-# -- 7. to 9.: training, ledger, provenance ---------------------------------------------------------
+# -- training, cleaning report, provenance ----------------------------------------------------------
 
 
 def weights_table(weights: Sequence[Sequence[Any]]) -> str:
-    """What a linear agent looks at."""
+    """The weights of a linear agent."""
     rows = [
         [escape(str(name)), f"{float(weight):+.3f}".replace("-", "−"), text(str(meaning))]
         for name, weight, meaning in weights
     ]
-    said = (
+    note = (
         '<p class="note">'
-        "Score = sum of weight × feature; the smallest score goes first, so a positive weight sends a "
-        "job back.</p>"
+        "Score = sum of weight × feature; the job with the smallest score starts first, so a positive weight "
+        "lowers its priority.</p>"
     )
-    return table("What the agent looks at", ["feature", "weight", "what it is"], rows, words=(2,)) + said
+    return table("Weights of the agent", ["feature", "weight", "meaning"], rows, text_columns=(2,)) + note
 
 
-def ledger(entries: Mapping[str, Any], trace: str) -> str:
-    """What was dropped and mended in reading a trace."""
+def cleaning_table(entries: Mapping[str, Any], trace: str) -> str:
+    """The rows that were dropped or corrected while reading a trace."""
     counts = {
         kind: sum(int(e["count"]) for e in entries["entries"] if e["kind"] == kind)
         for kind in ("dropped", "mended")
     }
-    said = (
+    sentence = (
         f"{entries['rows_read']:,} rows read, {entries['jobs']:,} jobs; {counts['dropped']:,} dropped, "
-        f"{counts['mended']:,} mended"
-        + (f", {entries['folded']:,} folded into their jobs" if entries["folded"] else "")
+        f"{counts['mended']:,} corrected"
+        + (f", {entries['folded']:,} merged into their jobs" if entries["folded"] else "")
         + "."
     )
     rows = [
         [
-            escape(str(entry["kind"])),
+            escape(_KINDS.get(str(entry["kind"]), str(entry["kind"]))),
             f"{entry['count']:,}" if entry["count"] else "–",
             text(str(entry["reason"])),
             "–" if entry["first_line"] is None else f"{entry['first_line']:,}",
         ]
         for entry in entries["entries"]
     ]
-    listed = (
+    entry_table = (
         table(
-            f"Ledger of {text(trace)}",
-            ["what", "rows", "why", "first line"],
+            f"Cleaning report of {text(trace)}",
+            ["action", "rows", "reason", "first line"],
             rows,
-            words=(2,),
+            text_columns=(2,),
         )
         if rows
         else ""
     )
-    return f"<p>{text(said)}</p>{listed}"
+    return f"<p>{text(sentence)}</p>{entry_table}"
 
 
 def provenance(folder: str, kind: str, manifest: Mapping[str, Any], scenario: Mapping[str, Any]) -> str:
-    """Where numbers come from: versions, seeds, hashes, command, scenario."""
+    """Provenance of a folder: versions, seeds, hashes, command, scenario."""
     rows = [["folder", f"<code>{escape(folder)}</code>"], ["kind", escape(kind)]]
     for key, value in manifest.items():
         if key in ("kind", "files", "inputs"):
@@ -293,11 +301,11 @@ def provenance(folder: str, kind: str, manifest: Mapping[str, Any], scenario: Ma
     for key, words in (("inputs", "input"), ("files", "file")):
         for name, digest in (manifest.get(key) or {}).items():
             rows.append([f"{words}: {escape(str(name))}", f"<code>sha256 {escape(_scalar(digest))}</code>"])
-    facts = table(f"Manifest of {escape(folder)}", ["what", "value"], rows, words=(1,))
-    said = escape(json.dumps(scenario, indent=2, ensure_ascii=False, default=str))
+    manifest_table = table(f"Manifest of {escape(folder)}", ["item", "value"], rows, text_columns=(1,))
+    scenario_json = escape(json.dumps(scenario, indent=2, ensure_ascii=False, default=str))
     return (
-        f"{facts}<details><summary>Scenario of {escape(folder)}</summary>"
-        f'<pre tabindex="0">{said}</pre></details>'
+        f"{manifest_table}<details><summary>Scenario of {escape(folder)}</summary>"
+        f'<pre tabindex="0">{scenario_json}</pre></details>'
     )
 
 

@@ -1,6 +1,6 @@
-"""The two charts one can move about in: their data packed for the browser, and the HTML around them.
+"""Interactive charts (time series and Gantt chart): chart data packed for the browser, and the surrounding HTML.
 
-Columns travel as byte planes, deflated, in base64; `assets/packed.js` takes them apart again.
+Columns are split into byte planes, deflated and encoded in base64; `assets/packed.js` decodes them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kilowait.jobs import ExecutionLog
 from kilowait.jobs.columns import ColumnArray
 from kilowait.report.comparison_data import BOUND_S, ComparisonData
 from kilowait.report.figures import line_numbers
-from kilowait.report.gantt import GanttRows, lanes, outages
+from kilowait.report.gantt import GanttRows, assign_rows, outages
 from kilowait.report.html import text
 from kilowait.report.load_over_time import load_over_time
 from kilowait.units import format_span
@@ -31,166 +31,173 @@ from kilowait.units import format_span
 __all__ = [
     "block",
     "chart",
-    "clock_words",
-    "data",
+    "time_axis_note",
+    "json_script",
     "gantt_chart",
     "gantt_runs",
-    "rows_of",
+    "gantt_rows",
     "size_classes",
-    "tick",
+    "line_checkbox",
     "time_chart",
     "unix_of",
 ]
 
 Columns = Mapping[str, npt.NDArray[Any]]
 _RISING = frozenset({"id", "submit", "job", "start"})
-"""Columns that mostly rise a little from row to row: their differences are small numbers."""
+"""Mostly ascending columns, stored as differences, which are small numbers and compress well."""
 BINS = 6000
-"""Bins of the chart over time."""
+"""Maximum number of bins of a time-series chart."""
 GANTT_SEGMENTS = 1_200_000
-"""Segments in one Gantt chart, all its schedules together: beyond that a page opens slowly."""
+"""Maximum number of segments in one Gantt chart, over all its schedules; with more, a page opens slowly."""
 _BUTTONS = (
     ("in", "Zoom in", "+"),
     ("out", "Zoom out", "−"),
     ("left", "Earlier", "←"),
     ("right", "Later", "→"),
 )
-_OUT = "Hatched, from the top: as many nodes as were out or reserved; which ones nobody knows, jobs may lie over them. "
+_OUTAGE_NOTE = (
+    "Hatched, from the top: the number of nodes that were unavailable or reserved; which nodes is unknown, so jobs may "
+    "overlap the hatching. "
+)
 _ROW_BUTTONS = (("taller", "Fewer nodes", "↕"), ("flatter", "More nodes", "≡"))
 
 
-def time_chart(found: ComparisonData, name: str) -> str:
-    """Backlog and busy nodes, or GPUs where they are given out singly, interactive."""
-    unit = "GPUs" if found.placed else "nodes"
-    logs = [found.log(who) for who in found.shown]
-    zero_s = Ticks(logs).zero_s
-    numbers = line_numbers(found)
+def time_chart(data: ComparisonData, name: str) -> str:
+    """Interactive chart of backlog and busy nodes, or of GPUs on node-level clusters, over time."""
+    unit = "GPUs" if data.placed else "nodes"
+    logs = [data.log(policy) for policy in data.shown]
+    zero_s = TickScale(logs).zero_s
+    numbers = line_numbers(data)
     series, blocks, ticks = [], [], []
-    for place, (who, log) in enumerate(zip(found.shown, logs, strict=True)):
-        packed = time_columns(log, zero_s, found.contest.machine)
+    for number, (policy, log) in enumerate(zip(data.shown, logs, strict=True)):
+        packed = time_columns(log, zero_s, data.comparison.machine)
         if packed is None:
             continue
-        reach, columns = packed
-        label, line = found.contest.labels[who], numbers[who]
-        series.append({"label": label, "block": f"{name}-{place}", "line": line, **reach})
-        blocks.append(block(f"{name}-{place}", columns))
-        ticks.append(tick(label, line))
+        time_range, columns = packed
+        label, line = data.comparison.labels[policy], numbers[policy]
+        series.append({"label": label, "block": f"{name}-{number}", "line": line, **time_range})
+        blocks.append(block(f"{name}-{number}", columns))
+        ticks.append(line_checkbox(label, line))
     if not series:
-        return "<p>No job started, so there is nothing to draw over time.</p>"
+        return "<p>No job started, so there is no chart over time.</p>"
     bin_s = max((line["to"] - line["from"]) / line["bins"] for line in series)
     setup = {
         "zero": zero_s,
-        "unix": unix_of(found, zero_s),
+        "unix": unix_of(data, zero_s),
         "series": series,
         "panels": [
             {"key": "jobs", "title": "jobs waiting"},
-            {"key": "nodes", "title": f"{unit} they ask for"},
-            {"key": "busy", "title": found.busy_words, "unit": " %", "top": 100},
+            {"key": "nodes", "title": f"{unit} requested by waiting jobs"},
+            {"key": "busy", "title": data.utilization_label, "unit": " %", "top": 100},
         ],
-        "told": f"{{jobs}} jobs waiting for {{nodes}} {unit}, {{busy}} % {found.busy_words.partition(' ')[2]}",
+        "readout": f"{{jobs}} jobs waiting for {{nodes}} {unit}, {{busy}} % {data.utilization_label.partition(' ')[2]}",
     }
     names = ", ".join(line["label"] for line in series)
     return chart(
         name,
         "time",
-        f"Jobs waiting, {unit} they ask for and {found.busy_words} over time, a line each for {names}",
+        f"Jobs waiting, {unit} they request and {data.utilization_label} over time, one line each for {names}",
         "".join(ticks),
         "",
-        "Point at a time, or press N and P to move along.",
-        f"Means over {format_span(bin_s)}, and over more where many of them lie close; with one or two lines, the "
-        f"veil is their range. {clock_words(found)} Drag across a stretch, turn the wheel, pinch or use + and − to "
-        "zoom; arrows move, 0 shows all.",
+        "Point at a time, or press N and P to move the cursor.",
+        f"Means over {format_span(bin_s)}, and over longer bins when zoomed out; with one or two lines, the shaded "
+        f"area is their range. {time_axis_note(data)} Drag to select a time span, turn the wheel, pinch or use + "
+        "and − to "
+        "zoom; arrow keys move, 0 shows all.",
         setup,
         blocks,
     )
 
 
-def gantt_runs(found: ComparisonData) -> tuple[int, ...]:
-    """Contenders whose schedules are drawn node by node: those one wants to see first, as many as fit."""
-    segments = max(len(found.log(found.wanted[0])), 1)
-    most = max(GANTT_SEGMENTS // segments, 1)
-    return tuple(sorted(found.wanted[: min(most, len(found.shown))]))
+def gantt_runs(data: ComparisonData) -> tuple[int, ...]:
+    """Policies whose schedules are in the Gantt chart: the most important ones, as many as `GANTT_SEGMENTS` allows."""
+    segments = max(len(data.log(data.by_importance[0])), 1)
+    largest = max(GANTT_SEGMENTS // segments, 1)
+    return tuple(sorted(data.by_importance[: min(largest, len(data.shown))]))
 
 
-def rows_of(found: ComparisonData, who: int) -> GanttRows:
-    """Rows for one schedule, with the sizes of the groups where the machine's description gives them."""
-    log = found.log(who)
-    sizes = {row.get("name"): int(row.get("nodes", 0)) for row in found.contest.cluster.get("group", ())}
+def gantt_rows(data: ComparisonData, policy: int) -> GanttRows:
+    """Gantt rows of one schedule, with the node-group sizes of the cluster description where it gives them."""
+    log = data.log(policy)
+    sizes = {row.get("name"): int(row.get("nodes", 0)) for row in data.comparison.cluster.get("group", ())}
     known = [sizes.get(group, 0) for group in log.groups] if len(log.groups) > 1 else None
-    return lanes(log, known)
+    return assign_rows(log, known)
 
 
-def size_classes(found: ComparisonData) -> list[tuple[int, str]]:
-    """Classes of sizes among the jobs drawn: the most nodes of each, and its name."""
-    labels = [row.label for row in by_class(found.log(found.shown[0]), "size")]
+def size_classes(data: ComparisonData) -> list[tuple[int, str]]:
+    """Size classes of the drawn jobs: the maximum number of nodes of each, and its label."""
+    labels = [row.label for row in by_class(data.log(data.shown[0]), "size")]
     return [(int(label.rpartition("-")[2].lstrip("> ")), label) for label in labels]
 
 
-def gantt_chart(found: ComparisonData, name: str, given: Mapping[int, GanttRows]) -> str:
-    """Every job as a rectangle, interactive; `given` has the rows of each schedule."""
-    logs = {who: found.log(who) for who in given}
+def gantt_chart(data: ComparisonData, name: str, rows_by_policy: Mapping[int, GanttRows]) -> str:
+    """Interactive Gantt chart with every job as a rectangle; `given` has the rows of each schedule by policy."""
+    logs = {policy: data.log(policy) for policy in rows_by_policy}
     first = next(iter(logs.values()))
     if not len(first):
-        return "<p>No job started, so there is nothing to draw.</p>"
-    ticks = Ticks(list(logs.values()))
+        return "<p>No job started, so there is no Gantt chart.</p>"
+    ticks = TickScale(list(logs.values()))
     blocks = [block(f"{name}-jobs", jobs_columns(first, ticks))]
     runs = []
-    for who, log in logs.items():
-        blocks.append(block(f"{name}-{who}", run_columns(log, given[who], ticks, BOUND_S)))
-        runs.append({"label": found.contest.labels[who], "block": f"{name}-{who}"})
+    for policy, log in logs.items():
+        blocks.append(block(f"{name}-{policy}", run_columns(log, rows_by_policy[policy], ticks, BOUND_S)))
+        runs.append({"label": data.comparison.labels[policy], "block": f"{name}-{policy}"})
     table_of = first.jobs_table
-    users, of = np.unique(table_of.column("user"), return_inverse=True)
-    work = np.bincount(of, weights=table_of["nodes"] * table_of["runtime_s"])
-    top = users[np.argsort(-work, kind="stable")[:7]].tolist()
-    most = max(given.values(), key=lambda rows: rows.rows)
+    users, user_of_job = np.unique(table_of.column("user"), return_inverse=True)
+    work = np.bincount(user_of_job, weights=table_of["nodes"] * table_of["runtime_s"])
+    top_users = users[np.argsort(-work, kind="stable")[:7]].tolist()
+    largest = max(rows_by_policy.values(), key=lambda rows: rows.rows)
     setup = {
         "zero": ticks.zero_s,
-        "unix": unix_of(found, ticks.zero_s),
+        "unix": unix_of(data, ticks.zero_s),
         "tick": ticks.round_interval_s,
         "length": ticks.last_s - ticks.zero_s,
-        "rows": most.rows,
-        "groups": [list(pair) for pair in zip(first.groups, most.group_rows, strict=True)],
-        "warmup": found.contest.windows[found.typical].warmup,
+        "rows": largest.rows,
+        "groups": [list(pair) for pair in zip(first.groups, largest.group_rows, strict=True)],
+        "warmup": data.comparison.windows[data.typical].warmup,
         "jobs": f"{name}-jobs",
         "runs": runs,
-        "sizes": size_classes(found),
+        "sizes": size_classes(data),
         "users": list(table_of.labels.get("user", ())),
-        "topUsers": top,
+        "topUsers": top_users,
     }
-    out = outages(first)
-    if out:
+    outage_list = outages(first)
+    if outage_list:
         setup["outages"] = [
-            [from_s - ticks.zero_s, to_s - ticks.zero_s, nodes] for from_s, to_s, nodes in out
+            [from_s - ticks.zero_s, to_s - ticks.zero_s, nodes] for from_s, to_s, nodes in outage_list
         ]
     options = "".join(
-        f'<option value="{place}">{escape(run["label"])}</option>' for place, run in enumerate(runs)
+        f'<option value="{number}">{escape(run["label"])}</option>' for number, run in enumerate(runs)
     )
     choices = (
         f"<label>Schedule <select>{options}</select></label>"
         '<label>Colour <select><option value="size">by size</option><option value="user">by user</option>'
         '<option value="wait">by wait</option></select></label>'
     )
-    rows = (
-        "Jobs share nodes here, so rows are lanes, not nodes. "
-        if most.shared
-        else "Which nodes a job had is worked out afterwards, side by side where there was room. "
+    row_note = (
+        "Jobs share nodes, so rows are not individual nodes. "
+        if largest.shared
+        else "Logs do not contain which nodes a job used: the allocation shown is computed, contiguous where possible. "
     )
     if first.pieces is not None:
-        rows = "Jobs hold single GPUs here, and several jobs may share a node: rows are lanes, not nodes. "
-    pale = "Pale: jobs that only warm the machine up. " if setup["warmup"] else ""
-    pale += _OUT if out else ""
+        row_note = (
+            "Jobs use individual GPUs, and several jobs may share a node, so rows are not individual nodes. "
+        )
+    notes = "Pale: warm-up jobs, which are not counted. " if setup["warmup"] else ""
+    notes += _OUTAGE_NOTE if outage_list else ""
     return chart(
         name,
         "gantt",
-        f"Gantt chart of {len(first):,} stretches of running on {most.rows:,} rows",
+        f"Gantt chart of {len(first):,} run segments on {largest.rows:,} rows",
         choices,
         "".join(
-            f'<button type="button" data-do="{do}" aria-label="{words}" title="{words}">{sign}</button>'
-            for do, words, sign in _ROW_BUTTONS
+            f'<button type="button" data-do="{action}" aria-label="{label}" title="{label}">{symbol}</button>'
+            for action, label, symbol in _ROW_BUTTONS
         ),
-        "Point at a job, or press N and P to go from job to job.",
-        f"{rows}{pale}{clock_words(found)} Drag across a stretch, turn the wheel, pinch or use + and − to zoom in "
-        "time; Shift and the wheel, or ] and [, to zoom on nodes; arrows or Shift and drag move, 0 shows all.",
+        "Point at a job, or press N and P for the next or previous job.",
+        f"{row_note}{notes}{time_axis_note(data)} Drag to select a time span, turn the wheel, pinch or use + and − "
+        "to zoom in "
+        "time; Shift and the wheel, or ] and [, zoom on nodes; arrow keys or Shift and drag move, 0 shows all.",
         setup,
         blocks,
     )
@@ -201,7 +208,7 @@ def chart(
     kind: str,
     alt: str,
     choices: str,
-    more: str,
+    extra_buttons: str,
     hint: str,
     caption: str,
     setup: Mapping[str, Any],
@@ -209,55 +216,55 @@ def chart(
     started_as: str = "chart",
     height_rem: float | None = None,
 ) -> str:
-    """The HTML around a canvas: tools above it, what is told and the caption below, the data at the end.
+    """The HTML of a chart: controls above the canvas, read-out and caption below it, the data at the end.
 
-    `started_as` is the attribute by which a script finds the charts that it starts; `height_rem` the height of the
-    canvas, where it is not that of its kind.
+    `started_as` is the data attribute by which a script finds its charts; `height_rem` is the height of the canvas
+    where it differs from the default of its kind.
     """
     height = "" if height_rem is None else f' style="height: {height_rem:g}rem"'
     buttons = "".join(
-        f'<button type="button" data-do="{do}" aria-label="{words}" title="{words}">{sign}</button>'
-        for do, words, sign in _BUTTONS
+        f'<button type="button" data-do="{action}" aria-label="{label}" title="{label}">{symbol}</button>'
+        for action, label, symbol in _BUTTONS
     )
     return (
         f'<figure class="chart" data-{started_as}="{kind}" id="{name}">'
         '<div class="tools" role="group" aria-label="Controls">'
-        f'<div class="choices">{choices}</div><div class="buttons">{buttons}{more}'
+        f'<div class="choices">{choices}</div><div class="buttons">{buttons}{extra_buttons}'
         '<button type="button" data-do="reset">All</button></div></div>'
         f'<canvas class="{kind}" tabindex="0" role="application" aria-label="{escape(alt)}"{height} '
         f'aria-describedby="{name}-help"></canvas><div class="legend"></div>'
         f'<output aria-live="polite" aria-atomic="true">{text(hint)}</output>'
-        f'<figcaption id="{name}-help">{text(caption)}</figcaption>{data(setup)}{"".join(blocks)}'
-        '<p class="note waiting">Drawing the chart, for which the browser must run scripts.</p></figure>'
+        f'<figcaption id="{name}-help">{text(caption)}</figcaption>{json_script(setup)}{"".join(blocks)}'
+        '<p class="note waiting">Drawing the chart (requires JavaScript).</p></figure>'
     )
 
 
-def tick(label: str, line: int) -> str:
-    """A box that switches a line on and off, with a piece of that line."""
+def line_checkbox(label: str, line: int) -> str:
+    """A check box that shows or hides a line, with a sample of the line."""
     return (
         '<label class="series"><input type="checkbox" checked><svg viewBox="0 0 28 8" aria-hidden="true">'
         f'<path class="dash{line}" d="M1 4H27" stroke="var(--line{line})"/></svg>{escape(label)}</label>'
     )
 
 
-def unix_of(found: ComparisonData, zero_s: float) -> float | None:
-    """The moment of a second of the log's clock, since 1970; None where the log does not say."""
-    start = found.contest.windows.jobs.meta.get("unix_start_s")
+def unix_of(data: ComparisonData, zero_s: float) -> float | None:
+    """Unix time of a second of log time; None where the log has no start date."""
+    start = data.comparison.windows.jobs.meta.get("unix_start_s")
     return None if start is None else float(start) + zero_s
 
 
-def clock_words(found: ComparisonData, drawn: int | None = None) -> str:
-    """Which window is drawn (where it is not the typical one, its number), and on what clock."""
-    windows = len(found.contest.windows)
-    dated = found.contest.windows.jobs.meta.get("unix_start_s") is not None
-    clock = "Dates are UTC." if dated else "Days are counted on the log’s own clock."
+def time_axis_note(data: ComparisonData, window: int | None = None) -> str:
+    """A note on the time axis and the window that is drawn; `drawn` is its number where it is not the typical one."""
+    windows = len(data.comparison.windows)
+    dated = data.comparison.windows.jobs.meta.get("unix_start_s") is not None
+    clock = "Dates are UTC." if dated else "Days are counted from the start of the log."
     if windows == 1:
         return clock
-    if drawn is not None:
-        return f"{clock} This is window {drawn + 1} of {windows}."
+    if window is not None:
+        return f"{clock} This is window {window + 1} of {windows}."
     return (
-        f"{clock} This is window {found.typical + 1} of {windows}, the typical one: its {found.lead.words} under "
-        f"{found.contest.labels[0]} is the median."
+        f"{clock} This is window {data.typical + 1} of {windows}, the typical one: its {data.lead.label} under "
+        f"{data.comparison.labels[0]} is the median of all windows."
     )
 
 
@@ -265,7 +272,7 @@ def clock_words(found: ComparisonData, drawn: int | None = None) -> str:
 
 
 def block(name: str, columns: Columns) -> str:
-    """The columns as a script element that no browser runs, with the id `name`.
+    """The packed columns as a script element that browsers do not run, with the id `name`.
 
     >>> print(block("x", {"nodes": np.array([1, 2], np.int32)})[:88])
     <script type="text/plain" id="x" data-columns="[[&quot;nodes&quot;,&quot;i&quot;,2,0]]">
@@ -273,7 +280,7 @@ def block(name: str, columns: Columns) -> str:
     listed, planes = [], []
     for key, column in columns.items():
         rising = key in _RISING and column.dtype == np.int32 and len(column) > 0
-        # Differences wrap around, and adding them up wraps back.
+        # int32 differences may wrap around; the cumulative sum in the browser wraps back.
         values = np.diff(column, prepend=np.int32(0)) if rising else column
         kind = {"i4": "i", "f4": "f", "f8": "g"}[values.dtype.str[1:]]
         listed.append([key, kind, len(values), int(rising)])
@@ -284,14 +291,14 @@ def block(name: str, columns: Columns) -> str:
     return f'<script type="text/plain" id="{escape(name)}" data-columns="{head}">{packed}</script>'
 
 
-def data(value: Any) -> str:
-    """Plain data as a script element; nothing in it can end the element or begin a comment."""
+def json_script(value: Any) -> str:
+    """JSON as a script element, escaped so that it cannot end the element or begin a comment."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return f'<script type="application/json">{text.replace("<", chr(92) + "u003c")}</script>'
 
 
-class Ticks:
-    """Times as whole numbers of ticks since `zero_s`: seconds where they are whole, else as fine as 32 bits allow."""
+class TickScale:
+    """Times as int32 numbers of ticks since `zero_s`; a tick is 1 s if all times are whole, else minimal."""
 
     def __init__(self, logs: list[ExecutionLog]) -> None:
         table = logs[0].jobs_table
@@ -305,16 +312,16 @@ class Ticks:
             self.round_interval_s *= 10.0
 
     def of(self, seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
-        """A span in ticks."""
+        """Durations in ticks."""
         return np.rint(np.nan_to_num(seconds) / self.round_interval_s).astype(np.int32)
 
     def at(self, seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
-        """An instant in ticks since zero."""
+        """Points in time in ticks since `zero_s`."""
         return self.of(seconds - self.zero_s)
 
 
-def jobs_columns(log: ExecutionLog, ticks: Ticks) -> dict[str, ColumnArray]:
-    """What all contenders share: id, user, nodes, submission and run time of every job of the table."""
+def jobs_columns(log: ExecutionLog, ticks: TickScale) -> dict[str, ColumnArray]:
+    """The columns that all policies share: id, user, nodes, submission and run time of every job."""
     table = log.jobs_table
     return {
         "id": _narrow(table["job_id"]),
@@ -325,25 +332,27 @@ def jobs_columns(log: ExecutionLog, ticks: Ticks) -> dict[str, ColumnArray]:
     }
 
 
-def run_columns(log: ExecutionLog, given: GanttRows, ticks: Ticks, bound_s: float) -> dict[str, ColumnArray]:
-    """One contender's segments and rectangles, by start. What the shared columns give is kept as the difference.
+def run_columns(
+    log: ExecutionLog, rows_by_policy: GanttRows, ticks: TickScale, bound_s: float
+) -> dict[str, ColumnArray]:
+    """The segments and rectangles of one policy, by start, stored as differences to the shared columns.
 
-    Of each segment: `job` (row), `start`, `over` (run less the job's run time), `late` (start less submission, less
-    the job's wait), `bsld` of its job, `more` (pieces beyond the first); of each piece: `row`, and `less` (the job's
-    nodes less those of the piece).
+    For each segment: `job` (row), `start`, `over` (duration minus the job's run time), `late` (start minus submission
+    minus the job's wait), `bsld` of its job, `more` (pieces beyond the first). For each piece: `row`, and `less` (the
+    job's nodes minus those of the piece).
     """
     shared = jobs_columns(log, ticks)
-    order = np.argsort(log.start_s, kind="stable")  # a log has them as they were decided
+    order = np.argsort(log.start_s, kind="stable")  # logs are in decision order
     rank = np.empty(len(log), np.int64)
     rank[order] = np.arange(len(log))
-    piece = np.argsort(rank[given.segment], kind="stable")
+    piece_order = np.argsort(rank[rows_by_policy.segment], kind="stable")
     job = log.job[order].astype(np.int32)
     start = ticks.at(log.start_s[order])
-    ran = started(log, bound_s)
+    job_measures = started(log, bound_s)
     bsld = np.full(len(log.jobs_table), np.nan)
-    bsld[ran.row] = ran.bsld
+    bsld[job_measures.row] = job_measures.bsld
     joined = ticks.at(log.eligible_s)[job]
-    pieces = np.bincount(given.segment, minlength=len(log))
+    pieces = np.bincount(rows_by_policy.segment, minlength=len(log))
     return {
         "job": job,
         "start": start,
@@ -351,28 +360,29 @@ def run_columns(log: ExecutionLog, given: GanttRows, ticks: Ticks, bound_s: floa
         "late": joined - shared["submit"][job] + start - ticks.at(log.jobs()["start_s"])[job],
         "bsld": bsld[job].astype(np.float32),
         "more": (pieces[order] - 1).astype(np.int32),
-        "row": given.first[piece].astype(np.int32),
-        "less": (log.jobs_table["nodes"][log.job[given.segment]] - given.count)[piece].astype(np.int32),
+        "row": rows_by_policy.first[piece_order].astype(np.int32),
+        "less": (log.jobs_table["nodes"][log.job[rows_by_policy.segment]] - rows_by_policy.count)[
+            piece_order
+        ].astype(np.int32),
     }
 
 
 def time_columns(
     log: ExecutionLog, zero_s: float, machine: Cluster | None = None
 ) -> tuple[dict[str, Any], dict[str, ColumnArray]] | None:
-    """Backlog and busy nodes (of a machine whose nodes are placed: GPUs) in equal bins, and from when to when; None
-    where nothing happened."""
-    steps = timeline(log)
-    if len(steps) < 2:
+    """Time range and binned columns of backlog and busy nodes (GPUs on node-level clusters); None for an empty log."""
+    load_steps = timeline(log)
+    if len(load_steps) < 2:
         return None
-    over = load_over_time(steps, log, machine, BINS)
-    columns = {"jobs": over.jobs, "nodes": over.asked, "busy": over.busy}
-    edge = over.edge_s
-    reach = {"from": float(edge[0]) - zero_s, "to": float(edge[-1]) - zero_s, "bins": len(edge) - 1}
-    return reach, {name: values.astype(np.float32) for name, values in columns.items()}
+    load = load_over_time(load_steps, log, machine, BINS)
+    columns = {"jobs": load.jobs, "nodes": load.requested, "busy": load.busy}
+    edge = load.edge_s
+    time_range = {"from": float(edge[0]) - zero_s, "to": float(edge[-1]) - zero_s, "bins": len(edge) - 1}
+    return time_range, {name: values.astype(np.float32) for name, values in columns.items()}
 
 
 def _narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """Whole numbers in 32 bits, or as doubles where they are larger."""
+    """Integers as int32, or as float64 where they do not fit."""
     if len(values) and (values.max() >= 2**31 or values.min() < -(2**31)):
         return values.astype(np.float64)
     return values.astype(np.int32)

@@ -1,4 +1,4 @@
-"""Figures of many jobs: how waits and slowdowns are spread, how classes fare, what happened over time and where."""
+"""Figures of job metrics: distributions of waits and slowdowns, job classes, load over time and Gantt charts."""
 
 from __future__ import annotations
 
@@ -17,18 +17,27 @@ from kilowait.report.figures import (
     LINES,
     WIDTH_IN,
     ReportFigure,
+    escape_dollar,
     legend_columns,
     line_numbers,
     line_style,
     new_figure,
-    plain,
 )
 from kilowait.report.format import share
 from kilowait.report.gantt import GanttRows, outages
 from kilowait.report.load_over_time import load_over_time
 from kilowait.units import format_span
 
-__all__ = ["classes", "gantt", "over_time", "shares", "size_colours", "slowdown_axis", "violins", "wait_axis"]
+__all__ = [
+    "classes",
+    "gantt",
+    "over_time",
+    "cumulative_distributions",
+    "size_colours",
+    "slowdown_axis",
+    "violins",
+    "wait_axis",
+]
 
 Floats = npt.NDArray[np.float64]
 _WAIT_TICKS = {
@@ -40,102 +49,105 @@ _WAIT_TICKS = {
     31536000.0: "1 year",
 }
 GRID = 160
-_DONE = {True: "were done no later", False: "were slowed down no more"}
 VIRIDIS = ("#fde725", "#a0da39", "#4ac16d", "#1fa187", "#277f8e", "#3f6db5", "#6a51b8", "#8e2f8f")
 
 
-def shares(found: ComparisonData) -> ReportFigure:
-    """Which share of the jobs waited, or was slowed down, no more than ...; one line a contender."""
-    numbers = line_numbers(found)
+def cumulative_distributions(data: ComparisonData) -> ReportFigure:
+    """Cumulative distributions of waits and of slowdowns (or completion times), one line for each policy."""
+    numbers = line_numbers(data)
     with new_figure(height_in=3.5, columns=2) as (figure, (left, right)):
-        for place, contender in enumerate(found.shown):
-            label = plain(found.names[contender])
-            style = line_style(numbers[contender])
-            for axes, values, least in zip((left, right), found.spread[place], (1.0, 1.0), strict=True):
+        for number, policy in enumerate(data.shown):
+            label = escape_dollar(data.names[policy])
+            style = line_style(numbers[policy])
+            for axes, values, lower in zip(
+                (left, right), data.distributions[number], (1.0, 1.0), strict=True
+            ):
                 if len(values):
-                    grid = np.geomspace(least, max(float(values.max()), 2.0), GRID)
-                    part = np.searchsorted(np.sort(values), grid, side="right") / len(values)
-                    axes.plot(grid, 100 * part, label=label, **style)
+                    grid = np.geomspace(lower, max(float(values.max()), 2.0), GRID)
+                    cumulative_share = np.searchsorted(np.sort(values), grid, side="right") / len(values)
+                    axes.plot(grid, 100 * cumulative_share, label=label, **style)
         for axes in (left, right):
             axes.set_xscale("log")
             axes.set_ylim(0, 101)
             axes.set_ylabel("jobs, %")
-        wait_axis(left, _longest(found, 0))
-        left.set_xlabel("waited no longer than")
-        _lead_axis(right, found)
-        right.set_xlabel("took no longer than (JCT)" if found.lead.timed else "bounded slowdown no more than")
+        wait_axis(left, _longest(data, 0))
+        left.set_xlabel("wait")
+        _lead_axis(right, data)
+        right.set_xlabel("completion time (JCT)" if data.lead.timed else "bounded slowdown")
         if left.lines:
             handles, labels = left.get_legend_handles_labels()
             figure.legend(
                 handles,
                 labels,
                 loc="outside upper left",
-                ncols=min(len(labels), legend_columns(found, 6)),
+                ncols=min(len(labels), legend_columns(data, 6)),
                 handlelength=2.6,
             )
-    names = ", ".join(found.contest.labels[who] for who in found.shown)
+    names = ", ".join(data.comparison.labels[policy] for policy in data.shown)
     return ReportFigure(
         figure,
-        f"The share of jobs that waited no longer (left) and {_DONE[found.lead.timed]} (right) than what is below. "
-        "Further up and to the left is better.",
-        f"Cumulative shares of jobs by wait and by {found.lead.of_job}, a line each for {names}.",
+        f"Cumulative share of jobs by wait (left) and by {data.lead.of_job} (right). Higher and further left is "
+        "better.",
+        f"Cumulative shares of jobs by wait and by {data.lead.of_job}, one line each for {names}.",
     )
 
 
-def violins(found: ComparisonData) -> ReportFigure:
-    """How waits and slowdowns are spread: a shape a contender, its median and the middle half marked."""
-    numbers = line_numbers(found)
-    rows = len(found.shown)
+def violins(data: ComparisonData) -> ReportFigure:
+    """Violin plots of waits and of slowdowns (or completion times) with median and quartiles, one for each policy."""
+    numbers = line_numbers(data)
+    rows = len(data.shown)
     with new_figure(height_in=1.1 + 0.62 * rows, columns=2) as (figure, (left, right)):
-        told, names = [], []
-        for place, contender in enumerate(found.shown):
-            at = rows - 1 - place
-            waits, slowdowns = found.spread[place]
-            colour = LINES[numbers[contender]]
+        alt_parts, names = [], []
+        for number, policy in enumerate(data.shown):
+            at = rows - 1 - number
+            waits, slowdowns = data.distributions[number]
+            colour = LINES[numbers[policy]]
             waited = waits[waits >= 1.0]
             _violin(left, waited, at, colour)
             _violin(right, slowdowns, at, colour)
             at_once = 1 - len(waited) / len(waits) if len(waits) else math.nan
-            names.append(f"{plain(found.names[contender])}\n{share(at_once)} at once")
-            told.append(
-                f"{found.contest.labels[contender]}: half of the jobs that waited did so for less than "
-                f"{format_span(float(np.median(waited)) if len(waited) else 0.0)}, {share(at_once)} started at once"
+            names.append(f"{escape_dollar(data.names[policy])}\n{share(at_once)} without wait")
+            alt_parts.append(
+                f"{data.comparison.labels[policy]}: the median wait of the jobs that waited is "
+                f"{format_span(float(np.median(waited)) if len(waited) else 0.0)}, {share(at_once)} started "
+                "without wait"
             )
-        wait_axis(left, _longest(found, 0))
-        _lead_axis(right, found)
-        left.set_xlabel("wait of the jobs that did wait")
-        right.set_xlabel(found.lead.of_job)
+        wait_axis(left, _longest(data, 0))
+        _lead_axis(right, data)
+        left.set_xlabel("wait of the jobs that waited")
+        right.set_xlabel(data.lead.of_job)
         for axes, shown in ((left, names[::-1]), (right, [""] * rows)):
             axes.set_yticks(range(rows), shown)
             axes.set_ylim(-0.6, rows - 0.35)
             axes.grid(axis="y", visible=False)
     return ReportFigure(
         figure,
-        "The wider, the more jobs. The line is the median, the bar the middle half. Logarithmic; jobs that waited less "
-        "than a second are counted at the left.",
-        f"{'; '.join(told)}.",
+        "The width shows the number of jobs, the line the median, the bar the interquartile range. Logarithmic; "
+        "the share "
+        "of jobs that waited less than a second is given at the left.",
+        f"{'; '.join(alt_parts)}.",
     )
 
 
 def classes(
-    found: ComparisonData, by_size: Sequence[JobClass], by_runtime: Sequence[JobClass]
+    data: ComparisonData, by_size: Sequence[JobClass], by_runtime: Sequence[JobClass]
 ) -> ReportFigure:
-    """Mean bounded slowdown by size and by run time, a line a contender."""
-    numbers = line_numbers(found)
-    sizes = "GPUs" if found.placed else "nodes"
+    """Mean bounded slowdown by job size and by run time, one line for each policy."""
+    numbers = line_numbers(data)
+    sizes = "GPUs" if data.placed else "nodes"
     with new_figure(height_in=3.2, columns=2) as (figure, panels):
-        for axes, rows, words in zip(panels, (by_size, by_runtime), (sizes, "true run time"), strict=True):
-            for place, contender in enumerate(found.shown):
-                values = [row.mean_bsld[place] for row in rows]
-                style = line_style(numbers[contender])
-                label = plain(found.names[contender])
+        for axes, rows, x_label in zip(panels, (by_size, by_runtime), (sizes, "true run time"), strict=True):
+            for number, policy in enumerate(data.shown):
+                values = [row.mean_bsld[number] for row in rows]
+                style = line_style(numbers[policy])
+                label = escape_dollar(data.names[policy])
                 axes.plot(range(len(rows)), values, marker="o", markersize=4, label=label, **style)
             size = 9 if len(rows) < 8 else 7
             axes.set_xticks(range(len(rows)), [row.label for row in rows], size=size)
             if any(math.isfinite(value) for row in rows for value in row.mean_bsld):
                 axes.set_yscale("log")
                 _round_y(axes)
-            axes.set_xlabel(words)
+            axes.set_xlabel(x_label)
             axes.set_ylabel("mean bounded slowdown")
             axes.margins(x=0.06)
         if panels[0].lines:
@@ -144,120 +156,126 @@ def classes(
                 handles,
                 labels,
                 loc="outside upper left",
-                ncols=min(len(labels), legend_columns(found, 6)),
+                ncols=min(len(labels), legend_columns(data, 6)),
                 handlelength=2.6,
             )
-    names = ", ".join(found.contest.labels[who] for who in found.shown)
+    names = ", ".join(data.comparison.labels[policy] for policy in data.shown)
     return ReportFigure(
         figure,
-        f"Who is slowed down: jobs by {sizes} and by true run time. Logarithmic.",
-        f"Mean bounded slowdown by class of job for {names}; the numbers are in the tables.",
+        f"Mean bounded slowdown by {sizes} and by true run time. Logarithmic.",
+        f"Mean bounded slowdown by job class for {names}; the numbers are in the tables.",
     )
 
 
-def over_time(found: ComparisonData, *, bins: int = 400) -> ReportFigure:
-    """Jobs waiting, nodes (or GPUs) they ask for and nodes busy (or GPUs held), in the typical window; for files."""
-    unit = "GPUs" if found.placed else "nodes"
-    numbers = line_numbers(found)
+def over_time(data: ComparisonData, *, bins: int = 400) -> ReportFigure:
+    """Jobs waiting, nodes (or GPUs) requested and busy in the typical window; only for saved figures."""
+    unit = "GPUs" if data.placed else "nodes"
+    numbers = line_numbers(data)
     with new_figure(height_in=6.0, rows=3, share_x=True) as (figure, panels):
-        for contender in found.shown:
-            steps = timeline(found.log(contender))
-            if len(steps) < 2:
+        for policy in data.shown:
+            load_steps = timeline(data.log(policy))
+            if len(load_steps) < 2:
                 continue
-            cut = load_over_time(steps, found.log(contender), found.contest.machine, bins)
-            day = cut.edge_s[:-1] / 86400.0
-            style = line_style(numbers[contender]) | {"linewidth": 1.3}
-            label = plain(found.names[contender])
-            for axes, values in zip(panels, (cut.jobs, cut.asked, cut.busy), strict=True):
+            load = load_over_time(load_steps, data.log(policy), data.comparison.machine, bins)
+            day = load.edge_s[:-1] / 86400.0
+            style = line_style(numbers[policy]) | {"linewidth": 1.3}
+            label = escape_dollar(data.names[policy])
+            for axes, values in zip(panels, (load.jobs, load.requested, load.busy), strict=True):
                 axes.step(day, values, where="post", label=label, **style)
-        for axes, words in zip(
-            panels, ("jobs waiting", f"{unit} asked for", f"{found.busy_words}, %"), strict=True
+        for axes, label in zip(
+            panels, ("jobs waiting", f"{unit} requested", f"{data.utilization_label}, %"), strict=True
         ):
-            axes.set_ylabel(words)
+            axes.set_ylabel(label)
             axes.set_ylim(bottom=0)
             axes.margins(x=0)
             axes.yaxis.set_major_formatter("{x:,g}")
             axes.xaxis.set_major_formatter("{x:,g}")
         panels[2].set_xlabel("day of the log")
-        columns = legend_columns(found, 3, width_in=WIDTH_IN) if found.levered else 3
+        columns = legend_columns(data, 3, width_in=WIDTH_IN) if data.has_power_controls else 3
         if panels[0].lines:
             panels[0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, handlelength=2.6)
-    said = f"Backlog and {found.busy_words} over time."
-    return ReportFigure(figure, said, said)
+    caption = f"Backlog and {data.utilization_label} over time."
+    return ReportFigure(figure, caption, caption)
 
 
 def gantt(
-    found: ComparisonData, contender: int, given: GanttRows, sizes: Sequence[tuple[int, str]]
+    data: ComparisonData, policy: int, gantt_rows: GanttRows, sizes: Sequence[tuple[int, str]]
 ) -> ReportFigure:
-    """Which nodes were busy when, by size of job; for files. Each pixel is the mix of what covers it."""
-    log = found.log(contender)
+    """Gantt chart coloured by job size, only for saved figures. Each pixel mixes the colours of its jobs."""
+    log = data.log(policy)
     width, height = 1160, 420
-    picture, span_days = _mixed(log, given, sizes, width, height)
+    image, span_days = _schedule_image(log, gantt_rows, sizes, width, height)
     with new_figure(height_in=3.4, columns=2) as (figure, panels):
         panels[1].remove()
         axes = panels[0]
         axes.set_subplotspec(axes.get_gridspec()[:])
         axes.imshow(
-            picture,
+            image,
             origin="lower",
             aspect="auto",
-            extent=(*span_days, 0, max(given.rows, 1)),
+            extent=(*span_days, 0, max(gantt_rows.rows, 1)),
             interpolation="nearest",
         )
-        out = {"facecolor": "none", "edgecolor": FAINT, "hatch": "//////", "linewidth": 0, "zorder": 0}
-        for from_s, to_s, nodes in outages(log):  # as many as were out; nobody knows which
+        hatching = {"facecolor": "none", "edgecolor": FAINT, "hatch": "//////", "linewidth": 0, "zorder": 0}
+        for from_s, to_s, nodes in outages(log):  # the number of unavailable nodes is known, not which
             days = (max(from_s / 86400.0, span_days[0]), to_s / 86400.0)
-            axes.fill_between(days, given.rows - nodes, given.rows, **out)
+            axes.fill_between(days, gantt_rows.rows - nodes, gantt_rows.rows, **hatching)
         axes.grid(visible=False)
         axes.set_xlabel("day of the log")
         axes.xaxis.set_major_formatter("{x:,g}")
         axes.set_ylabel("nodes")
-        for (_, label), colour in zip(sizes, size_colours(len(sizes)), strict=True):
-            words = "1 node" if label == "1" else f"{label} nodes"
-            axes.plot([], [], "s", color=colour, label=words, markersize=7)
+        for (_, size_class), colour in zip(sizes, size_colours(len(sizes)), strict=True):
+            label = "1 node" if size_class == "1" else f"{size_class} nodes"
+            axes.plot([], [], "s", color=colour, label=label, markersize=7)
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=8, handletextpad=0.2, columnspacing=1)
-    label = found.contest.labels[contender]
-    return ReportFigure(figure, f"Who ran where and when under {label}.", f"Gantt chart of {label}.")
+    label = data.comparison.labels[policy]
+    return ReportFigure(
+        figure, f"Schedule under {label}: nodes used by every job over time.", f"Gantt chart of {label}."
+    )
 
 
 def size_colours(count: int) -> list[str]:
-    """One colour a class of sizes, small to large; the page's Gantt chart has the same."""
+    """One colour for each size class, small to large; the same as in the page's Gantt chart."""
     if count < 2:
         return [VIRIDIS[4]] * count
     return [VIRIDIS[round(place / (count - 1) * (len(VIRIDIS) - 1))] for place in range(count)]
 
 
-def _mixed(
-    log: ExecutionLog, given: GanttRows, sizes: Sequence[tuple[int, str]], width: int, height: int
+def _schedule_image(
+    log: ExecutionLog, gantt_rows: GanttRows, sizes: Sequence[tuple[int, str]], width: int, height: int
 ) -> tuple[npt.NDArray[np.float64], tuple[float, float]]:
-    """The part of each pixel that jobs cover, mixed from their colours; and from which day to which."""
-    picture = np.ones((height, width, 4))
+    """RGBA image of the schedule, in which each pixel mixes the colours of its jobs; and the first and last day."""
+    image = np.ones((height, width, 4))
     if not len(log):
-        picture[..., 3] = 0.0
-        return picture, (0.0, 1.0)
+        image[..., 3] = 0.0
+        return image, (0.0, 1.0)
     first, last = float(log.start_s.min()), max(float(log.end_s.max()), float(log.start_s.min()) + 1.0)
-    across = width / (last - first)
-    up = height / max(given.rows, 1)
-    left = (log.start_s[given.segment] - first) * across
-    right = (log.end_s[given.segment] - first) * across
-    low, high = given.first * up, (given.first + given.count) * up
+    pixels_per_s = width / (last - first)
+    pixels_per_row = height / max(gantt_rows.rows, 1)
+    left = (log.start_s[gantt_rows.segment] - first) * pixels_per_s
+    right = (log.end_s[gantt_rows.segment] - first) * pixels_per_s
+    low, high = gantt_rows.first * pixels_per_row, (gantt_rows.first + gantt_rows.count) * pixels_per_row
     tops = np.array([top for top, _ in sizes][:-1])
-    of = np.searchsorted(tops, log.jobs_table["nodes"][log.job[given.segment]], side="left")
+    size_class = np.searchsorted(tops, log.jobs_table["nodes"][log.job[gantt_rows.segment]], side="left")
     covered = np.zeros((height, width))
     mixed = np.zeros((height, width, 3))
     for number, colour in enumerate(size_colours(len(sizes))):
-        own = of == number
-        part = _coverage(left[own], right[own], low[own], high[own], width, height)
-        covered += part
-        mixed += part[..., None] * np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
-    seen = covered > 1e-3
-    picture[seen, :3] = np.clip(mixed[seen] / covered[seen, None], 0, 1)
-    picture[..., 3] = np.clip(covered, 0, 1)
-    return picture, (first / 86400.0, last / 86400.0)
+        selected = size_class == number
+        cumulative_share = _coverage(
+            left[selected], right[selected], low[selected], high[selected], width, height
+        )
+        covered += cumulative_share
+        mixed += cumulative_share[..., None] * np.array(
+            [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        )
+    visible = covered > 1e-3
+    image[visible, :3] = np.clip(mixed[visible] / covered[visible, None], 0, 1)
+    image[..., 3] = np.clip(covered, 0, 1)
+    return image, (first / 86400.0, last / 86400.0)
 
 
 def _coverage(left: Floats, right: Floats, low: Floats, high: Floats, width: int, height: int) -> Floats:
-    """How much of each pixel rectangles cover, exactly: corners are laid down, their sums are the areas."""
+    """Exact area of each pixel that the rectangles cover, from cumulative sums of their corners."""
     grid = np.zeros((height + 2) * (width + 2))
     for x, sign_x in ((left, 1.0), (right, -1.0)):
         column = np.floor(x).astype(np.int64)
@@ -279,8 +297,8 @@ def _violin(axes: Any, values: Floats, at: int, colour: str) -> None:
     low, high = float(logs.min()), max(float(logs.max()), float(logs.min()) + 0.05)
     edges = np.linspace(low - 0.1, high + 0.1, 121)
     density = np.histogram(logs, edges)[0].astype(np.float64)
-    bell = np.exp(-0.5 * (np.arange(-9, 10) / 3.0) ** 2)
-    density = np.convolve(density, bell, mode="same")
+    kernel = np.exp(-0.5 * (np.arange(-9, 10) / 3.0) ** 2)
+    density = np.convolve(density, kernel, mode="same")
     middle = (edges[:-1] + edges[1:]) / 2
     inside = (middle >= low) & (middle <= high)
     half = 0.4 * density / density.max()
@@ -294,27 +312,27 @@ def _violin(axes: Any, values: Floats, at: int, colour: str) -> None:
     axes.plot([max(median, 1.0)] * 2, [at - 0.3, at + 0.3], color=colour, linewidth=1.8)
 
 
-def _longest(found: ComparisonData, which: int) -> float:
-    return max((float(parts[which].max()) for parts in found.spread if len(parts[which])), default=2.0)
+def _longest(data: ComparisonData, which: int) -> float:
+    return max((float(parts[which].max()) for parts in data.distributions if len(parts[which])), default=2.0)
 
 
 def wait_axis(axes: Any, longest: float) -> None:
-    """A logarithmic axis of spans, from a second on."""
+    """Make the x axis a logarithmic axis of durations that starts at one second."""
     axes.set_xscale("log")
     longest = max(longest, 60.0)
     axes.set_xlim(0.9, longest)
-    ticks = {at: words for at, words in _WAIT_TICKS.items() if at <= longest}
+    ticks = {at: label for at, label in _WAIT_TICKS.items() if at <= longest}
     axes.set_xticks(list(ticks), list(ticks.values()))
     axes.minorticks_off()
 
 
-def _lead_axis(axes: Any, found: ComparisonData) -> None:
-    """Of what the page leads with."""
-    (wait_axis if found.lead.timed else slowdown_axis)(axes, _longest(found, 1))
+def _lead_axis(axes: Any, data: ComparisonData) -> None:
+    """Format the x axis for the lead metric."""
+    (wait_axis if data.lead.timed else slowdown_axis)(axes, _longest(data, 1))
 
 
 def slowdown_axis(axes: Any, longest: float) -> None:
-    """A logarithmic axis of slowdowns, from 1 on."""
+    """Make the x axis a logarithmic axis of slowdowns that starts at 1."""
     axes.set_xscale("log")
     top = max(longest, 10.0)
     axes.set_xlim(0.9, top * 1.1)

@@ -1,4 +1,4 @@
-"""The figure of decision latencies: against the queue on the left, against the machine on the right."""
+"""Figure of decision latency against queue length (left) and number of nodes (right)."""
 
 from __future__ import annotations
 
@@ -16,67 +16,75 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 class LatencyMeasurement(Protocol):
-    """One figure, as `kilowait.experiments.bench_latency` gives it."""
+    """One measurement of `kilowait.experiments.bench_latency`."""
 
     @property
     def decider(self) -> str:
-        """Who decides."""
+        """The name of the policy."""
 
     @property
     def queue(self) -> int:
-        """Jobs that wait."""
+        """Waiting jobs."""
 
     @property
     def nodes(self) -> int:
-        """Of the machine."""
+        """Nodes of the cluster."""
 
     @property
     def seconds(self) -> float:
-        """A decision."""
+        """Seconds per decision."""
 
 
 def draw_latencies(
-    found: Sequence[LatencyMeasurement], slopes: dict[str, tuple[float, float]], path: str | PathLike[str]
+    measurements: Sequence[LatencyMeasurement],
+    slopes: dict[str, tuple[float, float]],
+    path: str | PathLike[str],
 ) -> Path:
-    """Write the figure as PNG or SVG, by the ending of `path`; `slopes` by decider: along the queue and the nodes."""
+    """Write the figure as PNG or SVG (suffix of `path`); `slopes`: growth with queue length and nodes, by policy."""
     matplotlib: Any = need_matplotlib()
     target = Path(path)
-    panels = (("queue", "waiting jobs", 0), ("nodes", "nodes of the machine", 1))
+    panels = (("queue", "waiting jobs", 0), ("nodes", "nodes of the cluster", 1))
     with matplotlib.rc_context(STYLE):
         figure = matplotlib.figure.Figure(figsize=(9.6, 4.2), layout="constrained")
         axes = figure.subplots(1, 2, sharey=True)
-        for (along, label, which), axis in zip(panels, axes, strict=True):
-            fixed = "nodes" if along == "queue" else "queue"
-            usual = _usual([getattr(one, fixed) for one in found])
+        for (variable, label, panel), axis in zip(panels, axes, strict=True):
+            fixed = "nodes" if variable == "queue" else "queue"
+            common = _most_common([getattr(measurement, fixed) for measurement in measurements])
             for number, (decider, slope) in enumerate(slopes.items()):
                 rows = sorted(
-                    (getattr(one, along), one.seconds * 1e6)
-                    for one in found
-                    if one.decider == decider and getattr(one, fixed) == usual
+                    (getattr(measurement, variable), measurement.seconds * 1e6)
+                    for measurement in measurements
+                    if measurement.decider == decider and getattr(measurement, fixed) == common
                 )
                 axis.plot(
                     *zip(*rows, strict=True),
                     color=LINES[number % len(LINES)],
                     marker=MARKS[number % len(MARKS)],
                     markersize=5,
-                    label=f"{decider}: {slope[which]:+.2f}",
+                    label=f"{decider}: {slope[panel]:+.2f}",
                 )
             axis.set_xscale("log", base=2)
             axis.set_yscale("log")
-            places = sorted({getattr(one, along) for one in found if getattr(one, fixed) == usual})
-            axis.set_xticks(places, [f"{place:,}" for place in places])
+            ticks = sorted(
+                {
+                    getattr(measurement, variable)
+                    for measurement in measurements
+                    if getattr(measurement, fixed) == common
+                }
+            )
+            axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
             axis.minorticks_off()
-            axis.set_xlabel(f"{label} ({usual:,} {'nodes' if fixed == 'nodes' else 'jobs wait'})")
-            axis.legend(title="power of growth", fontsize=8, title_fontsize=8, labelcolor=FAINT)
-        axes[0].set_ylabel("a decision, µs")
+            axis.set_xlabel(f"{label} ({common:,} {'nodes' if fixed == 'nodes' else 'waiting jobs'})")
+            axis.legend(title="growth exponent", fontsize=8, title_fontsize=8, labelcolor=FAINT)
+        axes[0].set_ylabel("time per decision, µs")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(target, dpi=150)
-    except (OSError, ValueError) as problem:
-        raise InputError(f"cannot write the figure {target}: {problem}; name a .png or .svg file") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot write the figure {target}: {error}; name a .png or .svg file") from None
     return target
 
 
-def _usual(values: Sequence[int]) -> int:
-    """The value most figures share."""
+def _most_common(values: Sequence[int]) -> int:
+    """The most frequent value."""
     return max(set(values), key=lambda value: (list(values).count(value), -value))

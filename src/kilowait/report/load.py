@@ -1,4 +1,4 @@
-"""Run folders opened, and sorted by what a page makes of them."""
+"""Load run folders and sort them by kind for the report."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from kilowait.report.predictions.data import PredictionReportData
 from kilowait.report.synthetic.data import SyntheticScoreData
 from kilowait.report.training.data import TrainingData
 
-__all__ = ["LoadedRuns", "RunSource", "opened"]
+__all__ = ["LoadedRuns", "RunSource", "load_runs"]
 
-Bounded = tuple[Comparison, Mapping[str, float]]
-"""A contest, and what no schedule can go below."""
+BoundedComparison = tuple[Comparison, Mapping[str, float]]
+"""A comparison and the lower bound of each metric."""
 
 
 @dataclass(frozen=True)
 class RunSource:
-    """A folder the numbers come from."""
+    """A folder whose results the report shows."""
 
     folder: str
     kind: str
@@ -42,74 +42,76 @@ class RunSource:
 
 @dataclass(frozen=True)
 class LoadedRuns:
-    """What the folders hold, kind by kind, each in the order in which it was given."""
+    """The contents of the folders by kind, each in input order."""
 
-    contests: list[Bounded] = field(default_factory=list)
-    """All single runs together are the first."""
+    comparisons: list[BoundedComparison] = field(default_factory=list)
+    """All single runs together form the first comparison."""
     training: list[TrainingData] = field(default_factory=list)
-    foretold: list[PredictionReportData] = field(default_factory=list)
-    likened: list[SyntheticScoreData] = field(default_factory=list)
+    predictions: list[PredictionReportData] = field(default_factory=list)
+    synthetic_scores: list[SyntheticScoreData] = field(default_factory=list)
     sources: list[RunSource] = field(default_factory=list)
 
 
-def opened(folders: Sequence[str | PathLike[str]], say: Callable[[str], None]) -> LoadedRuns:
-    """Open the folders; `say` is told which."""
+def load_runs(folders: Sequence[str | PathLike[str]], report_progress: Callable[[str], None]) -> LoadedRuns:
+    """Open the folders; `say` is called with a message for each."""
     if not folders:
         raise InputError(
-            "no folder to report on; give what simulate, compare, train, predict report or synth score wrote"
+            "no folder to report on; give a folder that simulate, compare, train, predict report or synth score wrote"
         )
     runs: list[RunFolder] = []
-    found = LoadedRuns()
+    loaded = LoadedRuns()
     for folder in folders:
-        say(f"opening {os.fspath(folder)}")
+        report_progress(f"opening {os.fspath(folder)}")
         _check_finished(Path(folder))
-        one = open_folder(folder)
-        kind = str(one.manifest.get("kind", "run"))
-        found.sources.append(RunSource(os.fspath(folder), kind, one.manifest, one.scenario))
-        if isinstance(one, RunFolder):
-            runs.append(one)
-        elif isinstance(one, ComparisonFolder):
-            found.contests.extend(zip(one.contests, _bounds(one), strict=True))
-        elif isinstance(one, PredictionFolder):
-            found.foretold.append(PredictionReportData(one.path.name, one.results["foresight"]))
-        elif isinstance(one, SyntheticScoreFolder):
-            found.likened.append(SyntheticScoreData(one.path.name, one.results["synthetic"]))
+        content = open_folder(folder)
+        kind = str(content.manifest.get("kind", "run"))
+        loaded.sources.append(RunSource(os.fspath(folder), kind, content.manifest, content.scenario))
+        if isinstance(content, RunFolder):
+            runs.append(content)
+        elif isinstance(content, ComparisonFolder):
+            loaded.comparisons.extend(zip(content.contests, _bounds(content), strict=True))
+        elif isinstance(content, PredictionFolder):
+            loaded.predictions.append(PredictionReportData(content.path.name, content.results["foresight"]))
+        elif isinstance(content, SyntheticScoreFolder):
+            loaded.synthetic_scores.append(
+                SyntheticScoreData(content.path.name, content.results["synthetic"])
+            )
         else:
-            found.training.append(_trained(one))
+            loaded.training.append(_training_data(content))
     if runs:
-        found.contests.insert(0, (contest_of_runs(runs), {}))
-    return found
+        loaded.comparisons.insert(0, (contest_of_runs(runs), {}))
+    return loaded
 
 
 def _check_finished(folder: Path) -> None:
-    """The state of a training lies beside the folder of its agent, and is easily named instead."""
+    """Raise if the folder is a training checkpoint, which lies beside the agent's folder, instead of the agent's."""
     if (folder / "last.safetensors").exists() and not (folder / "manifest.json").exists():
         raise InputError(
-            f"{folder} holds the state of a training, not what came out of it; report on "
+            f"{folder} holds a training checkpoint, not a trained agent; report on "
             f"{folder.with_suffix('')}, which kilowait train writes at the end"
         )
 
 
-def _bounds(opened: ComparisonFolder) -> list[Mapping[str, float]]:
-    """Of each trace: what no schedule can go below, where the comparison worked it out."""
-    traces = opened.results.get("traces") or [{}] * len(opened.contests)
+def _bounds(folder: ComparisonFolder) -> list[Mapping[str, float]]:
+    """The lower bounds of each trace, where the comparison computed them."""
+    traces = folder.results.get("traces") or [{}] * len(folder.contests)
     return [
         {name: value for name, value in (trace.get("lower_bounds") or {}).items() if value is not None}
         for trace in traces
     ]
 
 
-def _trained(opened: AgentFolder) -> TrainingData:
-    results = opened.results
+def _training_data(folder: AgentFolder) -> TrainingData:
+    results = folder.results
     objective = str(results.get("objective") or "objective")
     return TrainingData(
-        opened.path.name,
+        folder.path.name,
         WORDS.get(objective, objective),
         results.get("training") or (),
         results.get("weights") or (),
         results.get("judged") or {},
         results.get("explained") or {},
-        opened.scenario.get("training") or {},
+        folder.scenario.get("training") or {},
         results.get("plain_rule"),
         results.get("front") or {},
     )

@@ -1,4 +1,4 @@
-"""One self-contained page: findings in words, tables, figures, charts, and where it all comes from."""
+"""The HTML report: summary, tables, figures, interactive charts and provenance in one self-contained page."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from kilowait.report import (
 )
 from kilowait.report.comparison_data import ComparisonData, pairs_against
 from kilowait.report.comparison_table import comparison_table
-from kilowait.report.energy import figures as energy_pictures
+from kilowait.report.energy import figures as energy_figures
 from kilowait.report.energy import interactive as energy_charts
-from kilowait.report.energy import tables as energy_sections
+from kilowait.report.energy import tables as energy_tables
 from kilowait.report.energy.data import EnergyData
 from kilowait.report.figures import ReportFigure
 from kilowait.report.gantt import outages
-from kilowait.report.gpu import figures as gpu_pictures
+from kilowait.report.gpu import figures as gpu_figures
 from kilowait.report.gpu import interactive as gpu_charts
-from kilowait.report.gpu import tables as gpu_sections
-from kilowait.report.gpu.data import GpuData, lacking
-from kilowait.report.load import LoadedRuns, RunSource, opened
+from kilowait.report.gpu import tables as gpu_tables
+from kilowait.report.gpu.data import GpuData, missing_gpu_data
+from kilowait.report.load import LoadedRuns, RunSource, load_runs
 from kilowait.report.page_file import MARK, check_page, write_page
 from kilowait.report.predictions.data import PredictionReportData
-from kilowait.report.predictions.tables import foresight_parts
+from kilowait.report.predictions.tables import prediction_sections
 from kilowait.report.synthetic.data import SyntheticScoreData
-from kilowait.report.synthetic.tables import likened_parts
-from kilowait.report.training import figures as learning_pictures
-from kilowait.report.training import pareto as learning_fronts
-from kilowait.report.training import tables as learning_sections
+from kilowait.report.synthetic.tables import synthetic_sections
+from kilowait.report.training import figures as training_figures
+from kilowait.report.training import pareto as training_pareto
+from kilowait.report.training import tables as training_tables
 from kilowait.report.training.data import AgentEvaluation, TrainingData
 
 __all__ = ["RunSource", "TrainingData", "check_page", "page", "write_report"]
 
 _SCRIPTS = ("packed.js", "axis.js", "view.js", "series.js", "gantt.js", "page.js")
 _OUTAGES, _POWER, _ENERGY_STYLE = "outages.js", "power.js", "energy.css"
-"""For the pages that need them only."""
+"""Assets that are included only in pages that need them."""
 Progress = Callable[[str], None]
 Figures = dict[str, Callable[[], ReportFigure]]
-"""By name of their files; those that only files have are drawn when they are asked for."""
+"""Functions that return a figure, by file name. Figures that are not part of the page are drawn only when saved."""
 
 
 def write_report(
@@ -62,104 +62,116 @@ def write_report(
     progress: Progress | None = None,
     seed: int = 0,
 ) -> Path:
-    """Write the page on some run folders; with `figures` every figure as SVG and PNG too.
+    """Write the report of some run folders; with `figures`, also write every figure as SVG and PNG.
 
-    Runs are compared with one another and must be of the same jobs on the same machine. Comparisons, trained agents,
-    predicted run times and scores of synthetic workloads may be added. An earlier report at `out` is replaced, another
-    file is not.
+    Single runs are compared with one another and must have the same jobs and the same cluster. Comparisons, trained
+    agents, run-time predictions and scores of synthetic workloads may be added. An earlier report at `out` is
+    overwritten; any other file is not.
 
     Args:
         folders: what `kilowait simulate`, `compare`, `train`, `predict report` or `synth score` wrote.
-        out: the HTML file; folders above it are made.
-        figures: a folder for the figures.
-        title: of the page.
-        progress: told in words what is being done.
-        seed: of the bootstrap behind the intervals.
+        out: the HTML file; missing parent folders are created.
+        figures: the folder to write the figures to.
+        title: the title of the page.
+        progress: called with a message at every step.
+        seed: the seed of the bootstrap confidence intervals.
 
     Returns:
         The path of the page.
     """
     target = Path(out)
     check_page(target)
-    say = progress if progress is not None else _silent
-    given = opened(folders, say)
-    found = [ComparisonData(contest, seed, bounds) for contest, bounds in given.contests]
-    drawn: Figures = {}
-    text = _page(found, given, title, say, drawn)
+    report_progress = progress if progress is not None else _silent
+    loaded = load_runs(folders, report_progress)
+    comparisons = [ComparisonData(comparison, seed, bounds) for comparison, bounds in loaded.comparisons]
+    figures_by_name: Figures = {}
+    text = _page(comparisons, loaded, title, report_progress, figures_by_name)
     if figures is not None:
-        say("writing the figures")
-        _save_figures(drawn, Path(figures))
-    say(f"writing {target}")
+        report_progress("writing the figures")
+        _save_figures(figures_by_name, Path(figures))
+    report_progress(f"writing {target}")
     write_page(target, text)
     return target
 
 
 def page(
-    contests: Sequence[Comparison],
+    comparisons: Sequence[Comparison],
     *,
     training: Sequence[TrainingData] = (),
     sources: Sequence[RunSource] = (),
     title: str | None = None,
     seed: int = 0,
 ) -> str:
-    """The page as HTML."""
-    given = LoadedRuns(training=list(training), sources=list(sources))
-    return _page([ComparisonData(contest, seed) for contest in contests], given, title, _silent, {})
+    """Return the report as HTML."""
+    loaded = LoadedRuns(training=list(training), sources=list(sources))
+    return _page([ComparisonData(comparison, seed) for comparison in comparisons], loaded, title, _silent, {})
 
 
 # -- the page ----------------------------------------------------------------------------------------
 
 
 def _page(
-    found: Sequence[ComparisonData],
-    given: LoadedRuns,
+    comparisons: Sequence[ComparisonData],
+    loaded: LoadedRuns,
     title: str | None,
-    say: Progress,
-    drawn: Figures,
+    report_progress: Progress,
+    figures_by_name: Figures,
 ) -> str:
-    if not (found or given.training or given.foretold or given.likened):
+    if not (comparisons or loaded.training or loaded.predictions or loaded.synthetic_scores):
         raise InputError(
-            "a report of nothing; give at least one run, comparison, agent, folder of predictions or score"
+            "there is nothing to report on; give at least one run, comparison, agent, prediction report or "
+            "synthetic-workload score"
         )
     figures.need_matplotlib()
-    name = title if title is not None else _title(found, given)
+    name = title if title is not None else _title(comparisons, loaded)
     parts: list[tuple[str, str, str]] = []  # id, heading, content
     short = {}  # headings that are too long for a link
-    if found:
-        parts.append(("summary", "Summary", _summary(found)))
-    for number, each in enumerate(found):
-        say(f"drawing {each.trace}")
-        heading = each.trace if len(found) > 1 else f"Results on {each.trace}"
-        short[heading] = each.trace if len(found) > 1 else "Results"
-        prefix = f"{number + 1}-{_slug(each.trace)}-" if len(found) > 1 else ""
-        parts.append((f"trace-{number}", heading, "".join(_contest(each, number, prefix, drawn))))
-    if given.training:
-        parts.append(("training", "Training", "".join(_training(given.training, drawn))))
-    if given.foretold:
-        say("drawing predictions")
-        parts.append(("foresight", "Predicted run times", "".join(_foresight(given.foretold, drawn))))
-    for number, likened in enumerate(given.likened):
-        say(f"drawing {likened.name}")
-        parts += _likened(likened, number, len(given.likened) > 1, drawn)
-    ledgers = [each for each in found if each.contest.ledger is not None]
+    if comparisons:
+        parts.append(("summary", "Summary", _summary(comparisons)))
+    for number, each in enumerate(comparisons):
+        report_progress(f"drawing the figures of {each.trace}")
+        heading = each.trace if len(comparisons) > 1 else f"Results on {each.trace}"
+        short[heading] = each.trace if len(comparisons) > 1 else "Results"
+        prefix = f"{number + 1}-{_slug(each.trace)}-" if len(comparisons) > 1 else ""
+        parts.append(
+            (f"trace-{number}", heading, "".join(_comparison_section(each, number, prefix, figures_by_name)))
+        )
+    if loaded.training:
+        parts.append(("training", "Training", "".join(_training_section(loaded.training, figures_by_name))))
+    if loaded.predictions:
+        report_progress("drawing the figures of the predictions")
+        parts.append(
+            (
+                "predictions",
+                "Predicted run times",
+                "".join(_prediction_sections(loaded.predictions, figures_by_name)),
+            )
+        )
+    for number, score in enumerate(loaded.synthetic_scores):
+        report_progress(f"drawing the figures of {score.name}")
+        parts += _synthetic_sections(score, number, len(loaded.synthetic_scores) > 1, figures_by_name)
+    ledgers = [each for each in comparisons if each.comparison.ledger is not None]
     if ledgers:
-        read = "".join(
+        tables = "".join(
             (f"<h3>{escape(each.trace)}</h3>" if len(ledgers) > 1 else "")
-            + html.ledger(each.contest.ledger or {}, each.trace)
+            + html.cleaning_table(each.comparison.ledger or {}, each.trace)
             for each in ledgers
         )
-        parts.append(("ledger", "What was read", read))
-    if given.sources:
-        told = "".join(html.provenance(s.folder, s.kind, s.manifest, s.scenario) for s in given.sources)
-        parts.append(("provenance", "Provenance", told))
+        parts.append(("cleaning", "Cleaning report", tables))
+    if loaded.sources:
+        provenance = "".join(
+            html.provenance(s.folder, s.kind, s.manifest, s.scenario) for s in loaded.sources
+        )
+        parts.append(("provenance", "Provenance", provenance))
     links = "".join(
-        f'<li><a href="#{anchor}">{escape(short.get(words, words))}</a></li>' for anchor, words, _ in parts
+        f'<li><a href="#{anchor}">{escape(short.get(heading_text, heading_text))}</a></li>'
+        for anchor, heading_text, _ in parts
     )
     main = "".join(
-        f'<section aria-labelledby="{anchor}"><h2 id="{anchor}">{escape(words)}</h2>{content}</section>'
-        for anchor, words, content in parts
+        f'<section aria-labelledby="{anchor}"><h2 id="{anchor}">{escape(heading_text)}</h2>{content}</section>'
+        for anchor, heading_text, content in parts
     )
-    style, script = _style(found), "\n".join(_asset(name) for name in _scripts(found))
+    style, script = _style(comparisons), "\n".join(_asset(name) for name in _scripts(comparisons))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
     return (
@@ -171,193 +183,199 @@ def _page(
         f'<header><p class="brand">kilowait report</p><h1>{escape(name)}</h1>'
         '<button type="button" id="scheme" hidden>Dark</button></header>\n'
         f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n<main id="main">\n{main}\n</main>\n'
-        "<footer><p>Written by kilowait. This page needs no network: all it shows is in this file.</p></footer>\n"
+        "<footer><p>Written by kilowait. This page is self-contained and needs no network.</p></footer>\n"
         f'<script type="module">{script}</script>\n</body>\n</html>\n'
     )
 
 
-def _style(found: Sequence[ComparisonData]) -> str:
-    drawn = any(each.contest.energy is not None for each in found)
-    return _asset("page.css") + (_asset(_ENERGY_STYLE) if drawn else "")
+def _style(comparisons: Sequence[ComparisonData]) -> str:
+    has_energy = any(each.comparison.energy is not None for each in comparisons)
+    return _asset("page.css") + (_asset(_ENERGY_STYLE) if has_energy else "")
 
 
-def _scripts(found: Sequence[ComparisonData]) -> list[str]:
-    """In the order in which they run: what changes a chart before the charts are started."""
+def _scripts(comparisons: Sequence[ComparisonData]) -> list[str]:
+    """The names of the scripts, in execution order; scripts that extend a chart class come before those that use it."""
     scripts = list(_SCRIPTS)
-    if any(outages(each.log(each.shown[0])) for each in found):
+    if any(outages(each.log(each.shown[0])) for each in comparisons):
         scripts.insert(scripts.index("page.js"), _OUTAGES)
-    if any(each.contest.energy is not None for each in found):
+    if any(each.comparison.energy is not None for each in comparisons):
         scripts.append(_POWER)
     return scripts
 
 
-def _title(found: Sequence[ComparisonData], given: LoadedRuns) -> str:
-    if not found and given.training:
-        return f"Training of {given.training[0].name}"
-    if not found and given.foretold:
-        return f"Predicted run times of {', '.join(dict.fromkeys(each.trace for each in given.foretold))}"
-    if not found:
-        return "; ".join(f"{each.made} against {each.real}" for each in given.likened)
-    traces = ", ".join(dict.fromkeys(each.trace for each in found))
-    labels = found[0].contest.labels
-    if len(found) == 1 and len(labels) == 1:
+def _title(comparisons: Sequence[ComparisonData], loaded: LoadedRuns) -> str:
+    if not comparisons and loaded.training:
+        return f"Training of {loaded.training[0].name}"
+    if not comparisons and loaded.predictions:
+        return f"Predicted run times of {', '.join(dict.fromkeys(each.trace for each in loaded.predictions))}"
+    if not comparisons:
+        return "; ".join(f"{each.synthetic} against {each.real}" for each in loaded.synthetic_scores)
+    traces = ", ".join(dict.fromkeys(each.trace for each in comparisons))
+    labels = comparisons[0].comparison.labels
+    if len(comparisons) == 1 and len(labels) == 1:
         return f"{labels[0]} on {traces}"
-    return f"Schedulers compared on {traces}"
+    return f"Comparison of scheduling policies on {traces}"
 
 
-def _summary(found: Sequence[ComparisonData]) -> str:
-    if len(found) == 1:
-        return html.summary_block(found[0])
-    return "".join(f"<h3>{escape(each.trace)}</h3>{html.summary_block(each)}" for each in found)
+def _summary(comparisons: Sequence[ComparisonData]) -> str:
+    if len(comparisons) == 1:
+        return html.summary_block(comparisons[0])
+    return "".join(f"<h3>{escape(each.trace)}</h3>{html.summary_block(each)}" for each in comparisons)
 
 
-def _contest(found: ComparisonData, number: int, prefix: str, drawn: Figures) -> Iterator[str]:
+def _comparison_section(
+    data: ComparisonData, number: int, prefix: str, figures_by_name: Figures
+) -> Iterator[str]:
     def add(name: str, figure: ReportFigure) -> str:
-        drawn[f"{prefix}{name}"] = partial(_same, figure)
+        figures_by_name[f"{prefix}{name}"] = partial(_identity, figure)
         return html.figure(figure, f"f{number}-{name}")
 
-    yield "<h3>Side by side</h3>"
-    yield comparison_table(found)
-    if found.judged is not None and len(found.real) > 1:
-        reference = found.contest.labels[found.reference]
+    yield "<h3>Comparison</h3>"
+    yield comparison_table(data)
+    if data.significance is not None and len(data.real) > 1:
+        reference = data.comparison.labels[data.reference]
         yield '<div class="pair">'
-        yield add("means", figures.means(found, found.judged))
-        yield add("ratios", figures.ratios(found, pairs_against(found, reference), reference))
+        yield add("means", figures.means(data, data.significance))
+        yield add("ratios", figures.ratios(data, pairs_against(data, reference), reference))
         yield "</div>"
-    held = GpuData.of(found)
-    if held is not None:
+    gpu_data = GpuData.of(data)
+    if gpu_data is not None:
         yield "<h3>GPUs</h3>"
-        yield gpu_sections.gpu_words(held)
-        yield gpu_sections.gpu_table(held)
-        yield gpu_sections.preemption_table(held)
-        yield gpu_sections.type_table(held)
-        yield gpu_sections.priority_table(held)
-    elif (why := lacking(found)) is not None:
+        yield gpu_tables.gpu_sentences(gpu_data)
+        yield gpu_tables.gpu_table(gpu_data)
+        yield gpu_tables.preemption_table(gpu_data)
+        yield gpu_tables.type_table(gpu_data)
+        yield gpu_tables.priority_table(gpu_data)
+    elif (why := missing_gpu_data(data)) is not None:
         yield f"<h3>GPUs</h3><p>{escape(why)}</p>"
-    drew = EnergyData.of(found)
-    if drew is not None:
-        yield from _energy(drew, add)
-    yield f"<h3>How waits and {'completion times' if found.lead.timed else 'slowdowns'} are spread</h3>"
-    yield html.drawn_note(found)
-    yield add("shares", job_figures.shares(found))
-    yield add("violins", job_figures.violins(found))
+    energy_data = EnergyData.of(data)
+    if energy_data is not None:
+        yield from _energy_section(energy_data, add)
+    yield f"<h3>Distribution of waits and {'completion times' if data.lead.timed else 'slowdowns'}</h3>"
+    yield html.shown_policies_note(data)
+    yield add("shares", job_figures.cumulative_distributions(data))
+    yield add("violins", job_figures.violins(data))
     yield "<h3>Over time</h3>"
-    yield interactive.time_chart(found, f"time-{number}")
-    drawn[f"{prefix}over-time"] = partial(job_figures.over_time, found)
-    if held is not None:
+    yield interactive.time_chart(data, f"time-{number}")
+    figures_by_name[f"{prefix}over-time"] = partial(job_figures.over_time, data)
+    if gpu_data is not None:
         yield "<h3>GPUs over time</h3>"
-        yield gpu_charts.gpu_chart(held, f"gpus-{number}")
-        drawn[f"{prefix}gpus-over-time"] = partial(gpu_pictures.gpus_over_time, held)
-    if drew is not None:
+        yield gpu_charts.gpu_chart(gpu_data, f"gpus-{number}")
+        figures_by_name[f"{prefix}gpus-over-time"] = partial(gpu_figures.gpus_over_time, gpu_data)
+    if energy_data is not None:
         yield "<h3>Power over time</h3>"
-        yield energy_charts.power_chart(drew, f"power-{number}", f"time-{number}")
-        if drew.record.curves:
-            drawn[f"{prefix}power"] = partial(energy_pictures.power, drew)
-    yield "<h3>Who waits</h3>"
-    size = "gpus" if found.placed else "size"
-    by = {kind: found.by_class(kind, most=html.USERS) for kind in (size, "runtime", "user")}
-    yield add("classes", job_figures.classes(found, by[size], by["runtime"]))
-    yield html.class_tables(found, by)
-    yield "<h3>Job by job</h3>"
-    given = {who: interactive.rows_of(found, who) for who in interactive.gantt_runs(found)}
-    yield interactive.gantt_chart(found, f"gantt-{number}", given)
-    sizes = interactive.size_classes(found)
-    for who, rows in given.items():
-        name = f"{prefix}gantt-{_slug(found.contest.labels[who])}"
-        name = f"{name}-{who}" if name in drawn else name
-        drawn[name] = partial(job_figures.gantt, found, who, rows, sizes)
+        yield energy_charts.power_chart(energy_data, f"power-{number}", f"time-{number}")
+        if energy_data.record.curves:
+            figures_by_name[f"{prefix}power"] = partial(energy_figures.power, energy_data)
+    yield "<h3>Waits by job class</h3>"
+    size = "gpus" if data.placed else "size"
+    by = {kind: data.by_class(kind, limit=html.USERS) for kind in (size, "runtime", "user")}
+    yield add("classes", job_figures.classes(data, by[size], by["runtime"]))
+    yield html.class_tables(data, by)
+    yield "<h3>Schedule (Gantt chart)</h3>"
+    rows_by_policy = {policy: interactive.gantt_rows(data, policy) for policy in interactive.gantt_runs(data)}
+    yield interactive.gantt_chart(data, f"gantt-{number}", rows_by_policy)
+    sizes = interactive.size_classes(data)
+    for policy, rows in rows_by_policy.items():
+        name = f"{prefix}gantt-{_slug(data.comparison.labels[policy])}"
+        name = f"{name}-{policy}" if name in figures_by_name else name
+        figures_by_name[name] = partial(job_figures.gantt, data, policy, rows, sizes)
 
 
-def _energy(drew: EnergyData, add: Callable[[str, ReportFigure], str]) -> Iterator[str]:
+def _energy_section(energy_data: EnergyData, add: Callable[[str, ReportFigure], str]) -> Iterator[str]:
     yield "<h3>Energy, CO2 and cost</h3>"
-    yield energy_sections.energy_table(drew)
-    yield energy_sections.assumptions(drew)
-    if len(drew.contenders) > 1:
-        yield add("pareto", energy_pictures.pareto(drew))
-    yield add("energy-by-state", energy_pictures.spent(drew))
-    for group in drew.levers:
-        yield energy_sections.lever_table(drew, group)
+    yield energy_tables.energy_table(energy_data)
+    yield energy_tables.assumptions(energy_data)
+    if len(energy_data.policies) > 1:
+        yield add("pareto", energy_figures.pareto(energy_data))
+    yield add("energy-by-state", energy_figures.energy_by_state(energy_data))
+    for group in energy_data.control_savings:
+        yield energy_tables.control_savings_table(energy_data, group)
 
 
-def _training(training: Sequence[TrainingData], drawn: Figures) -> Iterator[str]:
+def _training_section(training: Sequence[TrainingData], figures_by_name: Figures) -> Iterator[str]:
     for number, each in enumerate(training):
         prefix = f"{number + 1}-{_slug(each.name)}-" if len(training) > 1 else ""
-        add = partial(_added, drawn, prefix, f"t{number}")
+        add = partial(_add_figure, figures_by_name, prefix, f"t{number}")
         if len(training) > 1:
             yield f"<h3>{escape(each.name)}</h3>"
-        yield from _agent(each, add, 4 if len(training) > 1 else 3)
+        yield from _agent_section(each, add, 4 if len(training) > 1 else 3)
 
 
-def _agent(each: TrainingData, add: Callable[[str, ReportFigure], str], level: int) -> Iterator[str]:
-    def heading(words: str) -> str:
-        return f"<h{level}>{words}</h{level}>"
+def _agent_section(each: TrainingData, add: Callable[[str, ReportFigure], str], level: int) -> Iterator[str]:
+    def heading(heading_text: str) -> str:
+        return f"<h{level}>{heading_text}</h{level}>"
 
-    if "front" in each.judged:
-        yield heading("On later jobs")
-        yield learning_sections.energy_judged_table(each.judged)
-    elif "policies" in each.judged:
-        yield heading("On later jobs")
-        yield learning_sections.gpu_judged_table(each.judged)
-    elif each.judged:
-        found = AgentEvaluation(each.judged)
-        yield heading("On later jobs")
-        yield learning_sections.verdict_block(found)
-        yield learning_sections.judged_table(found)
-        yield add("judged", learning_pictures.judged(found))
-    if each.front:
-        yield heading("Under every preference")
-        if len(each.front["terms"]) == 2:
-            yield add("front", learning_fronts.front(each.front))
-        yield learning_fronts.front_table(each.front)
+    if "front" in each.evaluation:
+        yield heading("Evaluation on later jobs")
+        yield training_tables.energy_evaluation_table(each.evaluation)
+    elif "policies" in each.evaluation:
+        yield heading("Evaluation on later jobs")
+        yield training_tables.gpu_evaluation_table(each.evaluation)
+    elif each.evaluation:
+        evaluation = AgentEvaluation(each.evaluation)
+        yield heading("Evaluation on later jobs")
+        yield training_tables.evaluation_summary(evaluation)
+        yield training_tables.evaluation_table(evaluation)
+        yield add("evaluation", training_figures.evaluation_metric(evaluation))
+    if each.pareto_front:
+        yield heading("Results by preference")
+        if len(each.pareto_front["terms"]) == 2:
+            yield add("front", training_pareto.pareto_front(each.pareto_front))
+        yield training_pareto.pareto_table(each.pareto_front)
     if each.history:
-        yield heading("How the training went")
-        draw = learning_pictures.curves if each.updates else figures.learning
+        yield heading("Training curves")
+        draw = training_figures.curves if each.has_updates else figures.search_curves
         yield add("training", draw(each.history, each.objective))
     if each.settings:
-        yield learning_sections.settings_table(each.settings)
-    if each.weights or each.explained or each.plain:
-        yield heading("What it looks at")
-    if each.plain:
-        yield learning_sections.plain_note(each.plain)
+        yield training_tables.settings_table(each.settings)
+    if each.weights or each.explained or each.fallback_policy:
+        yield heading("Feature attribution")
+    if each.fallback_policy:
+        yield training_tables.fallback_note(each.fallback_policy)
     if each.weights:
         yield html.weights_table(each.weights)
     if each.explained:
-        yield add("looked-at", learning_pictures.looked_at(each.explained))
-        yield learning_sections.usual_table(each.explained)
-        yield heading("Choices explained")
-        yield learning_sections.choices_note(each.explained)
-        for place, case in enumerate(each.explained["cases"]):
-            yield learning_sections.case_block(case, each.explained["score"], level + 1, opened=place == 0)
+        yield add("feature-attribution", training_figures.feature_attribution(each.explained))
+        yield training_tables.feature_table(each.explained)
+        yield heading("Explained decisions")
+        yield training_tables.attribution_note(each.explained)
+        for number, case in enumerate(each.explained["cases"], 1):
+            yield training_tables.decision_block(
+                case, each.explained["score"], level + 1, expanded=number == 1
+            )
             if case.get("attention"):
-                yield add(f"attention-{place + 1}", learning_pictures.attention(case["attention"]))
+                yield add(f"attention-{number}", training_figures.attention(case["attention"]))
 
 
-def _foresight(foretold: Sequence[PredictionReportData], drawn: Figures) -> Iterator[str]:
-    several = len(foretold) > 1
-    for number, each in enumerate(foretold):
+def _prediction_sections(
+    predictions: Sequence[PredictionReportData], figures_by_name: Figures
+) -> Iterator[str]:
+    several = len(predictions) > 1
+    for number, each in enumerate(predictions):
         prefix = f"{number + 1}-{_slug(each.name)}-" if several else ""
         if several:
             yield f"<h3>{escape(each.name)}</h3>"
-        add = partial(_added, drawn, f"{prefix}foresight-", f"p{number}")
-        yield from foresight_parts(each, add, 4 if several else 3)
+        add = partial(_add_figure, figures_by_name, f"{prefix}predictions-", f"p{number}")
+        yield from prediction_sections(each, add, 4 if several else 3)
 
 
-def _likened(
-    found: SyntheticScoreData, number: int, several: bool, drawn: Figures
+def _synthetic_sections(
+    score: SyntheticScoreData, number: int, several: bool, figures_by_name: Figures
 ) -> list[tuple[str, str, str]]:
-    """Sections of the page; where there are several scores, one section for each."""
-    prefix = f"{number + 1}-{_slug(found.name)}-" if several else ""
-    add = partial(_added, drawn, f"{prefix}synthetic-", f"s{number}")
-    made = list(likened_parts(found, add, 4 if several else 3))
+    """The sections of one synthetic-workload score; a single section where the page has several scores."""
+    prefix = f"{number + 1}-{_slug(score.name)}-" if several else ""
+    add = partial(_add_figure, figures_by_name, f"{prefix}synthetic-", f"s{number}")
+    parts = list(synthetic_sections(score, add, 4 if several else 3))
     if not several:
-        return [(f"synthetic-{anchor}", heading, content) for anchor, heading, content in made]
-    whole = "".join(f"<h3>{escape(heading)}</h3>{content}" for _, heading, content in made)
-    return [(f"synthetic-{number}", found.name, whole)]
+        return [(f"synthetic-{anchor}", heading, content) for anchor, heading, content in parts]
+    html_of_all = "".join(f"<h3>{escape(heading)}</h3>{content}" for _, heading, content in parts)
+    return [(f"synthetic-{number}", score.name, html_of_all)]
 
 
-def _added(drawn: Figures, prefix: str, ids: str, name: str, figure: ReportFigure) -> str:
-    """The figure in the page, and by name for files."""
-    drawn[f"{prefix}{name}"] = partial(_same, figure)
+def _add_figure(figures_by_name: Figures, prefix: str, ids: str, name: str, figure: ReportFigure) -> str:
+    """Register the figure for saving under its name, and return its HTML."""
+    figures_by_name[f"{prefix}{name}"] = partial(_identity, figure)
     return html.figure(figure, f"{ids}-{name}")
 
 
@@ -368,9 +386,9 @@ def _asset(name: str) -> str:
 # -- folders and files ---------------------------------------------------------------------------------
 
 
-def _save_figures(drawn: Figures, folder: Path) -> None:
+def _save_figures(figures_by_name: Figures, folder: Path) -> None:
     try:
-        for name, draw in drawn.items():
+        for name, draw in figures_by_name.items():
             figures.save(draw().figure, folder, name)
     except OSError as problem:
         raise InputError(f"cannot write figures to {folder}: {problem.strerror or problem}") from None
@@ -380,7 +398,7 @@ def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-").lower() or "x"
 
 
-def _same(figure: ReportFigure) -> ReportFigure:
+def _identity(figure: ReportFigure) -> ReportFigure:
     return figure
 
 

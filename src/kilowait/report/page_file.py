@@ -1,4 +1,4 @@
-"""A page becomes a file; an earlier report is replaced, nothing else is."""
+"""Writing a report to a file: an earlier report is overwritten, any other file is not."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kilowait.errors import InputError
 __all__ = ["MARK", "check_page", "write_page"]
 
 MARK = '<meta name="generator" content="kilowait">'
-"""By which a report is known."""
+"""The tag by which a file is recognised as a report."""
 
 
 def check_page(target: Path) -> None:
-    """Raise unless the page may be written there: asked before the work, not after it."""
+    """Raise an `InputError` unless the page can be written to `target`; called before any work is done."""
     try:
         if target.is_dir():
             raise InputError(
@@ -25,23 +25,23 @@ def check_page(target: Path) -> None:
             with target.open(encoding="utf-8", errors="replace") as file:
                 if MARK not in file.read(2000):
                     raise InputError(
-                        f"{target} is there already and is no report of kilowait; name another file, or remove it"
+                        f"{target} exists and is not a kilowait report; name another file, or remove it"
                     )
-        above = next(folder for folder in target.absolute().parents if folder.exists())
-    except OSError as problem:
-        raise InputError(f"cannot write the page {target}: {problem.strerror or problem}") from None
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise InputError(f"cannot write the page {target}: {above} is not a folder one may write in")
+        parent = next(folder for folder in target.absolute().parents if folder.exists())
+    except OSError as error:
+        raise InputError(f"cannot write the page {target}: {error.strerror or error}") from None
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write the page {target}: {parent} is not a writable folder")
 
 
 def write_page(target: Path, text: str) -> None:
-    """Write the page, whole or not at all."""
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    """Write the page atomically."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text, encoding="utf-8")
-        part.replace(target)
-    except OSError as problem:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(target)
+    except OSError as error:
         with suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise InputError(f"cannot write the page {target}: {problem.strerror or problem}") from None
+            temporary.unlink(missing_ok=True)
+        raise InputError(f"cannot write the page {target}: {error.strerror or error}") from None

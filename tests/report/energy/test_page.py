@@ -1,4 +1,4 @@
-"""The page with energy: what is added, and that nothing else changes."""
+"""Energy sections of the page: their content, and that the other sections do not change."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.energy import figures, interactive, tables
 from kilowait.report.energy.data import STATES, EnergyData
 from kilowait.report.page import _asset
-from tests.report.conftest import LEVERS, NASTY, energy_contest, jobs_of
+from tests.report.conftest import CONTROLS, NASTY, energy_comparison, jobs_of
 from tests.report.test_page import read
 
 ADDED = ("energy-by-state", "pareto", "power")
 
 
 @pytest.fixture(scope="module")
-def drew(powered):
-    return EnergyData.of(ComparisonData(powered, 0))
+def energy_data(energy_run):
+    return EnergyData.of(ComparisonData(energy_run, 0))
 
 
 def cells(html):
-    """Of each row of a table its name and cells, as text."""
+    """The text of the cells of a table by row name."""
     rows = re.findall(r'<tr[^>]*><th scope="row">(.*?)</th>(.*?)</tr>', html)
     return {
         name: [
@@ -38,68 +38,72 @@ def cells(html):
     }
 
 
-def test_the_page_gains_its_parts_in_order(powered_windows):
-    text = page([powered_windows])
+def test_sections_are_in_order(energy_windows):
+    text = page([energy_windows])
     reader = read(text)
     assert len(reader.ids) == len(set(reader.ids))
     assert re.findall(r"<h3[^>]*>(.*?)</h3>", text) == [
-        "Side by side",
+        "Comparison",
         "Energy, CO2 and cost",
-        "How waits and slowdowns are spread",
+        "Distribution of waits and slowdowns",
         "Over time",
         "Power over time",
-        "Who waits",
-        "Job by job",
+        "Waits by job class",
+        "Schedule (Gantt chart)",
     ]
-    assert "draws least energy" in text
+    assert "uses the least energy" in text
     assert set(re.findall(r"var\((--\w+)\)", text)) <= set(re.findall(r"(--\w+): ", text))
     drawings = [a for tag, a in reader.tags if tag == "svg" and "aria-hidden" not in a]
     assert len(drawings) == 7
     assert all(a["role"] == "img" and len(a["aria-label"]) > 20 for a in drawings)
-    assert text == page([powered_windows])
+    assert text == page([energy_windows])
 
 
-def test_pages_without_energy_know_nothing_of_it(powered):
-    """What energy adds is taken out of the page again, and what is left is the page without."""
+def test_energy_adds_sections_and_changes_nothing_else(energy_run):
+    """Without the parts that energy adds, the page equals the page without energy."""
     alike = replace(
-        powered, contenders=tuple(replace(c, name=c.label, levers="none") for c in powered.contenders)
+        energy_run, contenders=tuple(replace(c, name=c.label, levers="none") for c in energy_run.contenders)
     )
     plain, text = page([replace(alike, energy=None)]), page([alike])
     assert not re.search(r" CO2|, kWh|data-energy|PowerChart|--behind|outages|[Hh]atched", plain)
-    for words, after in (("Energy, CO2 and cost", "How waits"), ("Power over time", "Who waits")):
+    for words, after in (
+        ("Energy, CO2 and cost", "Distribution of waits"),
+        ("Power over time", "Waits by job"),
+    ):
         text = re.sub(rf"<h3>{words}</h3>.*?(?=<h3>{after})", "", text, flags=re.DOTALL)
     text = text.replace(_asset("energy.css"), "").replace("\n" + _asset("power.js"), "")
     text = re.sub(r"<div><dt>(energy|CO2)</dt>.*?</div>", "", text)
-    said = (
-        "draws least energy|emits least CO2|That costs|Jobs wait no|At no longer|Nobody|No schedule can save"
+    energy_sentences = (
+        "uses the least energy|emits the least CO2|This increases|This does not|Without a longer|No policy|"
+        "No schedule can save"
     )
-    text = re.sub(rf"<p>[^<]*({said})[^<]*</p>", "", text)
+    text = re.sub(rf"<p>[^<]*({energy_sentences})[^<]*</p>", "", text)
     policy = r"sha256-[^']+"
     assert re.sub(policy, "", text) == re.sub(policy, "", plain)
 
 
-def test_the_table_has_the_records_numbers(drew):
-    html = tables.energy_table(drew)
+def test_energy_table_matches_the_energy_results(energy_data):
+    html = tables.energy_table(energy_data)
     head = re.findall(r'<th scope="col">(.*?)</th>', html)
     assert head == [
-        "contender",
+        "policy",
         "nodes, kWh",
         "saved against fcfs",
         "facility, kWh",
         "CO2, kg",
         "cost, EUR",
-        "highest peak of the nodes, kW",
+        "peak power of the nodes, kW",
         "PUE",
         "mean wait",
         "mean bounded slowdown",
     ]
     rows = cells(html)
-    assert list(rows) == ["fcfs", *(f"fcfs, {text}" for text in LEVERS[1:]), "no schedule can go below"]
-    bound = rows.pop("no schedule can go below")
-    assert float(bound[0][0].replace(",", "")) == pytest.approx(drew.bound_kwh, rel=1e-3)
-    energy = drew.means("energy_kwh")
-    for who, row in enumerate(rows.values()):
-        assert float(row[0][0].replace(",", "")) == pytest.approx(energy[who], rel=1e-3)
+    assert list(rows) == ["fcfs", *(f"fcfs, {text}" for text in CONTROLS[1:]), "lower bound of any schedule"]
+    bound = rows.pop("lower bound of any schedule")
+    assert float(bound[0][0].replace(",", "")) == pytest.approx(energy_data.bound_kwh, rel=1e-3)
+    energy = energy_data.means("energy_kwh")
+    for policy, row in enumerate(rows.values()):
+        assert float(row[0][0].replace(",", "")) == pytest.approx(energy[policy], rel=1e-3)
         assert row[6][0] == "1.250"
     assert rows["fcfs"][1] == ["–"]
     assert rows["fcfs, all"][1] == [f"{100 * (1 - energy[4] / energy[0]):.1f}", "%"]
@@ -108,8 +112,8 @@ def test_the_table_has_the_records_numbers(drew):
     assert html.count("(best)") == 7, "the least of each column but the PUE, which is the same"
 
 
-def test_signals_and_notes_are_printed(drew):
-    html = tables.assumptions(drew)
+def test_signals_and_notes_are_printed(energy_data):
+    html = tables.assumptions(energy_data)
     assert "<b>Carbon intensity</b>, g/kWh: GB; average; direct; a &lt;made&gt; series" in html
     assert "<b>Price</b>, EUR/MWh: DE-LU day ahead; EUR" in html
     named = SignalCurve("carbon", "g/kWh", "carbon intensity, GB, marginal", (0.0, 1.0), (1.0,))
@@ -118,51 +122,51 @@ def test_signals_and_notes_are_printed(drew):
 
 
 def test_without_signals_there_is_no_co2_and_no_cost():
-    contest = energy_contest(jobs_of(80), LEVERS[:2], carbon=False, price=False)
-    text = page([contest])
+    comparison = energy_comparison(jobs_of(80), CONTROLS[:2], carbon=False, price=False)
+    text = page([comparison])
     read(text)
-    drew = EnergyData.of(ComparisonData(contest, 0))
-    head = re.findall(r'<th scope="col">(.*?)</th>', tables.energy_table(drew))
+    energy_data = EnergyData.of(ComparisonData(comparison, 0))
+    head = re.findall(r'<th scope="col">(.*?)</th>', tables.energy_table(energy_data))
     assert not any("CO2" in words or "cost" in words for words in head)
-    assert len([axes for axes in figures.pareto(drew).figure.axes if axes.lines]) == 1
-    assert "Behind it" not in text
-    priced = EnergyData.of(ComparisonData(energy_contest(jobs_of(80), LEVERS[:2], carbon=False), 0))
+    assert len([axes for axes in figures.pareto(energy_data).figure.axes if axes.lines]) == 1
+    assert "Background" not in text
+    priced = EnergyData.of(ComparisonData(energy_comparison(jobs_of(80), CONTROLS[:2], carbon=False), 0))
     assert figures.pareto(priced).figure.axes[1].get_xlabel() == "cost, EUR"
 
 
-def test_levers_are_split(drew):
-    html = tables.lever_table(drew, drew.levers[0])
+def test_savings_by_power_control(energy_data):
+    html = tables.control_savings_table(energy_data, energy_data.control_savings[0])
     rows = cells(html)
-    assert list(rows) == [*LEVERS[1:4], "alone, added up", "all"]
-    energy = drew.means("energy_kwh")
-    saved = [100 * (1 - energy[who] / energy[0]) for who in range(5)]
+    assert list(rows) == [*CONTROLS[1:4], "sum of single controls", "all"]
+    energy = energy_data.means("energy_kwh")
+    saved = [100 * (1 - energy[policy] / energy[0]) for policy in range(5)]
     shown = {name: float(row[0][0].replace("−", "-")) for name, row in rows.items()}
     assert shown["sleep=break-even"] == pytest.approx(-saved[1], abs=0.051)
-    assert shown["alone, added up"] == pytest.approx(-sum(saved[1:4]), abs=0.051)
+    assert shown["sum of single controls"] == pytest.approx(-sum(saved[1:4]), abs=0.051)
     assert shown["all"] == pytest.approx(-saved[4], abs=0.051)
-    assert rows["sleep=break-even"][-1][-2:] == ["as", "long"]
+    assert rows["sleep=break-even"][-1][-2:] == ["no", "change"]
 
 
-def test_bars_add_up(drew):
-    drawn = figures.spent(drew)
-    axes = drawn.figure.axes[0]
+def test_energy_by_state_adds_up(energy_data):
+    figure = figures.energy_by_state(energy_data)
+    axes = figure.figure.axes[0]
     wide = {}
     for bar in axes.patches:
         wide[bar.get_y()] = wide.get(bar.get_y(), 0.0) + bar.get_width()
-    totals = [sum(states.values()) for states in drew.record.states]
+    totals = [sum(states.values()) for states in energy_data.record.states]
     assert [wide[y] for y in sorted(wide, reverse=True)] == pytest.approx(totals)
     assert [words.get_text() for words in axes.get_legend().get_texts()] == list(STATES.values())
-    assert "sleep=break-even: jobs" in drawn.alt
+    assert "sleep=break-even: jobs" in figure.alt
 
 
-def test_the_front_is_joined_and_names_keep_apart(drew):
-    drawn = figures.pareto(drew)
-    drawn.figure.draw_without_rendering()
-    renderer = drawn.figure.canvas.get_renderer()
-    for axes, metric in zip(drawn.figure.axes, ("energy_kwh", "co2_kg"), strict=True):
-        front = drew.front(metric)
+def test_pareto_front_is_drawn_and_names_do_not_overlap(energy_data):
+    figure = figures.pareto(energy_data)
+    figure.figure.draw_without_rendering()
+    renderer = figure.figure.canvas.get_renderer()
+    for axes, metric in zip(figure.figure.axes, ("energy_kwh", "co2_kg"), strict=True):
+        front = energy_data.pareto_front(metric)
         joined = next(line for line in axes.lines if line.get_drawstyle() == "steps-post")
-        assert joined.get_xdata() == pytest.approx([drew.means(metric)[who] for who in front])
+        assert joined.get_xdata() == pytest.approx([energy_data.means(metric)[policy] for policy in front])
         filled = [line for line in axes.lines if line.get_marker() == "o" and line.get_fillstyle() == "full"]
         assert len(filled) == len(front)
         boxes = [words.get_window_extent(renderer) for words in axes.texts]
@@ -171,17 +175,17 @@ def test_the_front_is_joined_and_names_keep_apart(drew):
             assert not any(box.overlaps(other) for other in boxes[:place])
 
 
-def test_many_close_points_are_named_as_far_as_there_is_room():
-    contest = energy_contest(jobs_of(60), LEVERS[:2])
-    drew = EnergyData.of(ComparisonData(contest, 0))
+def test_close_points_are_named_while_there_is_space():
+    comparison = energy_comparison(jobs_of(60), CONTROLS[:2])
+    energy_data = EnergyData.of(ComparisonData(comparison, 0))
     from kilowait.report.figures import new_figure
 
     with new_figure(height_in=3) as (figure, axes):
-        points = {who: (f"a long name {who}", (1 + who / 1000, 1.0)) for who in range(60)}
+        points = {policy: (f"a long name {policy}", (1 + policy / 1000, 1.0)) for policy in range(60)}
         axes.plot([0, 2], [0, 2], "o")
-        figures._named(figure, axes, points, [])
+        figures._label_points(figure, axes, points, [])
     assert 1 <= len(axes.texts) < 30
-    assert drew.front("energy_kwh")
+    assert energy_data.pareto_front("energy_kwh")
 
 
 def test_bins_are_exact_means():
@@ -189,16 +193,16 @@ def test_bins_are_exact_means():
     edge = np.sort(random.uniform(0, 1000, 60))
     value = random.uniform(-5, 50, 59)
     for bins in (1, 7, 59, 400):
-        found = interactive.binned(edge, value, bins)
+        data = interactive.binned(edge, value, bins)
         length = (edge[-1] - edge[0]) / bins
-        assert found.sum() * length == pytest.approx(value @ np.diff(edge))
+        assert data.sum() * length == pytest.approx(value @ np.diff(edge))
     equal = np.linspace(0, 10, 60)
     assert (
         interactive.binned(equal, value, 59) is value or (interactive.binned(equal, value, 59) == value).all()
     )
 
 
-def test_uneven_signals_are_cut_to_the_chart():
+def test_signals_are_cut_to_the_time_range():
     signal = SignalCurve("price", "EUR/MWh", "x", (0.0, 100.0, 150.0, 400.0), (1.0, 3.0, -2.0))
     reach, values = interactive._signal(signal, 40.0, 50.0, 250.0)
     assert reach == {"from": 10.0, "to": 210.0, "bins": 4}
@@ -206,41 +210,41 @@ def test_uneven_signals_are_cut_to_the_chart():
     assert interactive._signal(signal, 0.0, 400.0, 500.0) is None
 
 
-def test_charts_of_the_same_window_zoom_together(powered, powered_windows):
-    assert '"along":"time-0"' in page([powered])
-    found = ComparisonData(powered_windows, 0)
-    assert found.typical != powered_windows.energy.drawn
-    text = page([powered_windows])
+def test_charts_of_the_same_window_zoom_together(energy_run, energy_windows):
+    assert '"along":"time-0"' in page([energy_run])
+    data = ComparisonData(energy_windows, 0)
+    assert data.typical != energy_windows.energy.drawn
+    text = page([energy_windows])
     assert '"along":null' in text
     assert "This is window 1 of 20." in text
 
 
-def test_a_record_without_curves_or_with_one_contender(powered):
-    bare = replace(powered, energy=replace(powered.energy, curves=(), signals=(), notes=()))
-    assert "No power was kept over time" in page([bare])
-    one = energy_contest(jobs_of(50), ("none",))
+def test_energy_without_curves_or_with_one_policy(energy_run):
+    bare = replace(energy_run, energy=replace(energy_run.energy, curves=(), signals=(), notes=()))
+    assert "The runs have no power over time" in page([bare])
+    one = energy_comparison(jobs_of(50), ("none",))
     text = page([one])
     read(text)
-    assert "The nodes draw" in text
+    assert "The nodes use" in text
     assert "saved against" not in text
-    short = replace(powered.energy, curves=(PowerCurve((0.0, 1.0), (1.0,), (1.0,)),))
-    read(page([replace(powered, energy=short)]))
+    short = replace(energy_run.energy, curves=(PowerCurve((0.0, 1.0), (1.0,), (1.0,)),))
+    read(page([replace(energy_run, energy=short)]))
 
 
-def test_nasty_words_are_escaped(powered):
-    record = powered.energy
+def test_signal_text_is_escaped(energy_run):
+    record = energy_run.energy
     signals = tuple(
         replace(s, name=f"{s.name} {NASTY}", words=NASTY, unit=f"{s.unit}{NASTY} $") for s in record.signals
     )
-    text = page([replace(powered, energy=replace(record, signals=signals, notes=(NASTY,)))])
+    text = page([replace(energy_run, energy=replace(record, signals=signals, notes=(NASTY,)))])
     assert "<b onload" not in text
     read(text)
 
 
-def test_figures_of_a_saved_comparison(powered, tmp_path):
+def test_figures_of_a_saved_comparison(energy_run, tmp_path):
     from matplotlib.image import imread
 
-    folder = save_comparison(tmp_path / "compared", [powered], scenario={"trace": "x"}, results={})
+    folder = save_comparison(tmp_path / "compared", [energy_run], scenario={"trace": "x"}, results={})
     out = write_report([folder], tmp_path / "x.html", figures=tmp_path / "figures")
     assert "Power over time" in out.read_text(encoding="utf-8")
     names = {path.stem for path in (tmp_path / "figures").iterdir()}

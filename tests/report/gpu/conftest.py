@@ -1,4 +1,4 @@
-"""Contests on a small GPU cluster."""
+"""Fixtures: comparisons on a small GPU cluster."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ GPUS = kw.Cluster(
 )
 
 
-def gpu_contest(*, windows=None, measured=True, policies=("fcfs", "srtf", "las")):
-    """Rules on the same jobs; with what was measured at the speeds of the run, here 1."""
+def gpu_comparison(*, windows=None, measured=True, policies=("fcfs", "srtf", "las")):
+    """A comparison of policies on the same jobs; `measured` adds the metrics that need the GPU speeds (here 1)."""
     jobs = gpu_workload(150, GPUS, load=1.3, shared=0.4, seed=5)
     cut = jobs if windows is None else cut_windows(jobs, windows, window_jobs=40, warmup_jobs=10, seed=0)
-    contest = kw.compare(cut, GPUS, list(policies), trace="gpu:150")
+    comparison = kw.compare(cut, GPUS, list(policies), trace="gpu:150")
     if not measured:
-        return contest
-    kept = {
-        label: gpu_metrics(contest.logs(who, 0), GPUS, counted=contest.windows[0].evaluated)
-        for who, label in enumerate(contest.labels)
+        return comparison
+    metrics = {
+        label: gpu_metrics(comparison.logs(index, 0), GPUS, counted=comparison.windows[0].evaluated)
+        for index, label in enumerate(comparison.labels)
     }
-    return replace(contest, gpus=kept)
+    return replace(comparison, gpus=metrics)
 
 
 @pytest.fixture(scope="session")
 def gpus():
     """fcfs, srtf and las on one log."""
-    return gpu_contest()
+    return gpu_comparison()

@@ -1,3 +1,5 @@
+"""GPU data and sentences of a comparison."""
+
 from __future__ import annotations
 
 import math
@@ -11,16 +13,16 @@ from kilowait.cluster import NodeGroup
 from kilowait.evaluation import by_priority, by_type, gpu_metrics, gpu_timeline
 from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.gpu.data import (
-    BY_SPEED,
     PANELS,
+    SPEED_METRICS,
     GpuData,
-    lacking,
+    missing_gpu_data,
     sentences,
 )
 from kilowait.report.summary import summary
 from kilowait.synth import gpu_workload
-from tests.report.conftest import contest_of, jobs_of
-from tests.report.gpu.conftest import GPUS, gpu_contest
+from tests.report.conftest import comparison_of, jobs_of
+from tests.report.gpu.conftest import GPUS, gpu_comparison
 
 
 def assert_alike(rows, others):
@@ -32,117 +34,121 @@ def assert_alike(rows, others):
 
 
 def test_the_page_leads_with_completion_times(gpus):
-    found = ComparisonData(gpus, 0)
+    data = ComparisonData(gpus, 0)
     means = gpus.means("mean_turnaround_s").tolist()
-    assert found.placed
-    assert [means[who] for who in found.ranked] == sorted(means)
-    assert found.judged.metric == "mean_turnaround_s"
-    said = " ".join(summary(found))
-    assert "The lowest mean completion time (JCT) is that of" in said
-    assert "150 jobs on 4 nodes with 12 GPUs" in said
-    assert "backfill" not in said
-    assert "slowdown" not in said
-    assert "turnaround" not in said
+    assert data.placed
+    assert [means[policy] for policy in data.ranked] == sorted(means)
+    assert data.significance.metric == "mean_turnaround_s"
+    text = " ".join(summary(data))
+    assert "has the lowest mean completion time (JCT): " in text
+    assert "150 jobs on 4 nodes with 12 GPUs" in text
+    assert "backfill" not in text
+    assert "slowdown" not in text
+    assert "turnaround" not in text
 
 
 def test_other_pages_lead_with_slowdown():
-    found = ComparisonData(contest_of(jobs_of(60)), 0)
-    assert not found.placed
-    assert found.lead.metric == "mean_bsld"
-    assert GpuData.of(found) is None
-    assert lacking(found) is None
+    data = ComparisonData(comparison_of(jobs_of(60)), 0)
+    assert not data.placed
+    assert data.lead.metric == "mean_bsld"
+    assert GpuData.of(data) is None
+    assert missing_gpu_data(data) is None
 
 
-def test_one_run_in_words():
-    said = summary(ComparisonData(gpu_contest(policies=["las"]), 0))[1]
-    assert said.startswith("Under las jobs take ")
-    assert "of the GPUs are held while jobs arrive" in said
+def test_summary_of_a_single_run():
+    text = summary(ComparisonData(gpu_comparison(policies=["las"]), 0))[1]
+    assert text.startswith("Under las jobs take ")
+    assert "of the GPUs are allocated while jobs arrive" in text
 
 
 def test_numbers_are_those_of_the_evaluation(gpus):
-    held = GpuData.of(ComparisonData(gpus, 0))
+    gpu_data = GpuData.of(ComparisonData(gpus, 0))
     window = gpus.windows[0]
-    for who, row in held.table.items():
-        log = gpus.logs(who, 0)
+    for policy, row in gpu_data.table.items():
+        log = gpus.logs(policy, 0)
         again = gpu_metrics(log, GPUS, counted=window.evaluated, horizon_s=window.horizon)
-        kept = gpus.gpus[gpus.labels[who]]
+        saved = gpus.gpus[gpus.labels[policy]]
         for name, value in row.items():
-            assert value == pytest.approx(kept[name] if name in BY_SPEED else again[name], nan_ok=True), name
-        assert row["gpu_utilization"] == pytest.approx(gpus.values("utilization")[who, 0])
-        assert_alike(held.types[who], by_type(log, GPUS, horizon_s=window.horizon))
-        assert_alike(held.priorities[who], by_priority(log))
+            assert value == pytest.approx(
+                saved[name] if name in SPEED_METRICS else again[name], nan_ok=True
+            ), name
+        assert row["gpu_utilization"] == pytest.approx(gpus.values("utilization")[policy, 0])
+        assert_alike(gpu_data.types[policy], by_type(log, GPUS, horizon_s=window.horizon))
+        assert_alike(gpu_data.priorities[policy], by_priority(log))
 
 
-def test_without_the_speeds_of_the_run_nothing_is_made_up():
-    held = GpuData.of(ComparisonData(gpu_contest(measured=False), 0))
-    assert all(math.isnan(row[name]) for row in held.table.values() for name in BY_SPEED)
-    said = " ".join(sentences(held))
-    assert "need the speeds of the run" in said
-    assert "GPU-hours of work lost" not in said
+def test_metrics_without_gpu_speeds_are_unknown():
+    gpu_data = GpuData.of(ComparisonData(gpu_comparison(measured=False), 0))
+    assert all(math.isnan(row[name]) for row in gpu_data.table.values() for name in SPEED_METRICS)
+    text = " ".join(sentences(gpu_data))
+    assert "require the GPU speeds of the run" in text
+    assert "GPU-hours of work lost" not in text
 
 
-def test_windows_are_put_together():
-    contest = gpu_contest(windows=3)
-    held = GpuData.of(ComparisonData(contest, 0))
-    logs = [contest.logs(1, number) for number in range(3)]
+def test_windows_are_combined():
+    comparison = gpu_comparison(windows=3)
+    gpu_data = GpuData.of(ComparisonData(comparison, 0))
+    logs = [comparison.logs(1, number) for number in range(3)]
     again = [
         gpu_metrics(log, GPUS, counted=window.evaluated, horizon_s=window.horizon)
-        for log, window in zip(logs, contest.windows, strict=True)
+        for log, window in zip(logs, comparison.windows, strict=True)
     ]
-    assert held.table[1]["mean_jct_s"] == pytest.approx(np.mean([row["mean_jct_s"] for row in again]))
+    assert gpu_data.table[1]["mean_jct_s"] == pytest.approx(np.mean([row["mean_jct_s"] for row in again]))
     hours = sum(row["gpu_hours"] for log in logs for row in by_type(log, GPUS) if row["type"] == "A100")
-    assert next(row for row in held.types[1] if row["type"] == "A100")["gpu_hours"] == pytest.approx(hours)
-    jobs = sum(int(window.evaluated.sum()) for window in contest.windows)
-    assert sum(row["jobs"] for row in held.priorities[1]) == jobs
+    assert next(row for row in gpu_data.types[1] if row["type"] == "A100")["gpu_hours"] == pytest.approx(
+        hours
+    )
+    jobs = sum(int(window.evaluated.sum()) for window in comparison.windows)
+    assert sum(row["jobs"] for row in gpu_data.priorities[1]) == jobs
 
 
-def test_lines_are_shares_of_each_type(gpus):
-    held = GpuData.of(ComparisonData(gpus, 0))
-    assert held.sizes == {"T4": 8, "A100": 4}
-    for who, lines in held.lines.items():
-        used = gpu_timeline(gpus.logs(who, 0), GPUS)
-        assert list(lines.held) == ["T4", "A100"]
-        assert lines.held["T4"].value.tolist() == (used["T4"].value / 8).tolist()
-        assert all(series.value.min() >= 0 and series.value.max() <= 1 for series in lines.held.values())
-        assert lines.fragments.value.min() >= 0
+def test_series_are_shares_of_each_type(gpus):
+    gpu_data = GpuData.of(ComparisonData(gpus, 0))
+    assert gpu_data.sizes == {"T4": 8, "A100": 4}
+    for policy, lines in gpu_data.lines.items():
+        used = gpu_timeline(gpus.logs(policy, 0), GPUS)
+        assert list(lines.allocated) == ["T4", "A100"]
+        assert lines.allocated["T4"].value.tolist() == (used["T4"].value / 8).tolist()
+        assert all(series.value.min() >= 0 and series.value.max() <= 1 for series in lines.allocated.values())
+        assert lines.fragmentation.value.min() >= 0
 
 
 def test_small_types_are_drawn_together():
-    """Ten types of one node: six by themselves, four as one, and together they are all the GPUs held."""
+    """Ten types of one node: six are drawn separately, four combined, and the sum is all allocated GPUs."""
     names = ("A100", "V100", "T4", "P100", "K80", "L4", "A10", "A30", "H100", "P40")
     many = kw.Cluster(tuple(NodeGroup(n, 1, cores=16, gpus=8, gpu_type=n, node_level=True) for n in names))
-    contest = kw.compare(gpu_workload(80, many, load=1.2, seed=1), many, ["fcfs"])
-    held = GpuData.of(ComparisonData(contest, 0))
-    assert len(held.sizes) == PANELS
-    assert held.sizes["4 other types"] == 32
-    assert sum(held.sizes.values()) == 80
-    lines, used = held.lines[0].held, gpu_timeline(contest.logs(0, 0), many)
+    comparison = kw.compare(gpu_workload(80, many, load=1.2, seed=1), many, ["fcfs"])
+    gpu_data = GpuData.of(ComparisonData(comparison, 0))
+    assert len(gpu_data.sizes) == PANELS
+    assert gpu_data.sizes["4 other types"] == 32
+    assert sum(gpu_data.sizes.values()) == 80
+    lines, used = gpu_data.lines[0].allocated, gpu_timeline(comparison.logs(0, 0), many)
     first, last = used["A100"].edge_s[[0, -1]]
-    total = sum(float(lines[name].integral(first, last)) * gpus for name, gpus in held.sizes.items())
+    total = sum(float(lines[name].integral(first, last)) * gpus for name, gpus in gpu_data.sizes.items())
     assert total == pytest.approx(sum(float(series.integral(first, last)) for series in used.values()))
 
 
-def test_what_is_lacking_is_said(gpus):
-    found = ComparisonData(gpus, 0)
-    assert lacking(found) is None
-    no_machine = ComparisonData(replace(gpus, cluster={}), 0)
-    assert "does not say what nodes there are" in lacking(no_machine)
-    assert GpuData.of(no_machine) is None
-    no_pieces = ComparisonData(
-        replace(gpus, logs=lambda who, window: replace(gpus.logs(who, window), pieces=None)), 0
+def test_missing_data_is_reported(gpus):
+    data = ComparisonData(gpus, 0)
+    assert missing_gpu_data(data) is None
+    no_cluster = ComparisonData(replace(gpus, cluster={}), 0)
+    assert "has no cluster description" in missing_gpu_data(no_cluster)
+    assert GpuData.of(no_cluster) is None
+    no_placements = ComparisonData(
+        replace(gpus, logs=lambda policy, window: replace(gpus.logs(policy, window), pieces=None)), 0
     )
-    assert "no pieces.parquet" in lacking(no_pieces)
-    assert GpuData.of(no_pieces) is None
+    assert "pieces.parquet is missing" in missing_gpu_data(no_placements)
+    assert GpuData.of(no_placements) is None
 
 
 def test_sentences(gpus):
-    held = GpuData.of(ComparisonData(gpus, 0))
-    said = sentences(held)
-    assert said[0].count("(under ") >= 2
-    assert "while jobs arrive" in said[0]
+    gpu_data = GpuData.of(ComparisonData(gpus, 0))
+    text = sentences(gpu_data)
+    assert text[0].count("(under ") >= 2
+    assert "while jobs arrive" in text[0]
     preempted = gpus.gpus["las"]["preemptions"]
     assert preempted > 0
-    assert f"las: {preempted:,.0f} preemptions, no work lost" in " ".join(said)
-    assert "fcfs:" not in next(one for one in said if "put out" in one)
-    alone = GpuData.of(ComparisonData(gpu_contest(policies=["fcfs"]), 0))
-    assert "No job was preempted or moved." in sentences(alone)
+    assert f"las: {preempted:,.0f} preemptions, no work lost" in " ".join(text)
+    assert "fcfs:" not in next(one for one in text if "were preempted" in one)
+    alone = GpuData.of(ComparisonData(gpu_comparison(policies=["fcfs"]), 0))
+    assert "No job was preempted or migrated." in sentences(alone)

@@ -1,4 +1,4 @@
-"""Pages on runs whose jobs were placed on single GPUs."""
+"""Pages on runs with jobs placed on individual GPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.gpu.data import GpuData
 from kilowait.report.gpu.figures import gpus_over_time
 from kilowait.report.gpu.interactive import gpu_chart
-from tests.report.gpu.conftest import gpu_contest
+from tests.report.gpu.conftest import gpu_comparison
 
 
 def headings(text):
@@ -36,88 +36,88 @@ def tiles(text):
     return [plain(found).strip() for found in re.findall(r"<dt>(.*?)</dt>", text)]
 
 
-def test_parts_in_order(gpus):
+def test_sections_are_in_order(gpus):
     text = page([gpus])
     assert headings(text) == [
-        "Side by side",
+        "Comparison",
         "GPUs",
-        "How waits and completion times are spread",
+        "Distribution of waits and completion times",
         "Over time",
         "GPUs over time",
-        "Who waits",
-        "Job by job",
+        "Waits by job class",
+        "Schedule (Gantt chart)",
     ]
-    assert tiles(text)[:2] == ["mean completion time (JCT)", "of the GPUs held"]
+    assert tiles(text)[:2] == ["mean completion time (JCT)", "of the GPUs allocated"]
     assert "mean bounded slowdown" not in " ".join(tiles(text))
     words = plain(text)
-    for wanted in (
-        "By type of GPU",
-        "By priority",
+    for expected in (
+        "By GPU type",
+        "By job priority",
         "Preemption and fairness",
         "finish-time fairness",
         "makespan",
-        "GPUs they ask for",
-        "The 20 users of most GPU-hours",
+        "GPUs requested by waiting jobs",
+        "The 20 users with the most GPU-hours",
     ):
-        assert wanted in words, wanted
+        assert expected in words, expected
     assert "no backfill" not in words
     assert "nodes busy" not in words
 
 
-def test_what_did_not_happen_has_no_column():
-    text = plain(page([gpu_contest(policies=["fcfs"], measured=False)]))
+def test_events_that_did_not_happen_have_no_column():
+    text = plain(page([gpu_comparison(policies=["fcfs"], measured=False)]))
     assert "Preemption and fairness" not in text
-    assert "No job was preempted or moved." in text
-    assert "need the speeds of the run" in text
+    assert "No job was preempted or migrated." in text
+    assert "require the GPU speeds of the run" in text
 
 
-def test_what_is_lacking_is_in_the_page(gpus):
+def test_missing_data_is_reported_in_the_page(gpus):
     text = page([replace(gpus, cluster={})])
-    assert "does not say what nodes there are" in text
+    assert "has no cluster description" in text
     assert "GPUs over time" not in headings(text)
     assert tiles(text)[0] == "mean bounded slowdown"
-    bare = replace(gpus, logs=lambda who, window: replace(gpus.logs(who, window), pieces=None))
+    bare = replace(gpus, logs=lambda index, window: replace(gpus.logs(index, window), pieces=None))
     text = page([bare])
-    assert "no pieces.parquet" in text
+    assert "pieces.parquet is missing" in text
     assert "GPUs over time" not in headings(text)
 
 
-def test_figures_for_files(gpus, tmp_path):
+def test_saved_figures(gpus, tmp_path):
     save_comparison(tmp_path / "run", [gpus], scenario={}, results={})
     write_report([tmp_path / "run"], tmp_path / "page.html", figures=tmp_path / "figures")
     assert (tmp_path / "figures" / "gpus-over-time.svg").stat().st_size > 1000
-    drawn = gpus_over_time(GpuData.of(ComparisonData(gpus, 0)))
-    axes = drawn.figure.axes
-    assert [one.get_ylabel() for one in axes] == ["T4, %", "A100, %", "fragments, %"]
-    assert all(len(one.lines) == 3 for one in axes)
-    tops = [float(np.max(line.get_ydata())) for one in axes for line in one.lines]
+    figure = gpus_over_time(GpuData.of(ComparisonData(gpus, 0)))
+    axes = figure.figure.axes
+    assert [panel.get_ylabel() for panel in axes] == ["T4, %", "A100, %", "fragmentation, %"]
+    assert all(len(panel.lines) == 3 for panel in axes)
+    tops = [float(np.max(line.get_ydata())) for panel in axes for line in panel.lines]
     assert 0 < max(tops) <= 100
-    assert "srtf: A100" in drawn.alt
+    assert "srtf: A100" in figure.alt
 
 
 def test_the_chart_has_a_panel_for_each_type(gpus):
     text = gpu_chart(GpuData.of(ComparisonData(gpus, 0)), "gpus-0")
-    assert "T4: 8 GPUs, held" in text
-    assert "A100: 4 GPUs, held" in text
-    assert "fragments, of all GPUs" in text
+    assert "T4: 8 GPUs, allocated" in text
+    assert "A100: 4 GPUs, allocated" in text
+    assert "fragmentation, of all GPUs" in text
     assert text.count('type="checkbox"') == 3
 
 
-def test_run_folders_keep_what_was_measured(gpus, tmp_path):
-    """Two runs side by side, with rho as it was taken when they ran; folders without it are drawn as well."""
+def test_run_folders_keep_gpu_metrics(gpus, tmp_path):
+    """Two compared runs, one with saved rho; folders without it are drawn too."""
     folders = []
-    for who, label in enumerate(gpus.labels[:2]):
-        results = {"gpus": {"metrics": {**gpus.gpus[label], "jain_rho": None}}} if who == 0 else {}
+    for index, label in enumerate(gpus.labels[:2]):
+        results = {"gpus": {"metrics": {**gpus.gpus[label], "jain_rho": None}}} if index == 0 else {}
         scenario = {"trace": "gpu:150", "policy": label, "backfill": "none", "cluster": dict(gpus.cluster)}
-        folders.append(save_run(tmp_path / label, gpus.logs(who, 0), scenario=scenario, results=results))
-    contest = contest_of_runs([load_run(folder) for folder in folders])
-    assert contest.labels == ("fcfs", "srtf")
-    assert contest.machine == gpus.machine
-    held = GpuData.of(ComparisonData(contest, 0))
-    assert held.table[0]["mean_rho"] == pytest.approx(gpus.gpus["fcfs"]["mean_rho"])
-    assert np.isnan(held.table[0]["jain_rho"])
-    assert np.isnan(held.table[1]["mean_rho"])
-    assert "<h3>GPUs</h3>" in page([contest])
+        folders.append(save_run(tmp_path / label, gpus.logs(index, 0), scenario=scenario, results=results))
+    comparison = contest_of_runs([load_run(folder) for folder in folders])
+    assert comparison.labels == ("fcfs", "srtf")
+    assert comparison.machine == gpus.machine
+    gpu_data = GpuData.of(ComparisonData(comparison, 0))
+    assert gpu_data.table[0]["mean_rho"] == pytest.approx(gpus.gpus["fcfs"]["mean_rho"])
+    assert np.isnan(gpu_data.table[0]["jain_rho"])
+    assert np.isnan(gpu_data.table[1]["mean_rho"])
+    assert "<h3>GPUs</h3>" in page([comparison])
 
 
 def test_folders_are_drawn_without_numba_and_torch(gpus, tmp_path):
@@ -128,13 +128,13 @@ def test_folders_are_drawn_without_numba_and_torch(gpus, tmp_path):
         f"write_report([{str(tmp_path / 'run')!r}], {str(tmp_path / 'page.html')!r})\n"
         "sys.exit(', '.join({'numba', 'torch'} & set(sys.modules)) or 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
     assert "GPUs over time" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_in_a_browser(gpus, browser, tmp_path):
-    """The chart starts, and tells what is held at the pointer."""
+    """The chart starts, and its read-out shows the allocation at the pointer."""
     path = tmp_path / "page.html"
     path.write_text(page([gpus]), encoding="utf-8")
     context = browser.new_context(offline=True, viewport={"width": 1200, "height": 900})
@@ -143,13 +143,13 @@ def test_in_a_browser(gpus, browser, tmp_path):
     tab.on("pageerror", lambda error: problems.append(str(error)))
     tab.goto(path.as_uri())
     tab.wait_for_selector("figure.chart:not([data-ready])", state="detached", timeout=30_000)
-    for name, wanted in (
-        ("gpus-0", r"las T4 [\d.]+ %; A100 [\d.]+ %; fragments [\d.]+ %"),
-        ("time-0", r"las [\d.]+ jobs waiting for [\d.]+ GPUs, [\d.]+ % held"),
+    for name, expected in (
+        ("gpus-0", r"las T4 [\d.]+ %; A100 [\d.]+ %; fragmentation [\d.]+ %"),
+        ("time-0", r"las [\d.]+ jobs waiting for [\d.]+ GPUs, [\d.]+ % allocated"),
     ):
         canvas = tab.locator(f"#{name} canvas")
         canvas.scroll_into_view_if_needed()
         canvas.hover(position={"x": 200, "y": 60})
-        assert re.search(wanted, tab.locator(f"#{name} output").inner_text().replace("\n", " "))
+        assert re.search(expected, tab.locator(f"#{name} output").inner_text().replace("\n", " "))
     assert problems == []
     context.close()

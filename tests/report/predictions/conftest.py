@@ -1,4 +1,4 @@
-"""A folder on predicted run times of a small made log."""
+"""Fixtures: a prediction report on a small synthetic log."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ NASTY = "</script><b onload=x>"
 
 
 @pytest.fixture(scope="session")
-def told():
-    """What is told of three users' habits, the log with a nasty name."""
+def report():
+    """The prediction report of three users with regular behaviour; the log name must be escaped."""
     return prediction_report(habits(), kw.Cluster.from_nodes(16), trace=f"made{NASTY}", ids=[700], **QUICK)
 
 
 @pytest.fixture(scope="session")
-def without_requests(told):
-    """The same, as a log tells it that does not know requests; little of it, to be drawn quickly."""
-    found = json.loads(plain_json(told))
-    found["explained"] = found["explained"][-1:]
-    found["importance"]["swarm"] = found["importance"]["swarm"][:2]
-    for row in found["scores"]:
+def without_requests(report):
+    """The same report without requests, shortened to be drawn quickly."""
+    shortened = json.loads(plain_json(report))
+    shortened["explained"] = shortened["explained"][-1:]
+    shortened["importance"]["swarm"] = shortened["importance"]["swarm"][:2]
+    for row in shortened["scores"]:
         if row["name"] == "request":
             row |= {
                 "jobs": 0,
@@ -36,25 +36,25 @@ def without_requests(told):
                 "mae_s": None,
                 "underprediction_rate": None,
             }
-    found["plane"]["cells"]["request"] = []
-    for row in found["drift"]["rows"]:
+    shortened["plane"]["cells"]["request"] = []
+    for row in shortened["drift"]["rows"]:
         row["request"] = None
-    for rows in found["classes"].values():
+    for rows in shortened["classes"].values():
         for row in rows:
             row["request"] = None
-    for case in found["explained"]:
+    for case in shortened["explained"]:
         case["request_s"] = None
-    return found
+    return shortened
 
 
-def saved(path, found):
-    """A folder of kind foresight."""
-    return save_foretold(path, found, scenario={"trace": "made"}, manifest={"date": "today"})
+def saved(path, report):
+    """Save a prediction report as a folder."""
+    return save_foretold(path, report, scenario={"trace": "made"}, manifest={"date": "today"})
 
 
 @pytest.fixture(scope="session")
-def drawn(told, tmp_path_factory):
-    """The page, and the folder of its figures."""
-    above = tmp_path_factory.mktemp("foresight")
-    figures = above / "figures"
-    return write_report([saved(above / "first", told)], above / "page.html", figures=figures), figures
+def page_and_figures(report, tmp_path_factory):
+    """The page and the folder of its figures."""
+    folder = tmp_path_factory.mktemp("predictions")
+    figures = folder / "figures"
+    return write_report([saved(folder / "first", report)], folder / "page.html", figures=figures), figures

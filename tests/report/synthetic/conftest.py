@@ -1,4 +1,4 @@
-"""Folders on small synthetic workloads: the real jobs again a week later, and one that says little."""
+"""Fixtures: scores of small synthetic workloads, one a copy of the real jobs, one with minimal columns."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ NASTY = "</script><b onload=x>"
 
 @pytest.fixture(scope="session")
 def copied():
-    """A copy of the jobs it was learned from, a week later, beside others of the same kind."""
+    """A copy of the training jobs a week later, with held-out jobs of the same distribution."""
     real = log(500)
     later = real.with_columns(submit_s=real["submit_s"] + 7 * 86400)
     return score(real, later, held_out=log(500, seed=1), policies=("fcfs",))
 
 
 @pytest.fixture(scope="session")
-def bare():
-    """Without users, energy, queues, GPUs, status and held-out jobs; of a clock without a date."""
-    lacking = dict.fromkeys(("user", "account", "energy_j", "queue", "gpus", "status"))
-    real, made = (log(300, seed=seed).with_columns(**lacking) for seed in (0, 1))
-    return score(real, made, policies=("fcfs",))
+def minimal():
+    """A score without users, energy, queues, GPUs, status, held-out jobs and start date."""
+    missing = dict.fromkeys(("user", "account", "energy_j", "queue", "gpus", "status"))
+    real, synthetic = (log(300, seed=seed).with_columns(**missing) for seed in (0, 1))
+    return score(real, synthetic, policies=("fcfs",))
 
 
-def saved(path, found, **named):
-    """A folder of kind synthetic."""
+def saved(path, result, **named):
+    """Save a score as a folder."""
     scenario = {"real": "logs/real.swf.gz", "synthetic": "made.swf", **named}
-    return save_score(path, found, scenario=scenario, manifest={"date": "today"})
+    return save_score(path, result, scenario=scenario, manifest={"date": "today"})
 
 
 @pytest.fixture(scope="session")
-def drawn(copied, tmp_path_factory):
-    """The page on the copy, and the folder of its figures."""
-    above = tmp_path_factory.mktemp("synthetic")
-    folder = saved(above / "first", copied, synthetic=f"made{NASTY}", held_out="other.swf")
-    figures = above / "figures"
-    return write_report([folder], above / "page.html", figures=figures), figures
+def page_and_figures(copied, tmp_path_factory):
+    """The page on the copy and the folder of its figures."""
+    parent = tmp_path_factory.mktemp("synthetic")
+    folder = saved(parent / "first", copied, synthetic=f"made{NASTY}", held_out="other.swf")
+    figures = parent / "figures"
+    return write_report([folder], parent / "page.html", figures=figures), figures

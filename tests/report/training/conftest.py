@@ -1,4 +1,4 @@
-"""What the folders of agents hold, written by hand: nothing here is trained."""
+"""Fixtures: hand-written folders of agents, without training."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ NASTY = "</script><b onload=x>"
 LABELS = ("agent", "saf", "fcfs")
 
 
-def judged(values=((2.0, 2.1, 1.9) * 8, (3.0, 3.2, 2.9) * 8, (9.0, 9.5, 8.0) * 8)):
-    """Three contenders on as many windows as each has values."""
+def evaluation(values=((2.0, 2.1, 1.9) * 8, (3.0, 3.2, 2.9) * 8, (9.0, 9.5, 8.0) * 8)):
+    """The evaluation of three policies on as many windows as each has values."""
     values = np.array(values)
-    judgement = pairwise_tests(PolicyScores("mean_bsld", LABELS, values), seed=0)
+    tests = pairwise_tests(PolicyScores("mean_bsld", LABELS, values), seed=0)
     kinds = ("agent", "rule", "rule")
     rows = [
         {
@@ -25,14 +25,14 @@ def judged(values=((2.0, 2.1, 1.9) * 8, (3.0, 3.2, 2.9) * 8, (9.0, 9.5, 8.0) * 8
             "kind": kind,
             "metrics": {
                 "mean_bsld": float(row.mean()),
-                "mean_wait_s": 60.0 * (who + 1),
+                "mean_wait_s": 60.0 * (index + 1),
                 "starved_jobs": None,
             },
             "intervals": {
-                "mean_bsld": {key: getattr(judgement.means[who], key) for key in ("mean", "low", "high")}
+                "mean_bsld": {key: getattr(tests.means[index], key) for key in ("mean", "low", "high")}
             },
         }
-        for who, (label, kind, row) in enumerate(zip(LABELS, kinds, values, strict=True))
+        for index, (label, kind, row) in enumerate(zip(LABELS, kinds, values, strict=True))
     ]
     rows.append({**rows[1], "label": "saf, perfect estimates", "kind": "clairvoyant"})
     return {
@@ -40,7 +40,7 @@ def judged(values=((2.0, 2.1, 1.9) * 8, (3.0, 3.2, 2.9) * 8, (9.0, 9.5, 8.0) * 8
         "cut": "24 windows of 60 jobs",
         "metric": "mean_bsld",
         "rows": rows,
-        "judgement": judgement.to_dict(),
+        "judgement": tests.to_dict(),
         "sentences": [],
         "gap_closed": {"agent": 0.25},
         "notes": [f"a note {NASTY}"],
@@ -52,7 +52,7 @@ def part(name, of, value, usual, moved):
 
 
 def explained(attention=True, whole=True):
-    """Two choices; the first with attention."""
+    """Feature attribution with two explained decisions; the first with attention."""
     parts = [part("length", "job", -1.0, 0.5, 1.5), part(f"fits{NASTY}", "job", 0.0, 0.5, -0.25)]
     usual = [
         {"name": "length", "of": "job", "meaning": "ln <estimate>", "mean": 1.25, "leaning": -1.0},
@@ -63,12 +63,12 @@ def explained(attention=True, whole=True):
         usual.append({"name": "free", "of": "whole", "meaning": "free nodes", "mean": 0.0, "leaning": 0.0})
     job = {"nodes": 4.0, "estimate_s": 7200.0, "wait_s": 60.0}
     weights = [[0.2, 0.2, 0.2, 0.4], [0.1, 0.6, 0.1, 0.2], [0.3, 0.3, 0.3, 0.1]]
-    looked = {"jobs": [job, {}], "whole": True, "weights": weights}
+    attention_data = {"jobs": [job, {}], "whole": True, "weights": weights}
     case = {"which": "the longest queue", "choices": 12, "margin": 1.0, "usual": -0.25, "chosen": job}
     case |= {
         "other": {"nodes": 1.0, "wait_s": 0.0},
         "parts": parts,
-        "attention": looked if attention else None,
+        "attention": attention_data if attention else None,
     }
     second = {**case, "which": "the most doubtful choice", "margin": 1e-6, "other": {}, "attention": None}
     score = "logits" if whole else "scores"
@@ -76,7 +76,7 @@ def explained(attention=True, whole=True):
 
 
 def updates(count=6):
-    """As PPO tells them; some figures are missing now and then."""
+    """Training history of PPO with some missing values."""
     return [
         {
             "number": n,
@@ -94,7 +94,7 @@ def updates(count=6):
 
 
 def generations(count=6):
-    """As a search tells them."""
+    """Training history of CMA-ES."""
     return [
         {"number": n, "training": 1 - n / 50, "validation": None if n % 2 else 1 - n / 40}
         for n in range(1, count + 1)
@@ -103,7 +103,7 @@ def generations(count=6):
 
 @pytest.fixture
 def agent_folder(tmp_path):
-    """Writes the folder of an agent with these results."""
+    """A function that writes the folder of an agent with given results."""
 
     def write(name, results, scenario='[training]\nalgo = "ppo"\nsteps = 6000\n'):
         def fill(folder):

@@ -1,4 +1,4 @@
-"""Pages on trained agents: verdicts, curves, what they look at, choices."""
+"""Pages on trained agents: evaluation, training curves, feature attribution, explained decisions."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from kilowait.report import write_report
 from tests.report.test_page import read
 from tests.report.training.conftest import (
     NASTY,
+    evaluation,
     explained,
     generations,
-    judged,
     updates,
 )
 
-NETWORK = {"objective": "slowdown=1", "training": updates(), "explained": explained(), "judged": judged()}
+NETWORK = {"objective": "slowdown=1", "training": updates(), "explained": explained(), "judged": evaluation()}
 SEARCH = {
     "objective": "mean_bsld",
     "training": generations(),
     "weights": [["length", 0.5, "ln <estimate>"]],
     "explained": explained(False, False),
-    "judged": judged(),
+    "judged": evaluation(),
 }
 
 
@@ -42,16 +42,16 @@ def plain(text):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text).replace("&nbsp;", " "))
 
 
-def test_a_network_has_all_parts_in_order(agent_folder, tmp_path):
+def test_sections_of_a_network_are_in_order(agent_folder, tmp_path):
     text = page_of(agent_folder("first", NETWORK), tmp_path)
     reader = read(text)
     assert "<title>Training of first</title>" in text
     assert headings(text) == [
         ("2", "Training"),
-        ("3", "On later jobs"),
-        ("3", "How the training went"),
-        ("3", "What it looks at"),
-        ("3", "Choices explained"),
+        ("3", "Evaluation on later jobs"),
+        ("3", "Training curves"),
+        ("3", "Feature attribution"),
+        ("3", "Explained decisions"),
         ("4", "The longest queue"),
         ("4", "The most doubtful choice"),
         ("2", "Provenance"),
@@ -59,28 +59,29 @@ def test_a_network_has_all_parts_in_order(agent_folder, tmp_path):
     assert len(reader.ids) == len(set(reader.ids))
     assert "<b onload" not in text
     words = plain(text)
-    for wanted in (
-        "The agent beats the best rule, saf.",
-        "it gains 25 %",
+    for expected in (
+        "The agent is significantly better than the best priority policy, saf.",
+        "The agent achieves 25 % of the gain",
         "6 updates, 6,000 decisions",
-        "Of 12 jobs that could go next it chose one of 4 nodes, estimated at 2 h 0 min, that had waited 1 min; the "
-        "next best was one of 1 node, that had just come.",
-        "The chosen job is 1.00 ahead (logits). Had it been like the mean of the others, at a usual moment, that would "
-        "have been −0.250.",
-        "What spoke for it most: length (+1.50).",
-        "less than 0.001 ahead",
-        "the next best was choosing nobody",
-        "all together +1.25",
+        "Of 12 eligible jobs the agent chose one of 4 nodes, estimated at 2 h 0 min, that had waited 1 min; the "
+        "second best was one of 1 node, that had just been submitted.",
+        "The margin of the chosen job is 1.00 (logits). For the mean of the other jobs, in an average state, the "
+        "margin "
+        "would have been −0.250.",
+        "Main features for it: length (+1.50).",
+        "The margin of the chosen job is less than 0.001",
+        "the second best was starting no job",
+        "total +1.25",
         "algo ppo steps 6000",
     ):
-        assert wanted in words, wanted
+        assert expected in words, expected
     assert "perfect estimates" not in words
     drawings = [a["aria-label"] for tag, a in reader.tags if tag == "svg" and a.get("role") == "img"]
     assert len(drawings) == 4
     assert drawings[0].startswith("Mean bounded slowdown, best first: agent 2.00; saf")
-    assert "entropy of the policy" in drawings[1] and "KL" not in drawings[1]
-    assert drawings[2].startswith("What counts most: length 1.25")
-    assert drawings[3] == "The chosen job looks most at chosen: 4 nodes, 2 h 0 min: 60 %."
+    assert "policy entropy" in drawings[1] and "KL" not in drawings[1]
+    assert drawings[2].startswith("Most important features: length 1.25")
+    assert drawings[3] == "The chosen job attends most to chosen: 4 nodes, 2 h 0 min: 60 %."
 
 
 def test_a_search_has_weights_and_generations(agent_folder, tmp_path):
@@ -88,34 +89,36 @@ def test_a_search_has_weights_and_generations(agent_folder, tmp_path):
     read(text)
     words = plain(text)
     assert "Score = sum of weight × feature" in words
-    assert "1 is the rule it started from" in words
-    assert "at a usual moment" not in words and "for the rest the mean" not in words
+    assert "1 is the initial policy" in words
+    assert "in an average state" not in words and "for the state the mean" not in words
     assert "attention" not in words.lower()
 
 
-def test_a_search_that_found_nothing_says_so(agent_folder, tmp_path):
-    told = {**SEARCH, "weights": [], "explained": {}, "plain_rule": "saf"}
-    words = plain(page_of(agent_folder("third", told), tmp_path))
-    assert "found nothing that beats saf on jobs left out, so the agent is saf" in words
-    assert "Choices explained" not in words
+def test_a_search_without_improvement(agent_folder, tmp_path):
+    results = {**SEARCH, "weights": [], "explained": {}, "plain_rule": "saf"}
+    words = plain(page_of(agent_folder("third", results), tmp_path))
+    assert "found no weights that are better than saf on the validation jobs, so the agent is saf" in words
+    assert "Explained decisions" not in words
 
 
-def test_verdicts_are_those_of_the_judging(agent_folder, tmp_path):
-    worse = judged(((5.0, 5.1, 4.9) * 8, (3.0, 3.2, 2.9) * 8, (9.0, 9.5, 8.0) * 8))
+def test_significance_results_match_the_evaluation(agent_folder, tmp_path):
+    worse = evaluation(((5.0, 5.1, 4.9) * 8, (3.0, 3.2, 2.9) * 8, (9.0, 9.5, 8.0) * 8))
     text = page_of(agent_folder("worse", {**NETWORK, "judged": worse}), tmp_path)
-    assert "The agent does not beat the best rule, saf, which is better: use saf." in plain(text)
+    assert "The agent is significantly worse than the best priority policy, saf: use saf." in plain(text)
     rows = dict(re.findall(r'<tr[^>]*><th scope="row">(agent|saf|fcfs)</th>(.*?)</tr>', text))
     assert list(rows) == ["saf", "agent", "fcfs"]
     assert '<span class="worse">worse</span>' in rows["agent"] and "0 of 24 won" in rows["agent"]
     assert '<b class="best">3.03' in rows["saf"]
-    few = judged(((2.0, 9.0), (3.0, 3.2), (9.0, 9.5)))
+    few = evaluation(((2.0, 9.0), (3.0, 3.2), (9.0, 9.5)))
     text = page_of(agent_folder("few", {**NETWORK, "judged": few}), tmp_path)
-    assert "Whether the agent beats the best rule, saf, is undecided." in plain(text)
+    assert "The difference between the agent and the best priority policy, saf, is not significant." in plain(
+        text
+    )
 
 
-def test_gpu_clusters_are_judged_by_completion_times(agent_folder, tmp_path):
+def test_gpu_agents_are_evaluated_by_completion_time(agent_folder, tmp_path):
     row = {"mean_jct_s": 3600.0, "p95_jct_s": 7200.0, "makespan_s": 9e4, "gpu_utilization": 0.5}
-    told = {
+    results = {
         "windows": 4,
         "window_jobs": 100,
         "policies": {
@@ -124,7 +127,7 @@ def test_gpu_clusters_are_judged_by_completion_times(agent_folder, tmp_path):
         },
         "ratios": {"agent": [0.5, 0.4, None]},
     }
-    text = page_of(agent_folder("gpus", {**NETWORK, "judged": told}), tmp_path)
+    text = page_of(agent_folder("gpus", {**NETWORK, "judged": results}), tmp_path)
     read(text)
     words = plain(text)
     assert "On 4 windows of 100 jobs, later than the training" in words
@@ -133,9 +136,9 @@ def test_gpu_clusters_are_judged_by_completion_times(agent_folder, tmp_path):
     assert "× 0.500" in rows[0][1] and "–" in rows[1][1]
 
 
-def test_machines_with_power_are_judged_by_what_is_spent_too(agent_folder, tmp_path):
+def test_power_agents_are_evaluated_by_energy_too(agent_folder, tmp_path):
     row = {"energy": 2.0, "slowdown": 1.5, "wait_s": 60.0, "p95_wait_s": 600.0}
-    told = {
+    results = {
         "windows": 4,
         "window_jobs": 100,
         "spent": "energy",
@@ -148,14 +151,14 @@ def test_machines_with_power_are_judged_by_what_is_spent_too(agent_folder, tmp_p
         "front": ["saf, levels=1.1"],
         "beyond": {"spent": [0.5, 0.4, 0.6], "waited": [1.0, 0.9, 1.1], "outside": 1.0},
     }
-    text = page_of(agent_folder("power", {**NETWORK, "judged": told}), tmp_path)
+    text = page_of(agent_folder("power", {**NETWORK, "judged": results}), tmp_path)
     read(text)
     rows = re.findall(r'<tr[^>]*><th scope="row">(agent|saf, [^<]*|fcfs, [^<]*)</th>', text)
     assert rows == ["agent", "saf, levels=1.1", "saf, none"]
-    assert "The agent spends 0.500 times (0.400 – 0.600)" in plain(text) and "CO2e" not in plain(text)
+    assert "Energy of the agent is 0.500 times (0.400 – 0.600)" in plain(text) and "CO2e" not in plain(text)
 
 
-def test_several_agents_have_figures_of_their_own(agent_folder, tmp_path):
+def test_figures_of_several_agents(agent_folder, tmp_path):
     from matplotlib.image import imread
 
     folders = [agent_folder("first", NETWORK), agent_folder("second", SEARCH)]
@@ -164,13 +167,13 @@ def test_several_agents_have_figures_of_their_own(agent_folder, tmp_path):
     assert len(reader.ids) == len(set(reader.ids))
     names = {path.stem for path in (tmp_path / "figures").iterdir()}
     assert names == {
-        "1-first-judged",
+        "1-first-evaluation",
         "1-first-training",
-        "1-first-looked-at",
+        "1-first-feature-attribution",
         "1-first-attention-1",
-        "2-second-judged",
+        "2-second-evaluation",
         "2-second-training",
-        "2-second-looked-at",
+        "2-second-feature-attribution",
     }
     for name in names:
         pixels = imread(tmp_path / "figures" / f"{name}.png")[..., :3]
@@ -178,24 +181,24 @@ def test_several_agents_have_figures_of_their_own(agent_folder, tmp_path):
     assert [level for level, _ in headings(text)][:3] == ["2", "3", "4"]
 
 
-def test_bare_folders_of_agents_are_drawn(agent_folder, tmp_path):
+def test_minimal_agent_folders(agent_folder, tmp_path):
     text = page_of(agent_folder("bare", {"training": updates(1)}, scenario=""), tmp_path)
     read(text)
-    assert [words for _, words in headings(text)] == ["Training", "How the training went", "Provenance"]
+    assert [words for _, words in headings(text)] == ["Training", "Training curves", "Provenance"]
 
 
-def test_the_state_of_a_training_is_not_what_came_out(tmp_path):
-    state = tmp_path / "first.training"
-    state.mkdir()
-    (state / "last.safetensors").write_bytes(b"")
-    with pytest.raises(InputError, match=r"holds the state of a training.*report on .*/first,"):
-        write_report([state], tmp_path / "x.html")
+def test_training_checkpoints_are_rejected(tmp_path):
+    checkpoint = tmp_path / "first.training"
+    checkpoint.mkdir()
+    (checkpoint / "last.safetensors").write_bytes(b"")
+    with pytest.raises(InputError, match=r"holds a training checkpoint.*report on .*/first,"):
+        write_report([checkpoint], tmp_path / "x.html")
     (tmp_path / "other").mkdir()
     with pytest.raises(InputError, match="is not a run folder"):
         write_report([tmp_path / "other"], tmp_path / "x.html")
 
 
-def test_neither_torch_nor_numba_is_opened(agent_folder, tmp_path):
+def test_neither_torch_nor_numba_is_imported(agent_folder, tmp_path):
     folder = agent_folder("first", NETWORK)
     code = (
         "import sys; from kilowait.report import write_report; write_report(sys.argv[1:2], sys.argv[2]); "
@@ -205,7 +208,7 @@ def test_neither_torch_nor_numba_is_opened(agent_folder, tmp_path):
     assert subprocess.run(run, check=False).returncode == 0
 
 
-def test_one_agent_under_every_preference(agent_folder, tmp_path):
+def test_preference_conditioned_agent(agent_folder, tmp_path):
     def point(weight, figures, dominated=False, intervals=((1.0, 3.0), (4.0, 6.0))):
         return {
             "preference": {"slowdown": 1 - weight, "fairness": weight},
@@ -227,10 +230,10 @@ def test_one_agent_under_every_preference(agent_folder, tmp_path):
         "reference": {"name": "least work first", "figures": {"slowdown": 2.25, "fairness": 5.25}},
     }
     text = page_of(agent_folder("both", {**NETWORK, "front": front}), tmp_path)
-    assert ("3", "Under every preference") in headings(text) and "<b onload" not in text
+    assert ("3", "Results by preference") in headings(text) and "<b onload" not in text
     words = plain(text)
-    for wanted in ("2.70 5.50 another is better in all", "in units of 2.50", "2.00 1.00 – 3.00", "(1 of 3)"):
-        assert wanted in words, wanted
+    for expected in ("2.70 5.50 dominated", "in units of 2.50", "2.00 1.00 – 3.00", "(1 of 3)"):
+        assert expected in words, expected
     drawings = [a["aria-label"] for tag, a in read(text).tags if tag == "svg" and a.get("role") == "img"]
     assert "Slowdown against fairness under 3 preferences: from 2.00 and 5.00 to 2.50 and 4.25." in drawings
     three = {**front, "terms": {**front["terms"], "sla": "late"}, "units": {**front["units"], "sla": 1.0}}
@@ -241,4 +244,4 @@ def test_one_agent_under_every_preference(agent_folder, tmp_path):
     ]
     three["reference"] = {"name": "saf", "figures": {**front["reference"]["figures"], "sla": 0.3}}
     table = page_of(agent_folder("three", {**NETWORK, "front": three}), tmp_path)
-    assert "prefers sla" in plain(table) and "under 3 preferences: from" not in plain(table)
+    assert "weight of sla" in plain(table) and "under 3 preferences: from" not in plain(table)

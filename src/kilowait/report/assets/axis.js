@@ -1,4 +1,4 @@
-// Times in words, ticks, and the page's colours for canvases.
+// Formatting of times and numbers, axis ticks, and the page's colours for canvases.
 
 const MINUTE = 60, HOUR = 3600, DAY = 86400;
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -10,7 +10,7 @@ const MONTH_STEPS = [1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200];
 const two = (number) => String(Math.floor(number)).padStart(2, "0");
 const grouped = (number) => Math.round(number).toLocaleString("en-US");
 
-/** A span of time for people, two units at most. */
+/** Format a duration with at most two units. */
 function span(seconds) {
   if (!Number.isFinite(seconds)) return "–";
   if (seconds < 60) return `${+seconds.toPrecision(3)} s`;
@@ -21,20 +21,20 @@ function span(seconds) {
   return `${grouped(Math.floor(hours / 24))} d ${hours % 24} h`;
 }
 
-/** Three digits that count. */
+/** Format a number with three significant digits. */
 function short(number) {
   if (!Number.isFinite(number)) return "–";
   return Math.abs(number) >= 1000 ? grouped(number) : String(+number.toPrecision(3));
 }
 
 /**
- * The clock of a log. A chart counts its seconds from `zero`, seconds on the log's own clock; `unix` is the same
- * instant since 1970, or null where the log does not say.
+ * The time scale of a log. A chart counts seconds from `zero` (seconds of log time); `unix` is the same point in Unix
+ * time, or null where the log has no start date.
  */
 class Clock {
   constructor(zero, unix) { this.zero = zero; this.unix = unix; }
 
-  /** An instant in words. */
+  /** Format a point in time. */
   at(seconds) {
     if (this.unix === null) {
       const since = this.zero + seconds, day = Math.floor(since / DAY), rest = since - day * DAY;
@@ -45,7 +45,7 @@ class Clock {
     return `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]} ${date.getUTCFullYear()}, ${clock}`;
   }
 
-  /** Ticks between two instants, about `most` of them: [seconds, words]. */
+  /** About `most` ticks between two points in time: [seconds, label]. */
   ticks(lo, hi, most) {
     const wanted = (hi - lo) / most;
     if (this.unix !== null && wanted > 10 * DAY) return this.months(lo, hi, wanted);
@@ -86,7 +86,7 @@ class Clock {
   }
 }
 
-/** Round numbers from 0 to a top, few. */
+/** At most about `most` round numbers between `lo` and `hi`. */
 function roundTicks(lo, hi, most) {
   const wanted = (hi - lo) / Math.max(most, 1);
   const power = 10 ** Math.floor(Math.log10(Math.max(wanted, 1e-9)));
@@ -96,7 +96,7 @@ function roundTicks(lo, hi, most) {
   return found;
 }
 
-/** A CSS variable of the page as a colour a canvas understands, in the present scheme. */
+/** The value of a CSS colour variable of the page in the current colour scheme. */
 function colour(name) {
   const probe = document.createElement("span");
   probe.style.color = `var(--${name})`;
@@ -106,7 +106,7 @@ function colour(name) {
   return found;
 }
 
-/** Fit a canvas to its box and the screen's pixels; returns its context, drawing in CSS pixels. */
+/** Resize a canvas to its box and the screen resolution; returns its context, scaled to CSS pixels. */
 function fitted(canvas) {
   const scale = Math.min(window.devicePixelRatio || 1, 2);
   const width = canvas.clientWidth, height = canvas.clientHeight;
@@ -121,7 +121,7 @@ function fitted(canvas) {
   return { pen, width, height, scale };
 }
 
-/** The time axis below a plot, and its faint lines through it. */
+/** Draw the time axis below a plot, and its grid lines. */
 function timeAxis(pen, clock, view, box, colours) {
   pen.textBaseline = "top";
   pen.lineWidth = 1;
@@ -141,7 +141,7 @@ function timeAxis(pen, clock, view, box, colours) {
     pen.textAlign = "center";
     pen.fillText(words, middle, box.top + box.height + 7);
   }
-  // Where in the whole the view lies.
+  // The position of the visible range within the full range.
   const whole = view.x.to - view.x.from;
   const y = box.top + box.height + 25;
   pen.fillStyle = colours.grid;

@@ -1,14 +1,14 @@
-// Who ran where and when. Up to some thousand rectangles are drawn as such; beyond that each pixel is given the mix of
-// the colours that cover it, so that a busy and a half empty machine look different at every zoom.
+// Gantt chart. Up to FEW rectangles are drawn individually; with more, each pixel mixes the colours that cover it, so that
+// utilization is visible at every zoom level.
 
-const BLOCK = 512; // segments whose latest end is kept together
-const FEW = 3000; // rectangles drawn one by one
+const BLOCK = 512; // segments per block of the index of latest ends
+const FEW = 3000; // maximum number of rectangles drawn individually
 const VIRIDIS = ["#fde725", "#a0da39", "#4ac16d", "#1fa187", "#277f8e", "#3f6db5", "#6a51b8", "#8e2f8f"];
 const WAITS = ["#9ecae1", "#6baed6", "#f1c453", "#e69f00", "#d55e00", "#8c2d04"];
 const WAIT_EDGES = [60, 600, 3600, 21600, 86400];
 const WAIT_WORDS = ["under 1 min", "1–10 min", "10–60 min", "1–6 h", "6–24 h", "over a day"];
 const USERS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"];
-const PALE = 0.3; // how strong jobs are that only warm the machine up
+const PALE = 0.3; // opacity of warm-up jobs
 const OTHERS = "#8b949e";
 
 class Gantt {
@@ -20,29 +20,29 @@ class Gantt {
     this.jobs = jobs;
     this.clock = new Clock(setup.zero, setup.unix);
     this.runs = new Map();
-    this.chosen = -1; // a segment
+    this.selected = -1; // a segment
     this.canvas.chart = this;
-    this.view = new View(this.canvas, new Stretch(0, setup.length, 30), new Stretch(0, setup.rows, Math.min(8, setup.rows)), this);
-    const [who, by] = figure.querySelectorAll("select");
-    who.addEventListener("change", () => this.show(+who.value));
-    by.addEventListener("change", () => { this.by = by.value; this.paint(); this.draw(); });
+    this.view = new View(this.canvas, new AxisRange(0, setup.length, 30), new AxisRange(0, setup.rows, Math.min(8, setup.rows)), this);
+    const [schedule, by] = figure.querySelectorAll("select");
+    schedule.addEventListener("change", () => this.show(+schedule.value));
+    by.addEventListener("change", () => { this.by = by.value; this.assignColours(); this.draw(); });
     this.by = by.value;
-    this.ready = this.show(+who.value);
+    this.ready = this.show(+schedule.value);
   }
 
-  /** Draw another contender. */
+  /** Show the schedule of another policy. */
   async show(number) {
-    if (!this.runs.has(number)) this.runs.set(number, this.rebuilt(await unpacked(this.setup.runs[number].block)));
+    if (!this.runs.has(number)) this.runs.set(number, this.decode(await unpacked(this.setup.runs[number].block)));
     this.run = this.runs.get(number);
-    this.hits = new Int32Array(this.run.job.length);
+    this.visible = new Int32Array(this.run.job.length);
     this.number = number;
-    this.chosen = -1;
-    this.paint();
+    this.selected = -1;
+    this.assignColours();
     this.draw();
   }
 
-  /** Starts, ends, waits (seconds) and rectangles from what was packed, and where in time they lie. */
-  rebuilt(packed) {
+  /** Compute starts, ends, waits (seconds) and rectangles from the packed columns, and an index of latest ends. */
+  decode(packed) {
     const { jobs } = this, tick = this.setup.tick, n = packed.job.length;
     const run = { job: packed.job, bsld: packed.bsld, start: new Float64Array(n), end: new Float64Array(n),
       wait: new Float64Array(n), rect: new Int32Array(n + 1), row: packed.row, count: new Int32Array(packed.row.length),
@@ -60,12 +60,12 @@ class Gantt {
     return run;
   }
 
-  /** The segments that are seen between two times, rising; the array is used again by the next call. */
-  seen(lo, hi) {
+  /** The segments between two times, ascending; the next call overwrites the array. */
+  visibleSegments(lo, hi) {
     const { start, end, latest } = this.run;
     let low = 0, high = start.length;
     while (low < high) { const mid = (low + high) >> 1; if (start[mid] <= hi) low = mid + 1; else high = mid; }
-    const stop = low, found = this.hits;
+    const stop = low, found = this.visible;
     let count = 0;
     for (let b = 0; b * BLOCK < stop; b++) {
       if (latest[b] < lo) continue;
@@ -75,30 +75,30 @@ class Gantt {
     return found.subarray(0, count);
   }
 
-  /** The colour of every segment, as a number of the palette. */
-  paint() {
+  /** Assign every segment a colour of the palette, and update the legend. */
+  assignColours() {
     const { run, jobs, setup } = this, n = run.job.length;
-    let words, palette, of;
+    let labels, palette, colourOf;
     if (this.by === "user") {
       const rank = new Map(setup.topUsers.map((user, i) => [user, i]));
       const many = Math.min(setup.topUsers.length, USERS.length);
       palette = [...USERS.slice(0, many), OTHERS];
-      words = [...setup.topUsers.slice(0, many).map((user) => this.user(user)), "others"];
-      of = (s) => Math.min(rank.get(jobs.user[run.job[s]]) ?? many, many);
+      labels = [...setup.topUsers.slice(0, many).map((user) => this.user(user)), "others"];
+      colourOf = (s) => Math.min(rank.get(jobs.user[run.job[s]]) ?? many, many);
     } else if (this.by === "wait") {
       palette = WAITS;
-      words = WAIT_WORDS;
-      of = (s) => { let c = 0; while (c < WAIT_EDGES.length && run.wait[s] >= WAIT_EDGES[c]) c++; return c; };
+      labels = WAIT_WORDS;
+      colourOf = (s) => { let c = 0; while (c < WAIT_EDGES.length && run.wait[s] >= WAIT_EDGES[c]) c++; return c; };
     } else {
       const classes = setup.sizes.length;
       palette = setup.sizes.map((_, i) => VIRIDIS[classes < 2 ? 4 : Math.round(i / (classes - 1) * (VIRIDIS.length - 1))]);
-      words = setup.sizes.map(([, label]) => (label === "1" ? "1 node" : `${label} nodes`));
-      of = (s) => { let c = 0; const nodes = jobs.nodes[run.job[s]]; while (c < classes - 1 && nodes > setup.sizes[c][0]) c++; return c; };
+      labels = setup.sizes.map(([, label]) => (label === "1" ? "1 node" : `${label} nodes`));
+      colourOf = (s) => { let c = 0; const nodes = jobs.nodes[run.job[s]]; while (c < classes - 1 && nodes > setup.sizes[c][0]) c++; return c; };
     }
     this.palette = palette.map((hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
     this.tint = new Uint8Array(n);
-    for (let s = 0; s < n; s++) this.tint[s] = of(s);
-    this.legend.replaceChildren(...words.map((label, i) => {
+    for (let s = 0; s < n; s++) this.tint[s] = colourOf(s);
+    this.legend.replaceChildren(...labels.map((label, i) => {
       const item = document.createElement("span");
       const patch = document.createElement("i");
       patch.style.background = palette[i];
@@ -125,7 +125,7 @@ class Gantt {
     pen.fillRect(box.left, box.top, box.width, box.height);
     timeAxis(pen, this.clock, this.view, box, colours);
     this.rowAxis(pen, box, colours);
-    const visible = this.seen(x.lo, x.hi), { rect } = this.run;
+    const visible = this.visibleSegments(x.lo, x.hi), { rect } = this.run;
     let rectangles = 0;
     for (let i = 0; i < visible.length; i++) rectangles += rect[visible[i] + 1] - rect[visible[i]];
     pen.save();
@@ -134,7 +134,7 @@ class Gantt {
     pen.clip();
     if (rectangles > FEW) this.raster(pen, box, visible, scale);
     else this.vector(pen, box, visible, colours);
-    if (this.chosen >= 0) this.outline(pen, box, colours);
+    if (this.selected >= 0) this.outline(pen, box, colours);
     this.view.drawBand(pen, box, colours);
     pen.restore();
     this.drawn = { rectangles, milliseconds: performance.now() - began };
@@ -204,14 +204,14 @@ class Gantt {
     pen.globalAlpha = 1;
   }
 
-  /** Colours added up by the part of each pixel they cover, column by column, then shown as a picture. */
+  /** Accumulate colours by the covered area of each pixel, column by column, and draw the result as an image. */
   raster(pen, box, visible, scale) {
     const { x, y } = this.view, { start, end, rect, row, count, job } = this.run;
     const fine = Math.min(scale, Math.sqrt(1.5e6 / (box.width * box.height)));
     const W = Math.max(Math.round(box.width * fine), 1), H = Math.max(Math.round(box.height * fine), 1);
     if (this.sum?.length !== W * H * 4) {
       this.sum = new Float32Array(W * H * 4);
-      this.picture = new ImageData(W, H);
+      this.image = new ImageData(W, H);
       this.sheet = new OffscreenCanvas(W, H);
     } else this.sum.fill(0);
     const { sum } = this, sx = W / (x.hi - x.lo), sy = H / (y.hi - y.lo);
@@ -238,7 +238,7 @@ class Gantt {
         }
       }
     }
-    const pixels = new Uint32Array(this.picture.data.buffer);
+    const pixels = new Uint32Array(this.image.data.buffer);
     for (let j = 0; j < H; j++) {
       for (let i = 0, at = j * 4, to = j * W; i < W; i++, at += H * 4, to++) {
         const part = sum[at + 3];
@@ -247,19 +247,19 @@ class Gantt {
         pixels[to] = (Math.min(part, 1) * 255 << 24 | blue << 16 | green << 8 | red) >>> 0;
       }
     }
-    this.sheet.getContext("2d").putImageData(this.picture, 0, 0);
+    this.sheet.getContext("2d").putImageData(this.image, 0, 0);
     pen.imageSmoothingEnabled = fine < scale;
     pen.drawImage(this.sheet, box.left, box.top, box.width, box.height);
   }
 
-  /** The job that is pointed at: its rectangles framed, a thin line for its wait. */
+  /** Draw a frame around the selected job and a dashed line for its wait. */
   outline(pen, box, colours) {
-    const { x, y } = this.view, { start, end, rect, row, count, wait } = this.run, s = this.chosen;
+    const { x, y } = this.view, { start, end, rect, row, count, wait } = this.run, s = this.selected;
     const sx = box.width / (x.hi - x.lo), sy = box.height / (y.hi - y.lo);
     const left = box.left + (start[s] - x.lo) * sx, wide = Math.max((end[s] - start[s]) * sx, 2);
     for (let k = rect[s]; k < rect[s + 1]; k++) {
       const high = Math.max(count[k] * sy, 2), top = box.top + box.height - (row[k] - y.lo) * sy - high;
-      for (const [width, ink] of [[4, colours.paper], [2, colours.ink]]) { // seen on any colour
+      for (const [width, ink] of [[4, colours.paper], [2, colours.ink]]) { // visible on any colour
         pen.lineWidth = width;
         pen.strokeStyle = ink;
         pen.strokeRect(left - 1, top - 1, wide + 2, high + 2);
@@ -274,14 +274,14 @@ class Gantt {
     }
   }
 
-  /** The segment at a place of the canvas, or -1; a few pixels beside one will do. */
-  found(px, py) {
+  /** The segment at a canvas position, with a tolerance of a few pixels, or -1. */
+  segmentAt(px, py) {
     const box = this.box(), { x, y } = this.view, { start, end, rect, row, count } = this.run;
     if (px < box.left || px > box.left + box.width || py < box.top || py > box.top + box.height) return -1;
     const per = (x.hi - x.lo) / box.width, rowsPer = (y.hi - y.lo) / box.height;
     const t = x.lo + (px - box.left) * per, at = y.hi - (py - box.top) * rowsPer;
     let best = -1, least = 4;
-    for (const s of this.seen(t - 4 * per, t + 4 * per)) {
+    for (const s of this.visibleSegments(t - 4 * per, t + 4 * per)) {
       const beside = Math.max(start[s] - t, t - end[s], 0) / per;
       for (let k = rect[s]; k < rect[s + 1]; k++) {
         const off = Math.max(row[k] - at, at - row[k] - count[k], 0) / rowsPer;
@@ -293,32 +293,32 @@ class Gantt {
 
   point(px, py, chosen) {
     if (!this.run) return;
-    const s = this.found(px, py);
-    if (s < 0 && !chosen) return; // what was told stays until another job is found
-    this.tell(s);
+    const s = this.segmentAt(px, py);
+    if (s < 0 && !chosen) return; // keep the last job selected
+    this.select(s);
   }
 
-  leave() { /* the last job stays framed and told */ }
+  leave() { /* the last job stays selected */ }
 
-  /** To the next or last job by start, within what is seen. */
+  /** Select the next or previous job by start, within the visible range. */
   step(by) {
     const { start } = this.run, { x } = this.view;
-    let s = this.chosen;
+    let s = this.selected;
     if (s < 0 || start[s] < x.lo || start[s] > x.hi) {
       s = start.findIndex((t) => t >= x.lo) - (by > 0 ? 1 : 0);
     }
     s = Math.min(Math.max(s + by, 0), start.length - 1);
     if (start[s] < x.lo || start[s] > x.hi) x.set(start[s] - (x.hi - x.lo) / 2, start[s] + (x.hi - x.lo) / 2);
-    this.tell(s);
+    this.select(s);
   }
 
-  tell(s) {
-    if (s === this.chosen) return;
-    this.chosen = s;
-    if (s < 0) this.readout.textContent = "No job here: the nodes idle, or point at a coloured rectangle.";
+  select(s) {
+    if (s === this.selected) return;
+    this.selected = s;
+    if (s < 0) this.readout.textContent = "No job here: the nodes are idle. Point at a coloured rectangle.";
     else {
       const { run, jobs, setup, clock } = this, job = run.job[s];
-      told(this.readout, [
+      showReadout(this.readout, [
         ["job", String(jobs.id[job]) + (job < setup.warmup ? " (warm-up, not counted)" : "")],
         ["user", this.user(jobs.user[job])],
         ["nodes", grouped(jobs.nodes[job])],

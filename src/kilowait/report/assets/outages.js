@@ -1,4 +1,4 @@
-// Nodes that were out, hatched behind the jobs of a Gantt chart. Only pages whose machines had outages have this part.
+// Hatching of unavailable nodes behind the jobs of a Gantt chart. Included only in pages with outages.
 
 const plainRows = Gantt.prototype.rowAxis;
 

@@ -1,4 +1,4 @@
-// Puts the charts to life and the page into light or dark.
+// Starts the charts and switches between the light and the dark colour scheme.
 
 const button = document.getElementById("scheme");
 button.hidden = false;

@@ -1,4 +1,4 @@
-// Power over time with a signal behind it. Only pages that know of energy have this part, so it starts its charts itself.
+// Chart of power over time with a signal in the background. Included only in pages with energy data; starts its own charts.
 
 const RIGHT = 62; // pixels for the signal's own axis
 const TITLE = 190; // pixels for the title at the left
@@ -7,12 +7,12 @@ class PowerChart extends SeriesChart {
   constructor(figure, setup, blocks, signals) {
     super(figure, setup, blocks);
     this.signals = setup.signals.map((signal, i) => ({ ...signal, columns: signals[i] }));
-    this.behind = this.signals.length ? 0 : -1;
+    this.background = this.signals.length ? 0 : -1;
     this.key = "facility";
     for (const choice of figure.querySelectorAll("select[data-choice]")) {
       choice.addEventListener("change", () => {
         if (choice.dataset.choice === "key") this.key = choice.value;
-        else this.behind = +choice.value;
+        else this.background = +choice.value;
         this.view.changed();
       });
     }
@@ -25,15 +25,15 @@ class PowerChart extends SeriesChart {
   }
 
   panel(pen, panel, box, colours) {
-    const signal = this.signals?.[this.behind];
+    const signal = this.signals?.[this.background];
     if (signal) this.area(pen, signal, box, colours);
-    const whose = this.key === "it" ? "nodes" : "facility";
-    super.panel(pen, { key: this.key ?? "facility", title: `power of the ${whose}, ${this.setup.unit}` }, box, colours);
+    const scope = this.key === "it" ? "nodes" : "facility";
+    super.panel(pen, { key: this.key ?? "facility", title: `power of the ${scope}, ${this.setup.unit}` }, box, colours);
   }
 
-  /** The signal as an area from 0 up (or down, as prices go), and its axis at the right. */
+  /** Draw the signal as an area from 0 (prices may be negative), with its axis at the right. */
   area(pen, signal, box, colours) {
-    const points = this.columnsSeen(signal, "value", box.width);
+    const points = this.visiblePoints(signal, "value", box.width);
     let low = 0, high = 0;
     for (const [, mean] of points) { low = Math.min(low, mean); high = Math.max(high, mean); }
     if (high === low) high = low + 1;
@@ -58,12 +58,12 @@ class PowerChart extends SeriesChart {
     for (const tick of roundTicks(low, high, box.height / 60)) pen.fillText(short(tick), box.left + box.width + 7, y(tick));
     pen.textAlign = "right";
     pen.textBaseline = "bottom";
-    const whole = `${signal.name}, ${signal.unit}`; // beside the title, where both have room
-    const named = pen.measureText(whole).width < box.width + RIGHT - 12 - TITLE;
-    pen.fillText(named ? whole : signal.unit, box.left + box.width + RIGHT - 12, box.top - 5);
+    const label = `${signal.name}, ${signal.unit}`; // beside the title, if there is space for both
+    const fits = pen.measureText(label).width < box.width + RIGHT - 12 - TITLE;
+    pen.fillText(fits ? label : signal.unit, box.left + box.width + RIGHT - 12, box.top - 5);
   }
 
-  tell(at) {
+  select(at) {
     this.at = at;
     const read = (line, key) => {
       const bin = Math.floor((at - line.from) / (line.to - line.from) * line.bins);
@@ -76,16 +76,16 @@ class PowerChart extends SeriesChart {
     }
     for (const line of this.lines.filter((each) => each.shown)) {
       const [nodes, facility] = [read(line, "it"), read(line, "facility")];
-      const words = nodes === null ? "not accounted for" : `${short(facility)} ${this.setup.unit}, nodes ${short(nodes)} ${this.setup.unit}`;
+      const words = nodes === null ? "no data" : `${short(facility)} ${this.setup.unit}, nodes ${short(nodes)} ${this.setup.unit}`;
       parts.push([line.label, words]);
     }
-    told(this.readout, parts);
+    showReadout(this.readout, parts);
     this.view.changed();
   }
 }
 
-/** Two charts of the same window: one stretch of time for both, whichever is moved. */
-function together(one, other) {
+/** Synchronize the time range of two charts of the same window. */
+function synchronize(one, other) {
   const x = one.view.x, { from, to } = other.view.x;
   Object.assign(x, { from: Math.min(x.from, from), to: Math.max(x.to, to) });
   x.reset();
@@ -96,8 +96,8 @@ function together(one, other) {
   }
 }
 
-/** Once a chart is drawn. */
-function readied(figure) {
+/** A promise that resolves when the chart is drawn. */
+function whenReady(figure) {
   if (figure.dataset.ready) return Promise.resolve();
   return new Promise((done) => {
     const watch = new MutationObserver(() => { watch.disconnect(); done(); });
@@ -112,8 +112,8 @@ async function beginPower(figure) {
   figure.dataset.ready = "yes";
   const along = setup.along && document.getElementById(setup.along);
   if (!along) return;
-  await readied(along);
-  together(along.querySelector("canvas").chart, chart);
+  await whenReady(along);
+  synchronize(along.querySelector("canvas").chart, chart);
 }
 
 for (const figure of document.querySelectorAll("figure[data-energy]")) {

@@ -1,8 +1,8 @@
-// The backlog and what is busy over time, one line a contender, in panels that share one time axis.
+// Time-series charts (backlog, utilization), one line for each policy, in panels that share one time axis.
 
 const DASHES = [[], [7, 3], [2, 2], [8, 2, 2, 2], [], [4, 2], [1, 3]];
 
-const POINT = 4; // pixels from point to point where bins lie closer
+const POINT = 4; // minimum distance of points in pixels; closer bins are merged
 
 class SeriesChart {
   constructor(figure, setup, blocks) {
@@ -15,7 +15,7 @@ class SeriesChart {
     const from = Math.min(...this.lines.map((line) => line.from));
     const least = Math.max(8 * (to - from) / Math.max(...this.lines.map((line) => line.bins)), 60);
     this.at = null;
-    this.view = new View(this.canvas, new Stretch(from, to, least), null, this);
+    this.view = new View(this.canvas, new AxisRange(from, to, least), null, this);
     figure.querySelectorAll("input[type=checkbox]").forEach((tick, i) => {
       tick.addEventListener("change", () => { this.lines[i].shown = tick.checked; this.view.changed(); });
     });
@@ -54,7 +54,7 @@ class SeriesChart {
     const { lo, hi } = this.view.x;
     let top = panel.top ?? 0;
     const drawn = shown.map((line) => {
-      const found = this.columnsSeen(line, panel.key, box.width);
+      const found = this.visiblePoints(line, panel.key, box.width);
       for (const [, mean, , most] of found) top = Math.max(top, shown.length < 3 ? most : mean);
       return found;
     });
@@ -85,7 +85,7 @@ class SeriesChart {
     shown.forEach((line, i) => {
       const tint = colour(`line${line.line}`);
       const points = drawn[i];
-      if (points.packed && shown.length < 3) { // bins lie close: their range as a veil, their mean as the line
+      if (points.merged && shown.length < 3) { // merged bins: range as shaded area, mean as line
         pen.globalAlpha = 0.16;
         pen.fillStyle = tint;
         for (const [at, , least, most, end] of points) pen.fillRect(x(at), y(most), x(end) - x(at), Math.max(y(least) - y(most), 1));
@@ -97,9 +97,9 @@ class SeriesChart {
       pen.setLineDash(DASHES[line.line % DASHES.length]);
       pen.beginPath();
       points.forEach(([at, mean, , , end], j) => {
-        const from = points.packed ? (at + end) / 2 : at;
+        const from = points.merged ? (at + end) / 2 : at;
         if (j) pen.lineTo(x(from), y(mean)); else pen.moveTo(x(from), y(mean));
-        if (!points.packed) pen.lineTo(x(end), y(mean));
+        if (!points.merged) pen.lineTo(x(end), y(mean));
       });
       pen.stroke();
       pen.setLineDash([]);
@@ -107,8 +107,8 @@ class SeriesChart {
     pen.restore();
   }
 
-  /** What is seen of a line: [time, mean, least, most, end], by bin or, where they lie close, several together. */
-  columnsSeen(line, key, pixels) {
+  /** The visible part of a line: [time, mean, minimum, maximum, end] for each bin, or for each group of merged bins. */
+  visiblePoints(line, key, pixels) {
     const values = line.columns[key];
     const { lo, hi } = this.view.x;
     const bin = (line.to - line.from) / line.bins;
@@ -116,7 +116,7 @@ class SeriesChart {
     const last = Math.min(Math.ceil((hi - line.from) / bin), line.bins);
     const found = [];
     const each = Math.floor((hi - lo) / bin / pixels * POINT);
-    found.packed = each > 1;
+    found.merged = each > 1;
     const width = Math.max(each, 1);
     for (let i = first - first % width; i < last; i += width) {
       let sum = 0, least = Infinity, most = -Infinity;
@@ -135,34 +135,34 @@ class SeriesChart {
     const box = this.box();
     const share = (px - box.left) / box.width;
     if (share < 0 || share > 1) { this.leave(); return; }
-    this.tell(this.view.x.lo + share * (this.view.x.hi - this.view.x.lo));
+    this.select(this.view.x.lo + share * (this.view.x.hi - this.view.x.lo));
   }
 
   leave() { this.at = null; this.view.changed(); }
 
-  /** Move the cursor by keys, a fortieth of the view at a time. */
+  /** Move the cursor with the keyboard, a fortieth of the view at a time. */
   step(by) {
     const { lo, hi } = this.view.x;
     const from = this.at === null || this.at < lo || this.at > hi ? (lo + hi) / 2 : this.at;
-    this.tell(Math.min(Math.max(from + by * (hi - lo) / 40, lo), hi));
+    this.select(Math.min(Math.max(from + by * (hi - lo) / 40, lo), hi));
   }
 
-  tell(at) {
+  select(at) {
     this.at = at;
     const parts = [["at", this.clock.at(at)]];
     for (const line of this.lines.filter((each) => each.shown)) {
       const bin = Math.floor((at - line.from) / (line.to - line.from) * line.bins);
-      if (bin < 0 || bin >= line.bins) { parts.push([line.label, "nothing waits or runs"]); continue; }
-      const words = this.setup.told.replace(/\{(\w+)\}/g, (_, key) => short(line.columns[key][bin]));
+      if (bin < 0 || bin >= line.bins) { parts.push([line.label, "no jobs"]); continue; }
+      const words = this.setup.readout.replace(/\{(\w+)\}/g, (_, key) => short(line.columns[key][bin]));
       parts.push([line.label, words]);
     }
-    told(this.readout, parts);
+    showReadout(this.readout, parts);
     this.view.changed();
   }
 }
 
-/** Names and values as a read-out. */
-function told(output, parts) {
+/** Show names and values in the read-out. */
+function showReadout(output, parts) {
   output.replaceChildren(...parts.map(([name, value]) => {
     const item = document.createElement("span");
     const label = document.createElement("b");

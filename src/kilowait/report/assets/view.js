@@ -1,7 +1,7 @@
-// What part of a chart is seen, and the ways to change it: wheel, drag, pinch, keys, buttons.
+// The visible range of a chart, and its control by wheel, drag, pinch, keys and buttons.
 
-/** A stretch [lo, hi] of an axis that goes from `from` to `to`. */
-class Stretch {
+/** The visible range [lo, hi] of an axis from `from` to `to`. */
+class AxisRange {
   constructor(from, to, least) {
     this.from = from;
     this.to = to > from ? to : from + 1;
@@ -20,7 +20,7 @@ class Stretch {
     this.hi = this.lo + length;
   }
 
-  /** Show `factor` times as much; the place `share` of the way along stays where it is. */
+  /** Scale the visible range by `factor`; the point at the fraction `share` of the range stays in place. */
   zoom(factor, share = 0.5) {
     const length = this.hi - this.lo;
     const next = Math.min(Math.max(length * factor, this.least), this.to - this.from);
@@ -35,12 +35,12 @@ class Stretch {
 }
 
 /**
- * The view of a canvas. `x` is time; `y` rows, or null where they are not zoomed.
- * `chart` has box() (the plot, CSS pixels), draw(), point(x, y, chosen), leave() and step(by).
+ * The view of a canvas. `x` is time; `y` is rows, or null without vertical zoom.
+ * `chart` has box() (the plot in CSS pixels), draw(), point(x, y, chosen), leave() and step(by).
  */
 class View {
   constructor(canvas, x, y, chart) {
-    Object.assign(this, { canvas, x, y, chart, band: null, pointers: new Map(), asked: false });
+    Object.assign(this, { canvas, x, y, chart, band: null, pointers: new Map(), scheduled: false });
     canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     canvas.addEventListener("keydown", (event) => this.key(event));
     canvas.addEventListener("pointerdown", (event) => this.down(event));
@@ -55,11 +55,11 @@ class View {
     new ResizeObserver(() => this.changed()).observe(canvas);
   }
 
-  /** Draw before the next frame, once. */
+  /** Schedule one redraw before the next frame. */
   changed() {
-    if (this.asked) return;
-    this.asked = true;
-    requestAnimationFrame(() => { this.asked = false; this.chart.draw(); });
+    if (this.scheduled) return;
+    this.scheduled = true;
+    requestAnimationFrame(() => { this.scheduled = false; this.chart.draw(); });
   }
 
   act(what) {
@@ -100,7 +100,7 @@ class View {
     const out = event.deltaY > 0;
     const along = Math.abs(event.deltaX) > Math.abs(event.deltaY);
     const axis = event.shiftKey && this.y && !along ? this.y : this.x;
-    if (!along && out && axis.whole) return; // nothing left to zoom out of: the page scrolls on
+    if (!along && out && axis.whole) return; // fully zoomed out: let the page scroll
     event.preventDefault();
     if (along) this.x.move(event.deltaX / box.width);
     else {
@@ -121,43 +121,43 @@ class View {
 
   motion(event) {
     const [px, py] = this.place(event);
-    const held = this.pointers.get(event.pointerId);
-    if (!held) { this.chart.point(px, py, false); return; }
+    const pointer = this.pointers.get(event.pointerId);
+    if (!pointer) { this.chart.point(px, py, false); return; }
     const box = this.chart.box();
     if (this.pointers.size === 2) {
       const other = [...this.pointers].find(([id]) => id !== event.pointerId)[1];
-      const was = Math.abs(held.px - other.px), is = Math.abs(px - other.px);
-      const middle = (held.px + other.px) / 2;
+      const was = Math.abs(pointer.px - other.px), is = Math.abs(px - other.px);
+      const middle = (pointer.px + other.px) / 2;
       this.x.zoom(Math.max(was, 8) / Math.max(is, 8), (middle - box.left) / box.width);
-      this.x.move(-((px - held.px) / 2) / box.width);
+      this.x.move(-((px - pointer.px) / 2) / box.width);
     } else if (event.pointerType === "touch" || event.shiftKey) {
-      if (!this.pinched) this.x.move(-(px - held.px) / box.width);
-      if (this.y && !this.y.whole) this.y.move((py - held.py) / box.height);
-    } else if (Math.abs(px - held.first[0]) > 3) {
+      if (!this.pinched) this.x.move(-(px - pointer.px) / box.width);
+      if (this.y && !this.y.whole) this.y.move((py - pointer.py) / box.height);
+    } else if (Math.abs(px - pointer.first[0]) > 3) {
       const clip = (at) => Math.min(Math.max(at, box.left), box.left + box.width);
-      this.band = [clip(held.first[0]), clip(px)].sort((a, b) => a - b);
+      this.band = [clip(pointer.first[0]), clip(px)].sort((a, b) => a - b);
     }
-    Object.assign(held, { px, py });
+    Object.assign(pointer, { px, py });
     this.changed();
   }
 
   up(event) {
-    const held = this.pointers.get(event.pointerId);
+    const pointer = this.pointers.get(event.pointerId);
     this.pointers.delete(event.pointerId);
-    if (!held || event.type === "pointercancel") { this.band = null; this.changed(); return; }
+    if (!pointer || event.type === "pointercancel") { this.band = null; this.changed(); return; }
     const box = this.chart.box();
     if (this.band && this.band[1] - this.band[0] > 4) {
       const length = this.x.hi - this.x.lo, lo = this.x.lo;
       const [from, to] = this.band.map((at) => lo + (at - box.left) / box.width * length);
       this.x.set(from, to);
-    } else if (!this.pinched && Math.hypot(held.px - held.first[0], held.py - held.first[1]) < 5) {
-      this.chart.point(held.px, held.py, true);
+    } else if (!this.pinched && Math.hypot(pointer.px - pointer.first[0], pointer.py - pointer.first[1]) < 5) {
+      this.chart.point(pointer.px, pointer.py, true);
     }
     this.band = null;
     this.changed();
   }
 
-  /** The stretch that is being drawn with the mouse. */
+  /** Draw the time span that is being selected with the mouse. */
   drawBand(pen, box, colours) {
     if (!this.band) return;
     pen.globalAlpha = 0.18;

@@ -1,1 +1,1 @@
-"""What a page says and draws of energy, CO2 and cost, where the runs of a contest have a record of what they drew."""
+"""Report sections on energy, CO2 and cost, for comparisons with energy accounting."""

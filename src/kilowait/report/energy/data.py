@@ -1,6 +1,6 @@
-"""What the contenders drew: side by side, against the first of them, and in sentences.
+"""Energy data of a comparison for the report: metrics relative to the first policy, savings by control, sentences.
 
-Every number is the record's; here they are chosen, held against one another and put into words.
+All metrics come from the energy accounting of the runs; this module selects, compares and describes them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = [
     "ControlSavings",
     "EnergyData",
     "UnitScale",
-    "called",
+    "display_name",
     "change",
-    "levers_of",
+    "controls_of",
     "scaled",
     "sentences",
 ]
@@ -39,35 +39,35 @@ STATES = {
     "jobs": "jobs",
     "idle": "idle",
     "asleep": "asleep",
-    "shutting_down": "falling asleep",
+    "shutting_down": "shutting down",
     "waking": "waking up",
     "fixed": "fixed",
 }
-"""What nodes draw power for, in the order in which it is stacked."""
-ALIKE = 1.001
-"""Mean waits within a thousandth are not told apart in words."""
+"""Labels of the node states, in stacking order."""
+EQUAL_RATIO = 1.001
+"""Mean waits whose ratio is below this count as equal in sentences."""
 _LARGER = {"kWh": "MWh", "MWh": "GWh", "kg": "t", "t": "kt", "W": "kW", "kW": "MW", "MW": "GW"}
 
 
 @dataclass(frozen=True)
 class UnitScale:
-    """A unit in which the largest of some values is a number of few digits."""
+    """A display unit in which the largest of some values has few digits."""
 
     factor: float
-    """A value in its own unit times this is one in `unit`."""
+    """Multiply a value in its original unit by this to get `unit`."""
     unit: str
     decimals: int
 
-    def told(self, value: float) -> str:
-        """In that unit, without it; values of one scale have the same decimals."""
+    def format(self, value: float) -> str:
+        """The value in `unit`, without the unit; all values of a scale have the same number of decimals."""
         return f"{value * self.factor:,.{self.decimals}f}" if math.isfinite(value) else "–"
 
 
 def scaled(values: Sequence[float], unit: str) -> UnitScale:
-    """The unit for values that were given in `unit`.
+    """The display scale for values in `unit`.
 
     >>> scale = scaled([12_345.0, 20_000.0], "kWh")
-    >>> scale.told(12_345.0), scale.unit
+    >>> scale.format(12_345.0), scale.unit
     ('12.35', 'MWh')
     """
     top = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
@@ -78,256 +78,286 @@ def scaled(values: Sequence[float], unit: str) -> UnitScale:
     return UnitScale(factor, unit, min(max(3 - digits, 0), 6) if top > 0 else 0)
 
 
-def called(signal: SignalCurve) -> str:
-    """A signal's name for people.
+def display_name(signal: SignalCurve) -> str:
+    """The display name of a signal.
 
-    >>> called(SignalCurve("carbon", "g/kWh", "GB", (0.0, 1.0), (200.0,)))
+    >>> display_name(SignalCurve("carbon", "g/kWh", "GB", (0.0, 1.0), (200.0,)))
     'carbon intensity'
     """
     return "carbon intensity" if signal.name == "carbon" else signal.name
 
 
 def change(ratio: float) -> str:
-    """A ratio as a step from 1, in per cent.
+    """A ratio as a relative change in per cent.
 
     >>> change(0.876), change(1.0), change(1.0204), change(2.5)
     ('−12.4 %', '0 %', '+2.0 %', '+150 %')
     """
     if not math.isfinite(ratio):
         return "–"
-    step = 100 * (ratio - 1)
-    size = f"{abs(step):.0f}" if abs(step) >= 99.5 else f"{abs(step):.1f}"
-    return "0 %" if float(size) == 0 else f"{'−' if step < 0 else '+'}{size} %"
+    percent = 100 * (ratio - 1)
+    size = f"{abs(percent):.0f}" if abs(percent) >= 99.5 else f"{abs(percent):.1f}"
+    return "0 %" if float(size) == 0 else f"{'−' if percent < 0 else '+'}{size} %"
 
 
-def levers_of(contender: PolicyConfig) -> tuple[str, ...]:
-    """The levers it pulls, one by one; ``("all",)`` is all of them.
+def controls_of(config: PolicyConfig) -> tuple[str, ...]:
+    """The power controls of a policy, one by one; ``("all",)`` stands for all of them.
 
-    >>> levers_of(PolicyConfig("fcfs", "easy", levers="sleep=break-even+levels=1.1"))
+    >>> controls_of(PolicyConfig("fcfs", "easy", levers="sleep=break-even+levels=1.1"))
     ('sleep=break-even', 'levels=1.1')
     """
-    return () if contender.levers == "none" else tuple(contender.levers.split("+"))
+    return () if config.levers == "none" else tuple(config.levers.split("+"))
 
 
 @dataclass(frozen=True)
 class ControlSavings:
-    """The same scheduler without a lever, with one at a time, and with several together."""
+    """One scheduler without power controls, with single controls, and with several combined."""
 
     without: int
     single: tuple[int, ...]
     together: tuple[int, ...]
-    added: bool
-    """Whether each single lever is of another kind, so that their savings may be added up."""
+    additive: bool
+    """Whether all single controls are of different kinds, so that their savings can be summed."""
 
 
 class EnergyData:
-    """The energy of a contest, held against its first contender."""
+    """The energy of a comparison, relative to its first policy."""
 
-    def __init__(self, found: ComparisonData, record: EnergyResults) -> None:
-        self.found, self.record, self.contest = found, record, found.contest
-        self.first = min(found.real, default=0)
-        """Whom the others are held against."""
+    def __init__(self, data: ComparisonData, record: EnergyResults) -> None:
+        self.data, self.record, self.comparison = data, record, data.comparison
+        self.first = min(data.real, default=0)
+        """The baseline for energy savings."""
 
     @classmethod
-    def of(cls, found: ComparisonData) -> EnergyData | None:
-        """None where no power model was given."""
-        record = found.contest.energy
-        return None if record is None else cls(found, record)
+    def of(cls, data: ComparisonData) -> EnergyData | None:
+        """The energy data; None where the runs had no power model."""
+        record = data.comparison.energy
+        return None if record is None else cls(data, record)
 
     def has(self, metric: str) -> bool:
-        """Whether the record knows it; CO2 and cost need a signal."""
+        """Whether the runs have the metric; CO2 and cost require a signal."""
         return metric in self.record.metrics[0][0]
 
     def means(self, metric: str) -> Floats:
-        """Of each contender: the mean over windows; of peaks the highest.
+        """For each policy the mean over windows; for peak metrics the maximum.
 
-        Ten digits count: sums in another order differ beyond them, and that makes nobody better.
+        Rounded to ten significant digits, so that rounding errors of the summation order do not affect ranks.
         """
-        values = self.contest.values(metric)
+        values = self.comparison.values(metric)
         merged = values.max(axis=1) if metric.startswith("peak") else values.mean(axis=1)
         return np.array([float(f"{value:.10g}") for value in merged])
 
     @property
     def bound_kwh(self) -> float:
-        """Energy below which no schedule can go: the work alone, nothing idle; NaN where it was not worked out."""
+        """Lower bound of the energy of any schedule (jobs only, no idle nodes); NaN where it was not computed."""
         return float(self.means("least_kwh")[self.first]) if self.has("least_kwh") else math.nan
 
-    def ratio(self, metric: str, who: int, other: int | None = None) -> float:
-        """Over that of the first contender, or of another; NaN where that is nothing."""
+    def ratio(self, metric: str, policy: int, other: int | None = None) -> float:
+        """Ratio to the first policy, or to policy `other`; NaN where the denominator is 0."""
         means = self.means(metric)
         against = float(means[self.first if other is None else other])
-        return float(means[who]) / against if against > 0 else math.nan
+        return float(means[policy]) / against if against > 0 else math.nan
 
     def least(self, metric: str) -> int:
-        """Who has least of it; of those alike, who waits shortest."""
+        """The policy with the lowest value; ties are broken by mean wait."""
         means, wait = self.means(metric), self.means("mean_wait_s")
-        ranks = {who: (float(means[who]), _last(float(wait[who])), who) for who in self.contenders}
+        ranks = {
+            policy: (float(means[policy]), _nan_last(float(wait[policy])), policy) for policy in self.policies
+        }
         return min(ranks, key=ranks.__getitem__)
 
     @property
-    def contenders(self) -> tuple[int, ...]:
-        """Those one could use, as they were given."""
-        return tuple(sorted(self.found.real)) or (self.first,)
+    def policies(self) -> tuple[int, ...]:
+        """Policies usable in practice (without perfect estimates), in input order."""
+        return tuple(sorted(self.data.real)) or (self.first,)
 
-    def front(self, metric: str) -> tuple[int, ...]:
-        """Contenders whom nobody beats in both mean wait and this metric, least of the metric first."""
-        wait, drawn = self.means("mean_wait_s"), self.means(metric)
-        known = [who for who in self.contenders if math.isfinite(wait[who]) and math.isfinite(drawn[who])]
-        ordered = sorted(known, key=lambda who: (float(drawn[who]), float(wait[who]), who))
-        kept: list[int] = []
-        for who in ordered:
-            if not kept or wait[who] < wait[kept[-1]]:
-                kept.append(who)
-        return tuple(kept)
+    def pareto_front(self, metric: str) -> tuple[int, ...]:
+        """The Pareto front of mean wait and a metric, lowest metric first."""
+        wait, values = self.means("mean_wait_s"), self.means(metric)
+        finite = [
+            policy
+            for policy in self.policies
+            if math.isfinite(wait[policy]) and math.isfinite(values[policy])
+        ]
+        ordered = sorted(finite, key=lambda policy: (float(values[policy]), float(wait[policy]), policy))
+        pareto_front: list[int] = []
+        for policy in ordered:
+            if not pareto_front or wait[policy] < wait[pareto_front[-1]]:
+                pareto_front.append(policy)
+        return tuple(pareto_front)
 
-    def judged(self, metric: str) -> ComparisonResult | None:
-        """The verdict on it; None on one window, and where a value is missing."""
-        if self.contest.batched or len(self.contenders) < 2:
+    def significance(self, metric: str) -> ComparisonResult | None:
+        """Statistical comparison by a metric; None for a single window, and where a value is missing."""
+        if self.comparison.batched or len(self.policies) < 2:
             return None
         try:
-            return self.contest.judge(metric, seed=self.found.seed)
+            return self.comparison.judge(metric, seed=self.data.seed)
         except InputError:
             return None
 
     @cached_property
-    def levers(self) -> tuple[ControlSavings, ...]:
-        """Schedulers of which the savings can be split by lever."""
-        kinds: dict[tuple[object, ...], list[int]] = {}
-        for who in self.contenders:
-            contender = self.contest.contenders[who]
-            own = (contender.policy, contender.backfill, contender.kind, contender.name)
-            kinds.setdefault(own, []).append(who)
-        found = []
-        for members in kinds.values():
-            pulled = {who: levers_of(self.contest.contenders[who]) for who in members}
-            without = [who for who in members if not pulled[who]]
-            single = tuple(who for who in members if len(pulled[who]) == 1 and pulled[who] != ("all",))
-            together = tuple(who for who in members if len(pulled[who]) > 1 or pulled[who] == ("all",))
+    def control_savings(self) -> tuple[ControlSavings, ...]:
+        """Schedulers whose savings can be attributed to single power controls."""
+        schedulers: dict[tuple[object, ...], list[int]] = {}
+        for policy in self.policies:
+            config = self.comparison.contenders[policy]
+            scheduler = (config.policy, config.backfill, config.kind, config.name)
+            schedulers.setdefault(scheduler, []).append(policy)
+        savings = []
+        for members in schedulers.values():
+            controls = {policy: controls_of(self.comparison.contenders[policy]) for policy in members}
+            without = [policy for policy in members if not controls[policy]]
+            single = tuple(
+                policy for policy in members if len(controls[policy]) == 1 and controls[policy] != ("all",)
+            )
+            together = tuple(
+                policy for policy in members if len(controls[policy]) > 1 or controls[policy] == ("all",)
+            )
             if without and single and len(single) + len(together) > 1:
-                kinds_of = {pulled[who][0].partition("=")[0] for who in single}
-                found.append(
+                control_kinds = {controls[policy][0].partition("=")[0] for policy in single}
+                savings.append(
                     ControlSavings(
-                        without[0], single, together, len(single) > 1 and len(kinds_of) == len(single)
+                        without[0], single, together, len(single) > 1 and len(control_kinds) == len(single)
                     )
                 )
-        return tuple(found)
+        return tuple(savings)
 
     def signal(self, name: str) -> SignalCurve | None:
-        """Carbon, price or another, by a word of its name."""
+        """The first signal whose name contains `name`, such as carbon or price."""
         return next((s for s in self.record.signals if name in s.name.lower()), None)
 
     @property
     def currency(self) -> str:
-        """Of the price; empty where it does not say."""
+        """The currency of the price signal; empty where it is unknown."""
         price = self.signal("price")
         return "" if price is None or "/" not in price.unit else price.unit.partition("/")[0].strip()
 
 
-def _last(value: float) -> float:
+def _nan_last(value: float) -> float:
     return math.inf if math.isnan(value) else value
 
 
-# -- words -----------------------------------------------------------------------------------------
+# -- sentences -----------------------------------------------------------------------------------------
 
 
-def sentences(found: ComparisonData) -> list[str]:
-    """Who draws and emits least, by how much against the first, and what that costs in waiting."""
-    drew = EnergyData.of(found)
-    if drew is None:
+def sentences(data: ComparisonData) -> list[str]:
+    """Lowest energy and CO2, the difference to the first policy, and the effect on waiting."""
+    energy_data = EnergyData.of(data)
+    if energy_data is None:
         return []
-    labels, least = found.contest.labels, drew.least("energy_kwh")
-    first = labels[drew.first]
-    if len(drew.contenders) < 2:
-        return [_amounts(drew)]
-    if least == drew.first or drew.ratio("energy_kwh", least) == 1:
-        said = [f"Nobody draws less energy than {first}: {_amount(drew, 'energy_kwh', 'kWh', least)}."]
+    labels, least = data.comparison.labels, energy_data.least("energy_kwh")
+    first = labels[energy_data.first]
+    if len(energy_data.policies) < 2:
+        return [_single_policy(energy_data)]
+    if least == energy_data.first or energy_data.ratio("energy_kwh", least) == 1:
+        sentences = [
+            f"No policy uses less energy than {first}: {_amount(energy_data, 'energy_kwh', 'kWh', least)}."
+        ]
     else:
-        said = [_least(drew, "energy_kwh", "kWh", f"{labels[least]} draws least energy", least)]
-    if drew.has("co2_kg"):
-        clean = drew.least("co2_kg")
-        if clean == drew.first:
-            said.append(f"Nobody emits less CO2 than {first}: {_amount(drew, 'co2_kg', 'kg', clean)}.")
+        sentences = [
+            _least(energy_data, "energy_kwh", "kWh", f"{labels[least]} uses the least energy", least)
+        ]
+    if energy_data.has("co2_kg"):
+        greenest = energy_data.least("co2_kg")
+        if greenest == energy_data.first:
+            sentences.append(
+                f"No policy emits less CO2 than {first}: {_amount(energy_data, 'co2_kg', 'kg', greenest)}."
+            )
         else:
-            start = "It also emits" if clean == least else f"{labels[clean]} emits"
-            said.append(_least(drew, "co2_kg", "kg", f"{start} least CO2", clean))
-    return said + _waiting(drew, least) + _bound(drew)
+            subject = "It also emits" if greenest == least else f"{labels[greenest]} emits"
+            sentences.append(_least(energy_data, "co2_kg", "kg", f"{subject} the least CO2", greenest))
+    return sentences + _wait_effect(energy_data, least) + _bound(energy_data)
 
 
-def _amounts(drew: EnergyData) -> str:
-    who = drew.contenders[0]
-    said = f"The nodes draw {_amount(drew, 'energy_kwh', 'kWh', who)}"
-    said += f", with the building {_amount(drew, 'facility_kwh', 'kWh', who)}"
-    if drew.has("co2_kg"):
-        said += f"; that is {_amount(drew, 'co2_kg', 'kg', who)} of CO2"
-    return f"{said}."
+def _single_policy(energy_data: EnergyData) -> str:
+    policy = energy_data.policies[0]
+    sentences = f"The nodes use {_amount(energy_data, 'energy_kwh', 'kWh', policy)}"
+    sentences += f", the facility {_amount(energy_data, 'facility_kwh', 'kWh', policy)}"
+    if energy_data.has("co2_kg"):
+        sentences += f"; that is {_amount(energy_data, 'co2_kg', 'kg', policy)} of CO2"
+    return f"{sentences}."
 
 
-def _amount(drew: EnergyData, metric: str, unit: str, who: int) -> str:
-    value = float(drew.means(metric)[who])
+def _amount(energy_data: EnergyData, metric: str, unit: str, policy: int) -> str:
+    value = float(energy_data.means(metric)[policy])
     scale = scaled([value], unit)
-    each = "" if drew.contest.batched else " a window"
-    return f"{scale.told(value)} {scale.unit}{each}"
+    each = "" if energy_data.comparison.batched else " per window"
+    return f"{scale.format(value)} {scale.unit}{each}"
 
 
-def _least(drew: EnergyData, metric: str, unit: str, start: str, who: int) -> str:
-    """Who has least, and the verdict against the first; without windows only by how much."""
-    first, judged = drew.contest.labels[drew.first], drew.judged(metric)
-    said = f"{start}: {_amount(drew, metric, unit, who)}"
-    if judged is None:
-        return f"{said}, {_less(drew.ratio(metric, who))} than {first}."
-    return f"{said}. {judged.pair(drew.contest.labels[who], first).sentence()}"
+def _least(energy_data: EnergyData, metric: str, unit: str, subject: str, policy: int) -> str:
+    """The lowest value with its significance against the first policy; for a single window only the difference."""
+    first, significance = energy_data.comparison.labels[energy_data.first], energy_data.significance(metric)
+    sentences = f"{subject}: {_amount(energy_data, metric, unit, policy)}"
+    if significance is None:
+        return f"{sentences}, {_relative(energy_data.ratio(metric, policy))} than {first}."
+    return f"{sentences}. {significance.pair(energy_data.comparison.labels[policy], first).sentence()}"
 
 
-def _less(ratio: float) -> str:
+def _relative(ratio: float) -> str:
     return f"{share(1 - ratio)} less" if ratio <= 1 else f"{share(ratio - 1)} more"
 
 
-def _waiting(drew: EnergyData, least: int) -> list[str]:
-    """What the least energy costs in waiting, and how much can be saved at no longer wait."""
-    wait, labels = drew.means("mean_wait_s"), drew.contest.labels
-    first = labels[drew.first]
-    if least == drew.first or not (math.isfinite(wait[least]) and math.isfinite(wait[drew.first])):
+def _wait_effect(energy_data: EnergyData, least: int) -> list[str]:
+    """The effect of the lowest energy on waits, and the highest saving without a longer mean wait."""
+    wait, labels = energy_data.means("mean_wait_s"), energy_data.comparison.labels
+    first = labels[energy_data.first]
+    if least == energy_data.first or not (
+        math.isfinite(wait[least]) and math.isfinite(wait[energy_data.first])
+    ):
         return []
-    ours, theirs = float(wait[least]), float(wait[drew.first])
+    ours, theirs = float(wait[least]), float(wait[energy_data.first])
     spans = f"from {format_span(theirs)} to {format_span(ours)}"
-    if ours <= theirs * ALIKE:
-        way = f"the mean wait falls {spans}" if ours * ALIKE < theirs else f"{format_span(ours)} on average"
-        return [f"Jobs wait no longer for that: {way}{_doubt(drew, least)}."]
-    lead = drew.found.lead
-    before, after = (float(value) for value in drew.means(lead.metric)[[drew.first, least]])
-    said = [
-        f"That costs waiting: under {labels[least]} instead of {first} the mean wait rises {spans}"
-        f"{_doubt(drew, least)}, the {lead.words} {_rises(before, after, lead.told)}."
+    if ours <= theirs * EQUAL_RATIO:
+        effect = (
+            f"the mean wait decreases {spans}"
+            if ours * EQUAL_RATIO < theirs
+            else f"{format_span(ours)} on average"
+        )
+        return [f"This does not increase waits: {effect}{_significance_note(energy_data, least)}."]
+    lead = energy_data.data.lead
+    before, after = (float(value) for value in energy_data.means(lead.metric)[[energy_data.first, least]])
+    sentences = [
+        f"This increases waits: with {labels[least]} instead of {first}, the mean wait increases {spans}"
+        f"{_significance_note(energy_data, least)}, the {lead.label} {_change_text(before, after, lead.format)}."
     ]
-    calm = [who for who in drew.contenders if wait[who] <= theirs * ALIKE and who != drew.first]
-    energy = drew.means("energy_kwh")
-    best = min(calm, key=lambda who: (float(energy[who]), who), default=None)
-    if best is None or drew.ratio("energy_kwh", best) >= 1:
-        return [*said, f"Nobody saves energy at no longer a mean wait than {first}."]
-    saved = share(1 - drew.ratio("energy_kwh", best))
-    return [*said, f"At no longer a mean wait {labels[best]} saves most: {saved} of the energy of {first}."]
+    no_longer_wait = [
+        policy
+        for policy in energy_data.policies
+        if wait[policy] <= theirs * EQUAL_RATIO and policy != energy_data.first
+    ]
+    energy = energy_data.means("energy_kwh")
+    best = min(no_longer_wait, key=lambda policy: (float(energy[policy]), policy), default=None)
+    if best is None or energy_data.ratio("energy_kwh", best) >= 1:
+        return [*sentences, f"No policy saves energy without a longer mean wait than {first}."]
+    saved = share(1 - energy_data.ratio("energy_kwh", best))
+    return [
+        *sentences,
+        f"Without a longer mean wait, {labels[best]} saves most: {saved} of the energy of {first}.",
+    ]
 
 
-def _bound(drew: EnergyData) -> list[str]:
-    """How much there is to save at all."""
-    most = 1 - drew.bound_kwh / float(drew.means("energy_kwh")[drew.first])
+def _bound(energy_data: EnergyData) -> list[str]:
+    """The highest possible saving."""
+    most = 1 - energy_data.bound_kwh / float(energy_data.means("energy_kwh")[energy_data.first])
     if not math.isfinite(most):
         return []
-    first = drew.contest.labels[drew.first]
+    first = energy_data.comparison.labels[energy_data.first]
     return [
-        f"No schedule can save more than {share(max(most, 0.0))} of the energy of {first}: the rest is the work itself."
+        f"No schedule can save more than {share(max(most, 0.0))} of the energy of {first}: the rest is needed by "
+        "the jobs."
     ]
 
 
-def _rises(before: float, after: float, told: Callable[[float], str]) -> str:
-    way = "from" if after >= before else "falls from"
-    return f"{way} {told(before)} to {told(after)}"
+def _change_text(before: float, after: float, format_value: Callable[[float], str]) -> str:
+    direction = "from" if after >= before else "decreases from"
+    return f"{direction} {format_value(before)} to {format_value(after)}"
 
 
-def _doubt(drew: EnergyData, who: int) -> str:
-    judged = drew.found.wait
-    if judged is None or drew.contest.batched:
+def _significance_note(energy_data: EnergyData, policy: int) -> str:
+    significance = energy_data.data.wait
+    if significance is None or energy_data.comparison.batched:
         return ""
-    labels = drew.contest.labels
-    pair = judged.pair(labels[who], labels[drew.first])
-    return " (which the windows do not tell apart)" if pair.verdict == "undecided" else ""
+    labels = energy_data.comparison.labels
+    pair = significance.pair(labels[policy], labels[energy_data.first])
+    return " (the difference is not significant)" if pair.verdict == "undecided" else ""

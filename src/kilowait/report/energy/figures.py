@@ -1,4 +1,4 @@
-"""Figures of energy: who trades waiting for energy, what nodes drew power for, and power over time."""
+"""Figures of energy: mean wait against energy and CO2, energy by node state, and power over time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kilowait.evaluation.comparison import SignalCurve
 from kilowait.report.energy.data import (
     STATES,
     EnergyData,
-    called,
     change,
+    display_name,
     scaled,
 )
 from kilowait.report.figures import (
@@ -24,20 +24,20 @@ from kilowait.report.figures import (
     INK,
     LINES,
     ReportFigure,
+    escape_dollar,
     legend_columns,
     line_numbers,
     line_style,
     new_figure,
-    plain,
     span_unit,
 )
 
-__all__ = ["BEHIND", "pareto", "power", "spent"]
+__all__ = ["BACKGROUND_SIGNALS", "pareto", "power", "energy_by_state"]
 
-BEHIND = ("carbon", "price", "temperature")
-"""Signals drawn behind power, by a word of their name, the first first."""
+BACKGROUND_SIGNALS = ("carbon", "price", "temperature")
+"""Signals drawn in the background of power charts, by a part of their name, the preferred one first."""
 _COLOURS = dict(zip(STATES, (LINES[0], LINES[5], LINES[4], LINES[3], LINES[1], LINES[6]), strict=True))
-_PLACES = (
+_LABEL_OFFSETS = (
     (8, 0, "left", "center"),
     (-8, 0, "right", "center"),
     (0, 9, "center", "bottom"),
@@ -55,124 +55,141 @@ _PLACES = (
     (-12, 20, "right", "bottom"),
     (-12, -20, "right", "top"),
 )
-"""Where a name may stand beside its point, in points, and how it is aligned; the first that is free is taken."""
+"""Candidate label positions: offset from the point (in points) and alignment; the first free one is used."""
 
 
-def pareto(drew: EnergyData) -> ReportFigure:
-    """Mean wait against energy and CO2 (else cost): those whom nobody beats in both are joined."""
+def pareto(energy_data: EnergyData) -> ReportFigure:
+    """Mean wait against energy and against CO2 (else cost), with the Pareto fronts."""
     metrics = [("energy_kwh", "energy of the nodes", "kWh")]
-    if drew.has("co2_kg"):
+    if energy_data.has("co2_kg"):
         metrics.append(("co2_kg", "CO2", "kg"))
-    elif drew.has("cost"):
-        metrics.append(("cost", "cost", drew.currency))
-    wait = drew.means("mean_wait_s")
-    known = [who for who in drew.contenders if math.isfinite(wait[who])]
-    per, unit = span_unit([float(wait[who]) for who in known])
-    told = []
+    elif energy_data.has("cost"):
+        metrics.append(("cost", "cost", energy_data.currency))
+    wait = energy_data.means("mean_wait_s")
+    with_wait = [policy for policy in energy_data.policies if math.isfinite(wait[policy])]
+    unit_s, unit = span_unit([float(wait[policy]) for policy in with_wait])
+    alt_parts = []
     with new_figure(height_in=3.9, columns=2) as (figure, panels):
         if len(metrics) == 1:
             panels[1].remove()
             panels[0].set_subplotspec(panels[0].get_gridspec()[:])
-        for axes, (metric, words, own) in zip(panels, metrics, strict=False):
-            values = drew.means(metric)
-            scale = scaled([float(values[who]) for who in known], own)
-            places = {who: (float(values[who]) * scale.factor, float(wait[who]) / per) for who in known}
-            front = drew.front(metric)
-            _front(axes, [places[who] for who in front])
-            for who in known:
-                agent = drew.contest.contenders[who].kind == "agent"
-                colour = LINES[AGENT if agent else 0] if who in front else FAINT
-                filled = "full" if who in front else "none"
-                axes.plot(*places[who], "o", color=colour, markersize=8, fillstyle=filled)
-            _round_axes(axes, list(places.values()))
-            axes.set_xlabel(f"{words}, {scale.unit}" if scale.unit else words)
+        for axes, (metric, label, unit_in) in zip(panels, metrics, strict=False):
+            values = energy_data.means(metric)
+            scale = scaled([float(values[policy]) for policy in with_wait], unit_in)
+            places = {
+                policy: (float(values[policy]) * scale.factor, float(wait[policy]) / unit_s)
+                for policy in with_wait
+            }
+            front = energy_data.pareto_front(metric)
+            _draw_front(axes, [places[policy] for policy in front])
+            for policy in with_wait:
+                agent = energy_data.comparison.contenders[policy].kind == "agent"
+                colour = LINES[AGENT if agent else 0] if policy in front else FAINT
+                filled = "full" if policy in front else "none"
+                axes.plot(*places[policy], "o", color=colour, markersize=8, fillstyle=filled)
+            _format_axes(axes, list(places.values()))
+            axes.set_xlabel(f"{label}, {scale.unit}" if scale.unit else label)
             axes.set_ylabel(f"mean wait, {unit}")
-            order = [*front, *(who for who in (drew.first, *known) if who not in front)]
-            named = {who: (plain(drew.found.names[who]), places[who]) for who in order}
-            _named(figure, axes, named, [places[who] for who in front])
-            names = ", ".join(drew.contest.labels[who] for who in front)
-            told.append(f"by mean wait and {words} nobody beats {names} in both")
+            order = [*front, *(policy for policy in (energy_data.first, *with_wait) if policy not in front)]
+            names_and_points = {
+                policy: (escape_dollar(energy_data.data.names[policy]), places[policy]) for policy in order
+            }
+            _label_points(figure, axes, names_and_points, [places[policy] for policy in front])
+            names = ", ".join(energy_data.comparison.labels[policy] for policy in front)
+            alt_parts.append(f"the Pareto front of mean wait and {label} is {names}")
     return ReportFigure(
         figure,
-        "Mean wait against what is drawn: further down and to the left is better. Filled and joined: nobody is "
-        "better in both. A point without a name had no room for it; the table has all. Axes do not begin at 0.",
-        f"Mean wait against energy{' and CO2' if drew.has('co2_kg') else ''}: {'; '.join(told)}.",
+        "Mean wait against energy use: lower and further left is better. Filled points and line: Pareto front. "
+        "Points without space for their name are listed in the table. Axes do not begin at 0.",
+        f"Mean wait against energy{' and CO2' if energy_data.has('co2_kg') else ''}: {'; '.join(alt_parts)}.",
     )
 
 
-def spent(drew: EnergyData) -> ReportFigure:
-    """Energy of the nodes by what they did, a bar a contender, the first on top."""
-    rows = [*drew.contenders, *drew.found.of_kind("clairvoyant")]
-    totals = {who: sum(drew.record.states[who].values()) for who in rows}
+def energy_by_state(energy_data: EnergyData) -> ReportFigure:
+    """Energy of the nodes by node state, one bar for each policy, the first on top."""
+    rows = [*energy_data.policies, *energy_data.data.of_kind("clairvoyant")]
+    totals = {policy: sum(energy_data.record.states[policy].values()) for policy in rows}
     scale = scaled(list(totals.values()), "kWh")
-    drawn = [name for name in STATES if any(drew.record.states[who].get(name, 0.0) > 0 for who in rows)]
-    told = []
+    states = [
+        name
+        for name in STATES
+        if any(energy_data.record.states[policy].get(name, 0.0) > 0 for policy in rows)
+    ]
+    alt_parts = []
     with new_figure(height_in=1.2 + 0.4 * len(rows), columns=2) as (figure, panels):
         panels[1].remove()
         axes = panels[0]
         axes.set_subplotspec(axes.get_gridspec()[:])
-        for place, who in enumerate(reversed(rows)):
+        for place, policy in enumerate(reversed(rows)):
             left, parts = 0.0, []
-            for name in drawn:
-                value = drew.record.states[who].get(name, 0.0)
-                wide = value * scale.factor
+            for name in states:
+                value = energy_data.record.states[policy].get(name, 0.0)
+                width = value * scale.factor
                 axes.barh(
-                    place, wide, left=left, height=0.66, color=_COLOURS[name], edgecolor=INK, linewidth=0.4
+                    place, width, left=left, height=0.66, color=_COLOURS[name], edgecolor=INK, linewidth=0.4
                 )
-                left += wide
-                parts.append(f"{STATES[name]} {scale.told(value)}")
-            saving = "" if who == drew.first else f"  {change(totals[who] / max(totals[drew.first], 1e-300))}"
+                left += width
+                parts.append(f"{STATES[name]} {scale.format(value)}")
+            saving = (
+                ""
+                if policy == energy_data.first
+                else f"  {change(totals[policy] / max(totals[energy_data.first], 1e-300))}"
+            )
             axes.annotate(
-                f"{scale.told(totals[who])}{saving}",
+                f"{scale.format(totals[policy])}{saving}",
                 (left, place),
                 xytext=(6, 0),
                 textcoords="offset points",
                 va="center",
             )
-            told.append(f"{drew.contest.labels[who]}: {', '.join(parts)}")
-        axes.set_yticks(range(len(rows)), [plain(drew.found.names[who]) for who in reversed(rows)])
+            alt_parts.append(f"{energy_data.comparison.labels[policy]}: {', '.join(parts)}")
+        axes.set_yticks(
+            range(len(rows)), [escape_dollar(energy_data.data.names[policy]) for policy in reversed(rows)]
+        )
         axes.set_ylim(-0.6, len(rows) - 0.4)
         axes.set_xlim(0, max(max(totals.values()) * scale.factor, 1e-9) * 1.16)
         axes.xaxis.set_major_formatter("{x:,g}")
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(f"energy of the nodes, {scale.unit}")
-        for name in drawn:
+        for name in states:
             axes.plot([], [], "s", color=_COLOURS[name], label=STATES[name], markersize=8)
         axes.legend(
             loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=6, handletextpad=0.2, columnspacing=1.2
         )
-    windows = len(drew.contest.windows)
+    windows = len(energy_data.comparison.windows)
     fixed = (
-        " Fixed: what is drawn whatever the nodes do, such as switches and storage."
-        if "fixed" in drawn
+        " Fixed: power independent of the nodes' states, such as switches and storage."
+        if "fixed" in states
         else ""
     )
-    over = "" if windows == 1 else f", over all {windows} windows"
+    window_note = "" if windows == 1 else f", over all {windows} windows"
     return ReportFigure(
         figure,
-        f"What nodes drew power for{over}.{fixed}",
-        f"Energy of the nodes in {scale.unit} by what they did. {'; '.join(reversed(told))}.",
+        f"Energy of the nodes by state{window_note}.{fixed}",
+        f"Energy of the nodes in {scale.unit} by state. {'; '.join(reversed(alt_parts))}.",
     )
 
 
-def power(drew: EnergyData) -> ReportFigure:
-    """Power of the facility over time, a panel for each signal behind it; for files."""
-    signals: Sequence[SignalCurve | None] = [s for name in BEHIND[:2] if (s := drew.signal(name)) is not None]
-    signals = signals or [drew.signal(BEHIND[2])]
-    numbers = line_numbers(drew.found)
-    shown = [who for who in drew.found.shown if who < len(drew.record.curves)]
-    scale = scaled([watts for who in shown for watts in drew.record.curves[who].facility_w], "W")
+def power(energy_data: EnergyData) -> ReportFigure:
+    """Facility power over time, a panel for each background signal; only for saved figures."""
+    signals: Sequence[SignalCurve | None] = [
+        s for name in BACKGROUND_SIGNALS[:2] if (s := energy_data.signal(name)) is not None
+    ]
+    signals = signals or [energy_data.signal(BACKGROUND_SIGNALS[2])]
+    numbers = line_numbers(energy_data.data)
+    shown = [policy for policy in energy_data.data.shown if policy < len(energy_data.record.curves)]
+    scale = scaled([watts for policy in shown for watts in energy_data.record.curves[policy].facility_w], "W")
     with new_figure(height_in=3.2 * len(signals), rows=len(signals), columns=2) as (figure, panels):
         grid = panels.reshape(-1, 2)
         for place, signal in enumerate(signals):
             grid[place, 1].remove()
             axes = grid[place, 0]
             axes.set_subplotspec(axes.get_gridspec()[place, :])
-            for who in shown:
-                curve = drew.record.curves[who]
-                style = line_style(numbers[who]) | {"linewidth": 1.3}
+            for policy in shown:
+                curve = energy_data.record.curves[policy]
+                style = line_style(numbers[policy]) | {"linewidth": 1.3}
                 edge, watts = np.array(curve.edge_s), np.array(curve.facility_w) * scale.factor
-                label = plain(drew.found.names[who])
+                label = escape_dollar(energy_data.data.names[policy])
                 axes.step(edge / 86400.0, np.append(watts, watts[-1:]), where="post", label=label, **style)
             axes.set_ylim(bottom=0)
             axes.margins(x=0)
@@ -180,21 +197,21 @@ def power(drew: EnergyData) -> ReportFigure:
             axes.set_xlabel("day of the log")
             axes.xaxis.set_major_formatter("{x:,g}")
             if signal is not None:
-                _behind(axes, signal)
+                _background(axes, signal)
         if shown:
             handles, labels = grid[0, 0].get_legend_handles_labels()
             figure.legend(
                 handles,
                 labels,
                 loc="outside upper left",
-                ncols=legend_columns(drew.found, 6),
+                ncols=legend_columns(energy_data.data, 6),
                 handlelength=2.6,
             )
     return ReportFigure(figure, "Power of the facility over time.", "Power of the facility over time.")
 
 
-def _behind(axes: Any, signal: SignalCurve) -> None:
-    """The signal as a grey area behind the lines, with an axis of its own at the right."""
+def _background(axes: Any, signal: SignalCurve) -> None:
+    """Draw the signal as a grey area in the background, with its own axis at the right."""
     low, high = axes.get_xlim()
     other = axes.twinx()
     other.set_zorder(axes.get_zorder() - 1)
@@ -204,19 +221,19 @@ def _behind(axes: Any, signal: SignalCurve) -> None:
     other.set_xlim(low, high)
     other.set_ylim(min(0.0, float(value.min(initial=0.0))), max(float(value.max(initial=0.0)), 1e-9) * 1.1)
     other.grid(visible=False)
-    other.set_ylabel(plain(f"{called(signal)}, {signal.unit}"), color=FAINT)
+    other.set_ylabel(escape_dollar(f"{display_name(signal)}, {signal.unit}"), color=FAINT)
     other.yaxis.set_major_formatter("{x:,g}")
 
 
-def _front(axes: Any, points: Sequence[tuple[float, float]]) -> None:
-    """A line along the front: what lies above and to the right of it is beaten."""
+def _draw_front(axes: Any, points: Sequence[tuple[float, float]]) -> None:
+    """Draw the Pareto front as a step line; points above and to the right of it are dominated."""
     if len(points) > 1:
         across, up = zip(*points, strict=True)
         axes.step(across, up, where="post", color=INK, linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
 
 
-def _round_axes(axes: Any, points: Sequence[tuple[float, float]]) -> None:
-    """Room around the points for their names; waits of many sizes on a logarithmic axis."""
+def _format_axes(axes: Any, points: Sequence[tuple[float, float]]) -> None:
+    """Set margins for the names of points; use a logarithmic axis where waits span more than a factor of 30."""
     waits = [up for _, up in points]
     if waits and min(waits) > 0 and max(waits) / min(waits) > 30:
         axes.set_yscale("log")
@@ -227,37 +244,37 @@ def _round_axes(axes: Any, points: Sequence[tuple[float, float]]) -> None:
     axes.locator_params(axis="x", nbins=6)
 
 
-def _named(
+def _label_points(
     figure: Any,
     axes: Any,
-    named: dict[int, tuple[str, tuple[float, float]]],
+    names_and_points: dict[int, tuple[str, tuple[float, float]]],
     front: Sequence[tuple[float, float]],
 ) -> None:
-    """Names beside their points, none on another, a point or the front; one without room is left out."""
-    figure.draw_without_rendering()  # settles where points are
+    """Write names beside their points without overlap; a name without free space is omitted."""
+    figure.draw_without_rendering()  # computes the positions of the points
     renderer = figure.canvas.get_renderer()
     inside = axes.get_window_extent(renderer).padded(2)
     near = 5 * figure.dpi / 72
-    dots = [axes.transData.transform(point) for _, point in named.values()]
+    dots = [axes.transData.transform(point) for _, point in names_and_points.values()]
     taken = [(x - near, y - near, x + near, y + near) for x, y in dots]
     steps = [axes.transData.transform(point) for point in front]
     for (x0, y0), (x1, y1) in pairwise(steps):  # across, then down
         taken += [(x0, y0 - 1, x1, y0 + 1), (x1 - 1, y1, x1 + 1, y0)]
-    for words, point in named.values():
-        for across, up, ha, va in _PLACES:
+    for label, point in names_and_points.values():
+        for across, up, ha, va in _LABEL_OFFSETS:
             placed = axes.annotate(
-                words, point, xytext=(across, up), textcoords="offset points", ha=ha, va=va, size=9
+                label, point, xytext=(across, up), textcoords="offset points", ha=ha, va=va, size=9
             )
             box = placed.get_window_extent(renderer)
-            own = (box.x0, box.y0, box.x1, box.y1)
+            extent = (box.x0, box.y0, box.x1, box.y1)
             within = (
                 box.x0 >= inside.x0 and box.x1 <= inside.x1 and box.y0 >= inside.y0 and box.y1 <= inside.y1
             )
-            if within and not any(_meet(own, other) for other in taken):
-                taken.append(own)
+            if within and not any(_overlap(extent, other) for other in taken):
+                taken.append(extent)
                 break
             placed.remove()
 
 
-def _meet(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

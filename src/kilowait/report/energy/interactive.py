@@ -1,4 +1,4 @@
-"""Power over time, interactive: lines of every contender drawn, with carbon intensity or price behind them."""
+"""Interactive chart of power over time, with carbon intensity or price in the background."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 
 from kilowait.evaluation.comparison import SignalCurve
 from kilowait.report.comparison_data import Floats
-from kilowait.report.energy.data import EnergyData, called, scaled
-from kilowait.report.energy.figures import BEHIND
+from kilowait.report.energy.data import EnergyData, display_name, scaled
+from kilowait.report.energy.figures import BACKGROUND_SIGNALS
 from kilowait.report.figures import line_numbers
 from kilowait.report.interactive import (
     BINS,
-    Ticks,
+    TickScale,
     block,
     chart,
-    clock_words,
-    tick,
+    line_checkbox,
+    time_axis_note,
     unix_of,
 )
 from kilowait.units import format_span
@@ -27,41 +27,43 @@ from kilowait.units import format_span
 __all__ = ["binned", "power_chart"]
 
 
-def power_chart(drew: EnergyData, name: str, along: str) -> str:
-    """The chart as HTML. It zooms together with the chart `along` (its id) where both draw the same window."""
-    record, found = drew.record, drew.found
-    shown = [who for who in found.shown if who < len(record.curves) and record.curves[who].it_w]
+def power_chart(energy_data: EnergyData, name: str, synchronized_chart: str) -> str:
+    """The chart as HTML. It zooms together with the chart with the id `along` where both show the same window."""
+    record, data = energy_data.record, energy_data.data
+    shown = [policy for policy in data.shown if policy < len(record.curves) and record.curves[policy].it_w]
     if not shown:
-        return "<p>No power was kept over time, so there is nothing to draw.</p>"
-    numbers = line_numbers(found)
-    same = record.drawn == found.typical
-    first_s = min(record.curves[who].edge_s[0] for who in shown)
-    end_s = max(record.curves[who].edge_s[-1] for who in shown)
-    zero_s = Ticks([found.log(who) for who in found.shown]).zero_s if same else first_s
-    scale = scaled([watts for who in shown for watts in record.curves[who].facility_w], "W")
+        return "<p>The runs have no power over time, so there is no chart.</p>"
+    numbers = line_numbers(data)
+    same_window = record.drawn == data.typical
+    first_s = min(record.curves[policy].edge_s[0] for policy in shown)
+    end_s = max(record.curves[policy].edge_s[-1] for policy in shown)
+    zero_s = TickScale([data.log(policy) for policy in data.shown]).zero_s if same_window else first_s
+    scale = scaled([watts for policy in shown for watts in record.curves[policy].facility_w], "W")
     series: list[dict[str, Any]] = []
     signals: list[dict[str, Any]] = []
-    blocks, ticks = [], []
-    for who in shown:
-        curve = record.curves[who]
+    blocks, checkboxes = [], []
+    for policy in shown:
+        curve = record.curves[policy]
         bins = min(BINS, len(curve.it_w))
         columns = {
             key: (scale.factor * binned(curve.edge_s, watts, bins)).astype(np.float32)
             for key, watts in (("it", curve.it_w), ("facility", curve.facility_w))
         }
-        label, own = found.contest.labels[who], f"{name}-{who}"
-        reach = {"from": curve.edge_s[0] - zero_s, "to": curve.edge_s[-1] - zero_s, "bins": bins}
-        series.append({"label": label, "block": own, "line": numbers[who], **reach})
-        blocks.append(block(own, columns))
-        ticks.append(tick(label, numbers[who]))
-    for number, signal in enumerate(_ordered(record.signals)):
+        label, element_id = data.comparison.labels[policy], f"{name}-{policy}"
+        time_range = {"from": curve.edge_s[0] - zero_s, "to": curve.edge_s[-1] - zero_s, "bins": bins}
+        series.append({"label": label, "block": element_id, "line": numbers[policy], **time_range})
+        blocks.append(block(element_id, columns))
+        checkboxes.append(line_checkbox(label, numbers[policy]))
+    for number, signal in enumerate(_by_importance(record.signals)):
         packed = _signal(signal, zero_s, first_s, end_s)
         if packed is not None:
-            own = f"{name}-signal-{number}"
-            signals.append({"name": called(signal), "unit": signal.unit, "block": own, **packed[0]})
-            blocks.append(block(own, {"value": packed[1]}))
+            element_id = f"{name}-signal-{number}"
+            signals.append(
+                {"name": display_name(signal), "unit": signal.unit, "block": element_id, **packed[0]}
+            )
+            blocks.append(block(element_id, {"value": packed[1]}))
     options = "".join(
-        f'<option value="{place}">{escape(signal["name"])}</option>' for place, signal in enumerate(signals)
+        f'<option value="{number}">{escape(signal["name"])}</option>' for number, signal in enumerate(signals)
     )
     choices = (
         '<label>Power of <select data-choice="key"><option value="facility">the facility</option>'
@@ -69,33 +71,33 @@ def power_chart(drew: EnergyData, name: str, along: str) -> str:
     )
     if signals:
         choices += (
-            f'<label>Behind it <select data-choice="behind">{options}<option value="-1">nothing</option></select>'
+            f'<label>Background <select data-choice="behind">{options}<option value="-1">none</option></select>'
             "</label>"
         )
     bin_s = max((line["to"] - line["from"]) / line["bins"] for line in series)
     setup: dict[str, Any] = {
         "zero": zero_s,
-        "unix": unix_of(found, zero_s),
+        "unix": unix_of(data, zero_s),
         "series": series,
         "signals": signals,
         "unit": scale.unit,
-        "along": along if same else None,
+        "along": synchronized_chart if same_window else None,
         "panels": [{"key": "facility", "title": "power"}],
     }
     names = ", ".join(line["label"] for line in series)
-    behind = f", with {' or '.join(s['name'] for s in signals)} behind" if signals else ""
-    which = clock_words(found) if same else clock_words(found, record.drawn)
-    zoom = "It zooms together with the backlog above. " if same else ""
+    background = f", with {' or '.join(s['name'] for s in signals)} in the background" if signals else ""
+    axis_note = time_axis_note(data) if same_window else time_axis_note(data, record.drawn)
+    zoom = "The chart zooms together with the backlog above. " if same_window else ""
     return chart(
         name,
         "power",
-        f"Power over time{behind}, a line each for {names}",
-        "".join(ticks) + choices,
+        f"Power over time{background}, one line each for {names}",
+        "".join(checkboxes) + choices,
         "",
-        "Point at a time, or press N and P to move along.",
-        f"Means over {format_span(bin_s)}, and over more where many of them lie close. "
-        f"{'Grey: the signal, on the axis at the right. ' if signals else ''}{which} {zoom}"
-        "Drag across a stretch, turn the wheel, pinch or use + and − to zoom; arrows move, 0 shows all.",
+        "Point at a time, or press N and P to move the cursor.",
+        f"Means over {format_span(bin_s)}, and over longer bins when zoomed out. "
+        f"{'Grey: the signal, with its axis at the right. ' if signals else ''}{axis_note} {zoom}"
+        "Drag to select a time span, turn the wheel, pinch or use + and − to zoom; arrow keys move, 0 shows all.",
         setup,
         blocks,
         started_as="energy",
@@ -103,7 +105,7 @@ def power_chart(drew: EnergyData, name: str, along: str) -> str:
 
 
 def binned(edge_s: Any, value: Any, bins: int) -> Floats:
-    """Exact means of a step function over equal bins from its first edge to its last.
+    """Exact means of a step function over equal bins between its first and last edge.
 
     >>> binned([0, 1, 4], [6.0, 2.0], 2).tolist()
     [4.0, 2.0]
@@ -113,14 +115,17 @@ def binned(edge_s: Any, value: Any, bins: int) -> Floats:
     equal = np.linspace(edge[0], edge[-1], bins + 1)
     if bins == len(values) and np.allclose(edge, equal, rtol=0, atol=1e-6):
         return values
-    summed = np.concatenate(([0.0], np.cumsum(values * np.diff(edge))))
-    means: Floats = np.diff(np.interp(equal, edge, summed)) / np.diff(equal)
+    integral = np.concatenate(([0.0], np.cumsum(values * np.diff(edge))))
+    means: Floats = np.diff(np.interp(equal, edge, integral)) / np.diff(equal)
     return means
 
 
-def _ordered(signals: tuple[SignalCurve, ...]) -> list[SignalCurve]:
+def _by_importance(signals: tuple[SignalCurve, ...]) -> list[SignalCurve]:
     def rank(signal: SignalCurve) -> int:
-        return next((place for place, word in enumerate(BEHIND) if word in signal.name.lower()), len(BEHIND))
+        return next(
+            (number for number, word in enumerate(BACKGROUND_SIGNALS) if word in signal.name.lower()),
+            len(BACKGROUND_SIGNALS),
+        )
 
     return sorted(signals, key=rank)
 
@@ -128,15 +133,15 @@ def _ordered(signals: tuple[SignalCurve, ...]) -> list[SignalCurve]:
 def _signal(
     signal: SignalCurve, zero_s: float, first_s: float, end_s: float
 ) -> tuple[dict[str, float], Any] | None:
-    """The part of a signal within the chart, in bins as fine as its steps; None where there is none."""
+    """The part of a signal within the time range, binned at its resolution; None where they do not overlap."""
     edge, value = np.array(signal.edge_s, np.float64), np.array(signal.value, np.float64)
     low, high = max(first_s, float(edge[0])), min(end_s, float(edge[-1]))
     if high <= low:
         return None
     inner = edge[(edge > low) & (edge < high)]
-    kept = np.concatenate(([low], inner, [high]))
-    held = value[np.searchsorted(edge, kept[:-1], side="right") - 1]
+    edges = np.concatenate(([low], inner, [high]))
+    values = value[np.searchsorted(edge, edges[:-1], side="right") - 1]
     step = float(np.diff(edge).min())
     bins = int(min(BINS, max(math.ceil((high - low) / step), 1)))
-    reach = {"from": low - zero_s, "to": high - zero_s, "bins": bins}
-    return reach, binned(kept, held, bins).astype(np.float32)
+    time_range = {"from": low - zero_s, "to": high - zero_s, "bins": bins}
+    return time_range, binned(edges, values, bins).astype(np.float32)

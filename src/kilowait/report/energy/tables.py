@@ -1,4 +1,4 @@
-"""The tables of energy as HTML: what everybody drew, and what each lever saves."""
+"""HTML tables of energy metrics by policy, and of savings by power control."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kilowait.report.energy.data import (
     ControlSavings,
     EnergyData,
     UnitScale,
-    called,
     change,
+    display_name,
     scaled,
 )
 from kilowait.report.html import (
@@ -24,175 +24,192 @@ from kilowait.report.html import (
 )
 from kilowait.units import format_span
 
-__all__ = ["energy_table", "lever_table", "assumptions"]
+__all__ = ["energy_table", "control_savings_table", "assumptions"]
 
 
-def energy_table(drew: EnergyData) -> str:
-    """Energy, CO2, cost, peak, PUE, what is saved, and the waits beside it; in the order given."""
-    contest = drew.contest
-    order = [*drew.contenders, *drew.found.of_kind("clairvoyant")]
-    first = contest.labels[drew.first]
-    cost = f"cost, {drew.currency}" if drew.currency else "cost"
-    head, columns = ["contender"], []
-    energy = scaled(drew.means("energy_kwh")[order].tolist(), "kWh")
-    for metric, words, unit, steps in (
+def energy_table(energy_data: EnergyData) -> str:
+    """Energy, savings, CO2, cost, peak power, PUE and waits of every policy, in input order."""
+    comparison = energy_data.comparison
+    order = [*energy_data.policies, *energy_data.data.of_kind("clairvoyant")]
+    first = comparison.labels[energy_data.first]
+    cost = f"cost, {energy_data.currency}" if energy_data.currency else "cost"
+    head, columns = ["policy"], []
+    energy_scale = scaled(energy_data.means("energy_kwh")[order].tolist(), "kWh")
+    for metric, label, unit, relative in (
         ("energy_kwh", "nodes", "kWh", False),
         ("facility_kwh", "facility", "kWh", True),
         ("co2_kg", "CO2", "kg", True),
         ("cost", cost, "", True),
-        ("peak_kw", "highest peak of the nodes", "kW", False),
+        ("peak_kw", "peak power of the nodes", "kW", False),
     ):
-        if not drew.has(metric):
+        if not energy_data.has(metric):
             continue
-        values = drew.means(metric)
-        scale = energy if unit == "kWh" else scaled(values[order].tolist(), unit)
-        best = best_of(values, drew.contenders, "less")
-        judged = drew.judged(metric) if metric == "energy_kwh" else None
-        head.append(f"{words}, {scale.unit}" if scale.unit else words)
+        values = energy_data.means(metric)
+        scale = energy_scale if unit == "kWh" else scaled(values[order].tolist(), unit)
+        best = best_of(values, energy_data.policies, "less")
+        significance = energy_data.significance(metric) if metric == "energy_kwh" else None
+        head.append(f"{label}, {scale.unit}" if scale.unit else label)
         columns.append(
             [
-                marked_cell(scale.told(float(values[who])), who in best)
-                + (_step(drew, metric, who) if steps else _spread(judged, contest.labels[who], scale))
-                for who in order
+                marked_cell(scale.format(float(values[policy])), policy in best)
+                + (
+                    _relative_change(energy_data, metric, policy)
+                    if relative
+                    else _interval(significance, comparison.labels[policy], scale)
+                )
+                for policy in order
             ]
         )
-        if metric == "energy_kwh" and len(drew.contenders) > 1:
+        if metric == "energy_kwh" and len(energy_data.policies) > 1:
             head.append(f"saved against {first}")
-            columns.append([_saved(drew, metric, who) for who in order])
-    if drew.has("pue"):
-        values = drew.means("pue")
-        best = best_of(values, drew.contenders, "less")
+            columns.append([_saved(energy_data, metric, policy) for policy in order])
+    if energy_data.has("pue"):
+        values = energy_data.means("pue")
+        best = best_of(values, energy_data.policies, "less")
         head.append("PUE")
-        columns.append([marked_cell(_pue(float(values[who])), who in best) for who in order])
-    for metric, words, cell in (
+        columns.append([marked_cell(_pue(float(values[policy])), policy in best) for policy in order])
+    for metric, label, cell in (
         ("mean_wait_s", "mean wait", format_span),
-        (drew.found.lead.metric, drew.found.lead.words, drew.found.lead.told),
+        (energy_data.data.lead.metric, energy_data.data.lead.label, energy_data.data.lead.format),
     ):
-        values = drew.means(metric)
-        best = best_of(values, drew.contenders, "less")
-        head.append(words)
-        columns.append([marked_cell(cell(float(values[who])), who in best) for who in order])
+        values = energy_data.means(metric)
+        best = best_of(values, energy_data.policies, "less")
+        head.append(label)
+        columns.append([marked_cell(cell(float(values[policy])), policy in best) for policy in order])
     rows = [
-        [escape(contest.labels[who]), *(column[place] for column in columns)]
-        for place, who in enumerate(order)
+        [escape(comparison.labels[policy]), *(column[number] for column in columns)]
+        for number, policy in enumerate(order)
     ]
-    if math.isfinite(drew.bound_kwh):
-        rows.append(_bound(drew, head, energy))
-    agents = [place for place, who in enumerate(order) if contest.contenders[who].kind == "agent"]
-    each = "" if contest.batched else f", means of {len(contest.windows)} windows"
+    if math.isfinite(energy_data.bound_kwh):
+        rows.append(_bound(energy_data, head, energy_scale))
+    agents = [number for number, policy in enumerate(order) if comparison.contenders[policy].kind == "agent"]
+    each = "" if comparison.batched else f", means of {len(comparison.windows)} windows"
     return table(
-        f"Energy on {text(drew.found.trace)}{each}",
-        [text(words) for words in head],
+        f"Energy on {text(energy_data.data.trace)}{each}",
+        [text(label) for label in head],
         rows,
         marked=agents,
-        faint=range(len(drew.contenders), len(rows)),
+        faint=range(len(energy_data.policies), len(rows)),
     )
 
 
-def _bound(drew: EnergyData, head: Sequence[str], scale: UnitScale) -> list[str]:
-    """The row of what no schedule can go below."""
-    cells = ["no schedule can go below", text(scale.told(drew.bound_kwh))]
-    if len(drew.contenders) > 1:
-        whole = float(drew.means("energy_kwh")[drew.first])
-        cells.append(text(change(2 - drew.bound_kwh / whole).removeprefix("+")) if whole > 0 else "–")
+def _bound(energy_data: EnergyData, head: Sequence[str], scale: UnitScale) -> list[str]:
+    """The row with the lower bound of the energy of any schedule."""
+    cells = ["lower bound of any schedule", text(scale.format(energy_data.bound_kwh))]
+    if len(energy_data.policies) > 1:
+        baseline = float(energy_data.means("energy_kwh")[energy_data.first])
+        cells.append(
+            text(change(2 - energy_data.bound_kwh / baseline).removeprefix("+")) if baseline > 0 else "–"
+        )
     return cells + [""] * (len(head) - len(cells))
 
 
-def assumptions(drew: EnergyData) -> str:
-    """What the numbers rest on: signals in their own words, and what was assumed."""
-    said = "Bold with a dot: the least of its column."
-    if len(drew.contenders) > 1:
-        said += f" Small and with a sign: against {drew.contest.labels[drew.first]}."
-    if drew.judged("energy_kwh") is not None:
-        said += " Other small numbers: 95 % interval."
-    said += " Facility: nodes, cooling and losses of the building; CO2 and cost are of that. PUE: facility over nodes."
-    if math.isfinite(drew.bound_kwh):
-        said += " No schedule can go below the work alone, every job at its level of least energy and nothing idle."
-    lines = [f"<li>{_signal(signal)}</li>" for signal in drew.record.signals]
+def assumptions(energy_data: EnergyData) -> str:
+    """The assumptions of the energy accounting: its signals and notes."""
+    note = "Bold with a dot: lowest of the column."
+    if len(energy_data.policies) > 1:
+        note += f" Small with a sign: relative to {energy_data.comparison.labels[energy_data.first]}."
+    if energy_data.significance("energy_kwh") is not None:
+        note += " Other small numbers: 95 % interval."
+    note += (
+        " Facility: nodes, cooling and conversion losses; CO2 and cost are those of the facility. PUE: facility / "
+        "nodes."
+    )
+    if math.isfinite(energy_data.bound_kwh):
+        note += " Lower bound: every job in its most energy-efficient DVFS state and no idle nodes."
+    lines = [f"<li>{_signal(signal)}</li>" for signal in energy_data.record.signals]
     lines += [
-        f"<li>{text(_capital(note))}{'' if note.endswith('.') else '.'}</li>" for note in drew.record.notes
+        f"<li>{text(_capital(remark))}{'' if remark.endswith('.') else '.'}</li>"
+        for remark in energy_data.record.notes
     ]
-    listed = f'<ul class="note rests">{"".join(lines)}</ul>' if lines else ""
-    return f'<p class="note">{text(said)}</p>{listed}'
+    listed = f'<ul class="note assumptions">{"".join(lines)}</ul>' if lines else ""
+    return f'<p class="note">{text(note)}</p>{listed}'
 
 
 def _signal(signal: SignalCurve) -> str:
-    """In its own words, which mostly begin with its name."""
+    """The description of a signal, preceded by its name where the description does not contain it."""
     if signal.name.lower() in signal.words.lower():
         return text(_capital(signal.words))
     unit = f", {text(signal.unit)}" if signal.unit else ""
-    return f"<b>{text(_capital(called(signal)))}</b>{unit}: {text(signal.words)}"
+    return f"<b>{text(_capital(display_name(signal)))}</b>{unit}: {text(signal.words)}"
 
 
-def lever_table(drew: EnergyData, group: ControlSavings) -> str:
-    """What each lever saves alone, what they would add up to, and what they save together."""
-    contest = drew.contest
-    base = contest.labels[group.without]
+def control_savings_table(energy_data: EnergyData, savings: ControlSavings) -> str:
+    """Savings of single power controls, their sum, and the savings of combined controls."""
+    comparison = energy_data.comparison
+    base = comparison.labels[savings.without]
     metrics = [
-        (metric, words, unit)
-        for metric, words, unit in (
+        (metric, label, unit)
+        for metric, label, unit in (
             ("energy_kwh", "energy", "kWh"),
             ("facility_kwh", "facility energy", "kWh"),
             ("co2_kg", "CO2", "kg"),
-            ("cost", "cost", drew.currency),
+            ("cost", "cost", energy_data.currency),
         )
-        if drew.has(metric)
+        if energy_data.has(metric)
     ]
-    shown = (*group.single, *group.together)
+    shown = (*savings.single, *savings.together)
     saved = {
-        metric: {who: float(drew.means(metric)[group.without] - drew.means(metric)[who]) for who in shown}
+        metric: {
+            policy: float(energy_data.means(metric)[savings.without] - energy_data.means(metric)[policy])
+            for policy in shown
+        }
         for metric, _, _ in metrics
     }
     scales = {metric: scaled(list(saved[metric].values()), unit) for metric, _, unit in metrics}
-    scales["energy_kwh"] = scales["facility_kwh"]  # the larger of the two, so that they have the same unit
-    wait = drew.means("mean_wait_s")
+    scales["energy_kwh"] = scales["facility_kwh"]  # both columns in the unit of the larger values
+    wait = energy_data.means("mean_wait_s")
 
     def cells(values: dict[str, float]) -> list[str]:
-        found = []
+        row = []
         for metric, _, _ in metrics:
-            whole = float(drew.means(metric)[group.without])
-            part = change(1 - values[metric] / whole) if whole > 0 else "–"
-            found.append(f"{text(part)}<small>{text(_signed(scales[metric], -values[metric]))}</small>")
-        return found
+            baseline = float(energy_data.means(metric)[savings.without])
+            relative = change(1 - values[metric] / baseline) if baseline > 0 else "–"
+            row.append(f"{text(relative)}<small>{text(_signed(scales[metric], -values[metric]))}</small>")
+        return row
 
     rows = [
         [
-            escape(contest.contenders[who].levers),
-            *cells({metric: saved[metric][who] for metric, _, _ in metrics}),
-            f"{text(format_span(float(wait[who])))}<small>{text(_longer(wait[who], wait[group.without]))}</small>",
+            escape(comparison.contenders[policy].levers),
+            *cells({metric: saved[metric][policy] for metric, _, _ in metrics}),
+            f"{text(format_span(float(wait[policy])))}"
+            f"<small>{text(_wait_difference(wait[policy], wait[savings.without]))}</small>",
         ]
-        for who in shown
+        for policy in shown
     ]
-    if group.added:
-        added = {metric: sum(saved[metric][who] for who in group.single) for metric, _, _ in metrics}
-        rows.insert(len(group.single), ["alone, added up", *cells(added), ""])
-    faint = [len(group.single)] if group.added else []
-    made = table(
-        f"Saving by lever: alone, and together, against {escape(base)}",
-        ["lever", *(text(words) for _, words, _ in metrics), "mean wait"],
+    if savings.additive:
+        total = {metric: sum(saved[metric][policy] for policy in savings.single) for metric, _, _ in metrics}
+        rows.insert(len(savings.single), ["sum of single controls", *cells(total), ""])
+    faint = [len(savings.single)] if savings.additive else []
+    html_table = table(
+        f"Savings by power control, single and combined, relative to {escape(base)}",
+        ["power control", *(text(label) for _, label, _ in metrics), "mean wait"],
         rows,
         faint=faint,
-        marked=range(len(group.single) + len(faint), len(rows)),
+        marked=range(len(savings.single) + len(faint), len(rows)),
     )
-    said = "Together levers need not save what they save alone, added up: a node asleep cannot be slowed down as well."
-    return f'{made}<p class="note">{text(said)}</p>' if faint else made
+    note = (
+        "Combined savings can differ from the sum of single savings: for example, DVFS has no effect on a "
+        "sleeping node."
+    )
+    return f'{html_table}<p class="note">{text(note)}</p>' if faint else html_table
 
 
-def _saved(drew: EnergyData, metric: str, who: int) -> str:
-    """What is less than the first's, in per cent; below 0 where it is more."""
-    step = change(2 - drew.ratio(metric, who))
-    return "–" if who == drew.first else text(step.removeprefix("+"))
+def _saved(energy_data: EnergyData, metric: str, policy: int) -> str:
+    """The saving relative to the first policy in per cent; negative where the policy uses more."""
+    saving = change(2 - energy_data.ratio(metric, policy))
+    return "–" if policy == energy_data.first else text(saving.removeprefix("+"))
 
 
-def _step(drew: EnergyData, metric: str, who: int) -> str:
-    if who == drew.first or not math.isfinite(drew.ratio(metric, who)):
+def _relative_change(energy_data: EnergyData, metric: str, policy: int) -> str:
+    if policy == energy_data.first or not math.isfinite(energy_data.ratio(metric, policy)):
         return ""
-    return f"<small>{text(change(drew.ratio(metric, who)))}</small>"
+    return f"<small>{text(change(energy_data.ratio(metric, policy)))}</small>"
 
 
-def _spread(judged: ComparisonResult | None, label: str, scale: UnitScale) -> str:
-    means = {} if judged is None else {mean.contender: mean for mean in judged.means}
-    return interval(means.get(label), scale.told)
+def _interval(significance: ComparisonResult | None, label: str, scale: UnitScale) -> str:
+    means = {} if significance is None else {mean.contender: mean for mean in significance.means}
+    return interval(means.get(label), scale.format)
 
 
 def _pue(value: float) -> str:
@@ -200,17 +217,17 @@ def _pue(value: float) -> str:
 
 
 def _signed(scale: UnitScale, value: float) -> str:
-    told = scale.told(abs(value))
-    sign = "" if not told.strip("0.,") else "−" if value < 0 else "+"
-    return f"{sign}{told} {scale.unit}".rstrip()
+    magnitude = scale.format(abs(value))
+    sign = "" if not magnitude.strip("0.,") else "−" if value < 0 else "+"
+    return f"{sign}{magnitude} {scale.unit}".rstrip()
 
 
-def _longer(ours: float, theirs: float) -> str:
+def _wait_difference(ours: float, theirs: float) -> str:
     if not (math.isfinite(ours) and math.isfinite(theirs)):
         return "–"
-    said = format_span(abs(ours - theirs))
-    return "as long" if said == "0 s" else f"{'−' if ours < theirs else '+'}{said}"
+    difference = format_span(abs(ours - theirs))
+    return "no change" if difference == "0 s" else f"{'−' if ours < theirs else '+'}{difference}"
 
 
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
+def _capital(label: str) -> str:
+    return label[:1].upper() + label[1:]

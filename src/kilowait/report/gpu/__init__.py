@@ -1,1 +1,1 @@
-"""What a page says and draws of GPUs, where jobs were placed on single nodes."""
+"""Report sections on GPUs, for runs on node-level clusters."""

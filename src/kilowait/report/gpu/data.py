@@ -1,7 +1,7 @@
-"""What GPUs had of each contender: side by side, by type, by priority, over time, and in sentences.
+"""GPU metrics of each policy for the report: totals, by GPU type, by job priority, over time, and as sentences.
 
-Every number is the evaluation's. What needs the speeds of the run (fairness, work lost) is taken from the record that
-was kept of it; the rest is measured again here, over the same windows as everything else on the page.
+All metrics are computed by `kilowait.evaluation`. Metrics that need the GPU speeds of the run (fairness, lost work) are
+read from the run's results; the others are computed here, over the same windows as the rest of the page.
 """
 
 from __future__ import annotations
@@ -19,125 +19,128 @@ from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.format import count, number, share
 from kilowait.series import Series
 
-__all__ = ["GpuData", "GpuSeries", "lacking", "sentences"]
+__all__ = ["GpuData", "GpuSeries", "missing_gpu_data", "sentences"]
 
 Row = dict[str, Any]
 PANELS = 7
-"""Types that are drawn over time by themselves; the smaller ones are put together."""
-BY_SPEED = ("mean_rho", "max_rho", "unfair_share", "jain_rho", "lost_gpu_hours", "work_utilization")
-"""Metrics that cannot be taken without the speeds of the run."""
+"""Maximum number of GPU types drawn over time; the smallest types are combined."""
+SPEED_METRICS = ("mean_rho", "max_rho", "unfair_share", "jain_rho", "lost_gpu_hours", "work_utilization")
+"""Metrics that require the GPU speeds of the run."""
 
 
-def lacking(found: ComparisonData) -> str | None:
-    """Why nothing can be said of the GPUs of runs on placed nodes; None where it can, or no node is placed."""
-    lies = found.log(found.shown[0]).pieces is not None
-    if found.placed == lies:
+def missing_gpu_data(data: ComparisonData) -> str | None:
+    """Why GPU metrics are unavailable for a node-level run; None where they are available or not applicable."""
+    has_placements = data.log(data.shown[0]).pieces is not None
+    if data.placed == has_placements:
         return None
-    if lies:
+    if has_placements:
         return (
-            "These jobs were placed on single nodes, but the folder does not say what nodes there are (its scenario "
-            "has no cluster), so nothing is said of GPUs here. Run it again with this kilowait."
+            "These jobs were placed on individual nodes, but the folder has no cluster description (its scenario "
+            "has no "
+            "cluster), so there are no GPU metrics. Repeat the run with this version of kilowait."
         )
     return (
-        "This machine gives out single GPUs, but the folder does not say where jobs lay (it has no pieces.parquet), so "
-        "nothing is said of GPUs here. Run it again with this kilowait."
+        "This cluster allocates individual GPUs, but the folder has no job placements (pieces.parquet is missing), so "
+        "there are no GPU metrics. Repeat the run with this version of kilowait."
     )
 
 
 @dataclass(frozen=True, eq=False)
 class GpuSeries:
-    """One contender in the window that is drawn, as steps of time: shares from 0 to 1."""
+    """GPU allocation and fragmentation of one policy in the window that is drawn, as step functions from 0 to 1."""
 
-    held: dict[str, Series]
-    """By type of GPU, the most GPUs first."""
-    fragments: Series
+    allocated: dict[str, Series]
+    """Allocated share by GPU type, the most frequent type first."""
+    fragmentation: Series
 
 
 class GpuData:
-    """The GPUs of a contest."""
+    """GPU metrics of a comparison."""
 
-    def __init__(self, found: ComparisonData, machine: Cluster) -> None:
-        self.found, self.contest, self.machine = found, found.contest, machine
+    def __init__(self, data: ComparisonData, machine: Cluster) -> None:
+        self.data, self.comparison, self.machine = data, data.comparison, machine
 
     @classmethod
-    def of(cls, found: ComparisonData) -> GpuData | None:
-        """None where no node is placed, there are no GPUs, or the folder lacks what is needed (see `lacking`)."""
-        machine = found.contest.machine
+    def of(cls, data: ComparisonData) -> GpuData | None:
+        """The GPU data; None without node-level placement or GPUs, or if data is missing (`missing_gpu_data`)."""
+        machine = data.comparison.machine
         if machine is None or not any(group.nodes * group.gpus for group in machine.groups):
             return None
-        return None if lacking(found) is not None else cls(found, machine)
+        return None if missing_gpu_data(data) is not None else cls(data, machine)
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Contenders as in the table of all, best first."""
-        return (*self.found.real, *self.found.of_kind("clairvoyant"))
+        """Policies in the order of the comparison table, best first."""
+        return (*self.data.real, *self.data.of_kind("clairvoyant"))
 
     @cached_property
     def table(self) -> dict[int, dict[str, float]]:
-        """GPU metrics of every contender, each the mean over the windows that have it; NaN where nobody knows."""
-        found = {}
-        for who in self.order:
+        """GPU metrics of every policy, means over the windows that have them; NaN where unknown."""
+        metrics = {}
+        for policy in self.order:
             rows = [
                 gpu_metrics(
-                    self.contest.logs(who, number),
+                    self.comparison.logs(policy, number),
                     self.machine,
                     counted=window.evaluated,
                     horizon_s=window.horizon,
                 )
-                for number, window in enumerate(self.contest.windows)
+                for number, window in enumerate(self.comparison.windows)
             ]
             merged = {name: _mean([row[name] for row in rows]) for name in rows[0]}
-            kept = self.contest.gpus.get(self.contest.labels[who], {})
-            found[who] = merged | {name: kept.get(name, math.nan) for name in BY_SPEED}
-        return found
+            saved = self.comparison.gpus.get(self.comparison.labels[policy], {})
+            metrics[policy] = merged | {name: saved.get(name, math.nan) for name in SPEED_METRICS}
+        return metrics
 
-    def any(self, *names: str) -> bool:
-        """Whether somebody has more than nothing of one of them."""
+    def any_positive(self, *names: str) -> bool:
+        """Whether one of the metrics is positive for any policy."""
         return any(row[name] > 0 for row in self.table.values() for name in names)
 
-    def known(self, name: str) -> bool:
-        """Whether it is known of somebody."""
+    def is_known(self, name: str) -> bool:
+        """Whether the metric is known for any policy."""
         return any(not math.isnan(row[name]) for row in self.table.values())
 
     @cached_property
     def types(self) -> dict[int, list[Row]]:
-        """Of each contender that is drawn: rows of `by_type`; windows added up, shares their means."""
+        """For each policy that is drawn: rows of `by_type`; counts are summed over windows, shares averaged."""
         return {
-            who: _merged(
+            policy: _merged(
                 [
-                    by_type(self.contest.logs(who, number), self.machine, horizon_s=window.horizon)
-                    for number, window in enumerate(self.contest.windows)
+                    by_type(self.comparison.logs(policy, number), self.machine, horizon_s=window.horizon)
+                    for number, window in enumerate(self.comparison.windows)
                 ],
                 key="type",
-                added=("jobs", "gpu_hours", "preemptions", "migrations"),
+                summed=("jobs", "gpu_hours", "preemptions", "migrations"),
             )
-            for who in self.found.shown
+            for policy in self.data.shown
         }
 
     @cached_property
     def priorities(self) -> dict[int, list[Row]]:
-        """Of each contender that is drawn: rows of `by_priority`, the most important first; windows added up, times
-        their means."""
+        """For each policy that is drawn: rows of `by_priority`, highest priority first.
+
+        Counts are summed over windows, times averaged.
+        """
         return {
-            who: _merged(
+            policy: _merged(
                 [
-                    by_priority(self.contest.logs(who, number), counted=window.evaluated)
-                    for number, window in enumerate(self.contest.windows)
+                    by_priority(self.comparison.logs(policy, number), counted=window.evaluated)
+                    for number, window in enumerate(self.comparison.windows)
                 ],
                 key="priority",
-                added=("jobs", "finished", "preemptions", "gpu_hours"),
+                summed=("jobs", "finished", "preemptions", "gpu_hours"),
             )
-            for who in self.found.shown
+            for policy in self.data.shown
         }
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """GPUs of each type that is drawn, the most first; the smaller types together."""
-        found: dict[str, int] = {}
+        """Number of GPUs by drawn type, the most frequent first; the smallest types are combined."""
+        gpus: dict[str, int] = {}
         for group in self.machine.groups:
             if group.nodes * group.gpus:
-                found[group.gpu_type] = found.get(group.gpu_type, 0) + group.nodes * group.gpus
-        ordered = dict(sorted(found.items(), key=lambda pair: -pair[1]))
+                gpus[group.gpu_type] = gpus.get(group.gpu_type, 0) + group.nodes * group.gpus
+        ordered = dict(sorted(gpus.items(), key=lambda pair: -pair[1]))
         if len(ordered) <= PANELS:
             return ordered
         first = dict(list(ordered.items())[: PANELS - 1])
@@ -147,20 +150,20 @@ class GpuData:
 
     @cached_property
     def lines(self) -> dict[int, GpuSeries]:
-        """By contender that is drawn; without those under whom nothing ran for any time."""
-        found = {}
-        for who in self.found.shown:
-            log = self.found.log(who)
+        """Series of each policy that is drawn, except policies under which no job ran."""
+        lines = {}
+        for policy in self.data.shown:
+            log = self.data.log(policy)
             try:
                 used = gpu_timeline(log, self.machine)
-            except InputError:  # nothing ran for any time
+            except InputError:  # no job ran for a positive time
                 continue
-            held = {
-                name: _share([used[own] for own in self._members(name)], gpus)
+            allocated = {
+                name: _share([used[gpu_type] for gpu_type in self._members(name)], gpus)
                 for name, gpus in self.sizes.items()
             }
-            found[who] = GpuSeries(held, fragmentation(log, self.machine))
-        return found
+            lines[policy] = GpuSeries(allocated, fragmentation(log, self.machine))
+        return lines
 
     def _members(self, name: str) -> list[str]:
         types = {group.gpu_type for group in self.machine.groups if group.nodes * group.gpus}
@@ -168,15 +171,15 @@ class GpuData:
 
 
 def _share(parts: Sequence[Series], gpus: int) -> Series:
-    """Several lines of GPUs in use as one, as a share of so many."""
+    """The sum of several series of GPUs in use, as a share of `gpus`."""
     if len(parts) == 1:
         return Series(parts[0].edge_s, parts[0].value / gpus)
-    edge = sorted({float(at) for part in parts for at in part.edge_s})
+    edge = sorted({float(edge) for part in parts for edge in part.edge_s})
     return Series(edge, sum(part.at(edge[:-1]) for part in parts) / gpus)  # type: ignore[arg-type]
 
 
-def _merged(windows: Sequence[Sequence[Row]], key: str, added: Sequence[str]) -> list[Row]:
-    """Rows of several windows as one table: some columns added up, the others the means of those that have them."""
+def _merged(windows: Sequence[Sequence[Row]], key: str, summed: Sequence[str]) -> list[Row]:
+    """Combine the rows of several windows: columns in `added` are summed, all others averaged over known values."""
     parts: dict[Any, list[Row]] = {}
     for rows in windows:
         for row in rows:
@@ -188,7 +191,7 @@ def _merged(windows: Sequence[Sequence[Row]], key: str, added: Sequence[str]) ->
         {
             column: value
             if column == key
-            else (sum if column in added else _mean)([row[column] for row in parts[name]])
+            else (sum if column in summed else _mean)([row[column] for row in parts[name]])
             for column, value in parts[name][0].items()
         }
         for name in names
@@ -196,48 +199,49 @@ def _merged(windows: Sequence[Sequence[Row]], key: str, added: Sequence[str]) ->
 
 
 def _mean(values: Sequence[float]) -> float:
-    known = [value for value in values if not math.isnan(value)]
-    return sum(known) / len(known) if known else math.nan
+    is_known = [value for value in values if not math.isnan(value)]
+    return sum(is_known) / len(is_known) if is_known else math.nan
 
 
-# -- words -----------------------------------------------------------------------------------------
+# -- sentences -----------------------------------------------------------------------------------------
 
 
-def sentences(held: GpuData) -> list[str]:
-    """What one sees of the GPUs, in words."""
-    return [_busy(held), *_by_type(held), *_moved(held), *_fair(held)]
+def sentences(gpu_data: GpuData) -> list[str]:
+    """Summary sentences on the GPUs."""
+    return [_allocation(gpu_data), *_by_type(gpu_data), *_preemptions(gpu_data), *_fairness(gpu_data)]
 
 
-def _label(held: GpuData, who: int) -> str:
-    return held.contest.labels[who]
+def _label(gpu_data: GpuData, policy: int) -> str:
+    return gpu_data.comparison.labels[policy]
 
 
-def _busy(held: GpuData) -> str:
-    """How full they are and how broken up, from the least to the most."""
-    real = [who for who in held.order if who in held.found.real] or list(held.order)
+def _allocation(gpu_data: GpuData) -> str:
+    """Lowest and highest GPU allocation and fragmentation."""
+    policies = [policy for policy in gpu_data.order if policy in gpu_data.data.real] or list(gpu_data.order)
     parts = []
-    for name, words in (
-        ("gpu_utilization", "of the GPUs are held while jobs arrive"),
-        ("mean_fragmentation", "are free but too broken up for the usual job"),
+    for name, label in (
+        ("gpu_utilization", "of the GPUs are allocated while jobs arrive"),
+        ("mean_fragmentation", "are free but too fragmented for the typical job"),
     ):
-        ranked = sorted(real, key=lambda who: _last(held.table[who][name]))
-        low, high = (held.table[who][name] for who in (ranked[0], ranked[-1]))
-        if len(real) == 1 or share(low) == share(high):
-            parts.append(f"{share(low)} {words}")
+        ranked = sorted(policies, key=lambda policy: _nan_last(gpu_data.table[policy][name]))
+        low, high = (gpu_data.table[policy][name] for policy in (ranked[0], ranked[-1]))
+        if len(policies) == 1 or share(low) == share(high):
+            parts.append(f"{share(low)} {label}")
         else:
             parts.append(
-                f"{share(low)} (under {_label(held, ranked[0])}) to {share(high)} (under {_label(held, ranked[-1])}) "
-                f"{words}"
+                f"{share(low)} (under {_label(gpu_data, ranked[0])}) to {share(high)} (under "
+                f"{_label(gpu_data, ranked[-1])}) "
+                f"{label}"
             )
     return f"{parts[0]}; {parts[1]}."
 
 
-def _by_type(held: GpuData) -> list[str]:
-    """Which type is wanted most and least, under the best that is drawn."""
-    who = next((one for one in held.order if one in held.types), None)
-    if who is None:
+def _by_type(gpu_data: GpuData) -> list[str]:
+    """The GPU types with the highest and lowest allocation under the best drawn policy."""
+    policy = next((policy for policy in gpu_data.order if policy in gpu_data.types), None)
+    if policy is None:
         return []
-    rows = [row for row in held.types[who] if row["gpus"] and not math.isnan(row["utilization"])]
+    rows = [row for row in gpu_data.types[policy] if row["gpus"] and not math.isnan(row["utilization"])]
     if len(rows) < 2:
         return []
     rows.sort(key=lambda row: -row["utilization"])
@@ -245,54 +249,54 @@ def _by_type(held: GpuData) -> list[str]:
     if share(first["utilization"]) == share(last["utilization"]):
         return []
     return [
-        f"Under {_label(held, who)} the {first['type']} are held most, {share(first['utilization'])} of the time, the "
-        f"{last['type']} least, {share(last['utilization'])}."
+        f"Under {_label(gpu_data, policy)} the most allocated GPU type is {first['type']} "
+        f"({share(first['utilization'])} of the time), the "
+        f"least {last['type']} ({share(last['utilization'])})."
     ]
 
 
-def _moved(held: GpuData) -> list[str]:
-    """Who preempts and moves, and what is lost by it."""
-    told = []
-    for who in held.order:
-        row = held.table[who]
+def _preemptions(gpu_data: GpuData) -> list[str]:
+    """Preemptions, migrations and lost work by policy."""
+    parts = []
+    for policy in gpu_data.order:
+        row = gpu_data.table[policy]
         if not row["preemptions"] and not row["migrations"]:
             continue
-        done = [
-            f"{count(row[name])} {words}"
-            for name, words in (("preemptions", "preemptions"), ("migrations", "moves"))
+        events = [
+            f"{count(row[name])} {label}"
+            for name, label in (("preemptions", "preemptions"), ("migrations", "migrations"))
             if row[name]
         ]
-        lost = row["lost_gpu_hours"]
+        lost_gpu_hours = row["lost_gpu_hours"]
         cost = (
             ""
-            if math.isnan(lost)
-            else f", {number(lost)} GPU-hours of work lost"
-            if lost
+            if math.isnan(lost_gpu_hours)
+            else f", {number(lost_gpu_hours)} GPU-hours of work lost"
+            if lost_gpu_hours
             else ", no work lost"
         )
-        told.append(f"{_label(held, who)}: {' and '.join(done)}{cost}")
-    if not told:
-        return ["No job was preempted or moved."]
-    each = "" if held.contest.batched else " in a window, on average"
-    return [f"Jobs were put out or moved{each}. {'; '.join(told)}."]
+        parts.append(f"{_label(gpu_data, policy)}: {' and '.join(events)}{cost}")
+    if not parts:
+        return ["No job was preempted or migrated."]
+    each = "" if gpu_data.comparison.batched else " per window, on average"
+    return [f"Jobs were preempted or migrated{each}. {'; '.join(parts)}."]
 
 
-def _fair(held: GpuData) -> list[str]:
-    if not held.known("mean_rho"):
+def _fairness(gpu_data: GpuData) -> list[str]:
+    if not gpu_data.is_known("mean_rho"):
         return [
-            "Finish-time fairness and work lost need the speeds of the run on each type of GPU, which were not kept "
-            "with it."
+            "Finish-time fairness and lost work require the GPU speeds of the run, which its folder does not contain."
         ]
-    told = [
-        f"{_label(held, who)} {share(row['unfair_share'])}"
-        for who, row in held.table.items()
+    parts = [
+        f"{_label(gpu_data, policy)} {share(row['unfair_share'])}"
+        for policy, row in gpu_data.table.items()
         if not math.isnan(row["unfair_share"])
     ]
     return [
-        "Jobs that would have been done sooner with a fair share of the cluster alone (rho above 1.05): "
-        f"{'; '.join(told)}."
+        "Share of jobs that would have finished earlier alone on a fair share of the cluster (rho above 1.05): "
+        f"{'; '.join(parts)}."
     ]
 
 
-def _last(value: float) -> float:
+def _nan_last(value: float) -> float:
     return math.inf if math.isnan(value) else value

@@ -1,4 +1,4 @@
-"""GPUs held by type, and fragments, over time, interactive."""
+"""Interactive chart of GPU allocation by type and fragmentation over time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kilowait.report.figures import line_numbers
 from kilowait.report.gpu.data import GpuData
 from kilowait.report.interactive import (
     BINS,
-    Ticks,
+    TickScale,
     block,
     chart,
-    clock_words,
-    tick,
+    line_checkbox,
+    time_axis_note,
     unix_of,
 )
 from kilowait.units import format_span
@@ -23,45 +23,53 @@ from kilowait.units import format_span
 __all__ = ["gpu_chart"]
 
 PANEL_REM = 7.0
-"""Height of a panel."""
+"""Height of a panel, rem."""
 
 
-def gpu_chart(held: GpuData, name: str) -> str:
-    """The chart as HTML: a panel for each type of GPU, one for fragments."""
-    found = held.found
-    if not held.lines:
-        return "<p>No job ran for any time, so there is nothing to draw over time.</p>"
-    numbers = line_numbers(found)
-    zero_s = Ticks([found.log(who) for who in found.shown]).zero_s
-    keys = {f"type{place}": kind for place, kind in enumerate(held.sizes)}
+def gpu_chart(gpu_data: GpuData, name: str) -> str:
+    """The chart as HTML: a panel for each GPU type and one for fragmentation."""
+    data = gpu_data.data
+    if not gpu_data.lines:
+        return "<p>No job ran, so there is no chart over time.</p>"
+    numbers = line_numbers(data)
+    zero_s = TickScale([data.log(policy) for policy in data.shown]).zero_s
+    keys = {f"type{place}": gpu_type for place, gpu_type in enumerate(gpu_data.sizes)}
     series: list[dict[str, Any]] = []
-    blocks, ticks = [], []
-    for who, lines in held.lines.items():
-        first = lines.fragments
+    blocks, checkboxes = [], []
+    for policy, lines in gpu_data.lines.items():
+        first = lines.fragmentation
         begin, end = float(first.edge_s[0]), float(first.edge_s[-1])
-        drawn = {key: lines.held[kind] for key, kind in keys.items()} | {"fragments": first}
-        bins = min(BINS, 4 * max(len(one.value) for one in drawn.values()))
+        step_functions = {key: lines.allocated[gpu_type] for key, gpu_type in keys.items()} | {
+            "fragments": first
+        }
+        bins = min(BINS, 4 * max(len(step_function.value) for step_function in step_functions.values()))
         edge = np.linspace(begin, end, bins + 1)
         columns = {
-            key: (100 * one.mean(edge[:-1], edge[1:])).astype(np.float32) for key, one in drawn.items()
+            key: (100 * step_function.mean(edge[:-1], edge[1:])).astype(np.float32)
+            for key, step_function in step_functions.items()
         }
-        label, own = found.contest.labels[who], f"{name}-{who}"
-        reach = {"from": begin - zero_s, "to": end - zero_s, "bins": bins}
-        series.append({"label": label, "block": own, "line": numbers[who], **reach})
-        blocks.append(block(own, columns))
-        ticks.append(tick(label, numbers[who]))
+        label, element_id = data.comparison.labels[policy], f"{name}-{policy}"
+        time_range = {"from": begin - zero_s, "to": end - zero_s, "bins": bins}
+        series.append({"label": label, "block": element_id, "line": numbers[policy], **time_range})
+        blocks.append(block(element_id, columns))
+        checkboxes.append(line_checkbox(label, numbers[policy]))
     panels: list[dict[str, Any]] = [
-        {"key": key, "title": f"{kind}: {held.sizes[kind]:,} GPUs, held", "unit": " %", "top": 100}
-        for key, kind in keys.items()
+        {
+            "key": key,
+            "title": f"{gpu_type}: {gpu_data.sizes[gpu_type]:,} GPUs, allocated",
+            "unit": " %",
+            "top": 100,
+        }
+        for key, gpu_type in keys.items()
     ]
-    panels.append({"key": "fragments", "title": "fragments, of all GPUs", "unit": " %"})
+    panels.append({"key": "fragments", "title": "fragmentation, of all GPUs", "unit": " %"})
     setup = {
         "zero": zero_s,
-        "unix": unix_of(found, zero_s),
+        "unix": unix_of(data, zero_s),
         "series": series,
         "panels": panels,
-        "told": "; ".join(
-            [*(f"{kind} {{{key}}} %" for key, kind in keys.items()), "fragments {fragments} %"]
+        "readout": "; ".join(
+            [*(f"{gpu_type} {{{key}}} %" for key, gpu_type in keys.items()), "fragmentation {fragments} %"]
         ),
     }
     names = ", ".join(line["label"] for line in series)
@@ -69,15 +77,18 @@ def gpu_chart(held: GpuData, name: str) -> str:
     return chart(
         name,
         "time",
-        f"GPUs held over time by type ({', '.join(map(escape, held.sizes))}), and fragments, a line each for {names}",
-        "".join(ticks),
+        f"Allocated GPUs over time by type ({', '.join(map(escape, gpu_data.sizes))}), and fragmentation, one line "
+        f"each for {names}",
+        "".join(checkboxes),
         "",
-        "Point at a time, or press N and P to move along.",
-        "The share of the GPUs of each type that jobs hold, parts of GPUs as parts; at the bottom the GPUs that are "
-        "free where the usual jobs of this log do not fit, of all GPUs. "
-        f"Means over {format_span(bin_s)}, and over more where many of them lie close; with one or two lines, the "
-        f"veil is their range. {clock_words(found)} Drag across a stretch, turn the wheel, pinch or use + and − to "
-        "zoom; arrows move, 0 shows all.",
+        "Point at a time, or press N and P to move the cursor.",
+        "Allocated share of the GPUs of each type, fractions of GPUs included; at the bottom the share of all "
+        "GPUs that "
+        "are free but unusable for the typical jobs of this log. "
+        f"Means over {format_span(bin_s)}, and over longer bins when zoomed out; with one or two lines, the shaded "
+        f"area is their range. {time_axis_note(data)} Drag to select a time span, turn the wheel, pinch or use + "
+        "and − to "
+        "zoom; arrow keys move, 0 shows all.",
         setup,
         blocks,
         height_rem=PANEL_REM * len(panels) + 3,

@@ -1,4 +1,4 @@
-"""The tables of GPUs as HTML: contenders side by side, by type of GPU, by priority of job."""
+"""HTML tables of GPU metrics: by policy, by GPU type and by job priority."""
 
 from __future__ import annotations
 
@@ -18,195 +18,219 @@ from kilowait.report.html import (
 )
 from kilowait.units import format_span
 
-__all__ = ["gpu_table", "gpu_words", "priority_table", "preemption_table", "type_table"]
+__all__ = ["gpu_table", "gpu_sentences", "priority_table", "preemption_table", "type_table"]
 
 Cell = Callable[[float], str]
 Column = tuple[str, str, Cell]
-"""Key, heading, how a value is written."""
-Figure = tuple[str, str, str, Cell]
-"""The same with what is better before the last: less, more, or nothing of the kind."""
+"""Key, heading, and function that formats a value."""
+Metric = tuple[str, str, str, Cell]
+"""Key, heading, which values are better (less, more, or empty), and function that formats a value."""
 
 
-def gpu_words(held: GpuData) -> str:
-    """What one sees, in sentences."""
-    return "".join(f"<p>{text(said)}</p>" for said in sentences(held))
+def gpu_sentences(gpu_data: GpuData) -> str:
+    """The summary sentences as HTML."""
+    return "".join(f"<p>{text(sentence)}</p>" for sentence in sentences(gpu_data))
 
 
-def gpu_table(held: GpuData) -> str:
-    """Every contender: completion times, queueing, makespan, how the GPUs were used."""
-    groups: list[tuple[str, list[Figure]]] = [
+def gpu_table(gpu_data: GpuData) -> str:
+    """Completion times, queueing, makespan and GPU usage of every policy."""
+    groups: list[tuple[str, list[Metric]]] = [
         (
             "completion time (JCT)",
             [
                 ("mean_jct_s", "mean", "less", format_span),
-                ("median_jct_s", "half below", "less", format_span),
-                ("p95_jct_s", "95 % below", "less", format_span),
+                ("median_jct_s", "median", "less", format_span),
+                ("p95_jct_s", "95th percentile", "less", format_span),
             ],
         ),
         (
             "queueing",
             [
                 ("mean_queueing_s", "mean", "less", format_span),
-                ("p95_queueing_s", "95 % below", "less", format_span),
+                ("p95_queueing_s", "95th percentile", "less", format_span),
             ],
         ),
         ("", [("makespan_s", "makespan", "less", format_span)]),
         (
             "GPUs",
             [
-                ("gpu_utilization", "held", "more", share),
+                ("gpu_utilization", "allocated", "more", share),
                 ("flops_utilization", "by FLOPS", "more", share),
-                ("mean_fragmentation", "fragments", "less", share),
+                ("mean_fragmentation", "fragmentation", "less", share),
             ],
         ),
     ]
-    if held.any("unfinished_jobs"):
-        groups.append(("", [("unfinished_jobs", "jobs not finished", "less", count)]))
-    made = _contenders(held, f"GPUs on {text(held.found.trace)}", groups)
-    return f'{made}<p class="note">{text(_note(held))}</p>'
+    if gpu_data.any_positive("unfinished_jobs"):
+        groups.append(("", [("unfinished_jobs", "unfinished jobs", "less", count)]))
+    html_table = _policy_table(gpu_data, f"GPUs on {text(gpu_data.data.trace)}", groups)
+    return f'{html_table}<p class="note">{text(_note(gpu_data))}</p>'
 
 
-def preemption_table(held: GpuData) -> str:
-    """What preemption and moves cost, and how fair the schedule is; nothing where neither is known."""
-    groups: list[tuple[str, list[Figure]]] = []
-    if held.any("preemptions", "migrations"):
-        moved: list[Figure] = [("preemptions", "preemptions", "", count)]
-        if held.any("migrations"):
-            moved.append(("migrations", "moves", "", count))
-        if held.known("lost_gpu_hours"):
-            moved.append(("lost_gpu_hours", "GPU-hours of work lost", "less", number))
-        groups.append(("jobs put out", moved))
-    if held.known("mean_rho"):
-        fair: list[Figure] = [
+def preemption_table(gpu_data: GpuData) -> str:
+    """Preemptions, migrations, lost work and finish-time fairness; empty where none is known."""
+    groups: list[tuple[str, list[Metric]]] = []
+    if gpu_data.any_positive("preemptions", "migrations"):
+        preemption: list[Metric] = [("preemptions", "preemptions", "", count)]
+        if gpu_data.any_positive("migrations"):
+            preemption.append(("migrations", "migrations", "", count))
+        if gpu_data.is_known("lost_gpu_hours"):
+            preemption.append(("lost_gpu_hours", "lost GPU-hours", "less", number))
+        groups.append(("preemption", preemption))
+    if gpu_data.is_known("mean_rho"):
+        fairness: list[Metric] = [
             ("mean_rho", "mean rho", "less", number),
             ("max_rho", "largest rho", "less", number),
             ("unfair_share", "jobs above 1.05", "less", share),
         ]
-        groups.append(("finish-time fairness", fair))
+        groups.append(("finish-time fairness", fairness))
     if not groups:
         return ""
-    made = _contenders(
-        held, "Preemption and fairness" if len(groups) > 1 else text(groups[0][0].capitalize()), groups
+    html_table = _policy_table(
+        gpu_data, "Preemption and fairness" if len(groups) > 1 else text(groups[0][0].capitalize()), groups
     )
-    if not held.known("mean_rho"):
-        return made
-    said = "Rho: completion time over that with a fair share of the cluster alone; above 1 a job fared worse than so."
-    return f'{made}<p class="note">{said}</p>'
+    if not gpu_data.is_known("mean_rho"):
+        return html_table
+    note = (
+        "Rho: completion time relative to that alone on a fair share of the cluster; above 1, sharing slowed the "
+        "job."
+    )
+    return f'{html_table}<p class="note">{note}</p>'
 
 
-def _contenders(held: GpuData, caption: str, groups: Sequence[tuple[str, list[Figure]]]) -> str:
-    """A row for each contender, best first; the best of each column marked."""
+def _policy_table(gpu_data: GpuData, caption: str, groups: Sequence[tuple[str, list[Metric]]]) -> str:
+    """A table with a row for each policy, best first; the best value of each column is marked."""
     columns = [column for _, members in groups for column in members]
     best = {
-        key: best_of(_values(held, key), held.found.real, better) if better else set()
+        key: best_of(_values(gpu_data, key), gpu_data.data.real, better) if better else set()
         for key, _, better, _ in columns
     }
     rows = [
         [
-            escape(held.contest.labels[who]),
+            escape(gpu_data.comparison.labels[policy]),
             *(
-                marked_cell(cell(held.table[who][key]) if _is(held, who, key) else "–", who in best[key])
+                marked_cell(
+                    cell(gpu_data.table[policy][key]) if _is_known(gpu_data, policy, key) else "–",
+                    policy in best[key],
+                )
                 for key, _, _, cell in columns
             ),
         ]
-        for who in held.order
+        for policy in gpu_data.order
     ]
-    each = "" if held.contest.batched else f", means of {len(held.contest.windows)} windows"
+    suffix = "" if gpu_data.comparison.batched else f", means of {len(gpu_data.comparison.windows)} windows"
     return table(
-        f"{caption}{each}",
-        ["contender", *(text(words) for _, words, _, _ in columns)],
+        f"{caption}{suffix}",
+        ["policy", *(text(label) for _, label, _, _ in columns)],
         rows,
         groups=[("", 1), *((text(name), len(members)) for name, members in groups)],
-        faint=range(len(held.found.real), len(rows)),
+        faint=range(len(gpu_data.data.real), len(rows)),
     )
 
 
-def _note(held: GpuData) -> str:
+def _note(gpu_data: GpuData) -> str:
     note = (
-        "Queueing: all the time without a place, before the first start and between. Held, by FLOPS (each GPU "
-        "weighted by its rate) and fragments: while jobs arrive, from the first submission to the last; what is over "
-        "the whole makespan, as kilowait simulate prints it, is mostly lower. Fragments: GPUs that are free where "
-        "the usual jobs of this log do not fit. "
+        "Queueing: all the time without an allocation, before the first start and after preemptions. Allocated, "
+        "by FLOPS "
+        "(GPUs weighted by their FLOPS) and fragmentation are measured while jobs arrive, from the first submission to "
+        "the last; over the whole makespan, as kilowait simulate prints them, they are mostly lower. "
+        "Fragmentation: GPUs "
+        "that are free but unusable for the typical jobs of this log. "
     )
-    unknown = min((row["flops_known_share"] for row in held.table.values()), default=1.0)
-    if unknown < 1:
-        note += f"Rates are known of {share(unknown)} of the GPUs. "
+    known_share = min((row["flops_known_share"] for row in gpu_data.table.values()), default=1.0)
+    if known_share < 1:
+        note += f"FLOPS are known for {share(known_share)} of the GPUs. "
     return note.strip()
 
 
-def type_table(held: GpuData) -> str:
-    """Types of GPU, contenders side by side."""
-    moved = any(row["migrations"] for rows in held.types.values() for row in rows)
-    put_out = any(row["preemptions"] for rows in held.types.values() for row in rows)
-    shared = any(row["shared"] > 0 for rows in held.types.values() for row in rows)
-    columns: list[Column] = [("jobs", "jobs", count), ("utilization", "held", share)]
-    if len(held.types) == 1:  # of several the table would be too wide
+def type_table(gpu_data: GpuData) -> str:
+    """Metrics by GPU type with a group of columns for each policy."""
+    preemption = any(row["migrations"] for rows in gpu_data.types.values() for row in rows)
+    preempted = any(row["preemptions"] for rows in gpu_data.types.values() for row in rows)
+    shared = any(row["shared"] > 0 for rows in gpu_data.types.values() for row in rows)
+    columns: list[Column] = [("jobs", "jobs", count), ("utilization", "allocated", share)]
+    if len(gpu_data.types) == 1:  # with several policies the table would be too wide
         columns.insert(1, ("gpu_hours", "GPU-hours", number))
     columns += [("shared", "shared", share)] if shared else []
-    columns += [("preemptions", "preempted", count)] if put_out else []
-    columns += [("migrations", "moved", count)] if moved else []
-    own: list[Column] = [("nodes", "nodes", count), ("gpus", "GPUs", count)]
-    made = _by(held, held.types, "type", "GPU type", "By type of GPU", own, columns)
-    said = "Held: while jobs arrive." + (
-        " Shared: of the time in which a GPU had a job, the part in which it had two or more."
-        if shared
-        else ""
+    columns += [("preemptions", "preempted", count)] if preempted else []
+    columns += [("migrations", "migrated", count)] if preemption else []
+    common: list[Column] = [("nodes", "nodes", count), ("gpus", "GPUs", count)]
+    html_table = _breakdown_table(
+        gpu_data, gpu_data.types, "type", "GPU type", "By GPU type", common, columns
     )
-    return f'{made}<p class="note">{text(said)}</p>'
+    note = "Allocated: while jobs arrive." + (
+        " Shared: share of the time in use in which a GPU ran two or more jobs." if shared else ""
+    )
+    return f'{html_table}<p class="note">{text(note)}</p>'
 
 
-def priority_table(held: GpuData) -> str:
-    """Priorities of jobs, contenders side by side; nothing where all have the same."""
-    names = {row["priority"] for rows in held.priorities.values() for row in rows}
-    if len(names) < 2:
+def priority_table(gpu_data: GpuData) -> str:
+    """Metrics by job priority with a group of columns for each policy; empty where all priorities are equal."""
+    priorities = {row["priority"] for rows in gpu_data.priorities.values() for row in rows}
+    if len(priorities) < 2:
         return ""
     columns: list[Column] = [
         ("mean_jct_s", "mean JCT", format_span),
         ("mean_queueing_s", "mean queueing", format_span),
     ]
-    if len(held.priorities) == 1:
-        columns.insert(1, ("p95_jct_s", "95 % below", format_span))
+    if len(gpu_data.priorities) == 1:
+        columns.insert(1, ("p95_jct_s", "95th percentile", format_span))
         columns.append(("gpu_hours", "GPU-hours", number))
-    if any(row["preemptions"] for rows in held.priorities.values() for row in rows):
+    if any(row["preemptions"] for rows in gpu_data.priorities.values() for row in rows):
         columns.append(("preemptions", "preempted", count))
-    own: list[Column] = [("jobs", "jobs", count)]
-    return _by(
-        held, held.priorities, "priority", "priority", "By priority, the most important first", own, columns
+    common: list[Column] = [("jobs", "jobs", count)]
+    return _breakdown_table(
+        gpu_data,
+        gpu_data.priorities,
+        "priority",
+        "priority",
+        "By job priority, highest first",
+        common,
+        columns,
     )
 
 
-def _by(
-    held: GpuData,
-    given: dict[int, list[Row]],
+def _breakdown_table(
+    gpu_data: GpuData,
+    rows_by_policy: dict[int, list[Row]],
     key: str,
     head: str,
     caption: str,
-    own: Sequence[Column],
+    common: Sequence[Column],
     columns: Sequence[Column],
 ) -> str:
-    """A table whose first columns are the same for all; the others stand once for each contender."""
-    first = next(iter(given.values()))
+    """A table with the common columns `common` first, then `columns` once for each policy."""
+    first = next(iter(rows_by_policy.values()))
     lines = []
-    for place, row in enumerate(first):
+    for row_number, row in enumerate(first):
         name = row[key] if isinstance(row[key], str) else f"{row[key]:g}"
-        cells = [escape(name), *(text(cell(row[column])) for column, _, cell in own)]
-        for rows in given.values():
-            cells += [text(_told(rows[place][column], cell)) for column, _, cell in columns]
+        cells = [escape(name), *(text(cell(row[column])) for column, _, cell in common)]
+        for rows in rows_by_policy.values():
+            cells += [text(_formatted(rows[row_number][column], cell)) for column, _, cell in columns]
         lines.append(cells)
-    groups = [("", 1 + len(own)), *((escape(held.contest.labels[who]), len(columns)) for who in given)]
-    names = [head, *(words for _, words, _ in own), *([words for _, words, _ in columns] * len(given))]
+    groups = [
+        ("", 1 + len(common)),
+        *((escape(gpu_data.comparison.labels[policy]), len(columns)) for policy in rows_by_policy),
+    ]
+    names = [
+        head,
+        *(label for _, label, _ in common),
+        *([label for _, label, _ in columns] * len(rows_by_policy)),
+    ]
     return table(caption, [text(name) for name in names], lines, groups=groups)
 
 
-def _told(value: float, cell: Cell) -> str:
+def _formatted(value: float, cell: Cell) -> str:
     return "–" if math.isnan(value) else cell(value)
 
 
-def _is(held: GpuData, who: int, key: str) -> bool:
-    return not math.isnan(held.table[who][key])
+def _is_known(gpu_data: GpuData, policy: int, key: str) -> bool:
+    return not math.isnan(gpu_data.table[policy][key])
 
 
-def _values(held: GpuData, key: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _values(gpu_data: GpuData, key: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return np.array(
-        [held.table[who][key] if who in held.table else math.nan for who in range(len(held.contest.labels))]
+        [
+            gpu_data.table[policy][key] if policy in gpu_data.table else math.nan
+            for policy in range(len(gpu_data.comparison.labels))
+        ]
     )

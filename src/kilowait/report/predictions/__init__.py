@@ -1,1 +1,1 @@
-"""How well the run times of a log were foretold, where not, and what predictions are made from."""
+"""Report sections on run-time predictions: accuracy, calibration, drift and feature attribution."""

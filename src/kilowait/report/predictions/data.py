@@ -1,4 +1,4 @@
-"""What the folder on a log's predicted run times tells, read back and in words."""
+"""Data of a prediction report: scores, feature importance and explained predictions as sentences."""
 
 from __future__ import annotations
 
@@ -15,133 +15,131 @@ __all__ = ["CLASSES", "PredictionReportData", "factor", "job_sentences", "what_i
 
 CLASSES = {
     "size": ("By nodes", "nodes"),
-    "request": ("By what the user asked for", "request"),
-    "user": ("By how many jobs of the user had ended before", "ended jobs"),
+    "request": ("By requested time", "request"),
+    "user": ("By number of ended jobs of the user", "ended jobs"),
 }
-SAFE = 0.9
-"""The level whose bound is spoken of."""
-SLIGHT = 1.05
-"""Factors nearer to 1 than this change nothing that is worth a sentence."""
-FEW = 3
+BOUND_LEVEL = 0.9
+"""The level of the upper bound that the sentences report."""
+SMALL_FACTOR = 1.05
+"""Factors between 1 / SMALL_FACTOR and SMALL_FACTOR are not mentioned in sentences."""
+MAX_FEATURES = 3
 
 
 @dataclass(frozen=True)
 class PredictionReportData:
-    """Predicted run times of a log."""
+    """The run-time predictions of a log."""
 
     name: str
-    """Of the folder."""
-    told: Mapping[str, Any]
-    """As it stands in results.json under ``foresight``."""
+    """The name of the folder."""
+    results: Mapping[str, Any]
+    """The entry ``foresight`` of results.json."""
 
     @property
     def trace(self) -> str:
-        """The log."""
-        return str(self.told["trace"])
+        """The name of the log."""
+        return str(self.results["trace"])
 
     @property
     def scores(self) -> list[dict[str, Any]]:
-        """Predictions and what is held against them; those that there are."""
-        return [known(row) for row in self.told["scores"] if row["jobs"]]
+        """Scores of the predictions and of the baselines that the log has."""
+        return [known(row) for row in self.results["scores"] if row["jobs"]]
 
     def score(self, name: str) -> dict[str, Any] | None:
-        """The figures of one; None where the log has none."""
+        """The scores of one predictor; None where the log has none."""
         return next((row for row in self.scores if row["name"] == name), None)
 
     @property
     def importance(self) -> Sequence[Mapping[str, Any]]:
-        """Every feature, weightiest first."""
-        rows: Sequence[Mapping[str, Any]] = self.told["importance"]["rows"]
+        """All features, the most important first."""
+        rows: Sequence[Mapping[str, Any]] = self.results["importance"]["rows"]
         return rows
 
     def sentences(self) -> list[str]:
-        """What came of it, most important first."""
-        told = self.told
+        """The results in sentences, most important first."""
+        results = self.results
         forest = self.score("forest")
         assert forest is not None  # a folder without predictions is not written
-        said = [
-            f"Of {int(told['jobs']):,} jobs the last {int(told['judged']):,} are looked at. Each was predicted when it "
-            "was submitted, by a forest of decision trees that had seen only jobs that had ended by then."
+        sentences = [
+            f"Of {int(results['jobs']):,} jobs the last {int(results['judged']):,} are evaluated. Each run time "
+            "was predicted at "
+            "submission, by a forest of decision trees trained only on jobs that had ended by then (walk-forward)."
         ]
-        others = [row for row in self.scores if row["name"] != "forest"]
-        best = max(others, key=lambda row: float(row["accuracy"]))
+        baselines = [row for row in self.scores if row["name"] != "forest"]
+        best = max(baselines, key=lambda row: float(row["accuracy"]))
         gain = float(forest["accuracy"]) - float(best["accuracy"])
-        verdict = "no better" if gain <= 0 else "better"
-        said.append(
+        comparison = "not better" if gain <= 0 else "better"
+        sentences.append(
             f"The prediction is {share(float(forest['accuracy']))} accurate (the shorter of prediction and truth over "
-            f"the longer, on average), {verdict} than the best of the simpler guesses, {best['words']}, with "
+            f"the longer, on average), {comparison} than the best baseline, {best['words']}, with "
             f"{share(float(best['accuracy']))}."
         )
-        asked = self.score("request")
-        if asked is not None and best["name"] != "request":
-            said.append(f"What users ask for is {share(float(asked['accuracy']))} accurate.")
-        held = next((row for row in told["calibration"] if row["level"] == SAFE), None)
-        if held is not None:
-            said.append(
+        request = self.score("request")
+        if request is not None and best["name"] != "request":
+            sentences.append(f"User requests are {share(float(request['accuracy']))} accurate.")
+        bound = next((row for row in results["calibration"] if row["level"] == BOUND_LEVEL), None)
+        if bound is not None:
+            sentences.append(
                 f"{share(float(forest['underprediction_rate']))} of the jobs took longer than "
-                f"their prediction. Where that would hurt "
-                f"a bound is taken instead: the one that is to hold for {100 * SAFE:.0f} % of the jobs held for "
-                f"{share(float(held['calibrated']))}."
+                f"predicted. The calibrated upper bound at the level {100 * BOUND_LEVEL:.0f} % "
+                f"covered {share(float(bound['calibrated']))} of the jobs."
             )
-        return said
+        return sentences
 
 
-def factor(moved: float) -> str:
-    """What a contribution does to a time; sign and number stay on one line.
+def factor(log_factor: float) -> str:
+    """A contribution in log space as a factor; a no-break space joins sign and number.
 
     >>> factor(0.6931), factor(-0.6931), factor(0.0)
     ('×\\xa02.00', '×\\xa00.500', '×\\xa01.00')
     """
-    return f"×\N{NO-BREAK SPACE}{number(math.exp(moved))}"
+    return f"×\N{NO-BREAK SPACE}{number(math.exp(log_factor))}"
 
 
 def job_sentences(case: Mapping[str, Any]) -> list[str]:
-    """A job and its prediction, in words."""
+    """The explanation of one prediction in sentences."""
     nodes = int(case["nodes"])
-    asked = (
-        "" if case["request_s"] is None else f", for which {format_span(case['request_s'])} were asked for"
-    )
-    true_s, likely_s = float(case["true_s"]), float(case["likely_s"])
-    ratio = likely_s / true_s
-    far = f"{number(max(ratio, 1 / ratio))} times too {'long' if ratio > 1 else 'short'}"
-    far = "about right" if 1 / SLIGHT < ratio < SLIGHT else far
-    low, middle, high = (float(case["quantiles_s"][level]) for level in ("0.1", "0.5", "0.9"))
-    said = [
-        f"Job {int(case['job_id'])}, of {nodes:,} node{'' if nodes == 1 else 's'}{asked}. It was predicted to take "
-        f"{format_span(likely_s)} and took {format_span(true_s)}: the prediction was {far}.",
-        f"The forest held that one such job in ten takes less than {format_span(low)}, half of them less than "
-        f"{format_span(middle)}, and nine in ten less than {format_span(high)}.",
-        f"It began with the anchor, what jobs like it took before: {format_span(float(case['anchor_s']))}. All that "
-        f"was known of the job together made {format_span(float(case['centre_s']))} of it on average, by which rules "
-        "put jobs in order.",
+    request = "" if case["request_s"] is None else f", with {format_span(case['request_s'])} requested"
+    true_s, predicted_s = float(case["true_s"]), float(case["likely_s"])
+    ratio = predicted_s / true_s
+    difference = f"{number(max(ratio, 1 / ratio))} times too {'long' if ratio > 1 else 'short'}"
+    difference = "about right" if 1 / SMALL_FACTOR < ratio < SMALL_FACTOR else difference
+    low, median, high = (float(case["quantiles_s"][level]) for level in ("0.1", "0.5", "0.9"))
+    sentences = [
+        f"Job {int(case['job_id'])} has {nodes:,} node{'' if nodes == 1 else 's'}{request}. It was predicted to take "
+        f"{format_span(predicted_s)} and took {format_span(true_s)}: the prediction was {difference}.",
+        f"The predicted quantiles are {format_span(low)} (10 %), {format_span(median)} (50 %) and {format_span(high)} "
+        "(90 %).",
+        f"The anchor, the median of earlier similar jobs, is {format_span(float(case['anchor_s']))}. With all "
+        "features the "
+        f"mean prediction is {format_span(float(case['centre_s']))}; scheduling policies order jobs by this value.",
     ]
-    parts = [part for part in case["parts"] if abs(float(part["moved"])) > math.log(SLIGHT)]
+    parts = [part for part in case["parts"] if abs(float(part["moved"])) > math.log(SMALL_FACTOR)]
     for words, sign in (("longer", 1), ("shorter", -1)):
-        named = [part for part in parts if sign * float(part["moved"]) > 0][:FEW]
+        named = [part for part in parts if sign * float(part["moved"]) > 0][:MAX_FEATURES]
         if named:
-            told = "; ".join(
+            features = "; ".join(
                 f"{part['name']}, {part['words']} ({factor(float(part['moved']))})" for part in named
             )
-            said.append(f"What made it {words} most: {told}.")
-    return said
+            sentences.append(f"Main features that made it {words}: {features}.")
+    return sentences
 
 
 def what_if_sentences(case: Mapping[str, Any]) -> list[str]:
-    """What would have changed the prediction, its mean, in words."""
-    centre_s = float(case["centre_s"])
+    """Sentences on how the mean prediction would change if single features had their typical value."""
+    mean_s = float(case["centre_s"])
     changes = [
         part
         for part in case["parts"]
-        if abs(math.log(float(part["if_usual_s"]) / centre_s)) > math.log(SLIGHT)
+        if abs(math.log(float(part["if_usual_s"]) / mean_s)) > math.log(SMALL_FACTOR)
     ]
     if not changes:
         return [
-            "No single one of these numbers would have changed it much, had it been as usual: they say the same thing "
-            "together."
+            "A typical value of any single feature would not have changed the prediction much: the features carry the "
+            "same information."
         ]
-    changes.sort(key=lambda part: -abs(math.log(float(part["if_usual_s"]) / centre_s)))
+    changes.sort(key=lambda part: -abs(math.log(float(part["if_usual_s"]) / mean_s)))
     return [
-        f"Had {part['name']} been {part['usual']}, as is usual, instead of {part['words']}, and all else the same: "
-        f"{format_span(float(part['if_usual_s']))} instead of {format_span(centre_s)}."
-        for part in changes[:FEW]
+        f"If {part['name']} were {part['usual']} (typical) instead of {part['words']}, the prediction would be "
+        f"{format_span(float(part['if_usual_s']))} instead of {format_span(mean_s)}."
+        for part in changes[:MAX_FEATURES]
     ]

@@ -1,4 +1,4 @@
-"""Tables and sentences on predicted run times, as HTML; and all of it in order."""
+"""HTML tables, sentences and section order of the report on run-time predictions."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ from kilowait.report.predictions.data import (
 )
 from kilowait.units import format_span
 
-__all__ = ["foresight_parts", "importance_table", "job_block", "scores_table"]
+__all__ = ["prediction_sections", "importance_table", "job_block", "scores_table"]
 
 Add = Callable[[str, ReportFigure], str]
 
 
-def foresight_parts(found: PredictionReportData, add: Add, level: int) -> Iterator[str]:
-    """Everything on one log; `add` takes a figure by name and gives its HTML, `level` is that of headings."""
+def prediction_sections(data: PredictionReportData, add: Add, level: int) -> Iterator[str]:
+    """All sections on one log; `add` registers a figure by name and returns its HTML, `level` is the heading level."""
 
-    def heading(words: str, below: int = 0) -> str:
-        return f"<h{level + below}>{text(words)}</h{level + below}>"
+    def heading(heading_text: str, sublevel: int = 0) -> str:
+        return f"<h{level + sublevel}>{text(heading_text)}</h{level + sublevel}>"
 
-    yield f'<div class="lead">{"".join(f"<p>{text(said)}</p>" for said in found.sentences())}</div>'
-    yield heading("How near predictions are")
-    yield scores_table(found)
-    yield add("plane", figures.plane(found))
-    yield heading("Do bounds hold?")
-    yield add("calibration", figures.calibration(found))
-    yield heading("Does it get better or worse with time?")
-    yield add("drift", figures.drift(found))
-    yield heading("Whose jobs are hard to predict")
-    yield class_tables(found)
-    yield heading("What predictions are made from")
-    yield add("swarm", figures.swarm(found))
-    yield importance_table(found)
-    yield heading("Single jobs explained")
-    yield _how_to_read(found)
-    for place, case in enumerate(found.told["explained"]):
+    yield f'<div class="lead">{"".join(f"<p>{text(sentence)}</p>" for sentence in data.sentences())}</div>'
+    yield heading("Prediction accuracy")
+    yield scores_table(data)
+    yield add("plane", figures.true_against_predicted(data))
+    yield heading("Calibration of upper bounds")
+    yield add("calibration", figures.calibration(data))
+    yield heading("Drift over time")
+    yield add("drift", figures.drift(data))
+    yield heading("Accuracy by job class")
+    yield class_tables(data)
+    yield heading("Feature attribution")
+    yield add("swarm", figures.beeswarm(data))
+    yield importance_table(data)
+    yield heading("Explained predictions")
+    yield _method_note(data)
+    for case_number, case in enumerate(data.results["explained"], 1):
         yield heading(capital(str(case["which"])), 1)
-        yield job_block(case, add(f"job-{place + 1}", figures.job(case)), opened=place == 0)
+        yield job_block(case, add(f"job-{case_number}", figures.job(case)), expanded=case_number == 1)
 
 
-def scores_table(found: PredictionReportData) -> str:
-    """Predictions beside simpler guesses, on the same jobs."""
-    rows = found.scores
-    every = list(range(len(rows)))
+def scores_table(data: PredictionReportData) -> str:
+    """Scores of the predictions and of baselines on the same jobs."""
+    rows = data.scores
+    all_rows = list(range(len(rows)))
     cells: list[list[str]] = []
     for name, better, cell in (
         ("accuracy", "more", share),
@@ -66,30 +66,31 @@ def scores_table(found: PredictionReportData) -> str:
         ("mae_s", "less", format_span),
     ):
         values = [float(row[name]) for row in rows]
-        best = best_of(values, every, better)
-        cells.append([marked_cell(cell(value), who in best) for who, value in enumerate(values)])
+        best = best_of(values, all_rows, better)
+        cells.append([marked_cell(cell(value), index in best) for index, value in enumerate(values)])
     cells.append([text(share(float(row["underprediction_rate"]))) for row in rows])
     cells.append([f"{int(row['jobs']):,}" for row in rows])
     lines = [
-        [text(capital(str(row["words"]))), *(column[who] for column in cells)] for who, row in enumerate(rows)
+        [text(capital(str(row["words"]))), *(column[index] for column in cells)]
+        for index, row in enumerate(rows)
     ]
     note = (
-        "Bold with a dot: the best of its column. Accuracy: the shorter of prediction and truth over the longer, mean "
-        "over jobs; 100 % is perfect. Log-RMSE: root of the mean squared difference of ln(1 + seconds), 0.69 is a "
-        "factor of two. Too short: jobs that took longer than this said; a request is a limit, so it rarely is."
+        "Bold with a dot: best of the column. Accuracy: the shorter of prediction and truth over the longer, mean "
+        "over jobs; 100 % is perfect. Log-RMSE: root of the mean squared difference of ln(1 + seconds); 0.69 is a "
+        "factor of two. Too short: share of jobs that ran longer than predicted; rare for requests, which are limits."
     )
-    made = table(
-        f"On the last {int(found.told['judged']):,} jobs of {text(found.trace)}",
-        ["prediction", "accuracy", "log-RMSE", "mean error", "too short", "jobs"],
+    html_table = table(
+        f"Prediction scores on the last {int(data.results['judged']):,} jobs of {text(data.trace)}",
+        ["predictor", "accuracy", "log-RMSE", "mean absolute error", "too short", "jobs"],
         lines,
-        marked=[who for who, row in enumerate(rows) if row["name"] == "forest"],
+        marked=[index for index, row in enumerate(rows) if row["name"] == "forest"],
     )
-    return f'{made}<p class="note">{text(note)}</p>'
+    return f'{html_table}<p class="note">{text(note)}</p>'
 
 
-def class_tables(found: PredictionReportData) -> str:
-    """Accuracy by class of job."""
-    made = []
+def class_tables(data: PredictionReportData) -> str:
+    """Accuracy by job class."""
+    tables = []
     for kind, (title, head) in CLASSES.items():
         rows = [
             [
@@ -99,37 +100,37 @@ def class_tables(found: PredictionReportData) -> str:
                 "–" if row["request"] is None else text(share(float(row["request"]))),
                 text(share(float(row["underprediction_rate"]))),
             ]
-            for row in found.told["classes"][kind]
+            for row in data.results["classes"][kind]
         ]
-        made.append(table(title, [head, "jobs", "accuracy", "of the request", "too short"], rows))
-    return "".join(made)
+        tables.append(table(title, [head, "jobs", "accuracy", "accuracy of the request", "too short"], rows))
+    return "".join(tables)
 
 
-def importance_table(found: PredictionReportData) -> str:
-    """Every number that predictions are made from, with what it is."""
+def importance_table(data: PredictionReportData) -> str:
+    """All features of the predictor with their importance and meaning."""
     rows = [
         [escape(str(row["name"])), text(factor(float(row["mean"]))), text(str(row["meaning"]))]
-        for row in found.importance
+        for row in data.importance
     ]
-    drawn = len(found.told["importance"]["swarm"])
-    jobs = f"mean over {int(found.told['importance']['jobs']):,} jobs"
-    head = ["number", "moves a prediction by", "what it is"]
-    first = table(f"The {drawn} numbers that count most, {jobs}", head, rows[:drawn], words=(2,))
-    rest = table(f"All other numbers, {jobs}", head, rows[drawn:], words=(2,))
+    drawn = len(data.results["importance"]["swarm"])
+    jobs = f"mean over {int(data.results['importance']['jobs']):,} jobs"
+    head = ["feature", "mean factor", "meaning"]
+    first = table(f"The {drawn} most important features, {jobs}", head, rows[:drawn], text_columns=(2,))
+    rest = table(f"All other features, {jobs}", head, rows[drawn:], text_columns=(2,))
     note = (
-        "× 1.20: on average it makes a prediction 1.2 times longer, or shorter. Where a number is given as a "
-        "difference of logarithms (ln) from the anchor, 0 is as always and 0.69 twice as long."
+        "× 1.20: on average the feature makes a prediction 1.2 times longer or shorter. For features given as a "
+        "difference of logarithms (ln) from the anchor, 0 means equal and 0.69 twice as long."
     )
     return (
         f'{first}<p class="note">{text(note)}</p>'
-        f"<details><summary>The other {len(rows) - drawn} numbers</summary>{rest}</details>"
+        f"<details><summary>The other {len(rows) - drawn} features</summary>{rest}</details>"
     )
 
 
-def job_block(case: Mapping[str, Any], drawn: str, *, opened: bool) -> str:
-    """One job: in words, drawn, what would have changed it, and number by number."""
-    said = "".join(f"<p>{text(sentence)}</p>" for sentence in job_sentences(case))
-    changed = "".join(f"<li>{text(sentence)}</li>" for sentence in what_if_sentences(case))
+def job_block(case: Mapping[str, Any], drawn: str, *, expanded: bool) -> str:
+    """One explained prediction: sentences, figure, counterfactuals, and a table of all features."""
+    paragraphs = "".join(f"<p>{text(sentence)}</p>" for sentence in job_sentences(case))
+    counterfactuals = "".join(f"<li>{text(sentence)}</li>" for sentence in what_if_sentences(case))
     rows = [
         [
             escape(str(part["name"])),
@@ -141,33 +142,35 @@ def job_block(case: Mapping[str, Any], drawn: str, *, opened: bool) -> str:
         ]
         for part in case["parts"]
     ]
-    rows.append(["all other numbers", text(factor(float(case["rest"]))), "", "", "", ""])
-    made = table(
+    rows.append(["all other features", text(factor(float(case["rest"]))), "", "", "", ""])
+    html_table = table(
         f"Job {int(case['job_id'])}",
-        ["number", "made it", "value", "usual", "mean if it were usual", "what it is"],
+        ["feature", "factor", "value", "typical value", "mean prediction with typical value", "meaning"],
         rows,
-        words=(2, 3, 5),
+        text_columns=(2, 3, 5),
         faint=[len(rows) - 1],
     )
     total = float(case["start"]) + sum(float(part["moved"]) for part in case["parts"]) + float(case["rest"])
     note = (
-        f"Factors multiply: the anchor, {format_span(float(case['anchor_s']))}, {factor(float(case['start']))} as for "
-        f"all jobs on average, then those above, make {factor(total)} of it in all: the mean that the trees give, "
-        "before it is held to the request. The likeliest time is another number: where most of the jobs like it lie."
+        f"Factors multiply: the anchor, {format_span(float(case['anchor_s']))}, times "
+        f"{factor(float(case['start']))} (the "
+        f"mean over all jobs), times the factors above. The total factor is {factor(total)} and gives the mean of the "
+        "forest, before it is limited to the request. The point prediction is the value of highest expected accuracy."
     )
-    state = " open" if opened else ""
+    state = " open" if expanded else ""
     return (
-        f"{said}{drawn}<p>What would have changed this prediction?</p><ul>{changed}</ul>"
-        f"<details{state}><summary>Number by number</summary>{made}"
+        f"{paragraphs}{drawn}<p>What would change this prediction?</p><ul>{counterfactuals}</ul>"
+        f"<details{state}><summary>All features</summary>{html_table}"
         f'<p class="note">{text(note)}</p></details>'
     )
 
 
-def _how_to_read(found: PredictionReportData) -> str:
-    said = (
-        "A prediction starts at the anchor, the middle of the last five run times of jobs like it (same user, request "
-        "and size where there are such), and every number known of the job makes it longer or shorter by a factor. The "
-        "forest that is asked is the one that predicted the job; it had not seen how long it took. Usual: the middle "
-        f"of the jobs that forest learned from, at most {int(found.told['model']['online']['jobs']):,}."
+def _method_note(data: PredictionReportData) -> str:
+    note = (
+        "A prediction starts at the anchor, the median of the last five run times of similar jobs (same user, request "
+        "and size where available), and every feature multiplies it by a factor. The explained forest is the one that "
+        "predicted the job; it was trained without this job’s run time. Typical value: the median over the jobs "
+        "that the "
+        f"forest was trained on, at most {int(data.results['model']['online']['jobs']):,}."
     )
-    return f'<p class="note">{text(said)}</p>'
+    return f'<p class="note">{text(note)}</p>'

@@ -1,1 +1,1 @@
-"""How like a synthetic workload is to the real one, and what it gives away."""
+"""Report sections on synthetic workloads: similarity to the real workload, and privacy."""

@@ -1,4 +1,4 @@
-"""What the folder on a synthetic workload tells, read back and in words."""
+"""Data of a synthetic-workload score for the report: key numbers, verdict and caveats as sentences."""
 
 from __future__ import annotations
 
@@ -14,250 +14,267 @@ from kilowait.report.format import (
     share,
     short_name,
 )
-from kilowait.report.synthetic.labels import column_words, value_words
+from kilowait.report.synthetic.labels import column_label, value_text
 from kilowait.units import format_span
 
-__all__ = ["SyntheticScoreData", "calendar_sentence", "change", "doubts", "tiles", "verdict"]
+__all__ = ["SyntheticScoreData", "calendar_sentence", "change", "caveats", "tiles", "summary"]
 
-TOLD_APART = (
-    (0.55, "They cannot be told apart job by job"),
-    (0.65, "They can hardly be told apart job by job"),
-    (0.8, "They can often be told apart job by job"),
-    (math.inf, "They are easily told apart job by job"),
+AUC_SENTENCES = (
+    (0.55, "Single jobs cannot be distinguished"),
+    (0.65, "Single jobs can hardly be distinguished"),
+    (0.8, "Single jobs can often be distinguished"),
+    (math.inf, "Single jobs are easily distinguished"),
 )
-"""Up to which AUC which words hold."""
+"""Upper limit of the AUC and the sentence for it."""
 SHORT_WEEKS = 20
-"""Shorter logs have weeks that differ so much that measures of privacy accuse too easily."""
-WEIGHTY = 0.1
-"""Part of what a classifier gains that is worth naming."""
-SAME_JOBS = 0.45
-"""A classifier below this has seen the same rows with the other name."""
-SAME_HOURS = 0.5
-"""Correlation of submissions, the rhythm of the week taken off, above which two logs have one calendar."""
-MUCH = 0.5
-"""So much more than by chance is copying, whatever the weeks."""
+"""In logs with fewer weeks, differences between weeks can look like privacy leaks."""
+IMPORTANT = 0.1
+"""The minimum feature importance to be mentioned."""
+SAME_JOBS_AUC = 0.45
+"""An AUC below this means that both workloads contain the same rows."""
+SAME_CALENDAR_CORRELATION = 0.5
+"""Correlation of deseasonalized submissions above which two logs share the same calendar."""
+COPYING_EXCESS = 0.5
+"""An excess of copies over chance above this counts as copying, regardless of the length of the log."""
 
 
 @dataclass(frozen=True)
 class SyntheticScoreData:
-    """A synthetic workload beside a real one."""
+    """The comparison of a synthetic workload with a real one."""
 
     name: str
-    """Of the folder."""
-    told: Mapping[str, Any]
-    """As it stands in results.json under ``synthetic``."""
+    """The name of the folder."""
+    results: Mapping[str, Any]
+    """The entry ``synthetic`` of results.json."""
 
     @property
     def real(self) -> str:
         """Name of the real log."""
-        return short_name(str(self.told["real"]))
+        return short_name(str(self.results["real"]))
 
     @property
-    def made(self) -> str:
-        """Name of the synthetic one."""
-        return short_name(str(self.told["synthetic"]))
+    def synthetic(self) -> str:
+        """Name of the synthetic workload."""
+        return short_name(str(self.results["synthetic"]))
 
     @property
     def fidelity(self) -> Mapping[str, Any]:
-        """Distances, pairs, classifier, arrivals and users."""
-        found: Mapping[str, Any] = self.told["fidelity"]
-        return found
+        """Similarity results: distances, pairs of columns, classifier, arrivals and users."""
+        fidelity: Mapping[str, Any] = self.results["fidelity"]
+        return fidelity
 
     @property
     def curves(self) -> Mapping[str, Any]:
-        """What is drawn."""
-        found: Mapping[str, Any] = self.told["curves"]
-        return found
+        """The curves for figures."""
+        curves: Mapping[str, Any] = self.results["curves"]
+        return curves
 
     @property
-    def leaks(self) -> dict[str, float] | None:
-        """What is given away; None where there were no held-out jobs."""
-        return None if self.told["leaks"] is None else known(self.told["leaks"])
+    def privacy(self) -> dict[str, float] | None:
+        """Privacy metrics; None where there were no held-out jobs."""
+        return None if self.results["leaks"] is None else known(self.results["leaks"])
 
     @property
     def outcomes(self) -> list[tuple[str, list[dict[str, Any]]]]:
-        """Rules, and what was measured of both under each."""
+        """Scheduling policies, and the simulation metrics of both workloads under each."""
         return [
-            (str(one["policy"]), [known(row) for row in one["measures"]]) for one in self.told["outcomes"]
+            (str(result["policy"]), [known(row) for row in result["measures"]])
+            for result in self.results["outcomes"]
         ]
 
     @property
     def waits(self) -> list[tuple[str, dict[str, Any]]]:
-        """Rules, and waits under each."""
+        """Scheduling policies, and the comparison of waits under each."""
         return [(policy, row) for policy, rows in self.outcomes for row in rows if row["name"] == "wait_s"]
 
     @property
-    def keeps_calendar(self) -> bool:
-        """Whether jobs come in the very hours of the real log."""
-        return self.told["calendar"] is not None and float(self.told["calendar"]) > SAME_HOURS
+    def same_calendar(self) -> bool:
+        """Whether the synthetic jobs are submitted at the same times as in the real log."""
+        return (
+            self.results["calendar"] is not None
+            and float(self.results["calendar"]) > SAME_CALENDAR_CORRELATION
+        )
 
 
-def verdict(found: SyntheticScoreData) -> list[str]:
-    """The answers people ask for, in sentences."""
-    real, made = found.told["jobs"]
-    spans, loads = found.told["spans_s"], found.told["loads"]
+def summary(score: SyntheticScoreData) -> list[str]:
+    """The main results in sentences."""
+    real, synthetic = score.results["jobs"]
+    spans, loads = score.results["spans_s"], score.results["loads"]
     return [
-        f"{made:,} generated jobs over {format_span(spans[1])}, offered load {loads[1]:.2f}, beside {real:,} real jobs "
+        f"{synthetic:,} generated jobs over {format_span(spans[1])}, offered load {loads[1]:.2f}, against {real:,} "
+        "real jobs "
         f"over {format_span(spans[0])}, offered load {loads[0]:.2f}.",
-        _told_apart(found),
-        _columns(found),
-        _waits(found),
-        _given_away(found),
-        *([calendar_sentence(found)] if found.keeps_calendar else []),
+        _classifier(score),
+        _columns(score),
+        _waits(score),
+        _privacy(score),
+        *([calendar_sentence(score)] if score.same_calendar else []),
     ]
 
 
-def _told_apart(found: SyntheticScoreData) -> str:
-    auc, history = float(found.fidelity["auc"]), float(found.fidelity["auc_history"])
-    if auc < SAME_JOBS:
+def _classifier(score: SyntheticScoreData) -> str:
+    auc, history = float(score.fidelity["auc"]), float(score.fidelity["auc_history"])
+    if auc < SAME_JOBS_AUC:
         return (
-            f"A classifier that is to tell them apart errs more often than a coin would (AUC {auc:.3f}): that happens "
-            "where the same jobs are in both."
+            f"A classifier that separates the two workloads is worse than chance (AUC {auc:.3f}): this happens "
+            "when both "
+            "contain the same jobs."
         )
-    words = next(words for limit, words in TOLD_APART if auc < limit)
-    most = [(column_words(name), float(part)) for name, part in found.fidelity["looked_at"].items()]
-    weighty = [f"{name} ({share(part)})" for name, part in most[:2] if part > WEIGHTY]
+    words = next(words for limit, words in AUC_SENTENCES if auc < limit)
+    features = [(column_label(name), float(part)) for name, part in score.fidelity["looked_at"].items()]
+    important = [f"{name} ({share(part)})" for name, part in features[:2] if part > IMPORTANT]
     return (
-        f"{words}: a classifier takes the right one of a real and a generated job for the real one in {share(auc)} of "
-        f"such pairs (AUC {auc:.3f}), where a coin would in 50 %, and in {share(history)} if it also sees what the "
-        "user did before."
-        + (f" It looks most at {listed(weighty)}." if weighty and auc > TOLD_APART[0][0] else "")
+        f"{words}: given a real and a generated job, a classifier identifies the real one in {share(auc)} of the pairs "
+        f"(AUC {auc:.3f}; chance: 50 %), and in {share(history)} if it also uses the user’s history."
+        + (
+            f" The most important features are {listed(important)}."
+            if important and auc > AUC_SENTENCES[0][0]
+            else ""
+        )
     )
 
 
-def _columns(found: SyntheticScoreData) -> str:
-    worst, pair = found.told["worst_ks"], found.told["worst_pair"]
+def _columns(score: SyntheticScoreData) -> str:
+    worst, pair = score.results["worst_ks"], score.results["worst_pair"]
     name, ks = str(worst["column"]), float(worst["ks"])
     if ks == 0:
         return "Every column has exactly the values of the real log."
-    widest = float(found.curves["columns"][name]["widest"])
-    at = f"before {widest + 1:.0f}:00" if name == "hour" else f"up to {value_words(name, widest)}"
+    widest = float(score.curves["columns"][name]["widest"])
+    value_range = f"before {widest + 1:.0f}:00" if name == "hour" else f"up to {value_text(name, widest)}"
     return (
-        f"The column that is worst is {column_words(name)} (KS {ks:.3f}): the shares of jobs {at} differ by "
-        f"{100 * ks:.1f} points. Of the pairs of columns it is {column_words(str(pair['one']))} and "
-        f"{column_words(str(pair['other']))}, which correlate by {_signed(pair['made'])} instead of "
+        f"The least similar column is {column_label(name)} (KS {ks:.3f}): the shares of jobs {value_range} differ by "
+        f"{100 * ks:.1f} percentage points. The least similar pair of columns is {column_label(str(pair['one']))} and "
+        f"{column_label(str(pair['other']))} with a correlation of {_signed(pair['made'])} instead of "
         f"{_signed(pair['real'])}."
     )
 
 
-def _waits(found: SyntheticScoreData) -> str:
-    if not found.waits:
-        return "No job of one of the two could be started, so waits cannot be compared."
+def _waits(score: SyntheticScoreData) -> str:
+    if not score.waits:
+        return "No job of one of the two workloads could be started, so waits cannot be compared."
     near, far = (
-        [f"{policy} ({change(row['ratio'])})" for policy, row in found.waits if row["near"] is wanted]
+        [f"{policy} ({change(row['ratio'])})" for policy, row in score.waits if row["near"] is wanted]
         for wanted in (True, False)
     )
-    said = "Simulated on the same machine with EASY backfilling, "
+    start = "In simulations of the same cluster with EASY backfilling, "
     if not far:
-        return f"{said}mean waits are within 15 % of the real ones: {listed(near)}."
+        return f"{start}mean waits are within 15 % of the real ones: {listed(near)}."
     if not near:
-        return f"{said}mean waits are not within 15 % of the real ones: {listed(far)}."
-    return f"{said}mean waits are within 15 % of the real ones under {listed(near)}, but not under {listed(far)}."
+        return f"{start}mean waits are not within 15 % of the real ones: {listed(far)}."
+    return f"{start}mean waits are within 15 % of the real ones under {listed(near)}, but not under {listed(far)}."
 
 
-def _given_away(found: SyntheticScoreData) -> str:
-    gave = found.leaks
-    if gave is None:
-        return "Whether jobs were copied cannot be told: there were no held-out jobs, which the generator has not seen."
+def _privacy(score: SyntheticScoreData) -> str:
+    leaks = score.privacy
+    if leaks is None:
+        return (
+            "Whether jobs were copied is unknown: there are no held-out jobs, that is, real jobs not used for "
+            "training."
+        )
     copies = (
-        f"{share(gave['copies'])} of the generated jobs equal a seen one in all but the time, as do "
-        f"{share(gave['copies_of_held_out'])} of the held-out jobs, by chance"
+        f"{share(leaks['copies'])} of the generated jobs equal a training job in all but the time, as do "
+        f"{share(leaks['copies_of_held_out'])} of the held-out jobs by chance"
     )
     pairs = (
-        f"together with their user’s job before {share(gave['copied_pairs'])} do, and "
-        f"{share(gave['copied_pairs_of_held_out'])}"
+        f"together with their user’s previous job the shares are {share(leaks['copied_pairs'])} and "
+        f"{share(leaks['copied_pairs_of_held_out'])}"
     )
-    guess = (
-        "whoever guesses from the generated jobs which real ones were seen finds "
-        f"{100 * gave['membership_advantage']:.1f} points more of them than of others"
+    attack = (
+        "a membership-inference attack from the generated jobs finds "
+        f"{100 * leaks['membership_advantage']:.1f} percentage points more of the training jobs than of other jobs"
     )
-    which: Sequence[str] = found.told["given_away"]
-    if not which:
-        return f"No more is given away than weeks of a log differ by: {copies}; {guess}."
-    excess = {name: gave[name] - gave[f"{name}_of_held_out"] for name in ("copies", "copied_pairs")}
-    if "copied_pairs" in which or excess["copies"] > MUCH:
-        return f"Real jobs were copied: {copies}; {pairs}; {guess}."
+    exceeded: Sequence[str] = score.results["given_away"]
+    if not exceeded:
+        return f"No privacy leak beyond the differences between weeks of a log: {copies}; {attack}."
+    excess = {name: leaks[name] - leaks[f"{name}_of_held_out"] for name in ("copies", "copied_pairs")}
+    if "copied_pairs" in exceeded or excess["copies"] > COPYING_EXCESS:
+        return f"Real jobs were copied: {copies}; {pairs}; {attack}."
     nearer = (
-        f"{share(gave['nearer_to_seen'])} of the generated jobs are nearer to a seen than to a held-out job"
+        f"{share(leaks['nearer_to_seen'])} of the generated jobs are nearer to a training job than to a held-out "
+        "job"
     )
     return (
-        f"Something is given away, though no runs of jobs were copied: {copies}; {nearer} (50 % if nothing were "
-        f"learned by heart); {guess}."
+        f"Some information leaks, but no sequences of jobs were copied: {copies}; {nearer} (50 % without "
+        f"memorization); {attack}."
     )
 
 
-def calendar_sentence(found: SyntheticScoreData) -> str:
-    """Whether jobs come when the real ones did."""
-    same = found.told["calendar"]
-    if same is None:
+def calendar_sentence(score: SyntheticScoreData) -> str:
+    """Whether the generated jobs are submitted when the real ones were."""
+    correlation = score.results["calendar"]
+    if correlation is None:
+        return "Whether the calendar is that of the real log is unknown: the two overlap by less than a week."
+    measured = f"correlation {_signed(correlation)} without the weekly cycle"
+    if not score.same_calendar:
         return (
-            "Whether the calendar is the real log’s cannot be told: the two have less than a week in common."
-        )
-    measured = f"correlation {_signed(same)}, the rhythm of the week taken off"
-    if not found.keeps_calendar:
-        return (
-            f"The calendar is its own: submissions do not rise and fall in the hours in which they do in the real log "
+            f"The calendar is not that of the real log: busy and quiet hours differ from those of the real log "
             f"({measured})."
         )
     return (
-        "The calendar is the real log’s: submissions rise and fall in the very hours in which they do there "
-        f"({measured}; a calendar of its own would have about 0). Who knows when somebody worked may find that here, "
-        "whatever the jobs are."
+        "The calendar is that of the real log: busy and quiet hours are the same "
+        f"({measured}; an independent calendar would have about 0). Knowledge of when a person worked can therefore be "
+        "matched with this workload, whatever its jobs are."
     )
 
 
-def tiles(found: SyntheticScoreData) -> list[tuple[str, str, str]]:
-    """Key numbers: value, what it is, how to read it."""
-    alike, gave = found.fidelity, found.leaks
-    worst = found.told["worst_ks"]
-    made = [
-        (f"{alike['auc']:.3f}", "classifier’s AUC", "0.5: cannot be told apart; 1: always"),
-        (f"{worst['ks']:.3f}", "worst column’s KS", f"{column_words(str(worst['column']))}; 0: the same"),
+def tiles(score: SyntheticScoreData) -> list[tuple[str, str, str]]:
+    """Key numbers: value, label, explanation."""
+    fidelity, leaks = score.fidelity, score.privacy
+    worst = score.results["worst_ks"]
+    tiles = [
+        (f"{fidelity['auc']:.3f}", "classifier’s AUC", "0.5: indistinguishable; 1: always distinguished"),
+        (
+            f"{worst['ks']:.3f}",
+            "largest KS of a column",
+            f"{column_label(str(worst['column']))}; 0: identical",
+        ),
     ]
-    made += [
-        (change(row["ratio"]), "mean wait", f"{policy}, against the real jobs") for policy, row in found.waits
+    tiles += [
+        (change(row["ratio"]), "mean wait", f"{policy}, relative to the real jobs")
+        for policy, row in score.waits
     ]
-    if gave is not None:
-        advantage = f"{100 * gave['membership_advantage']:.1f} points"
-        made.append((advantage, "membership advantage", "0: nobody can tell who was seen; 100: everybody"))
-    return made
-
-
-def doubts(found: SyntheticScoreData) -> list[str]:
-    """What to keep in mind."""
-    kept = []
-    who = {
-        "both": "neither workload says",
-        "real": "the real log does not say",
-        "synthetic": "the synthetic one does not say",
-    }
-    lacking: Mapping[str, str] = found.told["lacking"]
-    for side, words in who.items():
-        names = [column_words(name) for name, lacks in lacking.items() if lacks == side]
-        if names:
-            kept.append(f"Not compared, because {words} it: {listed(names)}.")
-    if not found.fidelity["users"]:
-        kept.append(
-            "Without users there are no figures of users, and no k-anonymity; all jobs count as one user’s."
+    if leaks is not None:
+        advantage = f"{100 * leaks['membership_advantage']:.1f} percentage points"
+        tiles.append(
+            (advantage, "membership advantage", "0: training jobs cannot be identified; 100: all can")
         )
-    if found.leaks is None:
-        kept.append(
-            "For measures of privacy, score with --held-out: real jobs of the same machine, such as every second week "
+    return tiles
+
+
+def caveats(score: SyntheticScoreData) -> list[str]:
+    """The limitations of the comparison."""
+    notes = []
+    reasons = {
+        "both": "neither workload contains",
+        "real": "the real log does not contain",
+        "synthetic": "the synthetic workload does not contain",
+    }
+    missing: Mapping[str, str] = score.results["lacking"]
+    for side, words in reasons.items():
+        names = [column_label(name) for name, side_without in missing.items() if side_without == side]
+        if names:
+            notes.append(f"Not compared, because {words} them: {listed(names)}.")
+    if not score.fidelity["users"]:
+        notes.append(
+            "Without users there are no user statistics and no k-anonymity; all jobs count as those of one user."
+        )
+    if score.privacy is None:
+        notes.append(
+            "For privacy metrics, score with --held-out: real jobs of the same cluster, such as every second week "
             "of the log, that the generator was not fitted to."
         )
     else:
-        kept.append(
-            "Measures of privacy are measures, not promises: an attacker who knows more may find more."
-        )
-        weeks = float(found.told["spans_s"][0]) / (7 * 86400)
+        notes.append("Privacy metrics are no guarantees: an attacker with more knowledge may find more.")
+        weeks = float(score.results["spans_s"][0]) / (7 * 86400)
         if weeks < SHORT_WEEKS:
-            kept.append(
-                f"The real log has {weeks:.0f} weeks. Weeks of so short a log differ by more than these measures allow "
-                "for, so that jobs nobody copied may be taken for copies."
+            notes.append(
+                f"The real log has {weeks:.0f} weeks. Differences between the weeks of so short a log exceed the "
+                "tolerance of "
+                "the privacy metrics, so that jobs may be taken for copies although none were copied."
             )
-    if found.told["jobs"][0] < 1000 or found.told["jobs"][1] < 1000:
-        kept.append("There are fewer than 1,000 jobs on one side: small differences are chance.")
-    return [capital(note) for note in kept]
+    if score.results["jobs"][0] < 1000 or score.results["jobs"][1] < 1000:
+        notes.append("One of the workloads has fewer than 1,000 jobs: small differences are due to chance.")
+    return [capital(note) for note in notes]
 
 
 def _signed(value: float) -> str:
@@ -265,7 +282,7 @@ def _signed(value: float) -> str:
 
 
 def change(ratio: float) -> str:
-    """A ratio of means as a step from 1.
+    """A ratio of means as a relative change.
 
     >>> change(1.148), change(0.26), change(float("nan"))
     ('+14.8 %', '−74.0 %', 'no ratio')

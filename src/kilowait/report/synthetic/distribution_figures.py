@@ -1,4 +1,4 @@
-"""Figures of distributions, real beside generated: of columns, of users, and of what happens in a simulation."""
+"""Figures of distributions, real against generated: columns, users and simulation metrics."""
 
 from __future__ import annotations
 
@@ -8,90 +8,100 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.report.figures import AGENT, INK, LINES, WIDTH_IN, ReportFigure, log_axis, new_figure, plain
+from kilowait.report.figures import (
+    AGENT,
+    INK,
+    LINES,
+    WIDTH_IN,
+    ReportFigure,
+    escape_dollar,
+    log_axis,
+    new_figure,
+)
 from kilowait.report.format import capital
 from kilowait.report.job_figures import slowdown_axis, wait_axis
 from kilowait.report.synthetic.data import SyntheticScoreData
-from kilowait.report.synthetic.labels import MEASURES, column_words, value_words
+from kilowait.report.synthetic.labels import SIMULATION_METRICS, column_label, value_text
 
-__all__ = ["MADE", "REAL", "columns", "outcome", "sides", "users"]
+__all__ = ["SYNTHETIC", "REAL", "columns", "simulation", "workload_legend", "users"]
 
 REAL: dict[str, Any] = {"color": LINES[0], "linewidth": 2.2}
-MADE: dict[str, Any] = {"color": LINES[AGENT], "linewidth": 1.5, "linestyle": (0, (3, 2))}
-"""Lines of the two workloads: where they lie on one another both are seen."""
-VISIBLE = 3.0
-"""Gaps of so many points are marked."""
-ACROSS = 3
-"""Panels beside one another."""
-FLOORS = {"energy_j": 1e3, "utilization": 0.0, "hour": 0.0}
-"""Where the axis begins; elsewhere at 1."""
+SYNTHETIC: dict[str, Any] = {"color": LINES[AGENT], "linewidth": 1.5, "linestyle": (0, (3, 2))}
+"""Line styles of the two workloads; both stay visible where the lines coincide."""
+MARKED_POINTS = 3.0
+"""Differences above this, in percentage points, are marked."""
+PANELS_PER_ROW = 3
+"""Panels per row."""
+AXIS_START = {"energy_j": 1e3, "utilization": 0.0, "hour": 0.0}
+"""Start of the axis by column; 1 for all others."""
 
 
-def columns(found: SyntheticScoreData) -> ReportFigure:
-    """Every numeric column: which part of the jobs is no larger."""
-    rows = {str(row["column"]): row for row in found.fidelity["distances"]}
-    shown = {name: found.curves["columns"][name] for name in rows}
-    figure = _panels(shown, {name: _distance(name, row) for name, row in rows.items()}, column_words)
-    told = "; ".join(f"{column_words(name)} {row['ks']:.3f}" for name, row in rows.items())
+def columns(score: SyntheticScoreData) -> ReportFigure:
+    """Cumulative distribution of every numeric column."""
+    rows = {str(row["column"]): row for row in score.fidelity["distances"]}
+    shown = {name: score.curves["columns"][name] for name in rows}
+    figure = _panels(shown, {name: _distance(name, row) for name, row in rows.items()}, column_label)
+    alt = "; ".join(f"{column_label(name)} {row['ks']:.3f}" for name, row in rows.items())
     return ReportFigure(
         figure,
-        "The share of jobs that have no more than what is below; values below the axis stand at its left end. The bar "
-        "marks where the two differ most, and KS is its length: 0 where the distributions are the same, 1 where they "
-        "have nothing in common.",
-        f"Cumulative shares of real and generated jobs by column. Kolmogorov-Smirnov distances: {told}.",
+        "Cumulative share of jobs; values below the axis are drawn at its left end. The bar marks the largest "
+        "difference "
+        "between the two, and KS is its length: 0 for equal distributions, 1 for distributions without overlap.",
+        f"Cumulative shares of real and generated jobs by column. Kolmogorov-Smirnov distances: {alt}.",
     )
 
 
-def users(found: SyntheticScoreData) -> ReportFigure:
-    """Jobs of users, of their sessions, and the time between a user's jobs."""
-    rows = {str(row["column"]): row for row in found.fidelity["user_distances"]}
-    shown = {name: found.curves["users"][name] for name in rows}
-    figure = _panels(shown, {name: _distance(name, row) for name, row in rows.items()}, column_words)
-    told = "; ".join(f"{column_words(name)} {row['ks']:.3f}" for name, row in rows.items())
+def users(score: SyntheticScoreData) -> ReportFigure:
+    """Distributions of jobs per user, jobs per session, and the time between a user's jobs."""
+    rows = {str(row["column"]): row for row in score.fidelity["user_distances"]}
+    shown = {name: score.curves["users"][name] for name in rows}
+    figure = _panels(shown, {name: _distance(name, row) for name, row in rows.items()}, column_label)
+    alt = "; ".join(f"{column_label(name)} {row['ks']:.3f}" for name, row in rows.items())
     return ReportFigure(
         figure,
-        "The share of users, of sessions and of pairs of jobs that have no more than what is below. A session is a run "
-        "of a user’s jobs with less than half an hour between submissions.",
-        f"How users differ. Kolmogorov-Smirnov distances: {told}.",
+        "Cumulative share of users, of sessions and of pairs of consecutive jobs. A session is a sequence of a "
+        "user’s jobs "
+        "with less than half an hour between submissions.",
+        f"Distributions over users. Kolmogorov-Smirnov distances: {alt}.",
     )
 
 
-def outcome(found: SyntheticScoreData, place: int) -> ReportFigure:
-    """What happens under one rule: waits, slowdowns, backlog and utilization."""
-    policy, rows = found.outcomes[place]
-    named = {str(row["name"]): row for row in rows}
-    shown = {name: found.curves["outcomes"][place]["shares"][name] for name in named}
-    titles = {name: _distance(name, row) for name, row in named.items()}
-    figure = _panels(shown, titles, MEASURES.__getitem__, across=2)
-    told = "; ".join(f"{MEASURES[name]} {row['ks']:.3f}" for name, row in named.items())
+def simulation(score: SyntheticScoreData, number: int) -> ReportFigure:
+    """Distributions under one policy: waits, slowdowns, backlog and utilization."""
+    policy, rows = score.outcomes[number]
+    rows_by_name = {str(row["name"]): row for row in rows}
+    shown = {name: score.curves["outcomes"][number]["shares"][name] for name in rows_by_name}
+    titles = {name: _distance(name, row) for name, row in rows_by_name.items()}
+    figure = _panels(shown, titles, SIMULATION_METRICS.__getitem__, per_row=2)
+    alt = "; ".join(f"{SIMULATION_METRICS[name]} {row['ks']:.3f}" for name, row in rows_by_name.items())
     return ReportFigure(
         figure,
-        f"Under {policy} with EASY: the share of jobs that waited, or were slowed down, no more than what is below, "
-        "and the share of hours with no more nodes waited for, or busy.",
-        f"Distributions under {policy}, real and generated. Kolmogorov-Smirnov distances: {told}.",
+        f"Under {policy} with EASY: cumulative share of jobs by wait and by slowdown, and cumulative share of hours by "
+        "nodes requested by waiting jobs and by utilization.",
+        f"Distributions under {policy}, real and generated. Kolmogorov-Smirnov distances: {alt}.",
     )
 
 
-def sides(axes_or_figure: Any, handles: Sequence[Any], **place: Any) -> None:
-    """The legend of the two workloads."""
-    axes_or_figure.legend(handles, ["real", "generated"], ncols=2, handlelength=2.6, **place)
+def workload_legend(axes_or_figure: Any, handles: Sequence[Any], **number: Any) -> None:
+    """Add the legend of the two workloads."""
+    axes_or_figure.legend(handles, ["real", "generated"], ncols=2, handlelength=2.6, **number)
 
 
 def _distance(name: str, row: Mapping[str, Any]) -> str:
-    return f"KS {row['ks']:.3f}, moved by {value_words(name, float(row['wasserstein']))}"
+    return f"KS {row['ks']:.3f}, Wasserstein {value_text(name, float(row['wasserstein']))}"
 
 
 def _panels(
     curves: Mapping[str, Mapping[str, Any]],
-    under: Mapping[str, str],
-    words: Any,
+    subtitles: Mapping[str, str],
+    title: Any,
     *,
-    across: int = ACROSS,
+    per_row: int = PANELS_PER_ROW,
 ) -> Any:
-    """A panel a curve, in rows; `under` stands below its name."""
-    across = min(across, len(curves))
-    rows = math.ceil(len(curves) / across)
-    with new_figure(height_in=0.45 + 2.75 * rows, rows=rows, columns=across, width_in=2 * WIDTH_IN) as (
+    """A panel for each curve, in rows; `under` is the subtitle of each panel."""
+    per_row = min(per_row, len(curves))
+    rows = math.ceil(len(curves) / per_row)
+    with new_figure(height_in=0.45 + 2.75 * rows, rows=rows, columns=per_row, width_in=2 * WIDTH_IN) as (
         figure,
         grid,
     ):
@@ -99,37 +109,37 @@ def _panels(
         handles: list[Any] = []
         for axes, (name, curve) in zip(panels, curves.items(), strict=False):
             handles = _curve(axes, name, curve)
-            axes.set_title(f"{capital(words(name))}\n", loc="left", size=10, weight="bold")
+            axes.set_title(f"{capital(title(name))}\n", loc="left", size=10, weight="bold")
             axes.annotate(
-                plain(under[name]),
+                escape_dollar(subtitles[name]),
                 (0, 1),
                 xytext=(0, 5),
                 xycoords="axes fraction",
                 textcoords="offset points",
                 size=9,
             )
-        for place, axes in enumerate(panels):
-            if place >= len(curves):
+        for number, axes in enumerate(panels):
+            if number >= len(curves):
                 axes.set_visible(False)
-            elif place % across == 0:
+            elif number % per_row == 0:
                 axes.set_ylabel("share, %")
-        sides(figure, handles, loc="outside upper left")
+        workload_legend(figure, handles, loc="outside upper left")
     return figure
 
 
 def _curve(axes: Any, name: str, curve: Mapping[str, Any]) -> list[Any]:
-    """Both distribution functions, and the widest gap between them."""
-    floor = FLOORS.get(name, 1.0)
-    at = np.maximum(np.array(curve["at"], np.float64), floor)
-    sides = [np.array(curve[side], np.float64) for side in ("real", "made")]
+    """Draw both distribution functions and mark the largest difference."""
+    start = AXIS_START.get(name, 1.0)
+    at = np.maximum(np.array(curve["at"], np.float64), start)
+    side_values = [np.array(curve[side], np.float64) for side in ("real", "made")]
     scale = 100.0 if name == "utilization" else 1 / 3.6e6 if name == "energy_j" else 1.0
     handles = [
         axes.step(scale * at, 100 * values, where="post", **line)[0]
-        for values, line in zip(sides, (REAL, MADE), strict=True)
+        for values, line in zip(side_values, (REAL, SYNTHETIC), strict=True)
     ]
-    widest = max(float(curve["widest"]), floor)
-    gap = [100 * float(values[np.searchsorted(at, widest)]) for values in sides]
-    if abs(gap[0] - gap[1]) > VISIBLE:
+    widest = max(float(curve["widest"]), start)
+    gap = [100 * float(values[np.searchsorted(at, widest)]) for values in side_values]
+    if abs(gap[0] - gap[1]) > MARKED_POINTS:
         axes.plot([scale * widest] * 2, gap, color=INK, linewidth=1.4, marker="_", markersize=6)
     axes.set_ylim(-1, 102)
     _axis(axes, name, scale * float(at.min()), scale * float(at.max()))
@@ -151,17 +161,17 @@ def _axis(axes: Any, name: str, low: float, high: float) -> None:
         log_axis(axes, low, max(high, 10 * low), room=1.1)
         axes.set_xlabel({"energy_j": "kWh", "backlog_nodes": "nodes"}.get(name, ""))
     if axes.get_xscale() == "log":
-        _thinned(axes)
+        _remove_overlapping_ticks(axes)
 
 
-def _thinned(axes: Any) -> None:
-    """Leave out ticks whose words would run into those before."""
+def _remove_overlapping_ticks(axes: Any) -> None:
+    """Remove ticks whose labels would overlap the previous label."""
     low, high = np.log(axes.get_xlim())
-    kept: dict[float, str] = {}
+    ticks: dict[float, str] = {}
     free = -math.inf
     for at, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True):
-        place, half = (math.log(at) - low) / (high - low), 0.012 * len(label.get_text()) + 0.01
-        if place - half >= free:
-            kept[at] = label.get_text()
-            free = place + half
-    axes.set_xticks(list(kept), list(kept.values()))
+        number, half = (math.log(at) - low) / (high - low), 0.012 * len(label.get_text()) + 0.01
+        if number - half >= free:
+            ticks[at] = label.get_text()
+            free = number + half
+    axes.set_xticks(list(ticks), list(ticks.values()))

@@ -1,4 +1,4 @@
-"""Figures of what goes together, what a classifier looks at, and what is given away."""
+"""Figures of a synthetic workload: correlations, feature importance of the classifier, and privacy."""
 
 from __future__ import annotations
 
@@ -14,67 +14,68 @@ from kilowait.report.figures import (
     LINES,
     WIDTH_IN,
     ReportFigure,
+    escape_dollar,
     line_style,
     need_matplotlib,
     new_figure,
-    plain,
 )
 from kilowait.report.format import number, share
 from kilowait.report.synthetic.data import SyntheticScoreData
-from kilowait.report.synthetic.labels import column_words, short_words
+from kilowait.report.synthetic.labels import column_label, short_column_label
 
-__all__ = ["correlations", "given_away", "looked_at"]
+__all__ = ["correlations", "privacy", "feature_importance"]
 
 KINDS = {
     "pearson": "logarithms (Pearson)",
     "spearman": "ranks (Spearman)",
-    "cramer": "kinds (Cramér’s V)",
+    "cramer": "categories (Cramér’s V)",
 }
 EQUAL = 1e-4
-"""Distances below this are drawn as this."""
+"""The lower end of the distance axis; smaller distances are drawn there."""
 TOP = 10
-"""Features shown of a classifier."""
+"""The number of features of the classifier that are drawn."""
 
 
-def correlations(found: SyntheticScoreData) -> ReportFigure:
-    """Heat maps: real, generated and the difference, a row for each kind of correlation."""
-    by_kind = {
+def correlations(score: SyntheticScoreData) -> ReportFigure:
+    """Heat maps of correlations: real, generated and their difference, a row for each kind of correlation."""
+    pairs_by_kind = {
         kind: pairs
         for kind in KINDS
-        if (pairs := [pair for pair in found.fidelity["pairs"] if pair["kind"] == kind])
+        if (pairs := [pair for pair in score.fidelity["pairs"] if pair["kind"] == kind])
     }
-    names = {kind: _names(pairs) for kind, pairs in by_kind.items()}
-    heights = [0.9 + 0.36 * (len(names[kind]) - 1) for kind in by_kind]
+    names = {kind: _names(pairs) for kind, pairs in pairs_by_kind.items()}
+    heights = [0.9 + 0.36 * (len(names[kind]) - 1) for kind in pairs_by_kind]
     with new_figure(
-        height_in=sum(heights), rows=len(by_kind), columns=3, width_in=2 * WIDTH_IN, heights=heights
+        height_in=sum(heights), rows=len(pairs_by_kind), columns=3, width_in=2 * WIDTH_IN, heights=heights
     ) as (figure, grid):
         figure.get_layout_engine().set(h_pad=0.09)
-        for line, (kind, pairs) in zip(np.atleast_2d(grid), by_kind.items(), strict=True):
-            for axes, (side, words) in zip(
+        for line, (kind, pairs) in zip(np.atleast_2d(grid), pairs_by_kind.items(), strict=True):
+            for axes, (side, label) in zip(
                 line, (("real", "real"), ("made", "generated"), ("difference", "difference")), strict=True
             ):
-                _heat(axes, names[kind], pairs, side, labelled=side == "real")
-                axes.set_title(f"{KINDS[kind]}: {words}", loc="left", size=9)
-    worst = found.told["worst_pair"]
+                _heat_map(axes, names[kind], pairs, side, labelled=side == "real")
+                axes.set_title(f"{KINDS[kind]}: {label}", loc="left", size=9)
+    worst = score.results["worst_pair"]
     return ReportFigure(
         figure,
-        "How two columns go together, from −1 (orange) over 0 (no colour) to 1 (blue), and generated less real; where "
-        "the right has no colour, what goes together in the real log does so in the generated one.",
-        f"Correlations of columns. Farthest off: {column_words(str(worst['one']))} and "
-        f"{column_words(str(worst['other']))}, {worst['made']:.2f} instead of {worst['real']:.2f}.",
+        "Correlations between columns, from −1 (orange) over 0 (no colour) to 1 (blue), and generated minus real; "
+        "where "
+        "the right has no colour, the generated workload preserves the correlation.",
+        f"Correlations between columns. Largest difference: {column_label(str(worst['one']))} and "
+        f"{column_label(str(worst['other']))}, {worst['made']:.2f} instead of {worst['real']:.2f}.",
     )
 
 
-def looked_at(found: SyntheticScoreData) -> ReportFigure:
-    """Which columns a classifier tells the two apart by: without and with the user's history."""
-    alike = found.fidelity
+def feature_importance(score: SyntheticScoreData) -> ReportFigure:
+    """Feature importance of the classifiers without and with the user's history."""
+    fidelity = score.fidelity
     panels = [
-        (alike["looked_at"], f"job by job: AUC {alike['auc']:.3f}"),
-        (alike["looked_at_history"], f"with the user’s history: AUC {alike['auc_history']:.3f}"),
+        (fidelity["looked_at"], f"single jobs: AUC {fidelity['auc']:.3f}"),
+        (fidelity["looked_at_history"], f"with the user’s history: AUC {fidelity['auc_history']:.3f}"),
     ]
-    most = max(min(len(parts), TOP) for parts, _ in panels)
-    with new_figure(height_in=1.0 + 0.29 * most, columns=2) as (figure, grid):
-        for axes, (parts, words) in zip(grid, panels, strict=True):
+    rows_shown = max(min(len(parts), TOP) for parts, _ in panels)
+    with new_figure(height_in=1.0 + 0.29 * rows_shown, columns=2) as (figure, grid):
+        for axes, (parts, label) in zip(grid, panels, strict=True):
             rows = list(parts.items())[:TOP][::-1]
             for place, (_, part) in enumerate(rows):
                 axes.barh(place, 100 * part, color=LINES[AGENT], height=0.65)
@@ -86,38 +87,39 @@ def looked_at(found: SyntheticScoreData) -> ReportFigure:
                     va="center",
                     size=8,
                 )
-            axes.set_yticks(range(len(rows)), [plain(column_words(name)) for name, _ in rows], size=8)
+            axes.set_yticks(range(len(rows)), [escape_dollar(column_label(name)) for name, _ in rows], size=8)
             axes.set_ylim(-0.6, len(rows) - 0.4)
             axes.set_xlim(0, 118 * max((part for _, part in rows), default=1.0))
             axes.grid(axis="y", visible=False)
-            axes.set_title(words, loc="left", size=10)
-            axes.set_xlabel("part of what its trees gain, %")
-    told = ", ".join(
-        f"{column_words(name)} {share(part)}" for name, part in list(alike["looked_at"].items())[:3]
+            axes.set_title(label, loc="left", size=10)
+            axes.set_xlabel("share of the total gain, %")
+    alt = ", ".join(
+        f"{column_label(name)} {share(part)}" for name, part in list(fidelity["looked_at"].items())[:3]
     )
     return ReportFigure(
         figure,
-        "What the classifier’s trees split by, weighed by what they gain in telling the jobs they learn from apart. "
-        "Where the AUC is about 0.5 that is nothing that holds for other jobs.",
-        f"The classifier has an AUC of {alike['auc']:.3f} and looks most at: {told}.",
+        "Feature importance of the classifier: gain of its splits on the training jobs. Where the AUC is about "
+        "0.5, the "
+        "importance does not generalize to other jobs.",
+        f"The classifier has an AUC of {fidelity['auc']:.3f}. Most important features: {alt}.",
     )
 
 
-def given_away(found: SyntheticScoreData) -> ReportFigure:
-    """Distances to the closest record, and how well they tell who was seen."""
-    closest, guess = found.curves["closest"], found.curves["membership"]
-    gave = found.leaks
-    assert gave is not None  # there are no such curves otherwise
+def privacy(score: SyntheticScoreData) -> ReportFigure:
+    """Distances to the closest record, and the ROC curve of membership inference from them."""
+    closest, roc = score.curves["closest"], score.curves["membership"]
+    metrics = score.privacy
+    assert metrics is not None  # the curves exist only with held-out jobs
     with new_figure(height_in=4.0, columns=2) as (figure, (left, right)):
         at = np.array(closest["at"], np.float64)
-        shown = np.concatenate([at[1:] > EQUAL, [True]])  # the last that is as good as equal, and all beyond
+        shown = np.concatenate([at[1:] > EQUAL, [True]])  # the last point below EQUAL, and all above
         at = np.maximum(at[shown], EQUAL)
-        for name, words, line in (
-            ("made_to_seen", "generated to seen", AGENT),
+        for name, label, line in (
+            ("made_to_seen", "generated to training", AGENT),
             ("made_to_held_out", "generated to held out", 2),
-            ("held_out_to_seen", "held out to seen", 0),
+            ("held_out_to_seen", "held out to training", 0),
         ):
-            left.step(at, 100 * np.array(closest[name])[shown], where="post", label=words, **line_style(line))
+            left.step(at, 100 * np.array(closest[name])[shown], where="post", label=label, **line_style(line))
         left.set_xscale("log")
         left.set_xlim(EQUAL, max(float(at.max()), 1.0))
         ticks = [10.0**power for power in range(-4, 2) if 10.0**power <= max(float(at.max()), 1.0)]
@@ -125,41 +127,54 @@ def given_away(found: SyntheticScoreData) -> ReportFigure:
         left.minorticks_off()
         left.set_ylim(-1, 102)
         left.set_ylabel("jobs, %")
-        left.set_xlabel("distance to the closest, standard deviations")
+        left.set_xlabel("distance to the closest record, standard deviations")
         left.legend(loc="lower right")
         right.plot([0, 100], [0, 100], color=FAINT, linewidth=1.0)
-        right.plot(100 * np.array(guess["wrong"]), 100 * np.array(guess["found"]), **line_style(AGENT))
-        wrong, right_ones = (100 * float(part) for part in guess["best"])
-        right.plot([wrong, wrong], [wrong, right_ones], color=INK, linewidth=1.4, marker="_", markersize=6)
-        words = f"advantage {right_ones - wrong:.1f} points"
+        right.plot(100 * np.array(roc["wrong"]), 100 * np.array(roc["found"]), **line_style(AGENT))
+        false_positives, true_positives = (100 * float(part) for part in roc["best"])
+        right.plot(
+            [false_positives, false_positives],
+            [false_positives, true_positives],
+            color=INK,
+            linewidth=1.4,
+            marker="_",
+            markersize=6,
+        )
+        label = f"advantage {true_positives - false_positives:.1f} points"
         right.annotate(
-            words, (wrong, (wrong + right_ones) / 2), xytext=(14, -10), textcoords="offset points", size=9
+            label,
+            (false_positives, (false_positives + true_positives) / 2),
+            xytext=(14, -10),
+            textcoords="offset points",
+            size=9,
         )
         right.set_xlim(0, 100)
         right.set_ylim(0, 101)
-        right.set_xlabel("held-out jobs taken for seen, %")
-        right.set_ylabel("seen jobs found, %")
-        right.set_title(f"AUC {gave['membership_auc']:.3f}", loc="left", size=10)
+        right.set_xlabel("false positive rate (held-out jobs), %")
+        right.set_ylabel("true positive rate (training jobs), %")
+        right.set_title(f"AUC {metrics['membership_auc']:.3f}", loc="left", size=10)
     return ReportFigure(
         figure,
-        "Left: how far every job is from the closest one of another set; at the left edge they are equal, or nearly. "
-        "Generated jobs that lie closer to seen jobs than held-out ones do were learned by heart. Right: guessing that "
-        "a real job was seen where a generated one lies near, for every limit of near; on the diagonal it is a coin.",
-        f"Median distance of a generated job to the closest seen one {number(gave['closest_seen'])}, to the closest "
-        f"held-out one {number(gave['closest_held_out'])}. Membership is guessed with an AUC of "
-        f"{gave['membership_auc']:.3f} and an advantage of {share(gave['membership_advantage'])}.",
+        "Left: distance of every job to the closest job of another set; at the left edge they are (nearly) equal. "
+        "Generated jobs that are closer to training jobs than held-out jobs are were memorized. Right: ROC curve of "
+        "membership inference (a real job close to a generated one is taken for a training job); the diagonal is "
+        "chance.",
+        f"Median distance of a generated job to the closest training job {number(metrics['closest_seen'])}, to the "
+        "closest "
+        f"held-out job {number(metrics['closest_held_out'])}. Membership inference has an AUC of "
+        f"{metrics['membership_auc']:.3f} and an advantage of {share(metrics['membership_advantage'])}.",
     )
 
 
 def _names(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The columns of the pairs, in order."""
+    """The column names of the pairs, in order."""
     return list(dict.fromkeys([pair["one"] for pair in pairs] + [pair["other"] for pair in pairs]))
 
 
-def _heat(
+def _heat_map(
     axes: Any, names: Sequence[str], pairs: Sequence[Mapping[str, Any]], side: str, *, labelled: bool
 ) -> None:
-    """The lower triangle: every pair once."""
+    """Draw the lower triangle of a correlation matrix."""
     patches = need_matplotlib().patches
     last = len(names) - 1
     for pair in pairs:
@@ -177,12 +192,12 @@ def _heat(
             )
         )
         value = 0.0 if abs(value) < 0.005 else value
-        words = f"{value:+.2f}" if side == "difference" and value else f"{value:.2f}"
-        axes.text(column, row, words.replace("-", "−"), ha="center", va="center", size=8)
+        label = f"{value:+.2f}" if side == "difference" and value else f"{value:.2f}"
+        axes.text(column, row, label.replace("-", "−"), ha="center", va="center", size=8)
     axes.set_xlim(-0.5, last - 0.5)
     axes.set_ylim(-0.5, last - 0.5)
-    axes.set_xticks(range(last), [short_words(name) for name in names[:-1]], size=8)
-    rows = [short_words(name) for name in reversed(names[1:])]
+    axes.set_xticks(range(last), [short_column_label(name) for name in names[:-1]], size=8)
+    rows = [short_column_label(name) for name in reversed(names[1:])]
     axes.set_yticks(range(last), rows if labelled else [""] * last, size=8)
     axes.grid(visible=False)
     axes.tick_params(length=0)

@@ -1,14 +1,14 @@
-"""Columns and measures of workloads in words, and their values for people."""
+"""Display names of the columns and statistics of workloads, and formatting of their values."""
 
 from __future__ import annotations
 
 from kilowait.report.format import number, share
 from kilowait.units import format_span
 
-__all__ = ["MEASURES", "column_words", "measure_words", "short_words", "value_words"]
+__all__ = ["SIMULATION_METRICS", "column_label", "statistic_label", "short_column_label", "value_text"]
 
 _COLUMNS = {
-    "interarrival_s": "time since the job before",
+    "interarrival_s": "interarrival time",
     "hour": "hour of the day",
     "weekday": "day of the week",
     "nodes": "nodes",
@@ -20,63 +20,63 @@ _COLUMNS = {
     "account": "account",
     "queue": "queue",
     "status": "status",
-    "used": "part of the request that was used",
-    "user_gap_s": "time since the user’s job before",
-    "runtime_change": "change of run time from the user’s job before",
-    "jobs_a_user": "jobs a user",
-    "jobs_a_session": "jobs a session",
+    "used": "used share of the request",
+    "user_gap_s": "time since the user’s previous job",
+    "runtime_change": "change of run time from the user’s previous job",
+    "jobs_a_user": "jobs per user",
+    "jobs_a_session": "jobs per session",
 }
-_SHORT = {"interarrival_s": "gap"}
-MEASURES = {
+_SHORT = {"interarrival_s": "interarrival"}
+SIMULATION_METRICS = {
     "wait_s": "wait",
     "bsld": "bounded slowdown",
-    "backlog_nodes": "nodes waited for",
+    "backlog_nodes": "nodes requested by waiting jobs",
     "utilization": "nodes busy",
 }
-"""What is compared of two simulations."""
+"""Display names of the simulation metrics that are compared."""
 _STATISTICS = {
-    "mean_an_hour": "submissions an hour",
-    "dispersion": "their variance over their mean (1: at random)",
-    "autocorrelation_hour": "correlation with the hour before",
-    "autocorrelation_day": "correlation with the day before",
-    "autocorrelation_week": "correlation with the week before",
-    "day_power": "part of the variance that a wave of a day explains",
-    "week_power": "part of the variance that a wave of a week explains",
+    "mean_an_hour": "submissions per hour",
+    "dispersion": "their index of dispersion, variance / mean (1: Poisson)",
+    "autocorrelation_hour": "autocorrelation at a lag of one hour",
+    "autocorrelation_day": "autocorrelation at a lag of one day",
+    "autocorrelation_week": "autocorrelation at a lag of one week",
+    "day_power": "share of the variance explained by a daily cycle",
+    "week_power": "share of the variance explained by a weekly cycle",
     "users": "users",
-    "median_jobs_a_user": "jobs of the middle user",
-    "share_of_busiest_tenth": "jobs of the busiest tenth of users",
-    "jobs_a_session": "jobs a session (less than half an hour between)",
-    "median_user_gap_s": "time between a user’s jobs, middle",
+    "median_jobs_a_user": "median of jobs per user",
+    "share_of_busiest_tenth": "share of jobs of the busiest tenth of users",
+    "jobs_a_session": "jobs per session (less than half an hour between submissions)",
+    "median_user_gap_s": "median time between a user’s jobs",
 }
 
 
-def column_words(name: str) -> str:
-    """A column, or a feature made from columns.
+def column_label(name: str) -> str:
+    """The display name of a column or of a feature derived from columns.
 
-    >>> column_words("runtime_s"), column_words("same_nodes")
-    ('run time', 'same nodes as the user’s job before')
+    >>> column_label("runtime_s"), column_label("same_nodes")
+    ('run time', 'same nodes as the user’s previous job')
     """
     if name.startswith("same_"):
-        return f"same {_COLUMNS.get(name[5:], name[5:])} as the user’s job before"
+        return f"same {_COLUMNS.get(name[5:], name[5:])} as the user’s previous job"
     return _COLUMNS.get(name, name)
 
 
-def short_words(name: str) -> str:
-    """The same where there is little room."""
+def short_column_label(name: str) -> str:
+    """A short display name of a column, for figures."""
     return _SHORT.get(name) or _COLUMNS.get(name, name)
 
 
-def measure_words(name: str) -> str:
-    """A statistic of arrivals or users."""
+def statistic_label(name: str) -> str:
+    """The display name of a statistic of arrivals or users."""
     if name.startswith("same_"):
-        return f"jobs of the same {_COLUMNS.get(name[5:], name[5:])} as the user’s job before"
+        return f"share of jobs with the same {_COLUMNS.get(name[5:], name[5:])} as the user’s previous job"
     return _STATISTICS.get(name, name.replace("_", " "))
 
 
-def value_words(name: str, value: float) -> str:
-    """A value of a column or a measure, with its unit.
+def value_text(name: str, value: float) -> str:
+    """A value of a column or a statistic, formatted with its unit.
 
-    >>> value_words("runtime_s", 3700.0), value_words("nodes", 64.0), value_words("energy_j", 7.2e6)
+    >>> value_text("runtime_s", 3700.0), value_text("nodes", 64.0), value_text("energy_j", 7.2e6)
     ('1 h 1 min', '64', '2 kWh')
     """
     if name == "utilization" or name.startswith(("same_", "share_")) or name.endswith("_power"):
@@ -91,6 +91,6 @@ def value_words(name: str, value: float) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Whole numbers whole, and a minus that is one."""
-    told = f"{value:,.0f}" if value == round(value) else number(value)
-    return told.replace("-", "−")
+    """A number with a typographic minus sign, whole numbers without decimals."""
+    text = f"{value:,.0f}" if value == round(value) else number(value)
+    return text.replace("-", "−")

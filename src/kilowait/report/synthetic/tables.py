@@ -1,4 +1,4 @@
-"""Tables and sentences on a synthetic workload, as HTML; and all of it in order."""
+"""HTML tables, sentences and section order of the report on a synthetic workload."""
 
 from __future__ import annotations
 
@@ -12,238 +12,252 @@ from kilowait.report.synthetic import distribution_figures, figures, time_series
 from kilowait.report.synthetic.data import (
     SyntheticScoreData,
     calendar_sentence,
+    caveats,
     change,
-    doubts,
+    summary,
     tiles,
-    verdict,
 )
 from kilowait.report.synthetic.labels import (
-    MEASURES,
-    column_words,
-    measure_words,
-    value_words,
+    SIMULATION_METRICS,
+    column_label,
+    statistic_label,
+    value_text,
 )
 
-__all__ = ["likened_parts"]
+__all__ = ["synthetic_sections"]
 
 Add = Callable[[str, ReportFigure], str]
-KINDS = {"pearson": "of logarithms", "spearman": "of ranks", "cramer": "of kinds"}
+KINDS = {
+    "pearson": "of logarithms (Pearson)",
+    "spearman": "of ranks (Spearman)",
+    "cramer": "of categories (Cramér’s V)",
+}
 SHOWN_PAIRS = 8
 
 
-def likened_parts(found: SyntheticScoreData, add: Add, level: int) -> Iterator[tuple[str, str, str]]:
-    """Everything on one workload: anchor, heading and HTML.
+def synthetic_sections(score: SyntheticScoreData, add: Add, level: int) -> Iterator[tuple[str, str, str]]:
+    """All sections on one workload: anchor, heading and HTML.
 
-    `add` takes a figure by name and gives its HTML, `level` is that of headings within the parts.
+    `add` registers a figure by name and returns its HTML; `level` is the heading level within the sections.
     """
-    yield "verdict", "Verdict", _verdict(found)
-    yield "columns", "Columns", add("columns", distribution_figures.columns(found)) + distance_table(found)
-    together = add("correlations", figures.correlations(found)) if found.fidelity["pairs"] else ""
-    yield "pairs", "What goes together", together + pair_table(found)
-    yield "classifier", "Told apart", _classifier(found, add)
-    yield "arrivals", "Arrivals", _arrivals(found, add)
-    yield "users", "Users", _users(found, add)
-    yield "scheduling", "In a scheduler", _scheduling(found, add, level)
-    yield "privacy", "What is given away", _privacy(found, add)
+    yield "summary", "Summary", _summary(score)
+    yield "columns", "Columns", add("columns", distribution_figures.columns(score)) + distance_table(score)
+    heat_maps = add("correlations", figures.correlations(score)) if score.fidelity["pairs"] else ""
+    yield "pairs", "Correlations between columns", heat_maps + pair_table(score)
+    yield "classifier", "Classifier: real or generated", _classifier(score, add)
+    yield "arrivals", "Arrivals", _arrivals(score, add)
+    yield "users", "Users", _users(score, add)
+    yield "scheduling", "Scheduling simulations", _scheduling(score, add, level)
+    yield "privacy", "Privacy", _privacy(score, add)
 
 
-def _verdict(found: SyntheticScoreData) -> str:
-    said = "".join(f"<p>{text(sentence)}</p>" for sentence in verdict(found))
-    notes = "".join(f"<li>{text(note)}</li>" for note in doubts(found))
+def _summary(score: SyntheticScoreData) -> str:
+    paragraphs = "".join(f"<p>{text(sentence)}</p>" for sentence in summary(score))
+    notes = "".join(f"<li>{text(note)}</li>" for note in caveats(score))
     return (
-        f'{tile_row(tiles(found))}<div class="lead">{said}</div>'
-        f'<aside class="doubts"><p>Keep in mind</p><ul>{notes}</ul></aside>'
+        f'{tile_row(tiles(score))}<div class="lead">{paragraphs}</div>'
+        f'<aside class="caveats"><p>Caveats</p><ul>{notes}</ul></aside>'
     )
 
 
-def distance_table(found: SyntheticScoreData) -> str:
-    """KS and Wasserstein, column by column."""
-    rows = _distances(found.fidelity["distances"])
+def distance_table(score: SyntheticScoreData) -> str:
+    """Kolmogorov-Smirnov and Wasserstein distances by column."""
+    rows = _distances(score.fidelity["distances"])
     note = (
-        "KS: the largest difference of the shares. Moved by: how far values would have to be moved on average to be "
-        "distributed alike (Wasserstein), and the same in standard deviations of the real column."
+        "KS: Kolmogorov-Smirnov distance, the largest difference of the cumulative shares. Wasserstein: mean "
+        "distance by "
+        "which values would have to be moved to obtain the same distribution, also in standard deviations (SD) of the "
+        "real column."
     )
     return _noted(
-        table(
-            "Columns, real against generated", ["column", "KS", "moved by", "of a standard deviation"], rows
-        ),
+        table("Columns, real against generated", ["column", "KS", "Wasserstein", "Wasserstein / SD"], rows),
         note,
     )
 
 
-def pair_table(found: SyntheticScoreData) -> str:
-    """The correlations that are farthest off."""
-    pairs: Sequence[Mapping[str, Any]] = found.fidelity["pairs"]
+def pair_table(score: SyntheticScoreData) -> str:
+    """The correlations with the largest differences."""
+    pairs: Sequence[Mapping[str, Any]] = score.fidelity["pairs"]
     if not pairs:
         return "<p>No two columns could be compared.</p>"
-    far = sorted(pairs, key=lambda pair: -abs(pair["made"] - pair["real"]))[:SHOWN_PAIRS]
+    largest = sorted(pairs, key=lambda pair: -abs(pair["made"] - pair["real"]))[:SHOWN_PAIRS]
     rows = [
         [
-            text(f"{column_words(pair['one'])}, {column_words(pair['other'])}"),
+            text(f"{column_label(pair['one'])}, {column_label(pair['other'])}"),
             KINDS[pair["kind"]],
             _signed(pair["real"], plus=False),
             _signed(pair["made"], plus=False),
             _signed(pair["made"] - pair["real"]),
         ]
-        for pair in far
+        for pair in largest
     ]
     head = ["columns", "correlation", "real", "generated", "difference"]
-    return table(f"The {len(rows)} correlations that are farthest off", head, rows, words=(1,))
+    return table(f"The {len(rows)} correlations with the largest differences", head, rows, text_columns=(1,))
 
 
-def _classifier(found: SyntheticScoreData, add: Add) -> str:
-    said = (
-        "Trees of LightGBM learn to tell the jobs of both workloads apart, four fifths at a time, and are asked about "
-        "the fifth they have not seen. AUC 0.5: a coin would do as well; 1: always right. They see the columns of a "
-        "job, hour and weekday, the time since the last submission, and whether the job repeats what its user’s job "
-        "before asked for."
+def _classifier(score: SyntheticScoreData, add: Add) -> str:
+    note = (
+        "A LightGBM classifier is trained to distinguish the jobs of both workloads (five-fold cross-validation). AUC "
+        "0.5: chance; 1: always right. Features: the columns of a job, hour and weekday, the interarrival time, and "
+        "whether the job repeats the request of its user’s previous job."
     )
-    return f'<p class="note">{text(said)}</p>{add("looked-at", figures.looked_at(found))}'
+    return f'<p class="note">{text(note)}</p>{add("feature-importance", figures.feature_importance(score))}'
 
 
-def _arrivals(found: SyntheticScoreData, add: Add) -> str:
-    drawn = add("cycles", time_series_figures.cycles(found)) + add(
-        "profiles", time_series_figures.profiles(found)
+def _arrivals(score: SyntheticScoreData, add: Add) -> str:
+    drawn = add("cycles", time_series_figures.cycles(score)) + add(
+        "profiles", time_series_figures.profiles(score)
     )
-    return drawn + _statistics("Submissions hour by hour", found.fidelity["arrivals"])
+    return drawn + _statistics("Submissions per hour", score.fidelity["arrivals"])
 
 
-def _users(found: SyntheticScoreData, add: Add) -> str:
-    if not found.fidelity["users"]:
-        return "<p>One of the two workloads does not say whose jobs they are.</p>"
-    drawn = add("users", distribution_figures.users(found)) if found.fidelity["user_distances"] else ""
-    far = table(
+def _users(score: SyntheticScoreData, add: Add) -> str:
+    if not score.fidelity["users"]:
+        return "<p>One of the two workloads contains no users.</p>"
+    drawn = add("users", distribution_figures.users(score)) if score.fidelity["user_distances"] else ""
+    largest = table(
         "Users, real against generated",
-        ["of users", "KS", "moved by", "of a standard deviation"],
-        _distances(found.fidelity["user_distances"]),
+        ["quantity", "KS", "Wasserstein", "Wasserstein / SD"],
+        _distances(score.fidelity["user_distances"]),
     )
-    return drawn + _statistics("What users do", found.fidelity["users"]) + far
+    return drawn + _statistics("User behaviour", score.fidelity["users"]) + largest
 
 
-def _scheduling(found: SyntheticScoreData, add: Add, level: int) -> str:
-    made = [outcome_table(found)]
-    for place, (policy, rows) in enumerate(found.outcomes):
-        made.append(f"<h{level}>{text(policy)} with EASY</h{level}>")
+def _scheduling(score: SyntheticScoreData, add: Add, level: int) -> str:
+    parts = [outcome_table(score)]
+    for place, (policy, rows) in enumerate(score.outcomes):
+        parts.append(f"<h{level}>{text(policy)} with EASY</h{level}>")
         if not rows:
-            made.append("<p>No job of one of the two workloads could be started.</p>")
+            parts.append("<p>No job of one of the two workloads could be started.</p>")
             continue
-        made.append(add(f"outcome-{place + 1}", distribution_figures.outcome(found, place)))
-        made.append(add(f"run-{place + 1}", time_series_figures.run(found, place)))
-    return "".join(made)
+        parts.append(add(f"simulation-{place + 1}", distribution_figures.simulation(score, place)))
+        parts.append(add(f"run-{place + 1}", time_series_figures.run(score, place)))
+    return "".join(parts)
 
 
-def outcome_table(found: SyntheticScoreData) -> str:
-    """What becomes of both in a simulation: means, their ratio, and distances."""
+def outcome_table(score: SyntheticScoreData) -> str:
+    """Simulation metrics of both workloads: means, their ratio, and distances."""
     rows: list[list[str]] = []
-    far = []
-    for policy, measures in found.outcomes:
-        for row in measures:
+    largest = []
+    for policy, metrics in score.outcomes:
+        for row in metrics:
             name = str(row["name"])
             if not row["near"]:
-                far.append(len(rows))
+                largest.append(len(rows))
             rows.append(
                 [
-                    text(f"{MEASURES[name]}, {policy}"),
-                    text(value_words(name, float(row["real"]))),
-                    text(value_words(name, float(row["made"]))),
+                    text(f"{SIMULATION_METRICS[name]}, {policy}"),
+                    text(value_text(name, float(row["real"]))),
+                    text(value_text(name, float(row["made"]))),
                     text(change(float(row["ratio"]))),
                     f"{row['ks']:.3f}",
-                    text(value_words(name, float(row["wasserstein"]))),
+                    text(value_text(name, float(row["wasserstein"]))),
                     f"{row['wasserstein_share']:.3f}",
                 ]
             )
     note = (
-        "Both workloads on the same machine, under the same rule with EASY backfilling; jobs too large for it are left "
-        "out. Waits and bounded slowdowns (runs below 10 s count as 10 s) are of jobs, the others of hours. Coloured: "
-        "means that differ by more than 15 %."
+        "Both workloads on the same cluster, under the same policy with EASY backfilling; jobs larger than the "
+        "cluster are "
+        "left out. Waits and bounded slowdowns (runs below 10 s count as 10 s) are per job, the other metrics per "
+        "hour. "
+        "Coloured: means that differ by more than 15 %."
     )
-    head = ["mean", "real", "generated", "change", "KS", "moved by", "of a standard deviation"]
-    return _noted(table("In a scheduler, real against generated", head, rows, marked=far), note)
+    head = ["mean", "real", "generated", "change", "KS", "Wasserstein", "Wasserstein / SD"]
+    return _noted(table("Scheduling simulations, real against generated", head, rows, marked=largest), note)
 
 
-def _privacy(found: SyntheticScoreData, add: Add) -> str:
-    made = []
-    gave = found.leaks
-    if gave is None:
-        made.append(
-            "<p>There were no held-out jobs to compare with. A generated job that equals a real one may be a copy, or "
-            "chance: small jobs are alike.</p>"
+def _privacy(score: SyntheticScoreData, add: Add) -> str:
+    parts = []
+    privacy = score.privacy
+    if privacy is None:
+        parts.append(
+            "<p>There are no held-out jobs to compare with. A generated job that equals a real one may be a copy or "
+            "coincidence: small jobs are similar.</p>"
         )
     else:
-        made.append(add("given-away", figures.given_away(found)))
-        made.append(leak_table(gave, found.told["given_away"]))
-    made.append(f"<p>{text(calendar_sentence(found))}</p>")
-    made.append(anonymity_table(found))
-    return "".join(made)
+        parts.append(add("privacy", figures.privacy(score)))
+        parts.append(privacy_table(privacy, score.results["given_away"]))
+    parts.append(f"<p>{text(calendar_sentence(score))}</p>")
+    parts.append(anonymity_table(score))
+    return "".join(parts)
 
 
-def leak_table(gave: Mapping[str, float], which: Sequence[str]) -> str:
-    """What is given away, beside what is so by chance."""
-    measures = (
+def privacy_table(privacy: Mapping[str, float], exceeded: Sequence[str]) -> str:
+    """Privacy metrics with the values expected by chance."""
+    metrics = (
         (
             "copies",
-            "copies of seen jobs, time apart",
-            share(gave["copies"]),
-            share(gave["copies_of_held_out"]),
+            "copies of training jobs, except for times",
+            share(privacy["copies"]),
+            share(privacy["copies_of_held_out"]),
         ),
         (
             "copied_pairs",
-            "copies together with the user’s job before",
-            share(gave["copied_pairs"]),
-            share(gave["copied_pairs_of_held_out"]),
+            "copies together with the user’s previous job",
+            share(privacy["copied_pairs"]),
+            share(privacy["copied_pairs_of_held_out"]),
         ),
-        ("nearer_to_seen", "nearer to a seen than to a held-out job", share(gave["nearer_to_seen"]), "50 %"),
+        (
+            "nearer_to_seen",
+            "nearer to a training job than to a held-out job",
+            share(privacy["nearer_to_seen"]),
+            "50 %",
+        ),
         (
             "closest",
-            "distance to the closest seen job, and held-out one",
-            number(gave["closest_seen"]),
-            number(gave["closest_held_out"]),
+            "distance to the closest training job, and held-out job",
+            number(privacy["closest_seen"]),
+            number(privacy["closest_held_out"]),
         ),
-        ("membership_auc", "who was seen, guessed: AUC", f"{gave['membership_auc']:.3f}", "0.500"),
+        ("membership_auc", "membership inference: AUC", f"{privacy['membership_auc']:.3f}", "0.500"),
         (
             "membership_advantage",
-            "who was seen, guessed: advantage",
-            share(gave["membership_advantage"]),
+            "membership inference: advantage",
+            share(privacy["membership_advantage"]),
             "0 %",
         ),
     )
-    rows = [[text(words), text(value), text(chance)] for _, words, value, chance in measures]
-    marked = [place for place, (name, *_) in enumerate(measures) if name in which]
+    rows = [[text(label), text(value), text(chance)] for _, label, value, chance in metrics]
+    marked = [place for place, (name, *_) in enumerate(metrics) if name in exceeded]
     note = (
-        "Copies are equal in nodes, GPUs, request, run time, queue and status, as far as all have them. By chance: of "
-        "held-out jobs, or where nothing was copied. Coloured: more than weeks of a log differ by (8 points). "
-        "Advantage: seen jobs found less held-out ones taken for seen, at the best limit."
+        "Copies are equal in nodes, GPUs, request, run time, queue and status, as far as all workloads have them. "
+        "Chance: "
+        "the value of held-out jobs, or the value without copying. Coloured: above the difference between weeks "
+        "of a log "
+        "(8 percentage points). Advantage: true positive rate minus false positive rate at the best threshold."
     )
-    head = ["what is given away", "generated", "held out, or by chance"]
-    return _noted(
-        table("What is given away of the jobs that were learned from", head, rows, marked=marked), note
-    )
+    head = ["metric", "generated", "held out, or chance"]
+    return _noted(table("Privacy of the training jobs", head, rows, marked=marked), note)
 
 
-def anonymity_table(found: SyntheticScoreData) -> str:
-    """k-anonymity of both, for several k."""
-    by_k, known = found.curves["anonymity"], found.told["anonymity"]
-    if by_k is None or known is None:
-        return "<p>Without users nothing can be said of k-anonymity.</p>"
-    names = ", ".join(column_words(name) for name in known[0]["known"])
+def anonymity_table(score: SyntheticScoreData) -> str:
+    """k-anonymity of both workloads, for several k."""
+    shares, classes = score.curves["anonymity"], score.results["anonymity"]
+    if shares is None or classes is None:
+        return "<p>k-anonymity requires users.</p>"
+    names = ", ".join(column_label(name) for name in classes[0]["known"])
     rows = [
-        [f"fewer than {k} users", text(share(float(by_k["real"][k]))), text(share(float(by_k["made"][k])))]
-        for k in by_k["real"]
+        [
+            f"fewer than {k} users",
+            text(share(float(shares["real"][k]))),
+            text(share(float(shares["made"][k]))),
+        ]
+        for k in shares["real"]
     ]
     note = (
-        f"k-anonymity: jobs alike in what an outsider may know ({names}) form a class. The share of jobs whose class "
-        "has few users: of the real log these could be traced to somebody; of the generated one they would be, were "
-        "its users real."
+        f"k-anonymity: jobs with equal quasi-identifiers ({names}) form a class. The table shows the share of jobs in "
+        "classes with few users: jobs of the real log could be traced to a person; those of the generated log could be "
+        "traced if its users were real."
     )
-    return _noted(table("Jobs in classes of few users", ["class of", "real", "generated"], rows), note)
+    return _noted(table("Jobs in classes of few users", ["class size", "real", "generated"], rows), note)
 
 
 def _statistics(caption: str, rows: Mapping[str, Sequence[float]]) -> str:
     cells = [
         [
-            text(capital(measure_words(name))),
-            text(value_words(name, float(real))),
-            text(value_words(name, float(made))),
+            text(capital(statistic_label(name))),
+            text(value_text(name, float(real))),
+            text(value_text(name, float(made))),
         ]
         for name, (real, made) in rows.items()
     ]
@@ -253,9 +267,9 @@ def _statistics(caption: str, rows: Mapping[str, Sequence[float]]) -> str:
 def _distances(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return [
         [
-            text(capital(column_words(row["column"]))),
+            text(capital(column_label(row["column"]))),
             f"{row['ks']:.3f}",
-            text(value_words(row["column"], float(row["wasserstein"]))),
+            text(value_text(row["column"], float(row["wasserstein"]))),
             f"{row['wasserstein_share']:.3f}",
         ]
         for row in rows
@@ -266,5 +280,5 @@ def _signed(value: float, *, plus: bool = True) -> str:
     return (f"{value:+.3f}" if plus else f"{value:.3f}").replace("-", "−")
 
 
-def _noted(made: str, note: str) -> str:
-    return f'{made}<p class="note">{text(note)}</p>'
+def _noted(html_table: str, note: str) -> str:
+    return f'{html_table}<p class="note">{text(note)}</p>'

@@ -1,1 +1,1 @@
-"""How an agent was trained, what it is worth beside rules, and what it looks at."""
+"""Report sections on agents: training curves, evaluation against other policies, and feature attribution."""
