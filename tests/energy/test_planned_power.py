@@ -73,7 +73,7 @@ def test_the_models_watts_where_nothing_is_expected():
 
 def test_levels_are_chosen_by_what_is_expected():
     # Where free nodes sleep it pays to slow down what draws much, and not what draws little.
-    text = "levels=1.5+sleep=break-even"
+    text = "dvfs=1.5+sleep=break-even"
     hot, cool = jobs([190.0], [100.0]), jobs([190.0], [190.0])
     preferred = [resolve_controls(text, one, NODES, TAURUS).levers.preferred_level[0] for one in (hot, cool)]
     assert (
@@ -90,7 +90,7 @@ def test_the_hour_to_hold_to_does_not_depend_on_watts():
     grams = Series([0, HOUR, 2 * HOUR, 40 * HOUR], [300, 100, 200], "g/kWh")
     for rule in ("lowest_window", "carbon_time", "lowest_slot"):
         until = [
-            resolve_controls(f"hold={rule}:3h", jobs([150.0], [watts]), NODES, TAURUS, carbon=grams).jobs[
+            resolve_controls(f"shift={rule}:3h", jobs([150.0], [watts]), NODES, TAURUS, carbon=grams).jobs[
                 "hold_until_s"
             ]
             for watts in (10.0, 190.0)

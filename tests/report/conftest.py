@@ -77,7 +77,7 @@ def broken(span_s):
     return machine.with_outages(Outage(machine.groups[0].name, 10, 0.4 * span_s, 0.6 * span_s))
 
 
-LEVERS = ("none", "sleep=break-even", "levels=1.1", "hold=lowest-window:6h", "all")
+LEVERS = ("none", "sleep=break-even", "dvfs=1.1", "shift=lowest-window:6h", "all")
 """In turn: always on; then each by itself; then together."""
 
 

@@ -37,7 +37,7 @@ def random_episode(vec, first, seed):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("machine", [MACHINE, two_groups()], ids=lambda cluster: cluster.name)
 @pytest.mark.parametrize(
-    "levers", ["none", "sleep=timeout:90:reserve=2+levels=1.5", "sleep=predictive+budget=90%"]
+    "levers", ["none", "sleep=timeout:90:reserve=2+dvfs=1.5", "sleep=predictive+budget=90%"]
 )
 def test_the_terms_are_those_of_the_accounts_and_metrics_of_the_log(seed, machine, levers):
     jobs, first = quiet(120, seed), 11 * seed

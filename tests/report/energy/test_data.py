@@ -25,7 +25,7 @@ from tests.report.conftest import contest_of, jobs_of
 SPENT = {"jobs": 1.0, "idle": 1.0}
 
 
-def told(rows, *, levers=("none", "sleep=break-even", "levels=1.1", "all"), windows=1, policies=None):
+def told(rows, *, levers=("none", "sleep=break-even", "dvfs=1.1", "all"), windows=1, policies=None):
     """A contest of given metrics: of each contender energy, CO2, mean wait and bounded slowdown."""
     jobs = jobs_of(300)
     cut = single_window(jobs) if windows == 1 else cut_windows(jobs, windows, window_jobs=5, seed=0)
@@ -79,7 +79,7 @@ def test_a_saving_that_costs_nothing():
 def test_the_least_co2_may_be_anothers():
     said = sentences(told(ROWS))
     assert said[0].startswith("fcfs, sleep=break-even draws least")
-    assert said[1] == "fcfs, levels=1.1 emits least CO2: 240.0 kg, 20.0 % less than fcfs."
+    assert said[1] == "fcfs, dvfs=1.1 emits least CO2: 240.0 kg, 20.0 % less than fcfs."
 
 
 def test_nothing_saved_is_said_to_be_so():
@@ -118,7 +118,7 @@ def test_the_front_is_whom_nobody_beats_in_both():
         (800.0, 1.0, 170.0, 1.0),
         (990.0, 1.0, math.nan, 1.0),
     ]
-    texts = ("none", "levels=1.1", "levels=1.2", "levels=1.3", "levels=1.4", "levels=1.5")
+    texts = ("none", "dvfs=1.1", "dvfs=1.2", "dvfs=1.3", "dvfs=1.4", "dvfs=1.5")
     drew = EnergyData.of(told(rows, levers=texts))
     assert drew.front("energy_kwh") == (3, 0)
     brute = {
@@ -136,7 +136,7 @@ def test_the_front_is_whom_nobody_beats_in_both():
 def test_levers_alone_and_together():
     rows = [*ROWS, (700.0, 200.0, 7200.0, 12.5)]
     assert EnergyData.of(told(rows)).levers == (ControlSavings(0, (1, 2), (3,), True),)
-    both = ("none", "sleep=break-even", "levels=1.1", "sleep=break-even+levels=1.1")
+    both = ("none", "sleep=break-even", "dvfs=1.1", "sleep=break-even+dvfs=1.1")
     assert EnergyData.of(told(rows, levers=both)).levers == (ControlSavings(0, (1, 2), (3,), True),)
     assert EnergyData.of(told(rows[:2])).levers == (), "one lever is no split"
     assert EnergyData.of(told(rows[1:], levers=both[1:])).levers == (), "nobody without levers"
@@ -169,13 +169,13 @@ def test_savers_are_drawn_too():
 
 
 def test_names_in_figures_are_short_where_only_levers_differ():
-    assert told(ROWS).names == ("no lever", "sleep=break-even", "levels=1.1")
-    assert told(ROWS, policies=["fcfs", "fcfs", "saf"]).names[2] == "saf, levels=1.1"
+    assert told(ROWS).names == ("no lever", "sleep=break-even", "dvfs=1.1")
+    assert told(ROWS, policies=["fcfs", "fcfs", "saf"]).names[2] == "saf, dvfs=1.1"
     assert ComparisonData(contest_of(jobs_of(40), ("fcfs",)), 0).names == ("fcfs",)
 
 
 def test_first_come_first_served_is_the_one_without_levers():
-    found = told(ROWS[::-1], levers=("levels=1.1", "sleep=break-even", "none"))
+    found = told(ROWS[::-1], levers=("dvfs=1.1", "sleep=break-even", "none"))
     assert found.plain == 2
     assert EnergyData.of(found).first == 0, "savings are against the first"
 

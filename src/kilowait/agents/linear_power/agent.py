@@ -53,7 +53,7 @@ class LinearPowerAgent:
 
     >>> agent = from_controls(
     ...     255, longer=0.1, timeout_s=600
-    ... )  # the order of SAF, levels=1.1, sleep=timeout:600
+    ... )  # the order of SAF, dvfs=1.1, sleep=timeout:600
     >>> agent.explain()[0]
     ('timeout', 6.396929655216146)
     """
@@ -153,7 +153,7 @@ def from_controls(
     Args:
         machine_nodes: nodes of the machine.
         order: weights of `standing.STANDING`, age and patience, those not named 0; None: smallest area first.
-        longer: jobs run at most so much longer, to save energy (levels=1.1: 0.1).
+        longer: jobs run at most so much longer, to save energy (dvfs=1.1: 0.1).
         always: whether also where more nodes are asked for than are free.
         timeout_s: idle seconds after which nodes sleep; None: they do not.
         reserve: idle nodes that are kept awake, as a share of the machine's.

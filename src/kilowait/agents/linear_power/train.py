@@ -95,7 +95,7 @@ def train_steered(
         jobs: what is learned from.
         validation: later jobs, which pick among what the search found.
         cluster: the machine.
-        power: its power, signals and levers; levels=SLOWDOWN is the slowest that may be chosen.
+        power: its power, signals and levers; dvfs=SLOWDOWN is the slowest that may be chosen.
         seed: of the search and of the windows.
         spent: what is to be small: energy, co2 or cost.
         sla: what users are promised meanwhile; None: 1.1 times the slowdown of SAF.

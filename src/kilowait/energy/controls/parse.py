@@ -6,15 +6,15 @@
   nodes fall asleep after that time. Break-even is the idle time from which sleeping pays. Predictive waits as long (or
   as told), wakes nodes ahead of reservations, and keeps as many awake as are asked for while a node wakes, by the same
   hour of the seven days before.
-- ``levels=SLOWDOWN[:always]``: each job runs at its level of least energy among those at most so many times as long,
+- ``dvfs=SLOWDOWN[:always]``: each job runs at its level of least energy among those at most so many times as long,
   unless more nodes are asked for than are free; always: then too.
-- ``hold=RULE:SLACK``, ``hold=price:RULE:SLACK``: jobs wait for clean (or cheap) power, by a rule of
+- ``shift=RULE:SLACK``, ``shift=price:RULE:SLACK``: jobs wait for clean (or cheap) power, by a rule of
   `kilowait.energy.load_shifting` and for at most a span such as 6h, or ``gaia``.
 - ``budget=WATTS``, ``budget=80%`` (of full IT power; also 500kW, 1.5MW): IT power never goes above it. With
   ``budget=100%:70%@8-20`` the second holds from 8 to 20 o'clock every day, UTC, or on the log's clock where it has no
   date; jobs whose estimates hold have ended, or fit, when it falls.
 
-``all`` is sleep=break-even, levels=1.1 and hold=carbon_time:6h, as far as the machine and the signals given allow.
+``all`` is sleep=break-even, dvfs=1.1 and shift=carbon_time:6h, as far as the machine and the signals given allow.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class ControlSpec:
 def parse_levers(text: str) -> ControlSpec:
     """The levers of a text; names and numbers are checked.
 
-    >>> parse_levers("sleep=timeout:10m:reserve=4+levels=1.1").sleep
+    >>> parse_levers("sleep=timeout:10m:reserve=4+dvfs=1.1").sleep
     SleepRule(kind='timeout', timeout_s=600.0, reserve=4)
     >>> parse_levers("budget=80%").budget.share
     0.8
@@ -168,8 +168,8 @@ def _slowdown(value: str) -> tuple[float, bool]:
         slowdown = math.nan
     if not (1 <= slowdown < math.inf) or (colon and when != "always"):
         raise InputError(
-            f"levels={value}: give the most times as long a job may run, 1 or more, such as levels=1.1; "
-            "levels=1.1:always slows jobs down even where more nodes are asked for than are free"
+            f"dvfs={value}: give the most times as long a job may run, 1 or more, such as dvfs=1.1; "
+            "dvfs=1.1:always slows jobs down even where more nodes are asked for than are free"
         )
     return slowdown, bool(colon)
 
@@ -181,11 +181,11 @@ def _hold(value: str) -> ShiftRule:
             signal, rest = named, value[len(named) + 1 :]
     rule, colon, slack = rest.rpartition(":")
     if not colon:
-        raise InputError(f"hold={value} does not say for how long at most; write {_EXAMPLES['hold']}")
+        raise InputError(f"shift={value} does not say for how long at most; write {_EXAMPLES['hold']}")
     if rule.partition(":")[0] not in RULES:
         raise UnknownNameError("rule for holding jobs", rule.partition(":")[0], RULES)
     if slack != "gaia":
-        _span(slack, f"hold={value}")
+        _span(slack, f"shift={value}")
     return ShiftRule(signal, rule, slack)
 
 
@@ -237,7 +237,7 @@ def _span(text: str, where: str) -> float:
 
 _EXAMPLES = {
     "sleep": "sleep=break-even or sleep=timeout:600:reserve=8",
-    "levels": "levels=1.1",
-    "hold": "hold=lowest_window:6h or hold=price:carbon_time:gaia",
+    "levels": "dvfs=1.1",
+    "hold": "shift=lowest_window:6h or shift=price:carbon_time:gaia",
     "budget": "budget=500kW or budget=80%",
 }

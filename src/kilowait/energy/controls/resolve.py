@@ -153,7 +153,7 @@ def tables_of(
     if asked.slowdown is not None and all(len(group.levels) == 1 for group in fitted.groups):
         names = ", ".join(repr(group.name) for group in fitted.groups)
         raise InputError(
-            f"levels={asked.slowdown:g}: the power model {model.name!r} has no levels for the group {names}; add "
+            f"dvfs={asked.slowdown:g}: the power model {model.name!r} has no levels for the group {names}; add "
             "[[group.level]] tables to a power file, or leave this lever out"
         )
     few, kind = _alike(jobs, cluster, profile)
@@ -291,7 +291,7 @@ def _held(
     if signal is None:
         what = "carbon intensity" if rule.signal == "carbon" else "price"
         raise InputError(
-            f"hold={rule.signal}:{rule.rule}:{rule.slack} needs the {what} over time, and none was given; give a file "
+            f"shift={rule.signal}:{rule.rule}:{rule.slack} needs the {what} over time, and none was given; give a file "
             f"with --{rule.signal}, or leave this lever out"
         )
     slack_s, told = rule.slack_s, None

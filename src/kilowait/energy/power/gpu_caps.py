@@ -68,7 +68,7 @@ def cap_gpus(
     """
     if not cluster.node_level:
         raise InputError(
-            f"cluster {cluster.name!r} gives out whole nodes or pools; there caps are levels: pull('levels=1.1', ...)"
+            f"cluster {cluster.name!r} gives out whole nodes or pools; there caps are levels: pull('dvfs=1.1', ...)"
         )
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
     caps = gpu_caps(fraction, len(jobs))

@@ -1,7 +1,7 @@
 """A few numbers that steer a run inside the engine: who is next, how fast it runs, when nodes sleep, who is held.
 
 Every level is chosen from how much longer a job may be made: a sum of what is known of the job and of the moment. The
-levers written by hand are points of this form: ``levels=1.1`` is 0.1 that turns into nothing where more nodes are asked
+levers written by hand are points of this form: ``dvfs=1.1`` is 0.1 that turns into nothing where more nodes are asked
 for than are free, ``sleep=timeout:600:reserve=8`` is a time and a share of the nodes that depend on nothing.
 """
 

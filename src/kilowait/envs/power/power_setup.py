@@ -60,7 +60,7 @@ class PowerConfig:
     """Carbon intensity over time: a series or a file."""
     price: Signal | None = None
     levers: str = "all"
-    """As on the command line. sleep=RULE: idle nodes also fall asleep by that rule. levels=SLOWDOWN: levels that make
+    """As on the command line. sleep=RULE: idle nodes also fall asleep by that rule. dvfs=SLOWDOWN: levels that make
     a job at most so many times as long may be chosen. budget=WATTS. No hold: whoever is asked holds jobs."""
     forecast: str | ForecastFactory = "perfect"
     """perfect, persistence, noisy[:GRID], or what makes a forecast of a series."""

@@ -48,7 +48,7 @@ class EnergyVectorEnv(EngineVectorEnv):
     ...     cluster=kw.Cluster.from_nodes(64),
     ...     power="taurus",
     ...     carbon=Series.constant(400, "g/kWh"),
-    ...     levers="sleep=break-even+levels=1.1",
+    ...     levers="sleep=break-even+dvfs=1.1",
     ... )
     >>> seen, _ = vec.reset(seed=0)
     >>> seen["jobs"].shape, vec.unwrapped.seen.choices, vec.unwrapped.seen.extra
@@ -93,7 +93,7 @@ class EnergyVectorEnv(EngineVectorEnv):
             carbon: intensity over time: a Series or a file that `kilowait.energy.read_carbon` reads; None: no CO2.
             price: of electricity: a Series or a file that `kilowait.energy.read_price` reads; None: no cost.
             levers: as on the command line, without hold: ``sleep=RULE`` lets idle nodes fall asleep by that rule too
-                (``sleep=timeout:1000d``: only when told), ``levels=SLOWDOWN`` says how many times as long a job may be
+                (``sleep=timeout:1000d``: only when told), ``dvfs=SLOWDOWN`` says how many times as long a job may be
                 made, ``budget=WATTS`` limits the power; all: break-even and 1.1, as far as the machine has them.
             forecast: what is told of the signals: perfect, persistence, noisy[:GRID], or a maker of forecasts.
             profile: utilization of jobs whose power and utilization are not known; None: full load.

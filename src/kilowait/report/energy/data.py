@@ -103,8 +103,8 @@ def change(ratio: float) -> str:
 def levers_of(contender: PolicyConfig) -> tuple[str, ...]:
     """The levers it pulls, one by one; ``("all",)`` is all of them.
 
-    >>> levers_of(PolicyConfig("fcfs", "easy", levers="sleep=break-even+levels=1.1"))
-    ('sleep=break-even', 'levels=1.1')
+    >>> levers_of(PolicyConfig("fcfs", "easy", levers="sleep=break-even+dvfs=1.1"))
+    ('sleep=break-even', 'dvfs=1.1')
     """
     return () if contender.levers == "none" else tuple(contender.levers.split("+"))
 
