@@ -105,7 +105,7 @@ def test_levers_one_by_one(kilowait, signals):
         (["--power", "auto"], "no power model is known"),
         (["--power", "taurus", "--carbon", "nowhere.csv"], "nowhere.csv"),
         (["--power", "taurus", "--levers", "budget=1kW"], "budget of 1,000 W is below the 3,040 W"),
-        (["--power", "taurus", "--levers", "levls=1.1"], "did you mean 'levels'"),
+        (["--power", "taurus", "--levers", "dvf=1.1"], "did you mean 'dvfs'"),
         (["--power", "mira", "--levers", "dvfs=1.1"], "'mira' has no levels"),
         (["--power", "taurus", "--levers", "shift=lowest_window:6h"], "give a file with --carbon"),
         (["--power", "taurus", "--cooling", "chiller"], "give --weather FILE"),

@@ -96,7 +96,7 @@ def energy_contest(jobs, levers=LEVERS, *, windows=None, carbon=True, price=True
     }
     cells, states = [], []
     for who, text in enumerate(levers):
-        sleeps, slow = "sleep" in text or text == "all", "levels" in text or text == "all"
+        sleeps, slow = "sleep" in text or text == "all", "dvfs" in text or text == "all"
         row, kwh = [], dict.fromkeys(("jobs", "idle", "asleep", "shutting_down", "waking", "fixed"), 0.0)
         for number in range(len(cut)):
             steps = timeline(logs[who, number])
@@ -116,7 +116,7 @@ def energy_contest(jobs, levers=LEVERS, *, windows=None, carbon=True, price=True
             found = {"energy_kwh": energy, "facility_kwh": 1.25 * energy, "peak_kw": 16.0 - who, "pue": 1.25}
             found["least_kwh"] = 0.4 * busy
             if carbon:
-                found["co2_kg"] = 1.25 * energy * (0.2 if "hold" in text or text == "all" else 0.25)
+                found["co2_kg"] = 1.25 * energy * (0.2 if "shift" in text or text == "all" else 0.25)
             if price:
                 found["cost"] = 1.25 * energy * 0.1
             row.append(found)

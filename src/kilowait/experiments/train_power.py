@@ -69,7 +69,7 @@ def power_of(meter: PowerContext, levers: str) -> Any:
     """The power of a meter as `kilowait/Energy-v0` takes it; jobs are held by whoever decides, so hold is left out."""
     from kilowait.envs.power.power_setup import PowerConfig
 
-    kept = [part for part in levers.split("+") if not part.strip().startswith("hold")]
+    kept = [part for part in levers.split("+") if not part.strip().startswith("shift")]
     return PowerConfig(
         meter.model,
         meter.carbon,

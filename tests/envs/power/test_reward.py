@@ -84,7 +84,7 @@ def test_the_terms_are_those_of_the_accounts_and_metrics_of_the_log(seed, machin
     assert episode["terms"][0] == pytest.approx(terms.sum(axis=0), rel=1e-9)
     if "sleep" in levers:
         assert spent.by_state["asleep"] > 0 and spent.by_state["waking"] > 0
-    if "levels" in levers:
+    if "dvfs" in levers:
         assert len(np.unique(log.level)) > 2
 
 
