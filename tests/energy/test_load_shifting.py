@@ -288,10 +288,10 @@ class Told(Forecast):
     def describe(self) -> str:
         return "told"
 
-    def _last_issue(self, at):
+    def _issue_time_s(self, at):
         raise NotImplementedError
 
-    def _told(self, issue_s, until_s):
+    def _issued_series(self, issue_s, until_s):
         raise NotImplementedError
 
 

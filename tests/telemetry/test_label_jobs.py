@@ -13,7 +13,7 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.telemetry.labels import LabelledJobs, SampleFiles, Sharing, label_energy
-from kilowait.telemetry.labels.energy_curve import course_of
+from kilowait.telemetry.labels.energy_curve import energy_curve
 from kilowait.telemetry.labels.samples import MeterSamples
 
 T0 = 1_760_000_000.0
@@ -493,5 +493,5 @@ def test_moments_are_read_in_any_form(tmp_path):
 
 def test_a_course_without_two_samples_is_empty():
     one = np.array([5.0])
-    course = course_of(MeterSamples("node", one, one, one, one, one), 0.0, None, Counter())
+    course = energy_curve(MeterSamples("node", one, one, one, one, one), 0.0, None, Counter())
     assert course.spans().shape == (0, 2) and course.total_j.tolist() == [0.0]

@@ -15,7 +15,7 @@ from kilowait.energy.power import (
     Facility,
     LinearCop,
     SupplyAirCop,
-    cooling_named,
+    cooling_model,
 )
 from kilowait.errors import InputError, UnknownNameError
 
@@ -127,8 +127,8 @@ def test_supply_losses_are_cooled_too():
         (lambda: LinearCop().power_w(1e5, 290.0), "temperature in °C is 290.0"),
         (lambda: LinearCop().power_w(1e5, [20, np.nan]), r"temperature in °C \[1\] is nan"),
         (lambda: Facility(0, ConstantPue(1)).facility_w(-5.0), "IT power is -5.0"),
-        (lambda: cooling_named("pue", 1e6), "lacks its number; write pue:1.2"),
-        (lambda: cooling_named("chiller:3", 1e6), "only pue takes a number"),
+        (lambda: cooling_model("pue", 1e6), "lacks its number; write pue:1.2"),
+        (lambda: cooling_model("chiller:3", 1e6), "only pue takes a number"),
     ],
 )
 def test_impossible(make, message):
@@ -137,6 +137,6 @@ def test_impossible(make, message):
 
 
 def test_by_name():
-    assert cooling_named("economiser", 1e6) == PLANT
+    assert cooling_model("economiser", 1e6) == PLANT
     with pytest.raises(UnknownNameError, match="did you mean 'economiser'"):
-        cooling_named("economizer", 1e6)
+        cooling_model("economizer", 1e6)

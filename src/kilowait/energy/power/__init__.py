@@ -32,7 +32,7 @@ from kilowait.energy.power.model import GroupPower, PowerModel
 from kilowait.energy.power.sleep import SleepStates
 from kilowait.energy.power.utilization import (
     ConstantUtilization,
-    MeasuredReport,
+    MeasuredPowerReport,
     UtilizationByClass,
     UtilizationClass,
     UtilizationProfile,
@@ -65,7 +65,7 @@ __all__ = [
     "LevelTable",
     "LinearCop",
     "LoadCurve",
-    "MeasuredReport",
+    "MeasuredPowerReport",
     "NodePower",
     "PowerModel",
     "UtilizationProfile",

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
-from kilowait.telemetry.labels.energy_curve import course_of
-from kilowait.telemetry.labels.job_locations import JobLocations, places_of, starts_of
+from kilowait.telemetry.labels.energy_curve import energy_curve
+from kilowait.telemetry.labels.job_locations import JobLocations, job_locations, job_starts
 from kilowait.telemetry.labels.samples import SampleFiles
-from kilowait.telemetry.labels.split import NodeShares, Sharing, divided
+from kilowait.telemetry.labels.split import NodeShares, Sharing, split_energy
 
 __all__ = ["LabelledJobs", "label_energy"]
 
@@ -86,9 +86,9 @@ def label_energy(
         raise InputError(f"the coverage is {coverage:g}; it must be above 0 and at most 1, such as 0.9")
     if longest_gap_s is not None and not longest_gap_s > 0:
         raise InputError(f"the longest gap is {longest_gap_s:g} s; it must be above 0")
-    begin, notes = starts_of(jobs, start, zone)
+    begin, notes = job_starts(jobs, start, zone)
     end = begin + jobs["runtime_s"]
-    places = places_of(jobs, samples.hosts, notes)
+    places = job_locations(jobs, samples.hosts, notes)
     usable = np.isfinite(begin) & (jobs["runtime_s"] > 0)
     counts = np.bincount(places.job, minlength=len(jobs)) + places.elsewhere
     per_node = _per_node(jobs, counts, sharing)
@@ -156,12 +156,12 @@ def _node(
 ) -> NodeShares:
     meters = samples.of(host)
     origin = min(float(meter.utc_s[0]) for meter in meters)
-    courses = [course_of(meter, origin, longest_gap_s, trouble) for meter in meters]
+    courses = [energy_curve(meter, origin, longest_gap_s, trouble) for meter in meters]
     size: dict[str, float | None] = {"node": None, "gpu": None}
     if sharing.idle == "nobody":
         size = {"node": sharing.node_cores, "gpu": sharing.node_gpus}
     held = {kind: values[here] for kind, values in per_node.items()}
-    return divided(courses, begin[here] - origin, end[here] - origin, held, size)
+    return split_energy(courses, begin[here] - origin, end[here] - origin, held, size)
 
 
 # -- in words --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.telemetry.labels.energy_curve import EnergyCurve, known_spans
 
-__all__ = ["NodeShares", "Sharing", "divided"]
+__all__ = ["NodeShares", "Sharing", "split_energy"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -56,7 +56,7 @@ class NodeShares:
     unattributed_j: float
 
 
-def divided(
+def split_energy(
     courses: Sequence[EnergyCurve],
     start_s: Floats,
     end_s: Floats,
@@ -70,7 +70,7 @@ def divided(
 
     >>> course = EnergyCurve("node", np.array([0.0, 100]), np.array([0.0, 5000]), np.array([True]))
     >>> start, end, cores = np.array([10.0, 20]), np.array([40.0, 50]), np.array([1.0, 3])
-    >>> shares = divided([course], start, end, {"node": cores}, {"node": None})
+    >>> shares = split_energy([course], start, end, {"node": cores}, {"node": None})
     >>> shares.job_j.tolist(), shares.unattributed_j
     ([750.0, 1250.0], 3000.0)
     """

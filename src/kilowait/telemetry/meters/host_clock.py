@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-__all__ = ["HostClock", "Moment", "jumped"]
+__all__ = ["HostClock", "Moment", "clock_step_s"]
 
 STEADY_S = 0.05
 """Between two samples both clocks may move apart by this (never by half of the time that passed: so samples keep their
@@ -35,10 +35,10 @@ class HostClock:
         stop.wait(max(seconds, 0.0))
 
 
-def jumped(before: Moment, after: Moment) -> float:
+def clock_step_s(before: Moment, after: Moment) -> float:
     """Seconds by which the wall clock was set between two moments; 0.0 where it kept pace.
 
-    >>> jumped(Moment(1000.0, 5.0), Moment(1001.0, 6.0)), jumped(Moment(1000.0, 5.0), Moment(401.0, 6.0))
+    >>> clock_step_s(Moment(1000.0, 5.0), Moment(1001.0, 6.0)), clock_step_s(Moment(1000.0, 5.0), Moment(401.0, 6.0))
     (0.0, -600.0)
     """
     passed = after.monotonic_s - before.monotonic_s

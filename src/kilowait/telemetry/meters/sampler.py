@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kilowait.errors import InputError
-from kilowait.telemetry.meters.host_clock import HostClock, Moment, jumped
+from kilowait.telemetry.meters.host_clock import HostClock, Moment, clock_step_s
 from kilowait.telemetry.meters.sample_files import Recorder, Row
 
 __all__ = ["Heard", "Meter", "SamplingProgress", "sample", "this_host"]
@@ -95,7 +95,7 @@ def sample(
         now = clock.now()
         told.ticks, told.rows = told.ticks + 1, told.rows + len(rows)
         told.elapsed_s, told.power_w = now.monotonic_s - start, _power(meter.columns, rows)
-        by_s = jumped(before, now)
+        by_s = clock_step_s(before, now)
         if by_s:
             told.jumps += 1
             told.events.append(f"the clock was set {'forward' if by_s > 0 else 'back'} by {abs(by_s):.3g} s")
