@@ -77,7 +77,9 @@ class LoadCurve:
         at = numbers("utilization of the load curve", self.utilization, 0, 1)
         share = numbers("share of the load curve", self.share_of_dynamic, 0, 1)
         if len(at) != len(share) or len(at) < 2 or at[0] != 0 or at[-1] != 1 or (np.diff(at) <= 0).any():
-            raise InputError("a load curve needs utilizations increasing from 0 to 1, with one share for each")
+            raise InputError(
+                "a load curve needs utilizations increasing from 0 to 1, with one share for each"
+            )
         if share[0] != 0 or share[-1] != 1 or (np.diff(share) < 0).any():
             raise InputError("the shares of a load curve must go from 0 to 1 and never decrease")
 

@@ -87,7 +87,9 @@ class Conversion:
     def __post_init__(self) -> None:
         names = [step.name for step in self.steps]
         if len(set(names)) < len(names):
-            raise InputError(f"conversion steps {', '.join(names)}: a name occurs twice; names must be unique")
+            raise InputError(
+                f"conversion steps {', '.join(names)}: a name occurs twice; names must be unique"
+            )
 
     @property
     def slope(self) -> float:
@@ -158,9 +160,7 @@ class EfficiencyCurve:
                 "an efficiency curve needs rated_w above 0 and increasing load shares, with one efficiency for each"
             )
         if (efficiency == 0).any():
-            raise InputError(
-                "an efficiency of 0 needs infinite power; give the standby loss as fixed watts"
-            )
+            raise InputError("an efficiency of 0 needs infinite power; give the standby loss as fixed watts")
         if (np.diff(share / efficiency) < 0).any():
             raise InputError("this efficiency curve needs less input for more output; check its points")
 

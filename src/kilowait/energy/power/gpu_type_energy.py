@@ -72,9 +72,7 @@ def joules_by_group(
 ) -> Floats:
     """Energy of `seconds` of work at speed 1 on each group, joules (groups, jobs); infinite where a job does not fit."""
     if not cluster.node_level:
-        raise InputError(
-            f"cluster {cluster.name!r} is not node-level; it has no GPU types to choose from"
-        )
+        raise InputError(f"cluster {cluster.name!r} is not node-level; it has no GPU types to choose from")
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
     caps = None if gpu_cap is None else gpu_caps(gpu_cap, len(jobs))
     gpus = jobs["gpus"] if "gpus" in jobs else np.zeros(len(jobs), np.int64)

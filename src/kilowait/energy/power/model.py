@@ -103,9 +103,7 @@ class PowerModel:
     def __post_init__(self) -> None:
         names = [group.name for group in self.groups]
         if not names or len(set(names)) < len(names):
-            raise InputError(
-                f"power model {self.name!r} needs groups with unique names; it has {names}"
-            )
+            raise InputError(f"power model {self.name!r} needs groups with unique names; it has {names}")
 
     @classmethod
     def preset(cls, name: str) -> PowerModel:

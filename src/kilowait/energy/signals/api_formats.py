@@ -91,7 +91,9 @@ def read_electricity_maps_api(content: Any, zone: str | None, location: str | No
 def read_carbon_aware_sdk(content: Any, zone: str | None, location: str | None) -> RawSamples:
     """Ratings of the SDK's data files and responses: a time with its offset, a duration ``HH:MM``."""
     rows = [{str(key).lower(): value for key, value in row.items()} for row in _rows(content)]
-    place = single_value([str(row.get("location", "")) for row in rows], location, "location", "give location=")
+    place = single_value(
+        [str(row.get("location", "")) for row in rows], location, "location", "give location="
+    )
     rows = [row for row in rows if place is None or str(row.get("location", "")) in ("", place)]
     time = unix_seconds([_text(row, "time") for row in rows], zone)
     value = _values([row.get("rating") for row in rows], "rating")
@@ -129,9 +131,7 @@ def _rows(content: Any) -> list[dict[str, Any]]:
         if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
             content = content[0] if "data" in content[0] else content
     if not isinstance(content, list) or not content or not all(isinstance(row, dict) for row in content):
-        raise InputError(
-            "this JSON contains no list of values; see the docs for the supported formats"
-        )
+        raise InputError("this JSON contains no list of values; see the docs for the supported formats")
     return content
 
 

@@ -13,8 +13,8 @@ from kilowait.energy.signals.readers.csv import plain_columns, times_of, unit_of
 from kilowait.energy.signals.readers.files import (
     SignalFile,
     Table,
-    single_value,
     open_signal,
+    single_value,
 )
 from kilowait.energy.signals.readers.samples import NOT_STATED, RawSamples
 from kilowait.energy.signals.readers.units import INTENSITY_UNIT, find_intensity_unit, intensity_factor
@@ -161,7 +161,9 @@ def _electricity_maps(table: Table, scope: Scope, zone: str | None, location: st
     named = [at for at, name in enumerate(table.header) if name.lower().startswith("carbon intensity")]
     column = next((at for at in named if any(mark in table.header[at].lower() for mark in marks)), None)
     if column is None:
-        raise InputError(f"the file has no column of {scope} carbon intensity; it has {', '.join(table.header)}")
+        raise InputError(
+            f"the file has no column of {scope} carbon intensity; it has {', '.join(table.header)}"
+        )
     estimated = 0
     if "Data Estimated" in table.header:
         estimated = sum(word.lower() == "true" for word in table.words(table.index("Data Estimated")))

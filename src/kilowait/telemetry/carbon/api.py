@@ -118,7 +118,9 @@ class GreatBritain:
         if self.region is not None:
             inner = inner[0] if isinstance(inner, list) and len(inner) == 1 else inner
             if isinstance(inner, dict) and inner.get("regionid") not in (None, self.region):
-                raise MeterError(f"requested region {self.region}, but the response is for {inner['regionid']}")
+                raise MeterError(
+                    f"requested region {self.region}, but the response is for {inner['regionid']}"
+                )
             inner = inner.get("data") if isinstance(inner, dict) else None
         return _rows(inner, {"from", "to", "intensity"}, "the GB Carbon Intensity API", answer)
 

@@ -52,11 +52,11 @@ def fetch_carbon(
     it is either the old or the new one. A file with other content is not changed.
     """
     out = Path(out)
-    held = _held(service, out)
+    existing = _existing_rows(service, out)
     before = asking.asked, asking.remembered
-    found = _found(service, asking, span_s, latest)
+    found = _fetch_rows(service, asking, span_s, latest)
     added = changed = 0
-    rows = dict(held)
+    rows = dict(existing)
     for row in found:
         at = row_time_s(row, service.key)
         old = rows.get(at)
@@ -129,7 +129,7 @@ def _unix_s(text: str) -> float:
         raise InputError(str(problem).removeprefix("line 1: ")) from None
 
 
-def _found(
+def _fetch_rows(
     service: Service, asking: HttpClient, span_s: tuple[float, float] | None, latest: bool
 ) -> list[Row]:
     if span_s is None:
@@ -142,21 +142,19 @@ def _found(
     for url, until_s in service.past(begin_s, end_s):
         final = until_s <= asking.now() - FINAL_AFTER_S
 
-        def whole(answer: Any) -> bool:
+        def is_final(answer: Any) -> bool:
             rows = service.rows(answer)
             return bool(rows) and all(service.value(row) is not None for row in rows)
 
-        found += service.rows(asking.answer(url, whole if final else None))
-    # Responses include the half-hours or hours at both ends of the span.
+        found += service.rows(asking.answer(url, is_final if final else None))
+    # Responses include the partial-hours or hours at both ends of the span.
     return [row for row in found if begin_s <= row_time_s(row, service.key) < end_s]
 
 
-def _held(service: Service, out: Path) -> dict[float, Row]:
+def _existing_rows(service: Service, out: Path) -> dict[float, Row]:
     """The rows of the existing file, by time."""
     if out.suffix != ".json":
-        raise InputError(
-            f"{out} does not end in .json, but responses are saved as JSON; rename it"
-        )
+        raise InputError(f"{out} does not end in .json, but responses are saved as JSON; rename it")
     try:
         text = out.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -178,10 +176,10 @@ def _held(service: Service, out: Path) -> dict[float, Row]:
 
 
 def _write(out: Path, document: dict[str, Any]) -> None:
-    half = out.with_name(f".{out.name}.{os.getpid()}.part")
+    partial = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
-        half.write_text(json.dumps(document), encoding="utf-8")
-        os.replace(half, out)
+        partial.write_text(json.dumps(document), encoding="utf-8")
+        os.replace(partial, out)
     except OSError as problem:
-        half.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise MeterError(f"cannot write {out}: {problem.strerror or problem}; choose another --out") from None

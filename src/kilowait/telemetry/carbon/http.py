@@ -66,16 +66,16 @@ class HttpClient:
         if not self.timeout_s > 0:
             raise InputError(f"the time-out is {self.timeout_s:g} s; it must be above 0")
 
-    def answer(self, url: str, whole: Callable[[Any], bool] | None = None) -> Any:
-        """The JSON at `url`; cached if `whole` is given and returns true for it (a final response)."""
-        kept = None if self.cache is None or whole is None else self._place(url)
+    def answer(self, url: str, is_final: Callable[[Any], bool] | None = None) -> Any:
+        """The JSON at `url`; cached if `is_final` is given and returns true for it (a final response)."""
+        kept = None if self.cache is None or is_final is None else self._place(url)
         if kept is not None:
-            found = _recalled(kept)
+            found = _cached(kept)
             if found is not None:
                 self.remembered += 1
                 return found
         found = self._asked(url)
-        if kept is not None and whole is not None and whole(found):
+        if kept is not None and is_final is not None and is_final(found):
             self._keep(kept, url, found)
         return found
 
@@ -91,10 +91,10 @@ class HttpClient:
                 return self._once(url)
             except urllib.error.HTTPError as answer:
                 with answer:
-                    problem = _said(answer)
+                    problem = _error_text(answer)
                     if answer.code not in _AGAIN:
                         raise MeterError(f"{host} answered {problem}{_remedy(answer.code)}") from None
-                    pause = self._patience(answer.headers.get("Retry-After"), pause)
+                    pause = self._retry_after_s(answer.headers.get("Retry-After"), pause)
                 if pause > LONGEST_WAIT_S:
                     raise MeterError(
                         f"{host} answered {problem} and asks to wait {pause:.0f} s; try again after that"
@@ -135,7 +135,7 @@ class HttpClient:
                 f"the response from {url} is not JSON ({problem}), perhaps a page of a proxy; check the base URL"
             ) from None
 
-    def _patience(self, told: str | None, usual: float) -> float:
+    def _retry_after_s(self, told: str | None, usual: float) -> float:
         """Seconds to wait by the Retry-After header (a number or a date), else `usual`."""
         if told is None:
             return usual
@@ -151,11 +151,11 @@ class HttpClient:
         return self.cache / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"
 
     def _keep(self, place: Path, url: str, answer: Any) -> None:
-        half = place.with_name(f".{place.name}.{os.getpid()}.part")
+        partial = place.with_name(f".{place.name}.{os.getpid()}.part")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            half.write_text(json.dumps({"url": url, "answer": answer}))
-            os.replace(half, place)
+            partial.write_text(json.dumps({"url": url, "answer": answer}))
+            os.replace(partial, place)
         except OSError as problem:
             self._say(f"the response is not cached in {place.parent}: {problem.strerror or problem}")
 
@@ -164,7 +164,7 @@ class HttpClient:
             self.on_message(text)
 
 
-def _recalled(place: Path) -> Any:
+def _cached(place: Path) -> Any:
     """A cached response; None if there is none or it cannot be read, so that it is requested again."""
     try:
         return json.loads(place.read_text())["answer"]
@@ -172,7 +172,7 @@ def _recalled(place: Path) -> Any:
         return None
 
 
-def _said(answer: urllib.error.HTTPError) -> str:
+def _error_text(answer: urllib.error.HTTPError) -> str:
     """Status code, reason and message of an error response."""
     try:
         content = json.loads(answer.read(4096))

@@ -57,8 +57,8 @@ def energy_curve(
 
     >>> nan = np.full(3, np.nan)
     >>> samples = MeterSamples("gpu0", np.array([0.0, 10, 20]), nan, np.array([100.0, 200, nan[0]]), nan, nan)
-    >>> course = energy_curve(samples, 0.0, None, Counter())
-    >>> course.total_j.tolist(), course.known.tolist()
+    >>> curve = energy_curve(samples, 0.0, None, Counter())
+    >>> curve.total_j.tolist(), curve.known.tolist()
     ([0.0, 1500.0, 1500.0], [True, False])
     """
     time = samples.utc_s - origin_s
@@ -110,7 +110,7 @@ def _steady(monotonic_s: Floats, step: Floats) -> Flags:
     return agree | np.isnan(passed)
 
 
-def known_spans(courses: Sequence[EnergyCurve]) -> Floats:
+def known_spans(curves: Sequence[EnergyCurve]) -> Floats:
     """The time spans in which all these meters are known: starts and ends, one row each.
 
     >>> one = EnergyCurve("node", np.array([0.0, 10, 20]), np.zeros(3), np.array([True, True]))
@@ -118,14 +118,14 @@ def known_spans(courses: Sequence[EnergyCurve]) -> Floats:
     >>> known_spans([one, other]).tolist()
     [[5.0, 12.0]]
     """
-    if not courses:
+    if not curves:
         return np.zeros((0, 2))
-    spans = [course.spans() for course in courses]
+    spans = [curve.spans() for curve in curves]
     edges = np.unique(np.concatenate([each.ravel() for each in spans]))
     change = np.zeros(len(edges) + 1, np.int64)
     for each in spans:
         np.add.at(change, np.searchsorted(edges, each[:, 0]), 1)
         np.add.at(change, np.searchsorted(edges, each[:, 1]), -1)
-    everyone = np.cumsum(change[:-1]) == len(courses)
+    everyone = np.cumsum(change[:-1]) == len(curves)
     edge = np.diff(np.concatenate(([False], everyone, [False])).astype(np.int8))
     return np.column_stack((edges[np.flatnonzero(edge == 1)], edges[np.flatnonzero(edge == -1)]))

@@ -96,9 +96,7 @@ class SignalFile:
         try:
             return json.loads(self.text)
         except (ValueError, RecursionError) as problem:
-            raise InputError(
-                f"{self.name} is not valid JSON: {problem}; download the file again"
-            ) from None
+            raise InputError(f"{self.name} is not valid JSON: {problem}; download the file again") from None
 
     def table(self) -> Table:
         """The content parsed as CSV, separated by commas, semicolons or tabs, without # comments.
