@@ -73,7 +73,7 @@ def shares(
 
 
 def _idle_shares(group: Ints, node_s: Floats, by_group: Mapping[str, Mapping[str, float]]) -> Floats:
-    """Joules of nodes without a job, split by node-seconds of segments: of the segment's group, and of unused groups."""
+    """Joules of nodes without a job, split by node-seconds of segments: own group and unused groups."""
     joules = np.array([sum(states[name] for name in _WAITING) for states in by_group.values()]) * J_PER_KWH
     ran_s = np.bincount(group, node_s, len(joules))
     used = ran_s > 0

@@ -20,7 +20,7 @@ __all__ = ["NO_LOSS", "AffineLoss", "Conversion", "EfficiencyCurve", "FixedLoad"
 
 @dataclass(frozen=True, slots=True)
 class AffineLoss:
-    """A conversion step: input = (output + constant_w) / efficiency per device; a device feeds `nodes_per_device` nodes.
+    """A conversion step: input = (output + constant_w) / efficiency per device for `nodes_per_device` nodes.
 
     >>> AffineLoss("SIVOC", 13, 0.98).input_w(967.0)
     1000.0

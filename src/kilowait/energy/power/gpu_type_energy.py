@@ -26,8 +26,8 @@ def energy_by_type(
 ) -> Floats:
     """Energy of each job on each GPU type, joules (types, jobs), for runs with types="given".
 
-    It is the power of the resources that the job holds there, idle power included, times its run-time estimate (policies
-    know no other run time, and the order of the types does not depend on it) over its speed. It is infinite where the
+    It is the power of the resources that the job holds there, idle power included, times its run-time estimate over its
+    speed. (Policies know no other run time, and the order of the types does not depend on it.) It is infinite where the
     job cannot run or its pieces fit on no node. If groups of one type differ, it is their mean, weighted by nodes.
 
     The types are those of `kilowait.cluster.gpu_speeds.gpu_types`; on a cluster with queues, groups that different
@@ -70,7 +70,7 @@ def joules_by_group(
     profile: UtilizationProfile | None = None,
     gpu_cap: Floats | None = None,
 ) -> Floats:
-    """Energy of `seconds` of work at speed 1 on each group, joules (groups, jobs); infinite where a job does not fit."""
+    """Joules (groups, jobs) of `seconds` of work at speed 1 on each group; infinite where a job does not fit."""
     if not cluster.node_level:
         raise InputError(f"cluster {cluster.name!r} is not node-level; it has no GPU types to choose from")
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})

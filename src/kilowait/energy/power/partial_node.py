@@ -62,8 +62,8 @@ def gpu_caps(fraction: npt.ArrayLike, jobs: int) -> Floats:
         )
     if ((caps <= 0) | (caps > 1)).any():
         raise InputError(
-            f"gpu_cap goes from {caps.min():g} to {caps.max():g}; a cap is a share of the GPU's power limit, above 0 and "
-            "at most 1 (no cap)"
+            f"gpu_cap goes from {caps.min():g} to {caps.max():g}; a cap is a share of the GPU's power limit, above 0 "
+            "and at most 1 (no cap)"
         )
     return np.broadcast_to(caps, (jobs,))
 

@@ -73,8 +73,8 @@ def job_locations(jobs: JobTable, hosts: Sequence[str], notes: list[str]) -> Job
     if (codes < 0).all():
         if len(hosts) > 1:
             raise InputError(
-                f"the log names no nodes, but there are samples of {len(hosts)} ({', '.join(hosts[:3])} ...); export it "
-                "with NodeList (sacct -P --format=...,NodeList), or give the samples of one machine"
+                f"the log names no nodes, but there are samples of {len(hosts)} ({', '.join(hosts[:3])} ...); export "
+                "it with NodeList (sacct -P --format=...,NodeList), or give the samples of one machine"
             )
         notes.append(f"the log names no nodes: all jobs are assumed to have run on {hosts[0]}")
         none = np.zeros(size, np.int64)

@@ -69,7 +69,8 @@ class Table:
                 values[at] = as_number(word)
             except ValueError as problem:
                 raise InputError(
-                    f"line {self.line[at]}, {self.header[column]!r}: {problem}; write a number such as 1.5, or leave the cell blank"
+                    f"line {self.line[at]}, {self.header[column]!r}: {problem}; write a number such as 1.5, or leave "
+                    "the cell blank"
                 ) from None
         return values
 

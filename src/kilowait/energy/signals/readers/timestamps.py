@@ -71,8 +71,8 @@ def unix_seconds(
     if naive:
         if zone is None:
             raise InputError(
-                f"the file does not state the time zone of its times ({words[0]!r}); give zone='UTC', or a name such as "
-                "zone='Europe/Berlin'"
+                f"the file does not state the time zone of its times ({words[0]!r}); give zone='UTC', or a name such "
+                "as zone='Europe/Berlin'"
             )
         local = time_zone(zone)
         read = [moment.replace(tzinfo=local) for moment in read]
