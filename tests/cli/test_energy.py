@@ -54,7 +54,7 @@ def test_a_run_says_what_it_drew(kilowait, signals, tmp_path):
     assert found["currency"] == "EUR" and found["metrics"]["cost"] > 0
     kept = kilowait("simulate", TRACE, "--power", "taurus", "--json").json()["energy"]
     assert kept["metrics"]["energy_kwh"] > found["metrics"]["energy_kwh"]
-    assert "co2_kg" not in kept["metrics"] and kept["levers"] == "no levers"
+    assert "co2_kg" not in kept["metrics"] and kept["levers"] == "no power controls"
     assert '"energy"' in (out / "results.json").read_text()
 
 
@@ -106,7 +106,7 @@ def test_levers_one_by_one(kilowait, signals):
         (["--power", "taurus", "--carbon", "nowhere.csv"], "nowhere.csv"),
         (["--power", "taurus", "--levers", "budget=1kW"], "budget of 1,000 W is below the 3,040 W"),
         (["--power", "taurus", "--levers", "dvf=1.1"], "did you mean 'dvfs'"),
-        (["--power", "mira", "--levers", "dvfs=1.1"], "'mira' has no levels"),
+        (["--power", "mira", "--levers", "dvfs=1.1"], "'mira' has no DVFS states"),
         (["--power", "taurus", "--levers", "shift=lowest_window:6h"], "give a file with --carbon"),
         (["--power", "taurus", "--cooling", "chiller"], "give --weather FILE"),
         (["--power", "taurus", "--scope", "all"], "the scope is 'all'; it must be life-cycle or direct"),

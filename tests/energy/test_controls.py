@@ -46,7 +46,7 @@ def test_none_pulls_nothing():
     for text in ("none", " none ", "sleep=never"):
         found = resolve_controls(text, APART, NODES, TAURUS)
         assert found.levers is None and found.tables is None and found.jobs is APART
-    assert resolve_controls("none", APART, NODES, TAURUS).words == "no levers"
+    assert resolve_controls("none", APART, NODES, TAURUS).words == "no power controls"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_held_jobs_start_in_the_clean_hour():
     assert found.jobs["hold_until_s"].tolist() == [2 * HOUR]
     assert (
         found.words
-        == "jobs are held for cheap power by lowest_window, at most 3 h 0 min, with a perfect forecast"
+        == "jobs are shifted to times of low price by lowest_window, by at most 3 h 0 min, with a perfect forecast"
     )
 
 
@@ -250,20 +250,20 @@ def test_unknown_names(text, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("sleep", "lever 'sleep' lacks its setting; write for instance sleep=break-even"),
-        ("sleep=timeout", "sleep=timeout lacks its time"),
+        ("sleep", "power control 'sleep' has no value; write for example sleep=break-even"),
+        ("sleep=timeout", "sleep=timeout has no timeout"),
         ("sleep=timeout:soon", "'soon' is not a span of time"),
         ("sleep=timeout:-5", "-5 is below 0"),
         ("sleep=break-even:5", "'5' is not a setting of break-even"),
         ("sleep=timeout:5:reserve=x", "'reserve=x' is not a setting of timeout"),
         ("sleep=never+sleep=break-even", "name sleep twice"),
-        ("dvfs=0.9", "dvfs=0.9: give the most times as long a job may run, 1 or more"),
+        ("dvfs=0.9", "dvfs=0.9: give the maximum slowdown of a job, 1 or more"),
         ("dvfs=fast", "such as dvfs=1.1"),
         ("dvfs=1.1:often", "dvfs=1.1:always slows jobs down"),
-        ("shift=lowest_window", "does not say for how long at most"),
+        ("shift=lowest_window", "has no maximum delay"),
         ("shift=lowest_window:long", "'long' is not a span of time"),
-        ("budget=much", "budget=much is no power; write watts, 500kW"),
-        ("budget=-5", "budget=-5 is no power"),
+        ("budget=much", "budget=much is not a power; write watts, 500kW"),
+        ("budget=-5", "budget=-5 is not a power"),
     ],
 )
 def test_wrong_settings(text, words):
@@ -277,7 +277,7 @@ def test_wrong_settings(text, words):
     [
         ("budget=300W", "taurus", "budget of 300 W is below the 380 W that 'taurus' draws with every node idle"),
         ("budget=385+sleep=timeout:9", "taurus", "385 W is below the 404 W that 'taurus' may draw when its nodes fall"),
-        ("dvfs=1.1", "mira", "the power model 'mira' has no levels for the group 'nodes'"),
+        ("dvfs=1.1", "mira", "the power model 'mira' has no DVFS states for the group 'nodes'"),
         ("sleep=break-even", "frontier", "the power model 'frontier' has no sleep states for the group 'nodes'"),
         ("shift=lowest_window:6h", "taurus", "needs the carbon intensity over time, and none was given; give a file"),
         ("shift=price:lowest_window:6h", "taurus", "needs the price over time, and none was given"),
@@ -309,5 +309,5 @@ def test_a_budget_that_is_lower_during_the_day_is_kept() -> None:
     "text", ["budget=100%:70%", "budget=100%:70%@20-8", "budget=90%:x@8-9", "budget=90%:50%@0-24"]
 )
 def test_hours_of_a_budget_that_are_none(text: str) -> None:
-    with pytest.raises(InputError, match=r"write for instance budget=100%:70%@8-20|is no power"):
+    with pytest.raises(InputError, match=r"write the first and last hour, such as budget=100%:70%@8-20|is not a power"):
         parse_levers(text)

@@ -44,14 +44,14 @@ def test_a_budget_is_planned_with_what_is_expected_and_accounted_with_what_is_dr
     assert start.tolist() == [0, 0, 0] and spent.peak_it_w == 95 + 150 + 150 + 145
     above = exceeded(spent, found.budget_w)
     assert above == BudgetViolation(1.0, pytest.approx(0.06), 60.0, 480.0)
-    assert above.words == "above it 100 % of the time, by 0.06 kW (12 %) at most"
-    assert "by watts that are expected of jobs" in found.words
+    assert above.words == "exceeded 100 % of the time, by 0.06 kW (12 %) at most"
+    assert "by the predicted power of jobs" in found.words
 
 
 def test_without_the_column_levers_see_what_was_measured():
     found, start, spent = ran(BUDGET, jobs([145.0, 145.0, 145.0]))
     assert start.tolist() == [0, 0, HOUR] and exceeded(spent, found.budget_w).most_w == 0
-    assert exceeded(spent, found.budget_w).words == "kept at all times"
+    assert exceeded(spent, found.budget_w).words == "never exceeded"
     same, again, _ = ran(BUDGET, jobs([999.0] * 3, [145.0] * 3))
     np.testing.assert_array_equal(again, start)
     np.testing.assert_array_equal(same.levers.watts, found.levers.watts)

@@ -162,7 +162,7 @@ def test_troubles_that_stay_are_told(web, tmp_path):
         fetch_carbon(GreatBritain(web.url), out, Patience().asking)
     web.troubles = [(200, {}, b'{"data": "soon"}')]
     with pytest.raises(
-        MeterError, match="the answer of the GB Carbon Intensity API is not understood: {'data': 'soon'}"
+        MeterError, match="unknown response of the GB Carbon Intensity API: {'data': 'soon'}"
     ):
         fetch_carbon(GreatBritain(web.url), out, Patience().asking)
     web.troubles = [(200, {}, b'{"data": []}')]
@@ -246,7 +246,7 @@ def test_files_of_others_are_not_touched(web, tmp_path, text):
     out = tmp_path / "de.json"
     out.write_text(text)
     with pytest.raises(
-        InputError, match=r"de\.json holds something else than values of zone DE; it is not touched"
+        InputError, match=r"de\.json does not contain values of zone DE; it was not changed"
     ):
         fetch_carbon(ElectricityMaps("DE", web.url), out, Patience(token=SECRET).asking)
     assert out.read_text() == text and not web.asked
@@ -311,17 +311,17 @@ def test_where_the_token_comes_from(tmp_path, monkeypatch):
     path.write_text("from-file\n")
     assert token_from(path) == "from-file"
     path.write_text("two words")
-    with pytest.raises(InputError, match="is no token: it must be one word") as problem:
+    with pytest.raises(InputError, match="is not a token: it must be one word") as problem:
         token_from(path)
     assert "two words" not in str(problem.value)
 
 
 def test_another_place_than_asked_for_is_refused(web, tmp_path):
     web.maps = lambda words, query: {"zone": "FR", "history": []}
-    with pytest.raises(MeterError, match="zone DE was asked for, and FR came"):
+    with pytest.raises(MeterError, match="requested zone DE, but the response is for FR"):
         fetch_carbon(ElectricityMaps("DE", web.url), tmp_path / "de.json", Patience(token=SECRET).asking)
     web.gb = lambda words: {"data": {"regionid": 3, "data": []}}
-    with pytest.raises(MeterError, match="region 13 was asked for, and 3 came"):
+    with pytest.raises(MeterError, match="requested region 13, but the response is for 3"):
         fetch_carbon(GreatBritain(web.url, 13), tmp_path / "l.json", Patience().asking)
 
 

@@ -396,7 +396,7 @@ def test_a_log_without_names_is_of_the_one_machine(tmp_path):
     assert found.labelled == 1 and "every job taken to have run on n1" in found.notes[0]
     with pytest.raises(
         InputError,
-        match=r"names no nodes, and there are samples of 2 \(n1, n2 .*with NodeList",
+        match=r"names no nodes, but there are samples of 2 \(n1, n2 .*with NodeList",
     ):
         label_energy(jobs, files(tmp_path, *steady(50, 100.0), *steady(50, 9.0, host="n2")))
 
@@ -419,7 +419,7 @@ def test_times_without_a_zone_are_in_the_one_given(tmp_path):
 def test_logs_that_lack_what_is_needed(tmp_path):
     samples = files(tmp_path, *steady(50, 100.0))
     jobs = table([(10.0, 20.0, 0, 1)])
-    with pytest.raises(InputError, match=r"does not say when jobs started \(no wait_s\)"):
+    with pytest.raises(InputError, match=r"has no start times of jobs \(no wait_s\)"):
         label_energy(jobs.with_columns(wait_s=None), samples)
     undated = JobTable(labels=jobs.labels, **{name: jobs[name] for name in jobs.columns})
     with pytest.raises(InputError, match="the log has no dates, and samples have; .*--start 2026-01-31"):
@@ -439,7 +439,7 @@ def test_logs_that_lack_what_is_needed(tmp_path):
         (lambda jobs, samples: Sharing("fair"), "nodes is 'fair'; it must be exclusive or shared"),
         (
             lambda jobs, samples: Sharing("exclusive", "nobody"),
-            "for shared nodes of a known size; give --share shared",
+            "needs shared nodes of a known size; give --share shared",
         ),
         (lambda jobs, samples: Sharing("shared", node_cores=0), "node_cores is 0; it must be at least 1"),
     ],
@@ -463,11 +463,11 @@ def test_impossible_settings_are_told(tmp_path, call, words):
         (
             "time,host,power_w",
             "2026-01-01T00:00:00,n1,5",
-            "'2026-01-01T00:00:00' is not a moment; write",
+            "'2026-01-01T00:00:00' is not a time; write",
         ),
-        ("time,host,power_w", "noon,n1,5", "'noon' is not a moment"),
+        ("time,host,power_w", "noon,n1,5", "'noon' is not a time"),
         ("time,host,power_w", "1,n1,much", "conversion error to double: invalid value 'much'"),
-        ("time,host,power_w", ",,", "there is not one sample in"),
+        ("time,host,power_w", ",,", "there are no samples in"),
     ],
 )
 def test_files_that_are_no_samples_are_told(tmp_path, header, row, words):
@@ -478,10 +478,10 @@ def test_files_that_are_no_samples_are_told(tmp_path, header, row, words):
 def test_files_that_are_not_there(tmp_path):
     with pytest.raises(InputError, match=r"there is no file .*none\.csv"):
         SampleFiles([tmp_path / "none.csv"])
-    with pytest.raises(InputError, match="holds no samples"):
+    with pytest.raises(InputError, match="contains no samples"):
         SampleFiles([tmp_path])
     (tmp_path / "half.csv").write_text("time,host")
-    with pytest.raises(InputError, match="it has no whole line"):
+    with pytest.raises(InputError, match="it has no complete line"):
         SampleFiles([tmp_path / "half.csv"])
 
 

@@ -155,7 +155,7 @@ def _by_mean(score: Score) -> Callable[[ShiftableJobs, Series], Floats]:
         begins = _EdgeRanges.within(edge, jobs.submit_s, jobs.latest_s)
         ends = _EdgeRanges.within(edge, jobs.submit_s + jobs.length_s, jobs.latest_s + jobs.length_s)
         start = np.empty(len(jobs.submit_s))
-        for rows in _chunks(begins.count + ends.count + 2):
+        for rows in _chunks(begins.n_edges + ends.n_edges + 2):
             submit, latest, length = (column[:, None] for column in jobs.select(rows))
             extremes = np.concatenate((submit, latest), axis=1)
             begin, begin_valid = begins.indices(rows)
@@ -180,7 +180,7 @@ def _lowest_slot(jobs: ShiftableJobs, signal: Series) -> Floats:
     edge, last = signal.edge_s, len(signal) - 1
     begins = _EdgeRanges.within(edge, jobs.submit_s, jobs.latest_s)
     start = np.empty(len(jobs.submit_s))
-    for rows in _chunks(begins.count + 1):
+    for rows in _chunks(begins.n_edges + 1):
         submit = jobs.submit_s[rows, None]
         begin, valid = begins.indices(rows)
         value = np.where(valid, signal.value[np.minimum(begin, last)], np.inf)
@@ -194,7 +194,7 @@ class _EdgeRanges(NamedTuple):
     """For each job a range of consecutive edges of a series."""
 
     first: Ints
-    count: Ints
+    n_edges: Ints
     total: int
 
     @classmethod
@@ -204,9 +204,9 @@ class _EdgeRanges(NamedTuple):
 
     def indices(self, rows: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
         """Edge indices, one row per job, and which of them are valid: shorter ranges are padded."""
-        offset = np.arange(self.count[rows].max())
+        offset = np.arange(self.n_edges[rows].max())
         at = np.minimum(self.first[rows, None] + offset, self.total - 1)
-        return at, offset < self.count[rows, None]
+        return at, offset < self.n_edges[rows, None]
 
 
 def _chunks(width: Ints) -> Iterator[Ints]:

@@ -206,7 +206,7 @@ def test_a_log_and_a_cluster_that_do_not_belong_together():
 def test_levels_are_not_for_placed_nodes_and_caps_only_for_them():
     jobs, log = sharing()
     levels = {"fast": LevelTable(("full",), np.ones((2, 1)), np.ones((2, 1)))}
-    with pytest.raises(InputError, match="no levels"):
+    with pytest.raises(InputError, match="no DVFS states"):
         account_energy(log, machine(), model(), tables=levels)
     plain = Cluster((NodeGroup("fast", 2, 10, gpus=2, gpu_type="V100"),))
     with pytest.raises(InputError, match="for placed nodes"):

@@ -72,7 +72,7 @@ def test_the_slowdown_is_the_curve_s_on_top_of_the_speeds_given():
     np.testing.assert_allclose(capped.slowdown, [[slower, 1], [slower, 1]])
     assert capped.speeds.speed[:, 0] == pytest.approx([2 / slower, 0.5 / slower])
     assert capped.speeds.speed[:, 1].tolist() == [1, 1]  # no GPU, no cap
-    assert "T4 under a cap by the curve of V100" in capped.notes[1]
+    assert "T4 under a power cap by the curve of V100" in capped.notes[1]
 
 
 def test_a_part_of_a_gpu_is_held_to_its_part_of_the_cap():
@@ -102,7 +102,7 @@ def test_caps_that_cannot_be():
     jobs = table()
     with pytest.raises(InputError, match="not above the 10 W it draws idle; give a cap above 0.0909"):
         cap_gpus(jobs, machine(), model(), 0.05)
-    with pytest.raises(InputError, match="caps are levels"):
+    with pytest.raises(InputError, match="power caps are DVFS states"):
         cap_gpus(jobs, Cluster.from_nodes(2), model(), 0.5)
     with pytest.raises(InputError, match="not for T4"):
         cap_gpus(jobs, CLUSTER, DRAWS, 0.5, constant_speeds(jobs, ("V100",), 1.0))
@@ -149,5 +149,5 @@ def test_speeds_must_be_known_and_of_these_jobs():
         energy_by_type(jobs, CLUSTER, DRAWS, constant_speeds(jobs, gpu_types(CLUSTER), {"V100": 1.0}))
     with pytest.raises(InputError, match="speeds of 2 jobs were given for 1"):
         energy_by_type(jobs, CLUSTER, DRAWS, constant_speeds(table(2), gpu_types(CLUSTER), 1.0))
-    with pytest.raises(InputError, match="no types to choose from"):
+    with pytest.raises(InputError, match="no GPU types to choose from"):
         energy_by_type(jobs, Cluster.from_nodes(2), DRAWS)

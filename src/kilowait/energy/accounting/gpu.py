@@ -105,7 +105,7 @@ def gpu_notes(log: ExecutionLog, cluster: Cluster, gpu_cap: npt.ArrayLike | None
     notes = ["jobs on shared nodes have the idle power of the GPUs and the share of cores that they hold"]
     if "cores" not in jobs and not (jobs.column("cpu_milli") >= 0).any():
         notes.append(
-            "the log does not give the cores of jobs: each has its share of the node's GPUs as its share of cores"
+            "the log has no cores of jobs: the share of a job in the node's GPUs is also its share of cores"
         )
     if len({group.gpu_type for group in cluster.groups}) > 1 and not np.isnan(jobs.column("power_w")).all():
         notes.append("measured power is assumed to be the same on all GPU types")

@@ -222,7 +222,7 @@ class MeasuredPowerReport:
 
     attached: int
     """Jobs that got `power_w` from `energy_j`."""
-    existing: int
+    kept: int
     """Jobs that had a `power_w` already."""
     unmeasured: int
     """Jobs without `energy_j`."""
@@ -239,7 +239,7 @@ class MeasuredPowerReport:
         """The counts as text."""
         counts = {
             "with power from measured energy": self.attached,
-            "with existing power": self.existing,
+            "with existing power": self.kept,
             "not measured": self.unmeasured,
             "ran for 0 s": self.no_runtime,
             "measured as 0 J": self.no_energy,
