@@ -309,5 +309,7 @@ def test_a_budget_that_is_lower_during_the_day_is_kept() -> None:
     "text", ["budget=100%:70%", "budget=100%:70%@20-8", "budget=90%:x@8-9", "budget=90%:50%@0-24"]
 )
 def test_hours_of_a_budget_that_are_none(text: str) -> None:
-    with pytest.raises(InputError, match=r"write the first and last hour, such as budget=100%:70%@8-20|is not a power"):
+    with pytest.raises(
+        InputError, match=r"write the first and last hour, such as budget=100%:70%@8-20|is not a power"
+    ):
         parse_levers(text)

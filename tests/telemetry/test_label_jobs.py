@@ -271,7 +271,7 @@ def test_every_job_without_a_label_has_a_reason(tmp_path):
     found = label_energy(jobs.with_columns(wait_s=wait, energy_j=np.full(10, 7.0)), samples)
     assert found.unlabelled == {
         "its start is not known": 1,
-        "it ran for no time": 1,
+        "it ran for 0 s": 1,
         "its nodes are not named": 2,
         "no samples of its nodes": 1,
         "no samples while it ran": 1,
@@ -346,10 +346,7 @@ def test_samples_without_a_value_and_doubled_ones(tmp_path):
     assert found.unlabelled == {"no samples while it ran": 1}
     assert found.jobs["energy_j"][1] == pytest.approx(150.0)
     said = " ".join(found.notes)
-    assert (
-        "1 with power_w below 0 or infinite" in said
-        and "2 of a meter and moment that has another sample" in said
-    )
+    assert "1 with power_w below 0 or infinite" in said and "2 duplicate meter and time" in said
     assert "1 with too many or too few cells" in said and "1 without a time" in said
     assert "4 no value" in said
 
@@ -358,13 +355,13 @@ def test_samples_without_a_value_and_doubled_ones(tmp_path):
 def test_the_line_that_a_stop_cut_short_is_not_read(tmp_path, left):
     path = tmp_path / "s.csv"
     path.write_text("\n".join((HEADER, *steady(9, 100.0), left)))
-    assert "cut short" in " ".join(label_energy(table([(1.0, 5.0, 0, 1)]), SampleFiles([path])).notes)
+    assert "truncated" in " ".join(label_energy(table([(1.0, 5.0, 0, 1)]), SampleFiles([path])).notes)
 
 
 def test_nothing_in_common_is_an_error_that_says_why(tmp_path):
     samples = files(tmp_path, *steady(100, 100.0))
     with pytest.raises(
-        InputError, match=r"samples are of n1, the log names such as 'm7'; sample with --host"
+        InputError, match=r"samples are of n1, the log has nodes such as 'm7'; sample with --host"
     ):
         label_energy(table([(10.0, 20.0, 0, 1)], ["m7"]), samples)
     with pytest.raises(
@@ -385,7 +382,7 @@ def test_names_with_and_without_a_domain_are_the_same_node(tmp_path):
     assert label_energy(table([(10.0, 20.0, 0, 1)], ["n1.elsewhere"]), samples).labelled == 1
     both = files(tmp_path, *steady(50, 100.0, host="n1.a"), *steady(50, 100.0, host="n1.b"))
     assert label_energy(table([(10.0, 20.0, 0, 1)], ["n1.b"]), both).labelled == 1
-    with pytest.raises(InputError, match="the log names such as 'n1'"):
+    with pytest.raises(InputError, match="the log has nodes such as 'n1'"):
         label_energy(table([(10.0, 20.0, 0, 1)]), both)
 
 
@@ -393,7 +390,7 @@ def test_a_log_without_names_is_of_the_one_machine(tmp_path):
     jobs = table([(10.0, 20.0, 0, 1)]).with_columns(node_list=None)
     jobs = JobTable(meta=jobs.meta, **{name: jobs[name] for name in jobs.columns})
     found = label_energy(jobs, files(tmp_path, *steady(50, 100.0)))
-    assert found.labelled == 1 and "every job taken to have run on n1" in found.notes[0]
+    assert found.labelled == 1 and "all jobs are assumed to have run on n1" in found.notes[0]
     with pytest.raises(
         InputError,
         match=r"names no nodes, but there are samples of 2 \(n1, n2 .*with NodeList",
@@ -412,7 +409,7 @@ def test_times_without_a_zone_are_in_the_one_given(tmp_path):
     )
     assert label_energy(jobs, samples, zone="+02:00").notes[0] == "times of the log taken as +02:00"
     dated = table([(10.0, 20.0, 0, 1)])
-    with pytest.raises(InputError, match="zone is 'UTC', but the moments of this log are known already"):
+    with pytest.raises(InputError, match="zone is 'UTC', but the time zone of this log is already known"):
         label_energy(dated, samples, zone="UTC")
 
 
@@ -422,7 +419,9 @@ def test_logs_that_lack_what_is_needed(tmp_path):
     with pytest.raises(InputError, match=r"has no start times of jobs \(no wait_s\)"):
         label_energy(jobs.with_columns(wait_s=None), samples)
     undated = JobTable(labels=jobs.labels, **{name: jobs[name] for name in jobs.columns})
-    with pytest.raises(InputError, match="the log has no dates, and samples have; .*--start 2026-01-31"):
+    with pytest.raises(
+        InputError, match="the samples have dates, but the log has none; .*--start 2026-01-31"
+    ):
         label_energy(undated, samples)
     with pytest.raises(InputError, match="how many cores jobs held.*--share exclusive"):
         label_energy(jobs.with_columns(cores=None), samples, sharing=Sharing("shared"))

@@ -96,9 +96,7 @@ def test_two_processes_do_not_write_to_one_file(tmp_path, suffix):
 
 
 def test_where_nothing_can_be_written(tmp_path):
-    with pytest.raises(
-        UnknownNameError, match=r"unknown suffix of a sample file '\.txt'.*\.csv, \.parquet"
-    ):
+    with pytest.raises(UnknownNameError, match=r"unknown suffix of a sample file '\.txt'.*\.csv, \.parquet"):
         open_recorder(tmp_path / "x.txt", COLUMNS)
     with pytest.raises(
         MeterError, match=r"cannot write to .*: No such file or directory; choose another --out"
@@ -200,6 +198,8 @@ def test_folders_and_files_of_others_are_not_touched(tmp_path):
     ):
         record(folder, (NOON, "n1", 5.0), columns=("time", "host", "power_w"))
     (folder / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"contains notes\.txt, which is not a sample file; choose another folder"):
+    with pytest.raises(
+        InputError, match=r"contains notes\.txt, which is not a sample file; choose another folder"
+    ):
         record(folder, row(1))
     assert times(folder / "2026-11-18.parquet") == [0.0]

@@ -146,7 +146,7 @@ def test_cooling_that_needs_the_weather() -> None:
         account_energy(log, NODES, toy(LinearCop()))
     far_away = Weather(Series([1e9, 2e9], [20], "°C"), Series([1e9, 2e9], [50], "%"))
     found = account_energy(log, NODES, toy(), weather=far_away)
-    assert found.notes[-1] == "the weather does not matter to this cooling (ConstantPue)"
+    assert found.notes[-1] == "the cooling model (ConstantPue) does not depend on the weather"
     assert "weather" not in found.signals
 
 

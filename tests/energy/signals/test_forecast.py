@@ -210,7 +210,7 @@ def test_file(tmp_path):
     matrix = on_log.matrix([DAY, 600.0], [0, HOUR, 4 * HOUR])
     assert matrix[1].tolist() == on_log.issued(600).mean([600, 4200], [4200, 15000]).tolist()
     with pytest.raises(
-        InputError, match=r"no forecast of told.csv had been issued by 2021-12-31 23:00 UTC; the first"
+        InputError, match=r"no forecast of told.csv was issued by 2021-12-31 23:00 UTC; the first"
     ):
         on_log.issued(-HOUR)
     with pytest.raises(InputError, match=r"and a forecast issued at 2022-01-02 00:00 UTC needs it from"):

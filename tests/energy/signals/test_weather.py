@@ -122,7 +122,7 @@ def test_epw_missing_values_follow_the_gap_rule(put):
 
 
 def test_bad_epw(put):
-    with pytest.raises(InputError, match="no whole EPW file"):
+    with pytest.raises(InputError, match="this EPW file is invalid"):
         read_weather(put(epw(["2022,1,1"])))
     with pytest.raises(InputError, match="a header and no hours"):
         read_weather(put(epw([])))
