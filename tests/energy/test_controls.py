@@ -199,7 +199,7 @@ def test_all_is_what_machine_and_signals_have():
     found = resolve_controls("all", APART, NODES, TAURUS, carbon=grams)
     assert found.levers.sleep and found.levers.preferred_level is not None and "carbon_time" in found.words
     assert "hold_until_s" not in resolve_controls("all", APART, NODES, TAURUS).jobs
-    assert "cheap" in resolve_controls("all", APART, NODES, TAURUS, price=grams.scaled(1, "EUR/MWh")).words
+    assert "low price" in resolve_controls("all", APART, NODES, TAURUS, price=grams.scaled(1, "EUR/MWh")).words
     mira = resolve_controls("all", APART, NODES, PowerModel.preset("mira"))
     assert mira.levers.sleep and mira.tables is None
     assert resolve_controls("all", APART, NODES, PowerModel.preset("frontier")).levers is None
@@ -228,14 +228,14 @@ def test_shared_nodes_count_with_their_share():
     log, spent = ran("budget=65%", jobs, cluster)
     assert log.jobs()["wait_s"].tolist() == [0, 0]
     assert spent.peak_it_w <= 0.65 * 4 * 190.7
-    with pytest.raises(InputError, match="only groups whose nodes are shared among jobs"):
+    with pytest.raises(InputError, match="have nodes that jobs share"):
         resolve_controls("sleep=break-even", jobs, cluster, TAURUS)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("sleap=never", "unknown lever 'sleap'; did you mean 'sleep'?"),
+        ("sleap=never", "unknown power control 'sleap'; did you mean 'sleep'?"),
         ("sleep=timeut:5", "did you mean 'timeout'?"),
         ("shift=lowest_windw:6h", "did you mean 'lowest_window'?"),
         ("alls", "did you mean 'all'?"),
@@ -256,7 +256,7 @@ def test_unknown_names(text, words):
         ("sleep=timeout:-5", "-5 is below 0"),
         ("sleep=break-even:5", "'5' is not a setting of break-even"),
         ("sleep=timeout:5:reserve=x", "'reserve=x' is not a setting of timeout"),
-        ("sleep=never+sleep=break-even", "name sleep twice"),
+        ("sleep=never+sleep=break-even", "give sleep twice"),
         ("dvfs=0.9", "dvfs=0.9: give the maximum slowdown of a job, 1 or more"),
         ("dvfs=fast", "such as dvfs=1.1"),
         ("dvfs=1.1:often", "dvfs=1.1:always slows jobs down"),
@@ -276,7 +276,7 @@ def test_wrong_settings(text, words):
     ("text", "preset", "words"),
     [
         ("budget=300W", "taurus", "budget of 300 W is below the 380 W that 'taurus' draws with every node idle"),
-        ("budget=385+sleep=timeout:9", "taurus", "385 W is below the 404 W that 'taurus' may draw when its nodes fall"),
+        ("budget=385+sleep=timeout:9", "taurus", "385 W is below the 404 W that 'taurus' may draw when its nodes go to sleep"),
         ("dvfs=1.1", "mira", "the power model 'mira' has no DVFS states for the group 'nodes'"),
         ("sleep=break-even", "frontier", "the power model 'frontier' has no sleep states for the group 'nodes'"),
         ("shift=lowest_window:6h", "taurus", "needs the carbon intensity over time, and none was given; give a file"),

@@ -197,9 +197,9 @@ def test_a_log_and_a_cluster_that_do_not_belong_together():
     plain = Cluster((NodeGroup("fast", 2, 10, gpus=2, gpu_type="V100"),))
     with pytest.raises(InputError, match="are not node_level"):
         account_energy(log, plain, model())
-    with pytest.raises(InputError, match="other nodes"):
+    with pytest.raises(InputError, match="nodes of the log are not those"):
         account_energy(log, machine(3), model())
-    with pytest.raises(InputError, match="nothing of where"):
+    with pytest.raises(InputError, match="does not record the nodes"):
         account_energy(kilowait.simulate(jobs, plain), machine(), model())
 
 
@@ -209,16 +209,16 @@ def test_levels_are_not_for_placed_nodes_and_caps_only_for_them():
     with pytest.raises(InputError, match="no DVFS states"):
         account_energy(log, machine(), model(), tables=levels)
     plain = Cluster((NodeGroup("fast", 2, 10, gpus=2, gpu_type="V100"),))
-    with pytest.raises(InputError, match="for placed nodes"):
+    with pytest.raises(InputError, match="for node-level GPU clusters"):
         account_energy(kilowait.simulate(jobs, plain), plain, model(), gpu_cap=0.5)
-    with pytest.raises(InputError, match="cap their GPUs"):
+    with pytest.raises(InputError, match="cap its GPUs"):
         resolve_controls("sleep=break-even", jobs, machine(), model())
     assert resolve_controls("none", jobs, machine(), model()).levers is None
 
 
 def test_gpus_must_be_those_of_the_power_model():
     _, log = sharing()
-    with pytest.raises(InputError, match="has 2 GPUs, and 1 in its power model"):
+    with pytest.raises(InputError, match="has 2 GPUs, but 1 in its power model"):
         account_energy(log, machine(), model(slow(2)))
 
 
