@@ -199,7 +199,9 @@ def test_all_is_what_machine_and_signals_have():
     found = resolve_controls("all", APART, NODES, TAURUS, carbon=grams)
     assert found.levers.sleep and found.levers.preferred_level is not None and "carbon_time" in found.words
     assert "hold_until_s" not in resolve_controls("all", APART, NODES, TAURUS).jobs
-    assert "low price" in resolve_controls("all", APART, NODES, TAURUS, price=grams.scaled(1, "EUR/MWh")).words
+    assert (
+        "low price" in resolve_controls("all", APART, NODES, TAURUS, price=grams.scaled(1, "EUR/MWh")).words
+    )
     mira = resolve_controls("all", APART, NODES, PowerModel.preset("mira"))
     assert mira.levers.sleep and mira.tables is None
     assert resolve_controls("all", APART, NODES, PowerModel.preset("frontier")).levers is None
@@ -276,7 +278,7 @@ def test_wrong_settings(text, words):
     ("text", "preset", "words"),
     [
         ("budget=300W", "taurus", "budget of 300 W is below the 380 W that 'taurus' draws with every node idle"),
-        ("budget=385+sleep=timeout:9", "taurus", "385 W is below the 404 W that 'taurus' may draw when its nodes go to sleep"),
+        ("budget=385+sleep=timeout:9", "taurus", "385 W is below the 404 W that 'taurus' may draw when its nodes"),
         ("dvfs=1.1", "mira", "the power model 'mira' has no DVFS states for the group 'nodes'"),
         ("sleep=break-even", "frontier", "the power model 'frontier' has no sleep states for the group 'nodes'"),
         ("shift=lowest_window:6h", "taurus", "needs the carbon intensity over time, and none was given; give a file"),

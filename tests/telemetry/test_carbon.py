@@ -158,7 +158,9 @@ def test_troubles_that_stay_are_told(web, tmp_path):
     ):
         fetch_carbon(GreatBritain(web.url), out, Patience().asking)
     web.troubles = [(200, {}, b"<html>log in here</html>")]
-    with pytest.raises(MeterError, match=r"is not JSON \(.*\); a proxy's page\? check the base URL"):
+    with pytest.raises(
+        MeterError, match=r"is not JSON \(.*\), perhaps a page of a proxy; check the base URL"
+    ):
         fetch_carbon(GreatBritain(web.url), out, Patience().asking)
     web.troubles = [(200, {}, b'{"data": "soon"}')]
     with pytest.raises(MeterError, match="unknown response of the GB Carbon Intensity API: {'data': 'soon'}"):

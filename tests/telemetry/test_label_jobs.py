@@ -369,7 +369,7 @@ def test_nothing_in_common_is_an_error_that_says_why(tmp_path):
         match=r"samples are from 2025-10-09 08:53 to .* jobs from 2025-10-09 09:53 .*--zone.*--start",
     ):
         label_energy(table([(3600.0, 20.0, 0, 1)]), samples)
-    with pytest.raises(InputError, match="of 1 jobs none has a known start and a run time above 0"):
+    with pytest.raises(InputError, match="none of 1 jobs has a known start and a run time above 0"):
         label_energy(table([(10.0, 0.0, 0, 1)]), samples)
 
 
@@ -423,7 +423,7 @@ def test_logs_that_lack_what_is_needed(tmp_path):
         InputError, match="the samples have dates, but the log has none; .*--start 2026-01-31"
     ):
         label_energy(undated, samples)
-    with pytest.raises(InputError, match="how many cores jobs held.*--share exclusive"):
+    with pytest.raises(InputError, match="has no cores of jobs.*--share exclusive"):
         label_energy(jobs.with_columns(cores=None), samples, sharing=Sharing("shared"))
 
 

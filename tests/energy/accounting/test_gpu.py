@@ -120,7 +120,7 @@ def test_measured_power_is_that_of_all_it_holds():
     several = account_energy(
         lay(jobs, machine(2, 1), []), machine(2, 1), model(fast(), slow()), horizon=(0, 1)
     )
-    assert "measured power is taken to be the same on all types of GPU" in several.notes
+    assert "measured power is assumed to be the same on all GPU types" in several.notes
 
 
 def test_jobs_that_say_nothing_of_cores_have_as_much_of_them_as_of_the_gpus():
@@ -128,7 +128,7 @@ def test_jobs_that_say_nothing_of_cores_have_as_much_of_them_as_of_the_gpus():
     log = lay(jobs, machine(), [(0, 0, 10, [(0, 1, 1000, 1)]), (1, 0, 10, [(0, 2, 500, 1)])])
     found = account_energy(log, machine(), model())
     assert found.segment_w == pytest.approx([335 / 2, 335 / 4])
-    assert any("do not say what cores" in note for note in found.notes)
+    assert any("has no cores of jobs" in note for note in found.notes)
 
 
 def test_a_profile_tells_what_columns_do_not():
@@ -177,7 +177,7 @@ def test_a_capped_run_is_longer_and_draws_less():
     assert log.end_s.tolist() == pytest.approx([158])
     assert found.it_power.value == pytest.approx([225])
     assert found.per_job()["it_j"] == pytest.approx([225 * 158])
-    assert any("50% of their limit" in note for note in found.notes)
+    assert any("50% of the limit" in note for note in found.notes)
 
 
 def test_the_bound_is_the_work_where_it_takes_least():

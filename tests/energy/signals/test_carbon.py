@@ -136,7 +136,7 @@ def test_gb_api_refusals(put):
     regions = {"data": [{"from": "2022-01-01T00:00Z", "to": "2022-01-01T00:30Z", "regions": []}]}
     with pytest.raises(InputError, match="all regions; request one region"):
         read_carbon(put(regions, "gb.json"))
-    with pytest.raises(InputError, match="an error a service answered with, not data: .*400 Bad Request"):
+    with pytest.raises(InputError, match="an error response of a service, not data: .*400 Bad Request"):
         read_carbon(put({"error": {"code": "400 Bad Request", "message": "no"}}, "gb.json"))
     with pytest.raises(InputError, match="row 1, 'actual': 'x' is not a number; correct"):
         read_carbon(put({"data": [gb_row(0, "x")]}, "gb.json"))

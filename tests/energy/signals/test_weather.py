@@ -124,7 +124,7 @@ def test_epw_missing_values_follow_the_gap_rule(put):
 def test_bad_epw(put):
     with pytest.raises(InputError, match="this EPW file is invalid"):
         read_weather(put(epw(["2022,1,1"])))
-    with pytest.raises(InputError, match="a header and no hours"):
+    with pytest.raises(InputError, match="a header but no hours"):
         read_weather(put(epw([])))
     with pytest.raises(InputError, match="does not exist in 2023: day is out of range"):
         read_weather(put(epw([epw_row(2024, 2, 29, 1)])), year=2023)
