@@ -140,7 +140,7 @@ def test_gb_api_refusals(put):
         read_carbon(put({"error": {"code": "400 Bad Request", "message": "no"}}, "gb.json"))
     with pytest.raises(InputError, match="row 1, 'actual': 'x' is not a number; correct"):
         read_carbon(put({"data": [gb_row(0, "x")]}, "gb.json"))
-    with pytest.raises(InputError, match="a row has no 'to'"):
+    with pytest.raises(InputError, match="a row has no key 'to'"):
         read_carbon(put({"data": [gb_row(0, 1), {"from": "2022-01-01T00:30Z"}]}, "gb.json"))
 
 

@@ -135,7 +135,7 @@ def test_bad_epw(put):
         for day in range(length)
         for hour in range(24)
     ]
-    with pytest.raises(InputError, match="2024 is a leap year, and the file has no 29 February"):
+    with pytest.raises(InputError, match="2024 is a leap year, but the file has no 29 February"):
         read_weather(put(epw(rows)), year=2024)
     stripped = read_weather(put(epw([row.replace("2023,", "2020,", 1) for row in rows])))
     assert stripped.temperature.meta["note"] == "months of 2020 mapped to 2023"

@@ -135,14 +135,14 @@ class HttpClient:
                 f"the response from {url} is not JSON ({problem}), perhaps a page of a proxy; check the base URL"
             ) from None
 
-    def _retry_after_s(self, told: str | None, usual: float) -> float:
+    def _retry_after_s(self, retry_after: str | None, usual: float) -> float:
         """Seconds to wait by the Retry-After header (a number or a date), else `usual`."""
-        if told is None:
+        if retry_after is None:
             return usual
-        if told.strip().isdecimal():
-            return max(float(told), usual)
+        if retry_after.strip().isdecimal():
+            return max(float(retry_after), usual)
         try:
-            return max(parsedate_to_datetime(told).timestamp() - self.now(), usual)
+            return max(parsedate_to_datetime(retry_after).timestamp() - self.now(), usual)
         except (TypeError, ValueError):
             return usual
 
