@@ -37,7 +37,7 @@ def expand_hosts(text: str) -> tuple[str, ...]:
         for part in parts:
             size = max(size, 1) * len(part)
         if size > MOST_HOSTS:
-            raise InputError(f"{text!r:.60} stands for more than {MOST_HOSTS:,} nodes; mend the list")
+            raise InputError(f"{text!r:.60} stands for more than {MOST_HOSTS:,} nodes; correct the list")
         names |= dict.fromkeys("".join(words).strip() for words in product(*parts))
     return tuple(names)
 
@@ -51,6 +51,6 @@ def _numbers(inside: str, text: str) -> list[str]:
                 f"{text!r:.60} is not a list of nodes: [{inside:.40}] is no range such as [01-04]"
             )
         if dash and int(last) - int(first) >= MOST_HOSTS:
-            raise InputError(f"{text!r:.60} stands for more than {MOST_HOSTS:,} nodes; mend the list")
+            raise InputError(f"{text!r:.60} stands for more than {MOST_HOSTS:,} nodes; correct the list")
         found += [f"{number:0{len(first)}}" for number in range(int(first), int(last or first) + 1)]
     return found
