@@ -51,9 +51,9 @@ class Log(NamedTuple):
 
 
 LOGS = {
-    "Theta": Log("alcf/rlhpc_theta_2023_feb_dec.swf.gz", "theta", "sleep=timeout:600+levels=3"),
+    "Theta": Log("alcf/rlhpc_theta_2023_feb_dec.swf.gz", "theta", "sleep=timeout:600+dvfs=3"),
     "Mira": Log("alcf/lumos_mira.csv.gz", "mira", "sleep=timeout:600"),
-    "like Polaris": Log("alcf/lumos_thetagpu.csv.gz", "polaris", "sleep=timeout:600+levels=3", 0.3),
+    "like Polaris": Log("alcf/lumos_thetagpu.csv.gz", "polaris", "sleep=timeout:600+dvfs=3", 0.3),
 }
 WHENCE = "it is one of ALCF's public job logs"
 RULES = ("fcfs", "sjf", "saf", "f1", "f2", "f3", "f4")

@@ -13,10 +13,10 @@ def test_training_tuning_and_evaluation_on_a_small_log():
     found = judged(
         jobs,
         machine,
-        "sleep=timeout:600+levels=2",
+        "sleep=timeout:600+dvfs=2",
         said.append,
         rules=("fcfs", "saf"),
-        sets=["none", "sleep=timeout:300", "sleep=timeout:300+levels=1.1"],
+        sets=["none", "sleep=timeout:300", "sleep=timeout:300+dvfs=1.1"],
         seeds=(0, 1),
         window_jobs=50,
         generations=2,
@@ -26,7 +26,7 @@ def test_training_tuning_and_evaluation_on_a_small_log():
     assert promise["tuned"]["name"] in {
         f"{rule}, {levers}"
         for rule in ("fcfs", "saf")
-        for levers in ("none", "sleep=timeout:300", "sleep=timeout:300+levels=1.1")
+        for levers in ("none", "sleep=timeout:300", "sleep=timeout:300+dvfs=1.1")
     }
     assert [agent["seed"] for agent in promise["agents"]] == [0, 1]
     for agent in promise["agents"]:

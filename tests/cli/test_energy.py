@@ -39,7 +39,7 @@ def test_a_machine_is_described(kilowait):
 
 
 def test_a_run_says_what_it_drew(kilowait, signals, tmp_path):
-    words = ["simulate", TRACE, "--power", "taurus", "--levers", "sleep=break-even+levels=1.1", *signals]
+    words = ["simulate", TRACE, "--power", "taurus", "--levers", "sleep=break-even+dvfs=1.1", *signals]
     said = kilowait(*words)
     assert said.status == 0
     for part in (
@@ -54,7 +54,7 @@ def test_a_run_says_what_it_drew(kilowait, signals, tmp_path):
     assert found["currency"] == "EUR" and found["metrics"]["cost"] > 0
     kept = kilowait("simulate", TRACE, "--power", "taurus", "--json").json()["energy"]
     assert kept["metrics"]["energy_kwh"] > found["metrics"]["energy_kwh"]
-    assert "co2_kg" not in kept["metrics"] and kept["levers"] == "no levers"
+    assert "co2_kg" not in kept["metrics"] and kept["levers"] == "no power controls"
     assert '"energy"' in (out / "results.json").read_text()
 
 
@@ -84,9 +84,9 @@ def test_levers_one_by_one(kilowait, signals):
     alone = (
         "sleep=break-even",
         "sleep=predictive",
-        "levels=1.1",
-        "hold=carbon_time:6h",
-        "hold=price:carbon_time:6h",
+        "dvfs=1.1",
+        "shift=carbon_time:6h",
+        "shift=price:carbon_time:6h",
     )
     wanted = ["fcfs", *(f"fcfs, {lever}" for lever in (*alone, "all")), "no schedule below"]
     assert [label for label in labels if label in wanted] == wanted
@@ -105,9 +105,9 @@ def test_levers_one_by_one(kilowait, signals):
         (["--power", "auto"], "no power model is known"),
         (["--power", "taurus", "--carbon", "nowhere.csv"], "nowhere.csv"),
         (["--power", "taurus", "--levers", "budget=1kW"], "budget of 1,000 W is below the 3,040 W"),
-        (["--power", "taurus", "--levers", "levls=1.1"], "did you mean 'levels'"),
-        (["--power", "mira", "--levers", "levels=1.1"], "'mira' has no levels"),
-        (["--power", "taurus", "--levers", "hold=lowest_window:6h"], "give a file with --carbon"),
+        (["--power", "taurus", "--levers", "dvf=1.1"], "did you mean 'dvfs'"),
+        (["--power", "mira", "--levers", "dvfs=1.1"], "'mira' has no DVFS states"),
+        (["--power", "taurus", "--levers", "shift=lowest_window:6h"], "give a file with --carbon"),
         (["--power", "taurus", "--cooling", "chiller"], "give --weather FILE"),
         (["--power", "taurus", "--scope", "all"], "the scope is 'all'; it must be life-cycle or direct"),
     ],

@@ -121,7 +121,7 @@ def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
         tmp_path / "run",
     )
     said = kilowait(*words, "--predict-power", watts)
-    assert "by watts that are expected of jobs" in said.out and "\nbudget " in said.out
+    assert "by the predicted power of jobs" in said.out and "\nbudget " in said.out
     assert f"the predictor of power {watts} was fitted on jobs of habits.parquet" in said.err
     told = json.loads((tmp_path / "run" / "results.json").read_text())["energy"]["budget"]
     assert told["budget_w"] == 480 and 0 <= told["share"] < 1

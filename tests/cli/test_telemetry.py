@@ -83,7 +83,7 @@ def test_gpus_are_sampled_through_the_library_that_is_installed(kilowait, tmp_pa
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("--out", "x.txt"), "unknown ending of a file of samples '.txt'"),
+        (("--out", "x.txt"), "unknown suffix of a sample file '.txt'"),
         (("--out", "x.csv", "--interval", "0"), "the interval is 0 s; it must be above 0"),
         (("--out", "x.csv", "--interval", "often"), "'often' is not a span of time"),
         (("--out", "x.csv", "--duration", "-1s"), "the duration is -1 s"),

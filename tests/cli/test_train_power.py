@@ -5,7 +5,7 @@ import json
 import pytest
 
 TRACE = "lublin:1200:32:0.5:7"
-POWER = ("--power", "taurus", "--levers", "sleep=timeout:600+levels=1.3")
+POWER = ("--power", "taurus", "--levers", "sleep=timeout:600+dvfs=1.3")
 SMALL = ("--windows", "2", "--window-jobs", "100")
 
 

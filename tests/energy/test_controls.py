@@ -46,7 +46,7 @@ def test_none_pulls_nothing():
     for text in ("none", " none ", "sleep=never"):
         found = resolve_controls(text, APART, NODES, TAURUS)
         assert found.levers is None and found.tables is None and found.jobs is APART
-    assert resolve_controls("none", APART, NODES, TAURUS).words == "no levers"
+    assert resolve_controls("none", APART, NODES, TAURUS).words == "no power controls"
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,12 @@ def test_demand_is_forecast_from_the_days_before_alone():
 
 def test_a_job_of_memory_runs_at_the_least_energy_within_the_slowdown():
     jobs = table([0, 0], [HOUR, HOUR], [1, 1], beta=[0.0, 1.0])
-    found = resolve_controls("levels=1.1", jobs, NODES, TAURUS)
+    found = resolve_controls("dvfs=1.1", jobs, NODES, TAURUS)
     slow, plain = found.levers.preferred_level.tolist()
     assert slow == len(TAURUS.group().levels) - 1  # nothing lost at the lowest clock
     assert plain == 0  # at full beta no level within 1.1 saves what an idle node draws
     assert found.levers.full_speed_backlog_nodes == 0
-    log, spent = ran("levels=1.1", jobs)
+    log, spent = ran("dvfs=1.1", jobs)
     assert log.jobs()["run_s"].tolist() == [HOUR, HOUR]
     assert spent.it_kwh < ran("none", jobs)[1].it_kwh
 
@@ -115,31 +115,31 @@ def test_a_job_of_memory_runs_at_the_least_energy_within_the_slowdown():
 def test_where_free_nodes_sleep_a_slower_level_must_earn_more():
     """An idle node counts for the slower one; asleep it does not."""
     jobs = table([0], [HOUR], [1], beta=[0.5])
-    idle = resolve_controls("levels=2", jobs, NODES, TAURUS)
-    asleep = resolve_controls("levels=2+sleep=break-even", jobs, NODES, TAURUS)
+    idle = resolve_controls("dvfs=2", jobs, NODES, TAURUS)
+    asleep = resolve_controls("dvfs=2+sleep=break-even", jobs, NODES, TAURUS)
     assert idle.levers.preferred_level[0] > asleep.levers.preferred_level[0] > 0
 
 
 def test_crowded_jobs_run_at_full_speed():
     jobs = table([0] * 5, [HOUR] * 5, [2] * 5, beta=[0.2] * 5)
-    levels = ran("levels=1.5", jobs)[0].level.tolist()
+    levels = ran("dvfs=1.5", jobs)[0].level.tolist()
     assert levels[0] == 0 and levels[-1] > 0
-    assert min(ran("levels=1.5:always", jobs)[0].level) == levels[-1]
-    assert "unless" not in resolve_controls("levels=1.5:always", jobs, NODES, TAURUS).words
+    assert min(ran("dvfs=1.5:always", jobs)[0].level) == levels[-1]
+    assert "unless" not in resolve_controls("dvfs=1.5:always", jobs, NODES, TAURUS).words
 
 
 def test_held_jobs_start_in_the_clean_hour():
     grams = Series(np.arange(9) * HOUR, [300, 300, 100, 300, 300, 300, 300, 300], "g/kWh")
-    log = ran("hold=lowest_window:3h", table([0], [HOUR], [1]), carbon=grams)[0]
+    log = ran("shift=lowest_window:3h", table([0], [HOUR], [1]), carbon=grams)[0]
     assert log.jobs()["start_s"].tolist() == [2 * HOUR] and log.jobs()["wait_s"].tolist() == [2 * HOUR]
     cheap = grams.scaled(1, "EUR/MWh")
     found = resolve_controls(
-        "hold=price:lowest_window:3h", table([0], [HOUR], [1]), NODES, TAURUS, price=cheap
+        "shift=price:lowest_window:3h", table([0], [HOUR], [1]), NODES, TAURUS, price=cheap
     )
     assert found.jobs["hold_until_s"].tolist() == [2 * HOUR]
     assert (
         found.words
-        == "jobs are held for cheap power by lowest_window, at most 3 h 0 min, with a perfect forecast"
+        == "jobs are shifted to times of low price by lowest_window, by at most 3 h 0 min, with a perfect forecast"
     )
 
 
@@ -149,7 +149,7 @@ def test_holds_see_the_forecast_only():
     grams = Series(np.arange(-24, 25) * HOUR, [*yesterday, *today], "g/kWh", unix_zero_s=0.0)
     jobs = table([0], [HOUR], [1])
     told = resolve_controls(
-        "hold=lowest_window:3h",
+        "shift=lowest_window:3h",
         jobs,
         NODES,
         TAURUS,
@@ -158,7 +158,7 @@ def test_holds_see_the_forecast_only():
     )
     assert told.jobs["hold_until_s"].tolist() == [2 * HOUR] and "persistence" in told.words
     assert (
-        resolve_controls("hold=lowest_window:3h", jobs, NODES, TAURUS, carbon=grams).jobs["hold_until_s"][0]
+        resolve_controls("shift=lowest_window:3h", jobs, NODES, TAURUS, carbon=grams).jobs["hold_until_s"][0]
         == HOUR
     )
 
@@ -166,11 +166,11 @@ def test_holds_see_the_forecast_only():
 def test_slack_by_estimate():
     grams = Series(np.arange(49) * HOUR, [300] * 20 + [100] + [300] * 27, "g/kWh")
     jobs = table([0, 0], [HOUR, 3 * HOUR], [1, 1])
-    held = resolve_controls("hold=lowest_slot:gaia", jobs, NODES, TAURUS, carbon=grams).jobs["hold_until_s"]
+    held = resolve_controls("shift=lowest_slot:gaia", jobs, NODES, TAURUS, carbon=grams).jobs["hold_until_s"]
     assert held.tolist() == [-math.inf, 20 * HOUR]  # 6 h for short jobs, 24 h for long ones
 
 
-@pytest.mark.parametrize("levers", ["", "+sleep=timeout:60", "+sleep=predictive:60", "+levels=1.2"])
+@pytest.mark.parametrize("levers", ["", "+sleep=timeout:60", "+sleep=predictive:60", "+dvfs=1.2"])
 def test_a_budget_is_never_exceeded(levers):
     rng = np.random.default_rng(5)
     n = 60
@@ -199,7 +199,9 @@ def test_all_is_what_machine_and_signals_have():
     found = resolve_controls("all", APART, NODES, TAURUS, carbon=grams)
     assert found.levers.sleep and found.levers.preferred_level is not None and "carbon_time" in found.words
     assert "hold_until_s" not in resolve_controls("all", APART, NODES, TAURUS).jobs
-    assert "cheap" in resolve_controls("all", APART, NODES, TAURUS, price=grams.scaled(1, "EUR/MWh")).words
+    assert (
+        "low price" in resolve_controls("all", APART, NODES, TAURUS, price=grams.scaled(1, "EUR/MWh")).words
+    )
     mira = resolve_controls("all", APART, NODES, PowerModel.preset("mira"))
     assert mira.levers.sleep and mira.tables is None
     assert resolve_controls("all", APART, NODES, PowerModel.preset("frontier")).levers is None
@@ -214,11 +216,11 @@ def test_groups_with_fewer_levels_repeat_their_last(tmp_path: Path):
     (tmp_path / "two.toml").write_text(f'name = "two"\n{group}{plain}[facility]{facility}')
     model = PowerModel.from_file(tmp_path / "two.toml")
     cluster = Cluster((NodeGroup("taurus", 4), NodeGroup("plain", 2)))
-    tables = tables_of("levels=1.3", APART, cluster, model)
+    tables = tables_of("dvfs=1.3", APART, cluster, model)
     assert len(set(tables["plain"].names)) == 1
     assert len(tables["plain"].names) == len(tables["taurus"].names) == 13
     assert (tables["plain"].factor == 1).all()
-    log, spent = ran("levels=1.3", APART, cluster, model)
+    log, spent = ran("dvfs=1.3", APART, cluster, model)
     assert spent.it_kwh > 0 and len(log) == 2
 
 
@@ -228,16 +230,16 @@ def test_shared_nodes_count_with_their_share():
     log, spent = ran("budget=65%", jobs, cluster)
     assert log.jobs()["wait_s"].tolist() == [0, 0]
     assert spent.peak_it_w <= 0.65 * 4 * 190.7
-    with pytest.raises(InputError, match="only groups whose nodes are shared among jobs"):
+    with pytest.raises(InputError, match="have nodes that jobs share"):
         resolve_controls("sleep=break-even", jobs, cluster, TAURUS)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("sleap=never", "unknown lever 'sleap'; did you mean 'sleep'?"),
+        ("sleap=never", "unknown power control 'sleap'; did you mean 'sleep'?"),
         ("sleep=timeut:5", "did you mean 'timeout'?"),
-        ("hold=lowest_windw:6h", "did you mean 'lowest_window'?"),
+        ("shift=lowest_windw:6h", "did you mean 'lowest_window'?"),
         ("alls", "did you mean 'all'?"),
     ],
 )
@@ -250,20 +252,20 @@ def test_unknown_names(text, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("sleep", "lever 'sleep' lacks its setting; write for instance sleep=break-even"),
-        ("sleep=timeout", "sleep=timeout lacks its time"),
+        ("sleep", "power control 'sleep' has no value; write for example sleep=break-even"),
+        ("sleep=timeout", "sleep=timeout has no timeout"),
         ("sleep=timeout:soon", "'soon' is not a span of time"),
         ("sleep=timeout:-5", "-5 is below 0"),
         ("sleep=break-even:5", "'5' is not a setting of break-even"),
         ("sleep=timeout:5:reserve=x", "'reserve=x' is not a setting of timeout"),
-        ("sleep=never+sleep=break-even", "name sleep twice"),
-        ("levels=0.9", "levels=0.9: give the most times as long a job may run, 1 or more"),
-        ("levels=fast", "such as levels=1.1"),
-        ("levels=1.1:often", "levels=1.1:always slows jobs down"),
-        ("hold=lowest_window", "does not say for how long at most"),
-        ("hold=lowest_window:long", "'long' is not a span of time"),
-        ("budget=much", "budget=much is no power; write watts, 500kW"),
-        ("budget=-5", "budget=-5 is no power"),
+        ("sleep=never+sleep=break-even", "give sleep twice"),
+        ("dvfs=0.9", "dvfs=0.9: give the maximum slowdown of a job, 1 or more"),
+        ("dvfs=fast", "such as dvfs=1.1"),
+        ("dvfs=1.1:often", "dvfs=1.1:always slows jobs down"),
+        ("shift=lowest_window", "has no maximum delay"),
+        ("shift=lowest_window:long", "'long' is not a span of time"),
+        ("budget=much", "budget=much is not a power; write watts, 500kW"),
+        ("budget=-5", "budget=-5 is not a power"),
     ],
 )
 def test_wrong_settings(text, words):
@@ -276,11 +278,11 @@ def test_wrong_settings(text, words):
     ("text", "preset", "words"),
     [
         ("budget=300W", "taurus", "budget of 300 W is below the 380 W that 'taurus' draws with every node idle"),
-        ("budget=385+sleep=timeout:9", "taurus", "385 W is below the 404 W that 'taurus' may draw when its nodes fall"),
-        ("levels=1.1", "mira", "the power model 'mira' has no levels for the group 'nodes'"),
+        ("budget=385+sleep=timeout:9", "taurus", "385 W is below the 404 W that 'taurus' may draw when its nodes"),
+        ("dvfs=1.1", "mira", "the power model 'mira' has no DVFS states for the group 'nodes'"),
         ("sleep=break-even", "frontier", "the power model 'frontier' has no sleep states for the group 'nodes'"),
-        ("hold=lowest_window:6h", "taurus", "needs the carbon intensity over time, and none was given; give a file"),
-        ("hold=price:lowest_window:6h", "taurus", "needs the price over time, and none was given"),
+        ("shift=lowest_window:6h", "taurus", "needs the carbon intensity over time, and none was given; give a file"),
+        ("shift=price:lowest_window:6h", "taurus", "needs the price over time, and none was given"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_pulled(text, preset, words):
@@ -309,5 +311,7 @@ def test_a_budget_that_is_lower_during_the_day_is_kept() -> None:
     "text", ["budget=100%:70%", "budget=100%:70%@20-8", "budget=90%:x@8-9", "budget=90%:50%@0-24"]
 )
 def test_hours_of_a_budget_that_are_none(text: str) -> None:
-    with pytest.raises(InputError, match=r"write for instance budget=100%:70%@8-20|is no power"):
+    with pytest.raises(
+        InputError, match=r"write the first and last hour, such as budget=100%:70%@8-20|is not a power"
+    ):
         parse_levers(text)

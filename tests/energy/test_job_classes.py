@@ -18,7 +18,7 @@ TAURUS = PowerModel.preset("taurus")
 CLUSTER = Cluster.from_nodes(32)
 
 
-@pytest.mark.parametrize("text", ["sleep=break-even+levels=1.2", "levels=1.2+budget=80%"])
+@pytest.mark.parametrize("text", ["sleep=break-even+dvfs=1.2", "dvfs=1.2+budget=80%"])
 def test_a_run_is_the_same_job_by_job(text: str) -> None:
     """A column of unknown betas makes every job its own kind and changes nothing else."""
     jobs = kw.lublin(300, 32, load=0.9, seed=4)

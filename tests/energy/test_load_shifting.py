@@ -288,10 +288,10 @@ class Told(Forecast):
     def describe(self) -> str:
         return "told"
 
-    def _last_issue(self, at):
+    def _issue_time_s(self, at):
         raise NotImplementedError
 
-    def _told(self, issue_s, until_s):
+    def _issued_series(self, issue_s, until_s):
         raise NotImplementedError
 
 
@@ -369,7 +369,7 @@ def test_a_wrong_forecast_costs(wavy, crowd):
 @pytest.mark.parametrize("rule", RULES)
 def test_a_series_too_short_names_what_is_missing(rule):
     signal = hourly(*[1.0] * 10)
-    with pytest.raises(InputError, match=rf"holding jobs by {rule} needs .* missing 36000 s to"):
+    with pytest.raises(InputError, match=rf"load shifting by {rule} needs .* missing 36000 s to"):
         shift_jobs(some_jobs([5 * HOUR], [3 * HOUR]), signal, rule, slack_s=6 * HOUR)
     with pytest.raises(InputError, match="missing -1 s to 0 s"):
         shift_jobs(some_jobs([-1], [60]), hourly(*[1.0] * 60), rule, slack_s=HOUR)
@@ -385,7 +385,7 @@ def test_a_forecast_too_short_says_so(rule, wavy):
 @pytest.mark.parametrize(
     ("rule", "says"),
     [
-        ("lowest_windw", "unknown rule for holding jobs 'lowest_windw'; did you mean 'lowest_window'"),
+        ("lowest_windw", "unknown load-shifting rule 'lowest_windw'; did you mean 'lowest_window'"),
         ("threshold:percentle=3", "did you mean 'percentile'"),
         ("lowest_slot:percentile=3", "unknown parameter of rule 'lowest_slot'"),
     ],
@@ -417,7 +417,7 @@ def test_bad_slack(slack_s):
 
 
 def test_slack_by_estimate_must_cover_all_jobs():
-    with pytest.raises(InputError, match="says nothing of estimates of 7200 s"):
+    with pytest.raises(InputError, match="has no entry for estimates of 7200 s"):
         start_of(hourly(*[1] * 20), "lowest_window", estimate_s=7200, slack_s={7200: 60})
     jobs = some_jobs([0], [7200], slack_s=[60])
     assert shift_jobs(jobs, hourly(5, 5, 5), slack_s={7200: 60}).tolist() == [-np.inf], "its own is known"

@@ -44,14 +44,14 @@ def test_a_budget_is_planned_with_what_is_expected_and_accounted_with_what_is_dr
     assert start.tolist() == [0, 0, 0] and spent.peak_it_w == 95 + 150 + 150 + 145
     above = exceeded(spent, found.budget_w)
     assert above == BudgetViolation(1.0, pytest.approx(0.06), 60.0, 480.0)
-    assert above.words == "above it 100 % of the time, by 0.06 kW (12 %) at most"
-    assert "by watts that are expected of jobs" in found.words
+    assert above.words == "exceeded 100 % of the time, by 0.06 kW (12 %) at most"
+    assert "by the predicted power of jobs" in found.words
 
 
 def test_without_the_column_levers_see_what_was_measured():
     found, start, spent = ran(BUDGET, jobs([145.0, 145.0, 145.0]))
     assert start.tolist() == [0, 0, HOUR] and exceeded(spent, found.budget_w).most_w == 0
-    assert exceeded(spent, found.budget_w).words == "kept at all times"
+    assert exceeded(spent, found.budget_w).words == "never exceeded"
     same, again, _ = ran(BUDGET, jobs([999.0] * 3, [145.0] * 3))
     np.testing.assert_array_equal(again, start)
     np.testing.assert_array_equal(same.levers.watts, found.levers.watts)
@@ -73,7 +73,7 @@ def test_the_models_watts_where_nothing_is_expected():
 
 def test_levels_are_chosen_by_what_is_expected():
     # Where free nodes sleep it pays to slow down what draws much, and not what draws little.
-    text = "levels=1.5+sleep=break-even"
+    text = "dvfs=1.5+sleep=break-even"
     hot, cool = jobs([190.0], [100.0]), jobs([190.0], [190.0])
     preferred = [resolve_controls(text, one, NODES, TAURUS).levers.preferred_level[0] for one in (hot, cool)]
     assert (
@@ -90,7 +90,7 @@ def test_the_hour_to_hold_to_does_not_depend_on_watts():
     grams = Series([0, HOUR, 2 * HOUR, 40 * HOUR], [300, 100, 200], "g/kWh")
     for rule in ("lowest_window", "carbon_time", "lowest_slot"):
         until = [
-            resolve_controls(f"hold={rule}:3h", jobs([150.0], [watts]), NODES, TAURUS, carbon=grams).jobs[
+            resolve_controls(f"shift={rule}:3h", jobs([150.0], [watts]), NODES, TAURUS, carbon=grams).jobs[
                 "hold_until_s"
             ]
             for watts in (10.0, 190.0)

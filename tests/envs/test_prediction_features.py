@@ -109,8 +109,8 @@ def test_power_features_use_predicted_power():
     watts = np.full(60, 300.0)
     log = log.with_columns(power_w=watts, predicted_power_w=watts / 2)
     half = energy(
-        log.with_columns(power_w=watts / 2, predicted_power_w=None), episode_jobs=40, levers="levels=1.2"
+        log.with_columns(power_w=watts / 2, predicted_power_w=None), episode_jobs=40, levers="dvfs=1.2"
     )
-    vec = energy(log, episode_jobs=40, levers="levels=1.2")
+    vec = energy(log, episode_jobs=40, levers="dvfs=1.2")
     np.testing.assert_array_equal(vec.powered.drawing.features, half.powered.drawing.features)
     assert (vec.powered.drawing.above_w > half.powered.drawing.above_w).any()  # what is paid for is drawn

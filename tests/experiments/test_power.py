@@ -26,7 +26,7 @@ from kilowait.experiments.window_options import WindowOptions
 from kilowait.jobs import JobTable
 
 TRACE = "lublin:300:32:0.7:1"
-LEVERS = "none,sleep=break-even,levels=1.1,hold=lowest_window:12h,budget=80%,all"
+LEVERS = "none,sleep=break-even,dvfs=1.1,shift=lowest_window:12h,budget=80%,all"
 
 
 @pytest.fixture
@@ -77,9 +77,9 @@ def test_all_contenders_are_accounted_over_the_same_time(settings):
     energy = dict(zip(contest.labels, contest.values("energy_kwh")[:, 0], strict=True))
     co2 = dict(zip(contest.labels, contest.values("co2_kg")[:, 0], strict=True))
     assert energy["fcfs, all"] < energy["fcfs, sleep=break-even"] < energy["fcfs"]
-    assert energy["fcfs, levels=1.1"] < energy["fcfs"]
-    assert energy["fcfs, hold=lowest_window:12h"] == pytest.approx(energy["fcfs"])
-    assert co2["fcfs, hold=lowest_window:12h"] < co2["fcfs"]
+    assert energy["fcfs, dvfs=1.1"] < energy["fcfs"]
+    assert energy["fcfs, shift=lowest_window:12h"] == pytest.approx(energy["fcfs"])
+    assert co2["fcfs, shift=lowest_window:12h"] < co2["fcfs"]
     peak = dict(zip(contest.labels, contest.values("peak_kw")[:, 0], strict=True))
     assert peak["fcfs, budget=80%"] <= 0.8 * 32 * 0.1907
     assert len(drew.curves) == len(contest.contenders)
@@ -137,7 +137,7 @@ def test_savings_are_counted_from_the_first(settings):
 
 
 def test_a_run_is_accounted(settings):
-    done = run_scenario(Scenario(TRACE, power=settings, levers="hold=lowest_window:12h+sleep=break-even"))
+    done = run_scenario(Scenario(TRACE, power=settings, levers="shift=lowest_window:12h+sleep=break-even"))
     assert done.accounts.by_state["asleep"] > 0 and "held for clean power" in done.pulled
     assert "hold_until_s" not in done.log.jobs_table  # the jobs are those of the log
     assert done.resolved()["power"]["start"] == "2022-01-02"
@@ -166,7 +166,7 @@ def test_measured_energy_becomes_power():
 def test_levers_of_a_machine(settings):
     ready = prepare_levers(Scenario(TRACE, power=settings), "fcfs", "easy")
     assert [who.levers for who in ready.contenders] == [
-        "none", "sleep=break-even", "sleep=predictive", "levels=1.1", "hold=carbon_time:6h", "all",
+        "none", "sleep=break-even", "sleep=predictive", "dvfs=1.1", "shift=carbon_time:6h", "all",
     ]  # fmt: skip
     ready = prepare_levers(Scenario(TRACE, power=PowerSettings("mira")), "fcfs", "easy")
     assert [who.levers for who in ready.contenders] == ["none", "sleep=break-even", "sleep=predictive", "all"]

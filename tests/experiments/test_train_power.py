@@ -30,7 +30,7 @@ from kilowait.experiments.train_rl import RLTraining, learn
 
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(jobs=600, nodes=32, seed=3, load=0.5)
-LEVERS = "sleep=timeout:600+levels=1.3"
+LEVERS = "sleep=timeout:600+dvfs=1.3"
 POWERING = PowerTraining.of(PowerSettings("taurus"), LEVERS, JOBS, MACHINE)
 QUICK = RLTraining(
     steps=256,
@@ -66,7 +66,7 @@ def test_saved_network_runs_in_simulate(trained):
 def test_training_with_other_power_is_not_resumed(trained):
     how = replace(QUICK, limit={"sla": 0.05}, steps=512)
     others = {
-        "levers sleep=timeout:600.*, and this is levels=1.3": replace(POWERING, levers="levels=1.3"),
+        "levers sleep=timeout:600.*, and this is dvfs=1.3": replace(POWERING, levers="dvfs=1.3"),
         "power .*taurus.*, and this is .*pue:1.5": replace(
             POWERING, settings=PowerSettings("taurus", cooling="pue:1.5")
         ),
@@ -82,7 +82,7 @@ def test_network_with_other_power_is_an_error(trained):
     with pytest.raises(InputError, match="uses power controls, and none are given"):
         bind_agent_power(trained[0], POWERING.meter, "none")
     with pytest.raises(InputError, match="trained with other DVFS states"):
-        kw.simulate(JOBS[480:], MACHINE, bind_agent_power(trained[0], POWERING.meter, "levels=1.1"), "easy")
+        kw.simulate(JOBS[480:], MACHINE, bind_agent_power(trained[0], POWERING.meter, "dvfs=1.1"), "easy")
 
 
 def test_graph_network_trains_and_runs(tmp_path):
@@ -111,7 +111,7 @@ def test_scenario_accepts_power_agent(tmp_path):
 
 
 def test_load_shifting_is_left_to_agent():
-    assert power_of(POWERING.meter, "sleep=break-even+hold=carbon_time:6h").levers == "sleep=break-even"
+    assert power_of(POWERING.meter, "sleep=break-even+shift=carbon_time:6h").levers == "sleep=break-even"
 
 
 def test_power_terms_need_power_model():
@@ -131,9 +131,9 @@ def test_agent_is_compared_with_hand_tuned_controls():
         POWERING.meter,
         levers=LEVERS,
         rules=("saf",),
-        sets=("none", "sleep=timeout:600+levels=1.1"),
+        sets=("none", "sleep=timeout:600+dvfs=1.1"),
     )
-    own, same = found["policies"]["agent"], found["policies"]["saf, sleep=timeout:600+levels=1.1"]
+    own, same = found["policies"]["agent"], found["policies"]["saf, sleep=timeout:600+dvfs=1.1"]
     assert own["energy"] == pytest.approx(same["energy"], rel=0.02)
     assert own["energy"] < found["policies"]["saf, none"]["energy"]
     assert 0.9 < found["beyond"]["spent"][0] < 1.1 and len(found["by_window"]["energy"]) == 3
@@ -159,5 +159,5 @@ def test_control_grid_is_valid():
     points = hand_tuned_baselines([JOBS[:60]], MACHINE, POWERING.meter, ["fcfs"], grid[:: len(grid) // 12])
     assert all(np.isfinite(rows["energy"]).all() for rows in points.values())
     full = run_on(JOBS[:60], MACHINE, POWERING.meter, "fcfs", "easy", "none")
-    slow = run_on(JOBS[:60], MACHINE, POWERING.meter, "fcfs", "easy", "levels=1.3:always")
+    slow = run_on(JOBS[:60], MACHINE, POWERING.meter, "fcfs", "easy", "dvfs=1.3:always")
     assert slow["slowdown"] > full["slowdown"] and np.isnan(full["co2"])

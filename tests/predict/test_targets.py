@@ -110,14 +110,14 @@ def test_labels_of_watts_and_joules():
     ]
     assert np.isinf(measured.known_s[1:]).all()
     assert measured.labels == (
-        "measured: 1 with power from measured energy; 1 not measured; 1 measured as 0 J; 1 impossibly high"
+        "measured: 1 with power from measured energy; 1 not measured; 1 measured as 0 J; 1 implausibly high"
     )
     model = power(jobs, times, labels="model", model=taurus)
     assert model.values == pytest.approx(full_w * np.array([1, 2, 1, 1]))
     assert model.labels == "power model taurus"
     both = energy(jobs, times, labels="both", model=taurus, profile=ConstantUtilization(0.0))
     assert both.values == pytest.approx([1000, *(10 * taurus.group().idle_w * np.array([2, 1, 1]))])
-    assert both.labels.endswith("impossibly high; else power model taurus")
+    assert both.labels.endswith("implausibly high; else power model taurus")
 
 
 def test_an_energy_that_is_habit_is_found():

@@ -77,7 +77,7 @@ def cluster_with_outage(span_s):
     return machine.with_outages(Outage(machine.groups[0].name, 10, 0.4 * span_s, 0.6 * span_s))
 
 
-CONTROLS = ("none", "sleep=break-even", "levels=1.1", "hold=lowest-window:6h", "all")
+CONTROLS = ("none", "sleep=break-even", "dvfs=1.1", "shift=lowest-window:6h", "all")
 """No power control, each control alone, all controls."""
 
 
@@ -96,7 +96,7 @@ def energy_comparison(jobs, levers=CONTROLS, *, windows=None, carbon=True, price
     }
     cells, states = [], []
     for index, text in enumerate(levers):
-        sleeps, slow = "sleep" in text or text == "all", "levels" in text or text == "all"
+        sleeps, slow = "sleep" in text or text == "all", "dvfs" in text or text == "all"
         row, kwh = [], dict.fromkeys(("jobs", "idle", "asleep", "shutting_down", "waking", "fixed"), 0.0)
         for number in range(len(cut)):
             steps = timeline(logs[index, number])
@@ -121,7 +121,7 @@ def energy_comparison(jobs, levers=CONTROLS, *, windows=None, carbon=True, price
             }
             metrics["least_kwh"] = 0.4 * busy
             if carbon:
-                metrics["co2_kg"] = 1.25 * energy * (0.2 if "hold" in text or text == "all" else 0.25)
+                metrics["co2_kg"] = 1.25 * energy * (0.2 if "shift" in text or text == "all" else 0.25)
             if price:
                 metrics["cost"] = 1.25 * energy * 0.1
             row.append(metrics)

@@ -154,16 +154,16 @@ def test_troubles_that_stay_are_told(web, tmp_path):
         fetch_carbon(GreatBritain(web.url), out, Patience().asking)
     web.troubles = [(400, {}, b'{"error": {"code": "400", "message": "bad dates"}}')]
     with pytest.raises(
-        MeterError, match=r"answered 400 Bad Request \(bad dates\); check the place and the dates"
+        MeterError, match=r"answered 400 Bad Request \(bad dates\); check the location and the dates"
     ):
         fetch_carbon(GreatBritain(web.url), out, Patience().asking)
     web.troubles = [(200, {}, b"<html>log in here</html>")]
-    with pytest.raises(MeterError, match=r"is not JSON \(.*\); a proxy's page\? check the base URL"):
+    with pytest.raises(
+        MeterError, match=r"is not JSON \(.*\), perhaps a page of a proxy; check the base URL"
+    ):
         fetch_carbon(GreatBritain(web.url), out, Patience().asking)
     web.troubles = [(200, {}, b'{"data": "soon"}')]
-    with pytest.raises(
-        MeterError, match="the answer of the GB Carbon Intensity API is not understood: {'data': 'soon'}"
-    ):
+    with pytest.raises(MeterError, match="unknown response of the GB Carbon Intensity API: {'data': 'soon'}"):
         fetch_carbon(GreatBritain(web.url), out, Patience().asking)
     web.troubles = [(200, {}, b'{"data": []}')]
     with pytest.raises(MeterError, match="has no values for Great Britain at that time"):
@@ -238,16 +238,14 @@ def test_a_cache_that_cannot_be_written_is_no_error(web, tmp_path):
     patient = Patience(tmp_path / "cache")
     span = (unix("2026-01-01T00:00Z"), unix("2026-01-02T00:00Z"))
     assert fetch_carbon(GreatBritain(web.url), tmp_path / "a.json", patient.asking, span_s=span).values == 48
-    assert "the answer is not kept" in patient.heard[0]
+    assert "the response is not cached" in patient.heard[0]
 
 
 @pytest.mark.parametrize("text", ["mine", '{"data": [1]}', '{"zone": "FR", "data": []}', "[]"])
 def test_files_of_others_are_not_touched(web, tmp_path, text):
     out = tmp_path / "de.json"
     out.write_text(text)
-    with pytest.raises(
-        InputError, match=r"de\.json holds something else than values of zone DE; it is not touched"
-    ):
+    with pytest.raises(InputError, match=r"de\.json does not contain values of zone DE; it was not changed"):
         fetch_carbon(ElectricityMaps("DE", web.url), out, Patience(token=SECRET).asking)
     assert out.read_text() == text and not web.asked
 
@@ -300,7 +298,7 @@ def test_the_token_does_not_travel_unencrypted(tmp_path):
 def test_where_the_token_comes_from(tmp_path, monkeypatch):
     monkeypatch.delenv("ELECTRICITYMAPS_TOKEN", raising=False)
     with pytest.raises(
-        InputError, match="the environment variable ELECTRICITYMAPS_TOKEN holds none; .*--token-file"
+        InputError, match="the environment variable ELECTRICITYMAPS_TOKEN has none; .*--token-file"
     ):
         token_from(None)
     monkeypatch.setenv("ELECTRICITYMAPS_TOKEN", f" {SECRET}\n")
@@ -311,22 +309,22 @@ def test_where_the_token_comes_from(tmp_path, monkeypatch):
     path.write_text("from-file\n")
     assert token_from(path) == "from-file"
     path.write_text("two words")
-    with pytest.raises(InputError, match="is no token: it must be one word") as problem:
+    with pytest.raises(InputError, match="is not a token: it must be one word") as problem:
         token_from(path)
     assert "two words" not in str(problem.value)
 
 
 def test_another_place_than_asked_for_is_refused(web, tmp_path):
     web.maps = lambda words, query: {"zone": "FR", "history": []}
-    with pytest.raises(MeterError, match="zone DE was asked for, and FR came"):
+    with pytest.raises(MeterError, match="requested zone DE, but the response is for FR"):
         fetch_carbon(ElectricityMaps("DE", web.url), tmp_path / "de.json", Patience(token=SECRET).asking)
     web.gb = lambda words: {"data": {"regionid": 3, "data": []}}
-    with pytest.raises(MeterError, match="region 13 was asked for, and 3 came"):
+    with pytest.raises(MeterError, match="requested region 13, but the response is for 3"):
         fetch_carbon(GreatBritain(web.url, 13), tmp_path / "l.json", Patience().asking)
 
 
 def test_impossible_questions_are_told(web, tmp_path):
-    with pytest.raises(InputError, match="region is 18; there are 1 North Scotland, .* 17 Wales"):
+    with pytest.raises(InputError, match="region is 18; the regions are 1 North Scotland, .* 17 Wales"):
         GreatBritain(region=18)
     with pytest.raises(InputError, match="the zone is 'D E'; write one such as DE"):
         ElectricityMaps("D E")

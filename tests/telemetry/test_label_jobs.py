@@ -13,7 +13,7 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.telemetry.labels import LabelledJobs, SampleFiles, Sharing, label_energy
-from kilowait.telemetry.labels.energy_curve import course_of
+from kilowait.telemetry.labels.energy_curve import energy_curve
 from kilowait.telemetry.labels.samples import MeterSamples
 
 T0 = 1_760_000_000.0
@@ -271,7 +271,7 @@ def test_every_job_without_a_label_has_a_reason(tmp_path):
     found = label_energy(jobs.with_columns(wait_s=wait, energy_j=np.full(10, 7.0)), samples)
     assert found.unlabelled == {
         "its start is not known": 1,
-        "it ran for no time": 1,
+        "it ran for 0 s": 1,
         "its nodes are not named": 2,
         "no samples of its nodes": 1,
         "no samples while it ran": 1,
@@ -346,10 +346,7 @@ def test_samples_without_a_value_and_doubled_ones(tmp_path):
     assert found.unlabelled == {"no samples while it ran": 1}
     assert found.jobs["energy_j"][1] == pytest.approx(150.0)
     said = " ".join(found.notes)
-    assert (
-        "1 with power_w below 0 or infinite" in said
-        and "2 of a meter and moment that has another sample" in said
-    )
+    assert "1 with power_w below 0 or infinite" in said and "2 duplicate meter and time" in said
     assert "1 with too many or too few cells" in said and "1 without a time" in said
     assert "4 no value" in said
 
@@ -358,13 +355,13 @@ def test_samples_without_a_value_and_doubled_ones(tmp_path):
 def test_the_line_that_a_stop_cut_short_is_not_read(tmp_path, left):
     path = tmp_path / "s.csv"
     path.write_text("\n".join((HEADER, *steady(9, 100.0), left)))
-    assert "cut short" in " ".join(label_energy(table([(1.0, 5.0, 0, 1)]), SampleFiles([path])).notes)
+    assert "truncated" in " ".join(label_energy(table([(1.0, 5.0, 0, 1)]), SampleFiles([path])).notes)
 
 
 def test_nothing_in_common_is_an_error_that_says_why(tmp_path):
     samples = files(tmp_path, *steady(100, 100.0))
     with pytest.raises(
-        InputError, match=r"samples are of n1, the log names such as 'm7'; sample with --host"
+        InputError, match=r"samples are of n1, the log has nodes such as 'm7'; sample with --host"
     ):
         label_energy(table([(10.0, 20.0, 0, 1)], ["m7"]), samples)
     with pytest.raises(
@@ -372,7 +369,7 @@ def test_nothing_in_common_is_an_error_that_says_why(tmp_path):
         match=r"samples are from 2025-10-09 08:53 to .* jobs from 2025-10-09 09:53 .*--zone.*--start",
     ):
         label_energy(table([(3600.0, 20.0, 0, 1)]), samples)
-    with pytest.raises(InputError, match="of 1 jobs none has a known start and a run time above 0"):
+    with pytest.raises(InputError, match="none of 1 jobs has a known start and a run time above 0"):
         label_energy(table([(10.0, 0.0, 0, 1)]), samples)
 
 
@@ -385,7 +382,7 @@ def test_names_with_and_without_a_domain_are_the_same_node(tmp_path):
     assert label_energy(table([(10.0, 20.0, 0, 1)], ["n1.elsewhere"]), samples).labelled == 1
     both = files(tmp_path, *steady(50, 100.0, host="n1.a"), *steady(50, 100.0, host="n1.b"))
     assert label_energy(table([(10.0, 20.0, 0, 1)], ["n1.b"]), both).labelled == 1
-    with pytest.raises(InputError, match="the log names such as 'n1'"):
+    with pytest.raises(InputError, match="the log has nodes such as 'n1'"):
         label_energy(table([(10.0, 20.0, 0, 1)]), both)
 
 
@@ -393,10 +390,10 @@ def test_a_log_without_names_is_of_the_one_machine(tmp_path):
     jobs = table([(10.0, 20.0, 0, 1)]).with_columns(node_list=None)
     jobs = JobTable(meta=jobs.meta, **{name: jobs[name] for name in jobs.columns})
     found = label_energy(jobs, files(tmp_path, *steady(50, 100.0)))
-    assert found.labelled == 1 and "every job taken to have run on n1" in found.notes[0]
+    assert found.labelled == 1 and "all jobs are assumed to have run on n1" in found.notes[0]
     with pytest.raises(
         InputError,
-        match=r"names no nodes, and there are samples of 2 \(n1, n2 .*with NodeList",
+        match=r"names no nodes, but there are samples of 2 \(n1, n2 .*with NodeList",
     ):
         label_energy(jobs, files(tmp_path, *steady(50, 100.0), *steady(50, 9.0, host="n2")))
 
@@ -412,19 +409,21 @@ def test_times_without_a_zone_are_in_the_one_given(tmp_path):
     )
     assert label_energy(jobs, samples, zone="+02:00").notes[0] == "times of the log taken as +02:00"
     dated = table([(10.0, 20.0, 0, 1)])
-    with pytest.raises(InputError, match="zone is 'UTC', but the moments of this log are known already"):
+    with pytest.raises(InputError, match="zone is 'UTC', but the time zone of this log is already known"):
         label_energy(dated, samples, zone="UTC")
 
 
 def test_logs_that_lack_what_is_needed(tmp_path):
     samples = files(tmp_path, *steady(50, 100.0))
     jobs = table([(10.0, 20.0, 0, 1)])
-    with pytest.raises(InputError, match=r"does not say when jobs started \(no wait_s\)"):
+    with pytest.raises(InputError, match=r"has no start times of jobs \(no wait_s\)"):
         label_energy(jobs.with_columns(wait_s=None), samples)
     undated = JobTable(labels=jobs.labels, **{name: jobs[name] for name in jobs.columns})
-    with pytest.raises(InputError, match="the log has no dates, and samples have; .*--start 2026-01-31"):
+    with pytest.raises(
+        InputError, match="the samples have dates, but the log has none; .*--start 2026-01-31"
+    ):
         label_energy(undated, samples)
-    with pytest.raises(InputError, match="how many cores jobs held.*--share exclusive"):
+    with pytest.raises(InputError, match="has no cores of jobs.*--share exclusive"):
         label_energy(jobs.with_columns(cores=None), samples, sharing=Sharing("shared"))
 
 
@@ -439,7 +438,7 @@ def test_logs_that_lack_what_is_needed(tmp_path):
         (lambda jobs, samples: Sharing("fair"), "nodes is 'fair'; it must be exclusive or shared"),
         (
             lambda jobs, samples: Sharing("exclusive", "nobody"),
-            "for shared nodes of a known size; give --share shared",
+            "needs shared nodes of a known size; give --share shared",
         ),
         (lambda jobs, samples: Sharing("shared", node_cores=0), "node_cores is 0; it must be at least 1"),
     ],
@@ -463,11 +462,11 @@ def test_impossible_settings_are_told(tmp_path, call, words):
         (
             "time,host,power_w",
             "2026-01-01T00:00:00,n1,5",
-            "'2026-01-01T00:00:00' is not a moment; write",
+            "'2026-01-01T00:00:00' is not a time; write",
         ),
-        ("time,host,power_w", "noon,n1,5", "'noon' is not a moment"),
+        ("time,host,power_w", "noon,n1,5", "'noon' is not a time"),
         ("time,host,power_w", "1,n1,much", "conversion error to double: invalid value 'much'"),
-        ("time,host,power_w", ",,", "there is not one sample in"),
+        ("time,host,power_w", ",,", "there are no samples in"),
     ],
 )
 def test_files_that_are_no_samples_are_told(tmp_path, header, row, words):
@@ -478,10 +477,10 @@ def test_files_that_are_no_samples_are_told(tmp_path, header, row, words):
 def test_files_that_are_not_there(tmp_path):
     with pytest.raises(InputError, match=r"there is no file .*none\.csv"):
         SampleFiles([tmp_path / "none.csv"])
-    with pytest.raises(InputError, match="holds no samples"):
+    with pytest.raises(InputError, match="contains no samples"):
         SampleFiles([tmp_path])
     (tmp_path / "half.csv").write_text("time,host")
-    with pytest.raises(InputError, match="it has no whole line"):
+    with pytest.raises(InputError, match="it has no complete line"):
         SampleFiles([tmp_path / "half.csv"])
 
 
@@ -493,5 +492,5 @@ def test_moments_are_read_in_any_form(tmp_path):
 
 def test_a_course_without_two_samples_is_empty():
     one = np.array([5.0])
-    course = course_of(MeterSamples("node", one, one, one, one, one), 0.0, None, Counter())
+    course = energy_curve(MeterSamples("node", one, one, one, one, one), 0.0, None, Counter())
     assert course.spans().shape == (0, 2) and course.total_j.tolist() == [0.0]

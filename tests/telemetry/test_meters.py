@@ -91,7 +91,7 @@ def test_a_driver_that_is_reloaded_is_waited_for(clock):
 def test_no_driver_and_no_gpu_are_told_with_a_remedy(clock):
     nvml = FakeNvml(clock, [])
     with pytest.raises(
-        MeterError, match=r"NVML counts 0 GPUs on n1; run this on a machine with an NVIDIA driver"
+        MeterError, match=r"NVML finds 0 GPUs on n1; run this on a machine with an NVIDIA driver"
     ):
         GpuMeter("n1", nvml)
     nvml.broken = {"init": 9}

@@ -80,7 +80,7 @@ def test_a_header_cut_short_is_written_anew(tmp_path):
 def test_a_file_with_other_columns_is_not_touched(tmp_path, text):
     path = tmp_path / "n1.csv"
     path.write_text(text)
-    with pytest.raises(InputError, match=r"n1\.csv has other columns \(.*\); it is not touched"):
+    with pytest.raises(InputError, match=r"n1\.csv has other columns \(.*\); it was not changed"):
         record(path, row(0))
     assert path.read_text() == text
 
@@ -96,9 +96,7 @@ def test_two_processes_do_not_write_to_one_file(tmp_path, suffix):
 
 
 def test_where_nothing_can_be_written(tmp_path):
-    with pytest.raises(
-        UnknownNameError, match=r"unknown ending of a file of samples '\.txt'.*\.csv, \.parquet"
-    ):
+    with pytest.raises(UnknownNameError, match=r"unknown suffix of a sample file '\.txt'.*\.csv, \.parquet"):
         open_recorder(tmp_path / "x.txt", COLUMNS)
     with pytest.raises(
         MeterError, match=r"cannot write to .*: No such file or directory; choose another --out"
@@ -117,7 +115,7 @@ def test_a_full_disk_is_told_and_what_was_sampled_is_kept(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, limits[1]))
     try:
         with pytest.raises(
-            MeterError, match=r"cannot write to .*n1\.csv any more: File too large; what was sampled"
+            MeterError, match=r"cannot write to .*n1\.csv any more: File too large; the samples so far"
         ):
             recorder.write([row(1)])
     finally:
@@ -190,7 +188,7 @@ def test_folders_and_files_of_others_are_not_touched(tmp_path):
     single = tmp_path / "old.parquet"
     single.write_bytes(b"PAR1")
     with pytest.raises(
-        InputError, match="is a file, and samples go into a folder of that name; it is not touched"
+        InputError, match="is a file, but samples need a folder of that name; it was not changed"
     ):
         record(single, row(0))
     folder = tmp_path / "n1.parquet"
@@ -200,6 +198,8 @@ def test_folders_and_files_of_others_are_not_touched(tmp_path):
     ):
         record(folder, (NOON, "n1", 5.0), columns=("time", "host", "power_w"))
     (folder / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"holds notes\.txt, which is no sample; choose another folder"):
+    with pytest.raises(
+        InputError, match=r"contains notes\.txt, which is not a sample file; choose another folder"
+    ):
         record(folder, row(1))
     assert times(folder / "2026-11-18.parquet") == [0.0]

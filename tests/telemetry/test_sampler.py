@@ -87,8 +87,8 @@ def test_meters_that_vanish_are_told_once():
     clock.at = {2: lambda: nvml.broken.update({"GPU-1": 15}), 5: nvml.broken.clear}
     told, kept, heard = run(clock, [], meter=meter, duration_s=20.0)
     assert [events for _, events in heard if events] == [
-        ["gpu1 does not answer any more"],
-        ["gpu1 answers again"],
+        ["gpu1 no longer responds"],
+        ["gpu1 responds again"],
     ]
     assert [len(rows) for rows in kept.ticks[:4]] == [2, 2, 1, 1] and len(kept.ticks[-1]) == 2
     assert told.rows < 2 * told.ticks

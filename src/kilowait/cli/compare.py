@@ -135,7 +135,7 @@ def compare(
         str,
         typer.Option(
             metavar="L,...",
-            help="Sets of levers with commas between, each joined by +: none,sleep=break-even,levels=1.1,all. The "
+            help="Sets of levers with commas between, each joined by +: none,sleep=break-even,dvfs=1.1,all. The "
             "first contender is what savings are counted from.",
         ),
     ] = "none",

@@ -15,7 +15,7 @@ _EPILOG = """\b
 Examples:
   kilowait simulate lublin:1000:128:0.9:7 --policy sjf
   kilowait simulate KTH-SP2-1996-2.1-cln.swf.gz --policy fcfs --backfill easy --by size
-  kilowait simulate lublin:1000:128:0.7 --power taurus --levers sleep=break-even+levels=1.1
+  kilowait simulate lublin:1000:128:0.7 --power taurus --levers sleep=break-even+dvfs=1.1
   kilowait simulate gpu:1000:gpu-mixed --policy las --placement consolidate --checkpoint 30m --restore 1m
   kilowait simulate jobs.csv --columns submit_s=submitted,runtime_s=ran --cluster nodes:64 --out runs/first"""
 
@@ -71,7 +71,7 @@ def simulate(
         str,
         typer.Option(
             metavar="L",
-            help="What else is pulled, joined by +: sleep=break-even, levels=1.1, hold=carbon_time:6h, budget=80%; "
+            help="What else is pulled, joined by +: sleep=break-even, dvfs=1.1, shift=carbon_time:6h, budget=80%; "
             "none; or all.",
         ),
     ] = "none",

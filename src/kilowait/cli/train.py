@@ -22,7 +22,7 @@ Examples:
   kilowait train log.swf.gz --synthetic models/ours --synthetic-share 0.5 --out runs/mixed
   kilowait train lublin:20000:128:0.95:7 --algo ppo --preferences slowdown,fairness --out runs/both
   kilowait train lublin:20000:128:0.95:7 --settings runs/tuned/best.toml --out runs/tuned-ppo
-  kilowait train lublin:20000:128:0.6:7 --power taurus --levers sleep=break-even+levels=1.3 --window-jobs 512
+  kilowait train lublin:20000:128:0.6:7 --power taurus --levers sleep=break-even+dvfs=1.3 --window-jobs 512
   kilowait train lublin:20000:128:0.6:7 --power taurus --algo ppo --reward energy=1,slowdown=0.1 --limit sla=0.05
   kilowait compare KTH-SP2-1996-2.1-cln.swf.gz --policies saf,agent:runs/kth/agent.json"""
 
@@ -166,7 +166,7 @@ def train(
         str,
         typer.Option(
             metavar="L",
-            help="With --power: what the agent may pull, joined by +: sleep=break-even, levels=1.3 (the slowest it may "
+            help="With --power: what the agent may pull, joined by +: sleep=break-even, dvfs=1.3 (the slowest it may "
             "choose), budget=80%; all: what the machine has.",
         ),
     ] = "all",

@@ -1,6 +1,6 @@
-"""Watts before the clock starts; joules, grams and money after it stops.
+"""Energy: power models, power controls and signals of a run, and its accounts of energy, CO2 and cost.
 
-Names are loaded when they are asked for.
+Public names are imported on first access.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
     "with_measured_power",
 ]
 
-_HOME = {
+_NAMES_BY_MODULE = {
     "accounting": ("EnergyAccounts", "account_energy", "lower_bound_kwh"),
     "load_shifting": ("shift_jobs",),
     "controls": ("ResolvedControls", "resolve_controls"),
@@ -62,15 +62,15 @@ _HOME = {
     ),
     "signals": ("Weather", "forecast", "read_carbon", "read_price", "read_weather"),
 }
-_PLACE = {name: room for room, names in _HOME.items() for name in names}
+_MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACE:
+    if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_PLACE[name]}"), name)
-    globals()[name] = found
-    return found
+    value = getattr(import_module(f"{__name__}.{_MODULE_BY_NAME[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

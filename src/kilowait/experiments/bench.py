@@ -41,8 +41,8 @@ REAL_LOGS = {
     "HPC2N": "HPC2N-2002-2.2-cln.swf.gz",
 }
 LEVERS = {
-    "sleep + levels + accounts": "sleep=break-even+levels=1.1",
-    "the same, budget 95 %": "sleep=break-even+levels=1.1+budget=95%",
+    "sleep + levels + accounts": "sleep=break-even+dvfs=1.1",
+    "the same, budget 95 %": "sleep=break-even+dvfs=1.1+budget=95%",
 }
 """Levers whose whole path, accounts included, is to take at most 1.5 times the plain run and its metrics."""
 CURIE = "CEA-Curie-2011-2.1-cln.swf.gz"

@@ -77,11 +77,11 @@ def lever_sets(meter: PowerContext) -> list[str]:
     if any(group.sleep is not None for group in meter.model.groups):
         sets += ["sleep=break-even", "sleep=predictive"]
     if any(len(group.levels) > 1 for group in meter.model.groups):
-        sets.append(f"levels={ALL_SLOWDOWN:g}")
+        sets.append(f"dvfs={ALL_SLOWDOWN:g}")
     if meter.carbon is not None:
-        sets.append(f"hold={ALL_HOLD}")
+        sets.append(f"shift={ALL_HOLD}")
     if meter.price is not None:
-        sets.append(f"hold=price:{ALL_HOLD}")
+        sets.append(f"shift=price:{ALL_HOLD}")
     sets.append("all")
     return sets
 

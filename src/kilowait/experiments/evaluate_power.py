@@ -99,8 +99,8 @@ def lever_grid(model: PowerModel, nodes: int, *, signal: bool = False) -> list[s
         sleeps += ["sleep=predictive", "sleep=predictive:60", "sleep=predictive:3600"]
     levels = [""]
     if any(len(group.levels) > 1 for group in model.groups):
-        levels += [f"levels={times}{when}" for times in (1.05, 1.1, 1.15, 1.3) for when in ("", ":always")]
-    holds = ["", "hold=carbon_time:3h", "hold=carbon_time:6h"] if signal else [""]
+        levels += [f"dvfs={times}{when}" for times in (1.05, 1.1, 1.15, 1.3) for when in ("", ":always")]
+    holds = ["", "shift=carbon_time:3h", "shift=carbon_time:6h"] if signal else [""]
     sets = ["+".join(part for part in parts if part) for parts in product(sleeps, levels, holds)]
     return [each or "none" for each in sets]
 
@@ -250,10 +250,10 @@ def _usual_sets(meter: PowerContext) -> list[str]:
     if sleeps:
         found += ["sleep=timeout:60", "sleep=break-even", "sleep=timeout:3600"]
     if slow:
-        found += ["levels=1.1", "levels=1.1:always"]
+        found += ["dvfs=1.1", "dvfs=1.1:always"]
     if sleeps and slow:
-        found += [f"sleep=break-even+levels=1.1{when}" for when in ("", ":always")]
+        found += [f"sleep=break-even+dvfs=1.1{when}" for when in ("", ":always")]
     if meter.carbon is not None or meter.price is not None:
         signal = "" if meter.carbon is not None else "price:"
-        found += [f"{text}+hold={signal}carbon_time:6h".removeprefix("none+") for text in found]
+        found += [f"{text}+shift={signal}carbon_time:6h".removeprefix("none+") for text in found]
     return found

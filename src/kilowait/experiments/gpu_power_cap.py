@@ -56,7 +56,7 @@ def check_levers_on(levers: str, cluster: Cluster) -> None:
     if capped and not cluster.node_level:
         raise InputError(
             f"--gpu-cap is for clusters of placed nodes; {cluster.name!r} has none, and caps are levels there: take "
-            "--levers levels=1.1, or a preset such as gpu-mixed"
+            "--levers dvfs=1.1, or a preset such as gpu-mixed"
         )
     if cluster.node_level and not capped and levers.strip() != "none":
         raise InputError(

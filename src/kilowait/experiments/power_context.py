@@ -114,7 +114,7 @@ class PowerContext:
         if self.cluster.node_level:
             return min(self._least_placed_kwh(jobs, speeds, cap) for cap in caps)
         several = any(len(group.levels) > 1 for group in self.model.groups)
-        tables = tables_of("levels=1", jobs, self.cluster, self.model, self.profile) if several else None
+        tables = tables_of("dvfs=1", jobs, self.cluster, self.model, self.profile) if several else None
         return lower_bound_kwh(jobs, self.cluster, self.model, tables, self.profile)
 
     def _least_placed_kwh(self, jobs: JobTable, speeds: Speeds | None, cap: float | None) -> float:

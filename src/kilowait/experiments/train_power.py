@@ -69,7 +69,7 @@ def power_of(meter: PowerContext, levers: str) -> Any:
     """The power settings of `kilowait/Energy-v0`, without load shifting, as the agent decides when jobs start."""
     from kilowait.envs.power.power_setup import PowerConfig
 
-    shifting = ("shift", "hold")
+    shifting = "shift"
     controls = [part for part in levers.split("+") if not part.strip().startswith(shifting)]
     return PowerConfig(
         meter.model,

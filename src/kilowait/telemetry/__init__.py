@@ -1,4 +1,5 @@
-"""Meters: power and energy of GPUs and processors, carbon intensity from services, and the energy of jobs from both.
+"""Telemetry: power and energy samples of GPUs and processors, carbon intensity from web APIs, and energy of jobs.
 
-`meters` samples a machine into files, `carbon` asks services, `labels` lays samples over the jobs of a log.
+`meters` samples a machine into files, `carbon` downloads carbon intensity, `labels` assigns sampled energy to the jobs
+of a log.
 """

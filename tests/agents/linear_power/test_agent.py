@@ -13,7 +13,7 @@ from kilowait.experiments.power import PowerSettings, meter_for
 
 JOBS = kw.lublin(jobs=900, nodes=32, seed=3, load=0.5)
 MACHINE = kw.Cluster.from_nodes(32)
-LEVERS = "sleep=timeout:600+levels=2"
+LEVERS = "sleep=timeout:600+dvfs=2"
 POWER = PowerConfig("taurus", levers=LEVERS)
 QUICK = {"seed": 1, "generations": 3, "population": 6, "windows": 3, "window_jobs": 100}
 

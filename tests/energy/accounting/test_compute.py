@@ -123,7 +123,7 @@ def test_nodes_that_sleep() -> None:
     assert joules == pytest.approx({**expected, "fixed": 0})
     assert found.per_job()["idle_share_j"] == pytest.approx([1700 + 50 + 90 + 600])
     assert found.metrics()["transition_kwh"] == pytest.approx(650 / 3.6e6)
-    with pytest.raises(InputError, match="slept in this run, and the power model says nothing of sleep"):
+    with pytest.raises(InputError, match="slept in this run, but the power model has no sleep states"):
         account_energy(log, NODES, toy(sleep=None))
 
 
@@ -165,7 +165,7 @@ def test_levels_and_segments_of_a_job_that_was_interrupted() -> None:
     found = account_energy(log, NODES, toy(), tables={"nodes": levels})
     assert found.per_job()["it_j"].tolist() == [200 * 10 + 120 * 20]
     assert found.by_state["idle"] * 3.6e6 == pytest.approx(10 * 2 * 10)
-    assert "at each job's level" in found.notes[0]
+    assert "in each job's DVFS state" in found.notes[0]
 
 
 def test_only_what_lies_within_the_horizon_counts() -> None:
@@ -185,7 +185,7 @@ def test_power_in_bins() -> None:
     assert bins.facility_w == pytest.approx([120, 150])
     assert bins.carbon_g_per_kwh == pytest.approx([400, 200])
     assert bins.price_per_mwh is None
-    with pytest.raises(InputError, match="0 bins; ask for at least 1"):
+    with pytest.raises(InputError, match="bins is 0; it must be at least 1"):
         found.power(0)
 
 
@@ -200,7 +200,7 @@ def test_a_machine_that_draws_nothing_leaves_the_building_to_nobody() -> None:
 
 def test_a_run_without_jobs_needs_a_horizon() -> None:
     log = ran(table(nodes=[1]), [])
-    with pytest.raises(InputError, match="no job ran, so the run has no length; give horizon"):
+    with pytest.raises(InputError, match="no job ran, so the run has no duration; give horizon"):
         account_energy(log, NODES, toy())
     idle = account_energy(log, NODES, toy(), horizon=(0, HOUR))
     assert idle.it_kwh == pytest.approx(0.02)
@@ -303,7 +303,7 @@ def test_short_jobs_late_in_a_long_log_keep_their_digits() -> None:
 
 
 def test_a_log_of_another_cluster_is_refused() -> None:
-    with pytest.raises(InputError, match="the log ran on nodes, and the cluster 'polaris' has polaris"):
+    with pytest.raises(InputError, match="the log ran on nodes, but the cluster 'polaris' has polaris"):
         account_energy(LOG, Cluster.preset("polaris"), toy())
     renamed = replace(LOG, groups=("g",))
     assert account_energy(renamed, Cluster((NodeGroup("g", 2),)), toy()).it_kwh == pytest.approx(0.27)

@@ -120,7 +120,7 @@ def test_measured_power_is_that_of_all_it_holds():
     several = account_energy(
         lay(jobs, machine(2, 1), []), machine(2, 1), model(fast(), slow()), horizon=(0, 1)
     )
-    assert "measured power is taken to be the same on all types of GPU" in several.notes
+    assert "measured power is assumed to be the same on all GPU types" in several.notes
 
 
 def test_jobs_that_say_nothing_of_cores_have_as_much_of_them_as_of_the_gpus():
@@ -128,7 +128,7 @@ def test_jobs_that_say_nothing_of_cores_have_as_much_of_them_as_of_the_gpus():
     log = lay(jobs, machine(), [(0, 0, 10, [(0, 1, 1000, 1)]), (1, 0, 10, [(0, 2, 500, 1)])])
     found = account_energy(log, machine(), model())
     assert found.segment_w == pytest.approx([335 / 2, 335 / 4])
-    assert any("do not say what cores" in note for note in found.notes)
+    assert any("has no cores of jobs" in note for note in found.notes)
 
 
 def test_a_profile_tells_what_columns_do_not():
@@ -177,7 +177,7 @@ def test_a_capped_run_is_longer_and_draws_less():
     assert log.end_s.tolist() == pytest.approx([158])
     assert found.it_power.value == pytest.approx([225])
     assert found.per_job()["it_j"] == pytest.approx([225 * 158])
-    assert any("50% of their limit" in note for note in found.notes)
+    assert any("50% of the limit" in note for note in found.notes)
 
 
 def test_the_bound_is_the_work_where_it_takes_least():
@@ -197,28 +197,28 @@ def test_a_log_and_a_cluster_that_do_not_belong_together():
     plain = Cluster((NodeGroup("fast", 2, 10, gpus=2, gpu_type="V100"),))
     with pytest.raises(InputError, match="are not node_level"):
         account_energy(log, plain, model())
-    with pytest.raises(InputError, match="other nodes"):
+    with pytest.raises(InputError, match="nodes of the log are not those"):
         account_energy(log, machine(3), model())
-    with pytest.raises(InputError, match="nothing of where"):
+    with pytest.raises(InputError, match="does not record the nodes"):
         account_energy(kilowait.simulate(jobs, plain), machine(), model())
 
 
 def test_levels_are_not_for_placed_nodes_and_caps_only_for_them():
     jobs, log = sharing()
     levels = {"fast": LevelTable(("full",), np.ones((2, 1)), np.ones((2, 1)))}
-    with pytest.raises(InputError, match="no levels"):
+    with pytest.raises(InputError, match="no DVFS states"):
         account_energy(log, machine(), model(), tables=levels)
     plain = Cluster((NodeGroup("fast", 2, 10, gpus=2, gpu_type="V100"),))
-    with pytest.raises(InputError, match="for placed nodes"):
+    with pytest.raises(InputError, match="for node-level GPU clusters"):
         account_energy(kilowait.simulate(jobs, plain), plain, model(), gpu_cap=0.5)
-    with pytest.raises(InputError, match="cap their GPUs"):
+    with pytest.raises(InputError, match="cap its GPUs"):
         resolve_controls("sleep=break-even", jobs, machine(), model())
     assert resolve_controls("none", jobs, machine(), model()).levers is None
 
 
 def test_gpus_must_be_those_of_the_power_model():
     _, log = sharing()
-    with pytest.raises(InputError, match="has 2 GPUs, and 1 in its power model"):
+    with pytest.raises(InputError, match="has 2 GPUs, but 1 in its power model"):
         account_energy(log, machine(), model(slow(2)))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kilowait.energy.accounting.intervals import grid_of
+from kilowait.energy.accounting.intervals import time_grid
 from kilowait.series import Series
 from tests.energy.accounting.integrator import ran, table
 
@@ -18,7 +18,7 @@ segments = st.lists(
 
 def test_edges_are_all_events_within_the_horizon_once() -> None:
     log = ran(table(nodes=[1, 1]), [(0, 0, 10), (1, 10, 30)])
-    grid = grid_of(log, (5, 25), [[-3, 5, 7, 7, 12], [40.0]])
+    grid = time_grid(log, (5, 25), [[-3, 5, 7, 7, 12], [40.0]])
     assert grid.edge_s.tolist() == [5, 7, 10, 12, 25]
     assert (grid.begin.tolist(), grid.end.tolist()) == ([0, 2], [2, 4])
     assert (grid.ran_s.tolist(), grid.length_s.tolist()) == ([5, 15], [2, 3, 2, 13])
@@ -27,7 +27,7 @@ def test_edges_are_all_events_within_the_horizon_once() -> None:
 def test_nothing_is_left_when_the_last_job_ends() -> None:
     """0.1 + 0.2 - 0.1 - 0.2 is not 0 in floating point; an empty machine runs exactly nothing."""
     log = ran(table(nodes=[1, 1]), [(0, 0, 10), (1, 0, 20)])
-    assert grid_of(log, (0, 30), []).running(np.array([0.1, 0.2])).tolist()[2] == 0
+    assert time_grid(log, (0, 30), []).running(np.array([0.1, 0.2])).tolist()[2] == 0
 
 
 @given(segments)
@@ -36,7 +36,7 @@ def test_running_and_integrals_by_brute_force(rows: list[tuple[int, int, int]]) 
     log = ran(table(nodes=[1]), spans)
     weight = np.array([amount / 7 for _, _, amount in rows])
     signal = Series([-5.0, 4.0, 17.0, 80.0], [3.0, 0.5, 11.0])
-    grid = grid_of(log, (2, 50), [signal.edge_s])
+    grid = time_grid(log, (2, 50), [signal.edge_s])
     running = grid.running(weight)
     values = grid.series(signal)
     for cell, begin in enumerate(grid.edge_s[:-1]):

@@ -30,15 +30,17 @@ def levels(jobs: int = 1) -> LevelTable:
 
 def test_tables_must_fit_the_run() -> None:
     log = ran(ONE, [(0, 0, 10)], level=[1])
-    with pytest.raises(InputError, match="level 1 on the group 'nodes', for which no LevelTable was given"):
+    with pytest.raises(
+        InputError, match="DVFS state 1 on the group 'nodes', for which no LevelTable was given"
+    ):
         account_energy(log, NODES, toy())
-    with pytest.raises(InputError, match="has 2 rows and the job table 1; make it from the same jobs"):
+    with pytest.raises(InputError, match="has 2 rows and the job table 1; compute it from the same jobs"):
         account_energy(log, NODES, toy(), tables={"nodes": levels(2)})
     with pytest.raises(UnknownNameError, match="group of a LevelTable 'node'; did you mean 'nodes'"):
         account_energy(log, NODES, toy(), tables={"node": levels()})
     higher = ran(ONE, [(0, 0, 10)], level=[2])
     with pytest.raises(
-        InputError, match=r"level 2 on the group 'nodes', for which its LevelTable has 2 level"
+        InputError, match=r"DVFS state 2 on the group 'nodes', for which the LevelTable has 2 state"
     ):
         account_energy(higher, NODES, toy(), tables={"nodes": levels()})
     assert account_energy(log, NODES, toy(), tables={"nodes": levels()}).per_job()["it_j"].tolist() == [1500]
@@ -58,7 +60,7 @@ def test_a_profile_counts_where_nothing_was_measured() -> None:
     log = ran(jobs, [(0, 0, 10), (1, 10, 20)])
     found = account_energy(log, NODES, toy(), profile=ConstantUtilization(0.5))
     assert found.per_job()["it_j"].tolist() == [1500, 2 * 55 * 10]
-    assert "of 1 from the profile" in found.notes[0]
+    assert "of 1 from the utilization profile" in found.notes[0]
 
 
 def test_jobs_on_shared_nodes_count_with_their_share_of_the_cores() -> None:

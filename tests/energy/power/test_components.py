@@ -78,9 +78,9 @@ def test_memory_by_size():
         (lambda: NodePower(()), "no components"),
         (lambda: NODE.at(1.5), r"cpu utilization is 1.5; it must be a number from 0 to 1"),
         (lambda: NODE.at([0.1, np.nan]), r"cpu utilization \[1\] is nan"),
-        (lambda: NODE.at(0.5, "much"), "gpu utilization does not hold numbers"),
-        (lambda: LoadCurve((0, 0.5), (0, 1)), "rising from utilization 0 to 1"),
-        (lambda: LoadCurve((0, 0.5, 1), (0, 1, 0.5)), "never fall"),
+        (lambda: NODE.at(0.5, "much"), "gpu utilization does not contain numbers"),
+        (lambda: LoadCurve((0, 0.5), (0, 1)), "increasing from 0 to 1"),
+        (lambda: LoadCurve((0, 0.5, 1), (0, 1, 0.5)), "never decrease"),
     ],
 )
 def test_impossible(make, message):

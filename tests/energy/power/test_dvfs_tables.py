@@ -141,11 +141,11 @@ def test_no_jobs():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: level_tables(jobs_of([1]), [1.0, 2.0], TAURUS.group()), "one for each of the 1 jobs"),
+        (lambda: level_tables(jobs_of([1]), [1.0, 2.0], TAURUS.group()), "one value for each of the 1 jobs"),
         (lambda: level_tables(jobs_of([1]), [np.nan], TAURUS.group()), r"power_w \[0\] is nan"),
         (lambda: level_tables(jobs_of([1]), [100.0], TAURUS.group(), beta=2.0), "beta"),
         (lambda: LevelTable(("full",), np.ones((1, 2)), np.ones((1, 2))), "both must be"),
-        (lambda: LevelTable(("full",), np.full((1, 1), 1.5), np.ones((1, 1))), "level 0 is full speed"),
+        (lambda: LevelTable(("full",), np.full((1, 1), 1.5), np.ones((1, 1))), "DVFS state 0 is full speed"),
         (lambda: LevelTable(("a", "b"), np.array([[1, 0.5]]), np.ones((1, 2))), "factor"),
         (
             lambda: best_level(LevelTable(("full",), np.ones((1, 1)), np.ones((1, 1))), 0.5),

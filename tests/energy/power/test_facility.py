@@ -15,7 +15,7 @@ from kilowait.energy.power import (
     Facility,
     LinearCop,
     SupplyAirCop,
-    cooling_named,
+    cooling_model,
 )
 from kilowait.errors import InputError, UnknownNameError
 
@@ -122,13 +122,13 @@ def test_supply_losses_are_cooled_too():
         (lambda: ConstantPue(0.9), "pue is 0.9; it must be a number of at least 1"),
         (lambda: Chiller(0), "nominal_w of the chiller is 0"),
         (lambda: Facility(-1, ConstantPue(1)), "fixed_w of the facility is -1"),
-        (lambda: Chiller(1e6).power_w(1e5), "cooling 'chiller' needs the temperature outside"),
-        (lambda: PLANT.power_w(1e5, 20.0), "cooling 'economiser' needs the wet bulb outside"),
+        (lambda: Chiller(1e6).power_w(1e5), "cooling 'chiller' needs the outdoor temperature"),
+        (lambda: PLANT.power_w(1e5, 20.0), "cooling 'economiser' needs the outdoor wet bulb"),
         (lambda: LinearCop().power_w(1e5, 290.0), "temperature in °C is 290.0"),
         (lambda: LinearCop().power_w(1e5, [20, np.nan]), r"temperature in °C \[1\] is nan"),
         (lambda: Facility(0, ConstantPue(1)).facility_w(-5.0), "IT power is -5.0"),
-        (lambda: cooling_named("pue", 1e6), "lacks its number; write pue:1.2"),
-        (lambda: cooling_named("chiller:3", 1e6), "only pue takes a number"),
+        (lambda: cooling_model("pue", 1e6), "has no number; write pue:1.2"),
+        (lambda: cooling_model("chiller:3", 1e6), "only pue takes a number"),
     ],
 )
 def test_impossible(make, message):
@@ -137,6 +137,6 @@ def test_impossible(make, message):
 
 
 def test_by_name():
-    assert cooling_named("economiser", 1e6) == PLANT
+    assert cooling_model("economiser", 1e6) == PLANT
     with pytest.raises(UnknownNameError, match="did you mean 'economiser'"):
-        cooling_named("economizer", 1e6)
+        cooling_model("economizer", 1e6)

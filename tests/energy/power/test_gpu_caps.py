@@ -15,7 +15,7 @@ from kilowait.energy.power import (
     cap_gpus,
     energy_by_type,
 )
-from kilowait.energy.power.partial_node import watts_of_pieces
+from kilowait.energy.power.partial_node import piece_power
 from kilowait.engine.gpu.demand import types_of
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import run_gpu_simulation
@@ -49,7 +49,7 @@ def test_a_cap_above_the_draw_costs_nothing():
     assert capped.speeds.speed[0, :3].tolist() == [1, 1, 1]
     assert capped.speeds.speed[0, 3] < 1
     group = machine().groups[0]
-    free, held = (watts_of_pieces(jobs, group, fast(), None, cap).draw_w for cap in (None, capped.gpu_cap))
+    free, held = (piece_power(jobs, group, fast(), None, cap).draw_w for cap in (None, capped.gpu_cap))
     assert (free - held).tolist() == pytest.approx([0, 0, 0, 18.5])
 
 
@@ -59,7 +59,7 @@ def test_lower_caps_are_slower_and_draw_less():
     for cap in np.linspace(1, 0.1, 30):
         capped = cap_gpus(jobs, machine(), model(), cap)
         speeds.append(capped.speeds.speed[0, 0])
-        watts.append(watts_of_pieces(jobs, group, fast(), None, capped.gpu_cap).draw_w[0])
+        watts.append(piece_power(jobs, group, fast(), None, capped.gpu_cap).draw_w[0])
     assert (np.diff(speeds) <= 0).all() and (np.diff(watts) <= 0).all()
     assert speeds[0] == 1 and speeds[-1] < 0.3
 
@@ -72,7 +72,7 @@ def test_the_slowdown_is_the_curve_s_on_top_of_the_speeds_given():
     np.testing.assert_allclose(capped.slowdown, [[slower, 1], [slower, 1]])
     assert capped.speeds.speed[:, 0] == pytest.approx([2 / slower, 0.5 / slower])
     assert capped.speeds.speed[:, 1].tolist() == [1, 1]  # no GPU, no cap
-    assert "T4 under a cap by the curve of V100" in capped.notes[1]
+    assert "T4 under a power cap by the curve of V100" in capped.notes[1]
 
 
 def test_a_part_of_a_gpu_is_held_to_its_part_of_the_cap():
@@ -80,7 +80,7 @@ def test_a_part_of_a_gpu_is_held_to_its_part_of_the_cap():
     capped = cap_gpus(jobs, machine(), model(), 0.5)
     assert capped.slowdown[0, 0] == capped.slowdown[0, 1] == pytest.approx(1.58)
     saved = [
-        watts_of_pieces(jobs, machine().groups[0], fast(), None, cap).draw_w for cap in (None, capped.gpu_cap)
+        piece_power(jobs, machine().groups[0], fast(), None, cap).draw_w for cap in (None, capped.gpu_cap)
     ]
     assert saved[0] - saved[1] == pytest.approx([55, 55 / 4])
 
@@ -94,7 +94,7 @@ def test_caps_by_job_and_a_curve_of_the_group_s_own():
 
 def test_measured_power_is_capped_where_the_model_has_the_gpus_draw_it():
     jobs = table(gpus=[2], cores=[10], power_w=[335], gpu_utilization=[1], cpu_utilization=[1])
-    held = watts_of_pieces(jobs, machine().groups[0], fast(), None, np.array([0.5])).draw_w
+    held = piece_power(jobs, machine().groups[0], fast(), None, np.array([0.5])).draw_w
     assert held == pytest.approx([225])  # as the model alone would have it
 
 
@@ -102,7 +102,7 @@ def test_caps_that_cannot_be():
     jobs = table()
     with pytest.raises(InputError, match="not above the 10 W it draws idle; give a cap above 0.0909"):
         cap_gpus(jobs, machine(), model(), 0.05)
-    with pytest.raises(InputError, match="caps are levels"):
+    with pytest.raises(InputError, match="power caps are DVFS states"):
         cap_gpus(jobs, Cluster.from_nodes(2), model(), 0.5)
     with pytest.raises(InputError, match="not for T4"):
         cap_gpus(jobs, CLUSTER, DRAWS, 0.5, constant_speeds(jobs, ("V100",), 1.0))
@@ -149,5 +149,5 @@ def test_speeds_must_be_known_and_of_these_jobs():
         energy_by_type(jobs, CLUSTER, DRAWS, constant_speeds(jobs, gpu_types(CLUSTER), {"V100": 1.0}))
     with pytest.raises(InputError, match="speeds of 2 jobs were given for 1"):
         energy_by_type(jobs, CLUSTER, DRAWS, constant_speeds(table(2), gpu_types(CLUSTER), 1.0))
-    with pytest.raises(InputError, match="no types to choose from"):
+    with pytest.raises(InputError, match="no GPU types to choose from"):
         energy_by_type(jobs, Cluster.from_nodes(2), DRAWS)

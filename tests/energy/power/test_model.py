@@ -170,7 +170,7 @@ def test_a_whole_file(tmp_path):
         ("count = 2", "count = 2.5", "count is 2.5, which is not of type int"),
         ("efficiency = 0.9\n", "efficiency = 1.9\n", "efficiency of the loss 'PSU' is 1.9"),
         ("sleep_w = 5", "sleep_w = 500", "500.0 W asleep but 114.4 W idle"),
-        ('kind = "memory"', 'kind = "cpu"', "w_per_gb is for the kind memory"),
+        ('kind = "memory"', 'kind = "cpu"', "w_per_gb is only for components of the kind memory"),
         ("load_share = [0.1, 1.0]", "load_share = 0.1", "write a list"),
         ("[group.slowdown]", "[group.sleep2]", "has levels but no"),
         ("[facility]\n", "[facilities]\n", "no \\[facility\\]|facilit"),
@@ -276,7 +276,7 @@ def test_the_parts_of_a_file_with_everything(tmp_path):
 def test_rows_for_a_table():
     rows = description_rows(power_breakdown(PowerModel.preset("polaris")))
     assert rows[1][:5] == ("polaris: A100-SXM4-40", "2,240", "138.9", "896.0", "estimate")
-    assert rows[-2][:4] == ("IT in all", "", "241.9", "1074.6")
-    assert rows[-1][0] == "facility in all"
+    assert rows[-2][:4] == ("IT total", "", "241.9", "1074.6")
+    assert rows[-1][0] == "facility total"
     assert power_breakdown(PowerModel.preset("polaris"))["sleep"]["polaris"]["estimate"] is True
     assert power_breakdown(PowerModel.preset("frontier"))["sleep"]["frontier"] is None

@@ -83,7 +83,7 @@ def test_energy_becomes_power_and_every_job_is_accounted_for():
     np.testing.assert_array_equal(measured["power_w"], [400, 123, nan, nan, nan, nan, nan])
     counts = [getattr(report, name) for name in report.__slots__]
     assert counts == [1, 1, 1, 1, 1, 1, 1]
-    assert "1 impossibly high" in report.text()
+    assert "1 implausibly high" in report.text()
     assert with_measured_power(jobs, most_w=1e9)[1].too_high == 0
 
 
@@ -115,7 +115,7 @@ def test_kabre(data_dir):
     ("make", "message"),
     [
         (lambda: ConstantUtilization(1.2), "cpu utilization is 1.2"),
-        (lambda: UtilizationClass("x", 0.5, nodes=(5, 1)), "nothing lies between"),
+        (lambda: UtilizationClass("x", 0.5, nodes=(5, 1)), "the lower bound must not exceed the upper"),
         (lambda: UtilizationClass("x", 0.5, gpu=-1), "gpu utilization of the class 'x' is -1"),
         (lambda: with_measured_power(jobs_of([1]), 10, 5), "most_w is 5"),
     ],

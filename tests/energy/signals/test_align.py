@@ -48,7 +48,7 @@ def test_start_is_the_moment_of_the_first_submission_and_counts_before_the_logs_
     for jobs in (JOBS, dated(5.0)):
         found = account_energy(ran(jobs, SEGMENT), NODES, toy(), carbon=GRAMS, start="2022-01-01 01:00")
         assert found.co2_kg == pytest.approx(0.15 * 500 / 1e3)
-        assert "the first submission laid on 2022-01-01 01:00 UTC" in found.notes
+        assert "first submission set to 2022-01-01 01:00 UTC" in found.notes
     with pytest.raises(InputError, match="start='new year'"):
         account_energy(ran(JOBS, SEGMENT), NODES, toy(), carbon=GRAMS, start="new year")
 
@@ -146,7 +146,7 @@ def test_cooling_that_needs_the_weather() -> None:
         account_energy(log, NODES, toy(LinearCop()))
     far_away = Weather(Series([1e9, 2e9], [20], "°C"), Series([1e9, 2e9], [50], "%"))
     found = account_energy(log, NODES, toy(), weather=far_away)
-    assert found.notes[-1] == "the weather does not matter to this cooling (ConstantPue)"
+    assert found.notes[-1] == "the cooling model (ConstantPue) does not depend on the weather"
     assert "weather" not in found.signals
 
 

@@ -64,7 +64,9 @@ def test_electricity_maps_has_both_scopes(put):
 def test_electricity_maps_with_other_spelling(put):
     text = MAPS.replace("(LCA)", "(Life cycle)").replace("Low Carbon Percentage", "CFE%")
     assert read_carbon(put(text)).value.tolist() == [90, 110]
-    with pytest.raises(InputError, match="there is no direct carbon intensity in Datetime"):
+    with pytest.raises(
+        InputError, match="the file has no column of direct carbon intensity; it has Datetime"
+    ):
         read_carbon(put(text.replace("(direct)", "")), scope="direct")
 
 
@@ -132,13 +134,13 @@ def test_gb_api_one_region(put, listed):
 
 def test_gb_api_refusals(put):
     regions = {"data": [{"from": "2022-01-01T00:00Z", "to": "2022-01-01T00:30Z", "regions": []}]}
-    with pytest.raises(InputError, match="all regions at once; ask the service for one region"):
+    with pytest.raises(InputError, match="all regions; request one region"):
         read_carbon(put(regions, "gb.json"))
-    with pytest.raises(InputError, match="an error a service answered with, not data: .*400 Bad Request"):
+    with pytest.raises(InputError, match="an error response of a service, not data: .*400 Bad Request"):
         read_carbon(put({"error": {"code": "400 Bad Request", "message": "no"}}, "gb.json"))
-    with pytest.raises(InputError, match="row 1, 'actual': 'x' is not a number; mend"):
+    with pytest.raises(InputError, match="row 1, 'actual': 'x' is not a number; correct"):
         read_carbon(put({"data": [gb_row(0, "x")]}, "gb.json"))
-    with pytest.raises(InputError, match="a row has no 'to'"):
+    with pytest.raises(InputError, match="a row has no key 'to'"):
         read_carbon(put({"data": [gb_row(0, 1), {"from": "2022-01-01T00:30Z"}]}, "gb.json"))
 
 
@@ -164,9 +166,9 @@ def test_carbon_aware_sdk_answers_and_several_places(put):
         {key.lower(): value for key, value in sdk_row("2022-01-01T00:00Z", 5, duration="00:05:00").items()}
     ]
     assert read_carbon(put(small, "sdk.json")).edge_s.tolist() == [NEW_YEAR, NEW_YEAR + 300]
-    with pytest.raises(InputError, match="the duration 'long' is not understood; it must be HH:MM"):
+    with pytest.raises(InputError, match="the duration 'long' is invalid; it must be HH:MM"):
         read_carbon(put([sdk_row("2022-01-01T00:00Z", 10, duration="long")], "sdk.json"))
-    with pytest.raises(InputError, match="does not say in which zone"):
+    with pytest.raises(InputError, match="does not state the time zone"):
         read_carbon(put([sdk_row("2022-01-01T00:00", 10)], "sdk.json"))
 
 
@@ -216,10 +218,10 @@ def test_watttime_pounds(put):
     assert (series.meta["location"], series.meta["kind"]) == ("CAISO_NORTH", "marginal")
     assert read_carbon(put(watttime(), "w.json"), unit="lb/MWh").value.tolist() == [453.59237] * 2
     with pytest.raises(
-        InputError, match=r"cannot read w.json: it does not say in which unit it is; give unit="
+        InputError, match=r"cannot read w.json: the file names no unit; give it, such as unit="
     ):
         read_carbon(put(watttime(), "w.json"))
-    with pytest.raises(InputError, match=r"mixed units: the file is in lb/MWh, and unit='g/kWh' was given"):
+    with pytest.raises(InputError, match=r"mixed units: the file is in lb/MWh, but unit='g/kWh' was given"):
         read_carbon(put(watttime("lbs_co2_per_mwh"), "w.json"), unit="g/kWh")
     with pytest.raises(
         InputError, match="unknown unit of carbon intensity 'percent'; known are g, kg, t and lb"
@@ -268,7 +270,7 @@ def test_marginal_by_name(put):
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("time,value\n0,1\n60,2\n", {}, "does not say in which unit"),
+        ("time,value\n0,1\n60,2\n", {}, "the file names no unit"),
         (
             "time,value,unit\n0,1,g/kWh\n60,2,lb/MWh\n",
             {},
@@ -277,33 +279,33 @@ def test_marginal_by_name(put):
         (
             "time,g/kWh\n0,1\n60,2\n",
             {"unit": "lb/MWh"},
-            "mixed units: the file is in g/kWh, and unit='lb/MWh'",
+            "mixed units: the file is in g/kWh, but unit='lb/MWh'",
         ),
         ("time,x\n0,1\n60,2\n", {"unit": "stones"}, "unknown unit of carbon intensity 'stones'"),
         (
             "time,g/kWh\n0,1\n60,-2\n",
             {},
-            r"negative 1 time\(s\), first -2 g/kWh at 1970-01-01 00:01 UTC; mend",
+            r"negative 1 time\(s\), first -2 g/kWh at 1970-01-01 00:01 UTC; correct",
         ),
         (
             "time,g/kWh\n2022-01-01 00:00,1\n",
             {},
-            r"does not say in which zone its times are \('2022-01-01 00:00'\)",
+            r"does not state the time zone of its times \('2022-01-01 00:00'\)",
         ),
         ("time,g/kWh\n0,1\n60,abc\n", {}, "line 3, 'g/kWh': 'abc' is not a number; write"),
         ("time,a,b\n0,x,\n60,y,\n", {"unit": "g/kWh"}, r"0 columns could be the value \(none\); name them"),
         ("time,g/kWh\nsoon,1\n", {}, "line 2: 'soon' is not a time; write"),
         ("time,g/kWh\n0,1\n60\n", {}, "line 3 has 1 cells, and 'g/kWh' is column 2"),
         ("time,a,b\n0,1,2\n60,1,2\n", {"unit": "g/kWh"}, r"2 columns could be the value \(a, b\); name them"),
-        ("x,y\n0,1\n", {"unit": "g/kWh"}, r"no column is called a time \(x, y\); name them"),
+        ("x,y\n0,1\n", {"unit": "g/kWh"}, r"no column has the name of a time \(x, y\); name them"),
         ("time,y\n0,1\n", {"columns": {"value": "z"}}, "there is no column 'z'; the file has time, y"),
         ("time,y\n0,1\n", {"columns": {"when": "time"}}, "columns has the key 'when'"),
-        ("time,g/kWh\n", {}, "has a header and no rows"),
+        ("time,g/kWh\n", {}, "has a header but no rows"),
         ("", {}, "is empty"),
         ("\x00\x01\x02", {}, "is not text"),
-        ("[1, 2", {}, "is not whole JSON"),
+        ("[1, 2", {}, "is not valid JSON"),
         ("{}", {}, "no list of values"),
-        ('{"data": [{"a": 1}]}', {}, "this JSON is in none of the formats that are read"),
+        ('{"data": [{"a": 1}]}', {}, "this JSON is in none of the supported formats"),
         ("time,g/kWh\n0,1\n", {"format": "gb-api"}, "is not JSON, and cannot be read as gb-api"),
         ("time,g/kWh\n0,1\n60,2\n", {"scope": "both"}, "scope is 'both'"),
     ],
@@ -316,7 +318,7 @@ def test_refused(put, text, options, message):
 def test_refused_files(put, tmp_path):
     with pytest.raises(InputError, match="No such file"):
         read_carbon(tmp_path / "nowhere.csv")
-    with pytest.raises(InputError, match="is damaged or cut short"):
+    with pytest.raises(InputError, match="is damaged or truncated"):
         read_carbon(put(gzip.compress(MAPS.encode())[:-20]))
     with pytest.raises(UnknownNameError, match="did you mean 'gb-api'"):
         read_carbon(put(MAPS), format="gb_api")

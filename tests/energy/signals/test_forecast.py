@@ -210,7 +210,7 @@ def test_file(tmp_path):
     matrix = on_log.matrix([DAY, 600.0], [0, HOUR, 4 * HOUR])
     assert matrix[1].tolist() == on_log.issued(600).mean([600, 4200], [4200, 15000]).tolist()
     with pytest.raises(
-        InputError, match=r"no forecast of told.csv had been issued by 2021-12-31 23:00 UTC; the first"
+        InputError, match=r"no forecast of told.csv was issued by 2021-12-31 23:00 UTC; the first"
     ):
         on_log.issued(-HOUR)
     with pytest.raises(InputError, match=r"and a forecast issued at 2022-01-02 00:00 UTC needs it from"):
@@ -226,17 +226,17 @@ def test_file(tmp_path):
         (
             TOLD.replace("lb/MWh", "?"),
             {"columns": {**COLUMNS, "value": "CI ?"}},
-            "does not say in which unit",
+            "the file names no unit",
         ),
         (
             "issue_time,target_time,value\n7200,0,1\n7200,3600,1\n",
             {"unit": "g/kWh"},
-            "has no target after it",
+            "has no later target time",
         ),
         (
             "issue_time,target_time,value\n0,0,1\n0,10,1\n99,99,1\n99,109,2",
             {"unit": "g/kWh"},
-            "end before the next",
+            "ends before the next",
         ),
         ("issue_time,target_time,value\n0,0,1\n", {"unit": "parsec"}, "unknown unit 'parsec'"),
     ],
@@ -259,11 +259,11 @@ def test_bad_files(tmp_path, text, options, message):
         (lambda truth: forecast.noisy(truth, [6.5], seed=0), r"error_per_day is \(6.5,\); give one share"),
         (lambda truth: forecast.noisy(truth, [], seed=0), r"error_per_day is \(\)"),
         (lambda truth: forecast.noisy(truth, seed=-1), "the seed is -1"),
-        (lambda truth: forecast.perfect(truth).matrix([0], [0]), "two or more rising leads"),
-        (lambda truth: forecast.perfect(truth).matrix([0], [0, 0]), "two or more rising leads"),
+        (lambda truth: forecast.perfect(truth).matrix([0], [0]), "two or more increasing leads"),
+        (lambda truth: forecast.perfect(truth).matrix([0], [0, 0]), "two or more increasing leads"),
         (
             lambda truth: forecast.perfect(truth).matrix([0], [0, 5 * DAY]),
-            "a lead of 432000 s, and the forecast looks",
+            "a lead of 432000 s exceeds the forecast horizon of",
         ),
         (lambda truth: forecast.perfect(truth).issued(5 * DAY), "missing"),
     ],

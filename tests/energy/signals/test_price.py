@@ -46,11 +46,11 @@ def test_units(put, header, unit, wanted):
 @pytest.mark.parametrize(
     ("text", "unit", "message"),
     [
-        ("time,price\n0,1\n60,2\n", None, "does not say in which unit it is; give unit='EUR/MWh'"),
-        ("time,EUR/MWh\n0,1\n60,2\n", "USD/MWh", "mixed units: the file is in EUR/MWh, and unit='USD/MWh'"),
+        ("time,price\n0,1\n60,2\n", None, "names no unit; give it, such as unit='EUR/MWh'"),
+        ("time,EUR/MWh\n0,1\n60,2\n", "USD/MWh", "mixed units: the file is in EUR/MWh, but unit='USD/MWh'"),
         ("time,EUR/MWh\n0,1\n60,2\n", "EUR/kWh", "mixed units"),
         ("time,price\n0,1\n60,2\n", "cheap", "unknown unit of price 'cheap'"),
-        ("{}", None, "prices are read from CSV, and this is JSON"),
+        ("{}", None, "prices are read from CSV, but this is JSON"),
     ],
 )
 def test_refused(put, text, unit, message):

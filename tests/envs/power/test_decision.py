@@ -20,10 +20,10 @@ from tests.envs.workloads import planned, started, two_groups
 
 LEVERS = [
     "none",
-    "levels=1.5",
+    "dvfs=1.5",
     "sleep=timeout:120",
-    "sleep=predictive:60+levels=1.5",
-    "sleep=timeout:60:reserve=3+levels=1.5+budget=80%",
+    "sleep=predictive:60+dvfs=1.5",
+    "sleep=timeout:60:reserve=3+dvfs=1.5+budget=80%",
     "budget=85%",
 ]
 
@@ -64,7 +64,7 @@ def test_policy_run_through_env_matches_engine_log_with_planned_run_times(overru
     jobs = planned(crowded(90, 2), 2)
     saf = jobs["estimate_s"] * jobs["nodes"]
     vec = energy(
-        jobs, levers="sleep=predictive:60+levels=1.5", backfill="easy", overrun=overrun, hold_s=NEVER
+        jobs, levers="sleep=predictive:60+dvfs=1.5", backfill="easy", overrun=overrun, hold_s=NEVER
     )
     for level in {0, vec.seen.choices - 1}:
         own = window_levers(vec, 14, level)
@@ -75,12 +75,12 @@ def test_policy_run_through_env_matches_engine_log_with_planned_run_times(overru
 
 
 def test_dvfs_states_of_the_previous_test_are_allowed():
-    vec = energy(crowded(90, 0), levers="levels=1.5")
+    vec = energy(crowded(90, 0), levers="dvfs=1.5")
     assert vec.seen.choices > 3 and vec.powered.drawing.may.all()
 
 
 def test_too_slow_dvfs_states_are_masked():
-    vec = energy(levers="levels=1.2", sleep_actions=False)
+    vec = energy(levers="dvfs=1.2", sleep_actions=False)
     vec.reset(seed=1)
     factor, levels = vec.powered.levers.factor[0], vec.seen.choices
     seen = set()
@@ -102,7 +102,7 @@ def test_too_slow_dvfs_states_are_masked():
 def waiting_for_green(**how):
     """One job that arrives at 0:30 of a carbon-intensive hour; the next hour is clean."""
     jobs = quiet(200, 0)[:1].with_columns(submit_s=np.array([1800.0]), nodes=np.array([4]))
-    return energy(jobs, episode_jobs=1, levers="levels=1.2", **how)
+    return energy(jobs, episode_jobs=1, levers="dvfs=1.2", **how)
 
 
 def test_hold_waits_for_the_next_step_of_a_signal():
@@ -225,7 +225,7 @@ def test_backfill_allows_only_fitting_dvfs_states():
         beta=np.ones(3),
         power_w=None,
     )
-    vec = energy(jobs, episode_jobs=3, levers="levels=1.5", slots=4)
+    vec = energy(jobs, episode_jobs=3, levers="dvfs=1.5", slots=4)
     vec.reset()
     vec.step(np.array([0]))  # at 0 s
     vec.step(np.array([vec.seen.actions - 1])) if vec.board.scene.copies["shown"][0] < 2 else None

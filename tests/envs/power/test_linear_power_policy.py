@@ -12,7 +12,7 @@ from kilowait.energy.power import PowerModel
 from kilowait.envs.power.power_setup import PowerConfig
 from tests.envs.power.workloads import MACHINE, quiet, signals
 
-FREE = "sleep=timeout:600+levels=3"
+FREE = "sleep=timeout:600+dvfs=3"
 
 
 def untied(jobs, seed, pace=1.6):
@@ -41,7 +41,7 @@ def test_hand_tuned_controls_are_points_of_the_policy_space(seed, slowdown, alwa
         drawn = np.random.default_rng(seed).normal(0, 0.3, len(known)).tolist()
         order = {name: order.get(name, 0.0) + by for name, by in zip(known, drawn, strict=True)}
     linear = weights_of(**{**order, "width": order["width"] * 3 / np.log(17)})  # its width is ln(nodes) / 3
-    text = f"sleep=timeout:{timeout_s}:reserve={reserve}+levels={slowdown}{':always' if always else ''}"
+    text = f"sleep=timeout:{timeout_s}:reserve={reserve}+dvfs={slowdown}{':always' if always else ''}"
     pulled = resolve_controls(text, jobs, MACHINE, PowerModel.preset("taurus"))
     wanted = kw.simulate(jobs, MACHINE, LinearAgent(linear).rule, "easy", power_controls=pulled.levers)
     agent = from_controls(

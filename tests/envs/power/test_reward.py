@@ -37,7 +37,7 @@ def random_episode(vec, first, seed):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("machine", [MACHINE, two_groups()], ids=lambda cluster: cluster.name)
 @pytest.mark.parametrize(
-    "levers", ["none", "sleep=timeout:90:reserve=2+levels=1.5", "sleep=predictive+budget=90%"]
+    "levers", ["none", "sleep=timeout:90:reserve=2+dvfs=1.5", "sleep=predictive+budget=90%"]
 )
 def test_terms_match_accounts_and_metrics_of_the_log(seed, machine, levers):
     jobs, first = quiet(120, seed), 11 * seed
@@ -84,7 +84,7 @@ def test_terms_match_accounts_and_metrics_of_the_log(seed, machine, levers):
     assert episode["terms"][0] == pytest.approx(terms.sum(axis=0), rel=1e-9)
     if "sleep" in levers:
         assert spent.by_state["asleep"] > 0 and spent.by_state["waking"] > 0
-    if "levels" in levers:
+    if "dvfs" in levers:
         assert len(np.unique(log.level)) > 2
 
 

@@ -46,7 +46,7 @@ def same(log, rule):
 
 @pytest.mark.parametrize("level", [0, 2])
 @pytest.mark.parametrize(
-    "levers", ["levels=1.1", "sleep=timeout:100:reserve=2+levels=1.1", "sleep=predictive+levels=1.1"]
+    "levers", ["dvfs=1.1", "sleep=timeout:100:reserve=2+dvfs=1.1", "sleep=predictive+dvfs=1.1"]
 )
 def test_policy_from_observations_matches_its_log(level, levers):
     jobs = quiet(150, 1).with_columns(beta=None, power_w=None)
@@ -63,7 +63,7 @@ def test_policy_from_observations_matches_its_log(level, levers):
 def test_row_order_does_not_matter():
     jobs = quiet(60, 2)
     order = np.random.default_rng(0).permutation(60)
-    power = PowerConfig("taurus", levers="sleep=timeout:50+levels=1.3")
+    power = PowerConfig("taurus", levers="sleep=timeout:50+dvfs=1.3")
     levels = power.of(jobs, MACHINE, 60).drawing.may.shape[1]
     plain = play(jobs, MACHINE, rule_at(AREA, levels), power=power)
     mixed = play(jobs[order], MACHINE, rule_at(AREA, levels), power=power)

@@ -76,7 +76,7 @@ def test_autoreset_modes(mode):
 
 
 def test_reset_in_mid_episode_clears_the_observation():
-    vec = energy(levers="levels=1.5")
+    vec = energy(levers="dvfs=1.5")
     first, _ = vec.reset(options={"first": 0})
     while vec.board.scene.copies["shown"][0] < 5:
         allowed = np.flatnonzero(vec.board.scene.mask[0])
@@ -133,7 +133,7 @@ def test_power_and_node_observation_values():
         power_w=np.array([600.0, 900.0]),
         beta=np.array([0.5, 0.5]),
     )
-    vec = energy(jobs, episode_jobs=2, levers="sleep=timeout:100+levels=1.2")
+    vec = energy(jobs, episode_jobs=2, levers="sleep=timeout:100+dvfs=1.2")
     vec.reset()
     seen, *_ = vec.step(np.array([0]))
     while seen["jobs"][0, 0].any() == 0:
@@ -202,7 +202,7 @@ def test_power_by_name_file_or_object(tmp_path):
 
 def test_input_errors():
     with pytest.raises(InputError, match="leave shift out"):
-        energy(levers="hold=carbon_time:6h")
+        energy(levers="shift=carbon_time:6h")
     with pytest.raises(InputError, match="without hours"):
         energy(levers="budget=100%:90%@8-20")
     with pytest.raises(InputError, match=r"cooling='pue:1.2'"):

@@ -48,7 +48,7 @@ def signals(span_s: float = 60 * 86400.0) -> dict[str, Series]:
 def energy(jobs=None, copies=1, cluster=MACHINE, episode_jobs=60, **how):
     how.setdefault("autoreset_mode", AutoresetMode.DISABLED if copies == 1 else AutoresetMode.SAME_STEP)
     how.setdefault("power", PowerModel.preset("taurus"))
-    how.setdefault("levers", "sleep=timeout:120+levels=1.5")
+    how.setdefault("levers", "sleep=timeout:120+dvfs=1.5")
     return EnergyVectorEnv(
         copies,
         jobs=quiet(200, 0) if jobs is None else jobs,

@@ -25,7 +25,7 @@ from tests.report.conftest import comparison_of, jobs_of
 SPENT = {"jobs": 1.0, "idle": 1.0}
 
 
-def data_of(rows, *, levers=("none", "sleep=break-even", "levels=1.1", "all"), windows=1, policies=None):
+def data_of(rows, *, levers=("none", "sleep=break-even", "dvfs=1.1", "all"), windows=1, policies=None):
     """A comparison with given energy, CO2, mean wait and bounded slowdown of each policy."""
     jobs = jobs_of(300)
     cut = single_window(jobs) if windows == 1 else cut_windows(jobs, windows, window_jobs=5, seed=0)
@@ -80,7 +80,7 @@ def test_a_saving_without_longer_waits():
 def test_lowest_co2_may_be_of_another_policy():
     said = sentences(data_of(ROWS))
     assert said[0].startswith("fcfs, sleep=break-even uses the least")
-    assert said[1] == "fcfs, levels=1.1 emits the least CO2: 240.0 kg, 20.0 % less than fcfs."
+    assert said[1] == "fcfs, dvfs=1.1 emits the least CO2: 240.0 kg, 20.0 % less than fcfs."
 
 
 def test_sentences_without_savings():
@@ -119,7 +119,7 @@ def test_pareto_front():
         (800.0, 1.0, 170.0, 1.0),
         (990.0, 1.0, math.nan, 1.0),
     ]
-    texts = ("none", "levels=1.1", "levels=1.2", "levels=1.3", "levels=1.4", "levels=1.5")
+    texts = ("none", "dvfs=1.1", "dvfs=1.2", "dvfs=1.3", "dvfs=1.4", "dvfs=1.5")
     energy_data = EnergyData.of(data_of(rows, levers=texts))
     assert energy_data.pareto_front("energy_kwh") == (3, 0)
     brute = {
@@ -137,7 +137,7 @@ def test_pareto_front():
 def test_control_savings():
     rows = [*ROWS, (700.0, 200.0, 7200.0, 12.5)]
     assert EnergyData.of(data_of(rows)).control_savings == (ControlSavings(0, (1, 2), (3,), True),)
-    combined = ("none", "sleep=break-even", "levels=1.1", "sleep=break-even+levels=1.1")
+    combined = ("none", "sleep=break-even", "dvfs=1.1", "sleep=break-even+dvfs=1.1")
     assert EnergyData.of(data_of(rows, levers=combined)).control_savings == (
         ControlSavings(0, (1, 2), (3,), True),
     )
@@ -172,13 +172,13 @@ def test_the_policy_with_the_lowest_energy_is_drawn():
 
 
 def test_names_in_figures_are_short_where_only_power_controls_differ():
-    assert data_of(ROWS).names == ("no power control", "sleep=break-even", "levels=1.1")
-    assert data_of(ROWS, policies=["fcfs", "fcfs", "saf"]).names[2] == "saf, levels=1.1"
+    assert data_of(ROWS).names == ("no power control", "sleep=break-even", "dvfs=1.1")
+    assert data_of(ROWS, policies=["fcfs", "fcfs", "saf"]).names[2] == "saf, dvfs=1.1"
     assert ComparisonData(comparison_of(jobs_of(40), ("fcfs",)), 0).names == ("fcfs",)
 
 
 def test_fcfs_is_the_one_without_power_controls():
-    data = data_of(ROWS[::-1], levers=("levels=1.1", "sleep=break-even", "none"))
+    data = data_of(ROWS[::-1], levers=("dvfs=1.1", "sleep=break-even", "none"))
     assert data.fcfs == 2
     assert EnergyData.of(data).first == 0, "savings are against the first"
 

@@ -107,7 +107,7 @@ def test_energy_table_matches_the_energy_results(energy_data):
         assert row[6][0] == "1.250"
     assert rows["fcfs"][1] == ["–"]
     assert rows["fcfs, all"][1] == [f"{100 * (1 - energy[4] / energy[0]):.1f}", "%"]
-    assert rows["fcfs, hold=lowest-window:6h"][1][0].startswith("−"), "more than the first is no saving"
+    assert rows["fcfs, shift=lowest-window:6h"][1][0].startswith("−"), "more than the first is no saving"
     assert "(best)" in rows["fcfs, all"][0]
     assert html.count("(best)") == 7, "the least of each column but the PUE, which is the same"
 

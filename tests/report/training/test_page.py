@@ -145,16 +145,16 @@ def test_power_agents_are_evaluated_by_energy_too(agent_folder, tmp_path):
         "policies": {
             "agent": {**row, "energy": 1.0},
             "saf, none": {**row, "energy": 3.0},
-            "saf, levels=1.1": row,
-            "fcfs, levels=1.1": row,
+            "saf, dvfs=1.1": row,
+            "fcfs, dvfs=1.1": row,
         },
-        "front": ["saf, levels=1.1"],
+        "front": ["saf, dvfs=1.1"],
         "beyond": {"spent": [0.5, 0.4, 0.6], "waited": [1.0, 0.9, 1.1], "outside": 1.0},
     }
     text = page_of(agent_folder("power", {**NETWORK, "judged": results}), tmp_path)
     read(text)
     rows = re.findall(r'<tr[^>]*><th scope="row">(agent|saf, [^<]*|fcfs, [^<]*)</th>', text)
-    assert rows == ["agent", "saf, levels=1.1", "saf, none"]
+    assert rows == ["agent", "saf, dvfs=1.1", "saf, none"]
     assert "Energy of the agent is 0.500 times (0.400 – 0.600)" in plain(text) and "CO2e" not in plain(text)
 
 

@@ -53,7 +53,7 @@ class LinearPowerAgent:
 
     >>> agent = from_controls(
     ...     255, longer=0.1, timeout_s=600
-    ... )  # the order of SAF, levels=1.1, sleep=timeout:600
+    ... )  # the order of SAF, dvfs=1.1, sleep=timeout:600
     >>> agent.explain()[0]
     ('timeout', 6.396929655216146)
     """

@@ -1,4 +1,4 @@
-"""What a run cost: exact accounts of energy, CO2 and money."""
+"""Energy accounting: exact energy, CO2 and cost of a run."""
 
 from kilowait.energy.accounting.attribution import EnergyRow
 from kilowait.energy.accounting.compute import account_energy

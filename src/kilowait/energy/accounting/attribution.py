@@ -1,4 +1,4 @@
-"""Who the energy was spent for: job by job, user by user."""
+"""Attribution of energy, CO2 and cost to jobs, users, accounts and queues."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _WAITING = ("idle", "shutting_down", "asleep", "waking")
 
 @dataclass(frozen=True, slots=True)
 class EnergyRow:
-    """The jobs of one user, account, queue ... together."""
+    """Totals over the jobs of one user, account, queue ..."""
 
     label: str
     jobs: int
     it_kwh: float
     facility_kwh: float
     idle_share_kwh: float
-    """IT energy of idle and sleeping nodes, by node-seconds; not contained in the others."""
+    """Share of the IT energy of idle and sleeping nodes, by node-seconds; not included in the other fields."""
     co2_kg: float | None
     cost: float | None
 
@@ -43,11 +43,19 @@ def shares(
     by_group: Mapping[str, Mapping[str, float]],
     idle_w: Floats | None = None,
 ) -> JobRecords:
-    """Columns for each row of the job table.
+    """Energy, CO2 and cost columns, one row per job of the job table.
 
-    `rates` are what the whole machine spends a second, cell by cell; a segment's part at every moment is that of its
-    watts in the IT power. `idle_w` are the idle ones among them, where they are known. `by_group` are kWh by state;
-    `group` is the number of each segment's there.
+    Args:
+        log: the run.
+        grid: time intervals of the accounts.
+        group: index into `by_group` of each segment's group.
+        it_w: IT power of each cell.
+        rates: what the whole facility spends per second, cell by cell, by column name; the share of a segment at every
+            moment is its share of the IT power.
+        nodes: nodes of each segment.
+        watts: power of each segment.
+        by_group: kWh of each group by node state.
+        idle_w: idle power of the resources each segment holds, if known.
     """
     size = len(log.jobs_table)
 
@@ -65,7 +73,7 @@ def shares(
 
 
 def _idle_shares(group: Ints, node_s: Floats, by_group: Mapping[str, Mapping[str, float]]) -> Floats:
-    """Joules of nodes without a job, by node-seconds of segments: its group's, and of groups where none ran."""
+    """Joules of nodes without a job, split by node-seconds of segments: own group and unused groups."""
     joules = np.array([sum(states[name] for name in _WAITING) for states in by_group.values()]) * J_PER_KWH
     ran_s = np.bincount(group, node_s, len(joules))
     used = ran_s > 0
@@ -77,9 +85,9 @@ def _idle_shares(group: Ints, node_s: Floats, by_group: Mapping[str, Mapping[str
 
 
 def rows_by(jobs: JobTable, spent: JobRecords, kind: str) -> list[EnergyRow]:
-    """The columns of `shares` summed by a labelled column of the table, the most IT energy first."""
+    """The columns of `shares` summed by a labelled column of the job table, most IT energy first."""
     if kind not in LABELLED:
-        raise UnknownNameError("class of jobs", kind, LABELLED)
+        raise UnknownNameError("job column to group by", kind, LABELLED)
     values, code = np.unique(jobs.column(kind), return_inverse=True)
     names = jobs.labels.get(kind)
     labels = ["-" if v < 0 else str(v) if names is None else names[v] for v in values.tolist()]
@@ -88,7 +96,7 @@ def rows_by(jobs: JobTable, spent: JobRecords, kind: str) -> list[EnergyRow]:
     def sums(name: str, unit: float) -> list[float]:
         return [float(total) for total in np.bincount(code, spent[name], len(labels)) / unit]
 
-    def maybe(name: str, unit: float) -> list[float] | list[None]:
+    def sums_if_known(name: str, unit: float) -> list[float] | list[None]:
         return sums(name, unit) if name in spent.columns else [None] * len(labels)
 
     rows = zip(
@@ -97,8 +105,8 @@ def rows_by(jobs: JobTable, spent: JobRecords, kind: str) -> list[EnergyRow]:
         sums("it_j", J_PER_KWH),
         sums("facility_j", J_PER_KWH),
         sums("idle_share_j", J_PER_KWH),
-        maybe("co2_g", 1e3),
-        maybe("cost", 1.0),
+        sums_if_known("co2_g", 1e3),
+        sums_if_known("cost", 1.0),
         strict=True,
     )
     return sorted((EnergyRow(*row) for row in rows), key=lambda row: -row.it_kwh)

@@ -1,4 +1,4 @@
-"""From a log to its accounts."""
+"""Compute the energy accounts of a run from its execution log."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.energy.accounting.gpu import drawn_by_pieces, laid_out, placed_notes
-from kilowait.energy.accounting.intervals import grid_of
-from kilowait.energy.accounting.job_power import J_PER_KWH, parents, segment_nodes_and_watts
+from kilowait.energy.accounting.gpu import allocated_power, gpu_notes, gpu_power_by_state
+from kilowait.energy.accounting.intervals import time_grid
+from kilowait.energy.accounting.job_power import J_PER_KWH, parent_groups, segment_nodes_and_watts
 from kilowait.energy.accounting.node_states import power_by_state, state_times
 from kilowait.energy.accounting.result import EnergyAccounts
 from kilowait.energy.power import (
@@ -44,28 +44,29 @@ def account_energy(
     start: str | None = None,
     wrap: bool = False,
 ) -> EnergyAccounts:
-    """The accounts of a run on `cluster` with the power of `model`.
+    """The energy accounts of a run on `cluster` with the power model `model`.
 
-    A job draws its watts from its start to its end: those of its level in the group's table, or at full speed those of
-    `job_power_w` (`profile` where nothing was measured; None: full load). Every other node that is there draws what
-    its state does, and one that is away in an outage nothing. On shared nodes a job counts with its share of the cores.
-    Where jobs were placed on single nodes, each draws what it holds does (`kilowait.energy.power.partial_node`).
+    A job draws constant power from its start to its end: the power of its DVFS state in the group's table, or at full
+    speed that of `job_power_w` (`profile` if nothing is measured; None: full load). Every other node draws the power of
+    its state; a node in an outage draws nothing. On shared nodes a job counts with its share of the cores. In a
+    node-level GPU cluster a job draws the power of the resources that it holds (`kilowait.energy.power.partial_node`).
 
     Args:
-        log: what happened.
-        cluster: what it happened on; the same as in the run.
-        model: its power; a model of one group serves all groups.
+        log: the execution log of the run.
+        cluster: the cluster of the run.
+        model: its power model; a model of one group applies to all groups.
         profile: utilization of jobs whose power and utilization are not known.
-        tables: by group, the levels the run was made with; None: all jobs ran at full speed.
-        gpu_cap: on placed nodes, the caps the run was made with (`cap_gpus`), one or one per job; None: none.
-        horizon: start and end in seconds on the log's clock; None: from the first submission to the last end. What
-            nodes do after the end of the run is not known: they are taken to go on as they were.
-        carbon: intensity, in g/kWh or a unit that is converted.
-        price: of electricity, per kWh or MWh.
-        weather: for cooling that depends on it.
-        start: moment of the first submission ("2022-01-01", UTC); None: by the log's own ``unix_start_s``. Signals
-            without dates are on the log's clock already.
-        wrap: whether a signal that does not cover the horizon is repeated (`Series.wrapped`) rather than an error.
+        tables: the DVFS tables of the run by group; None: all jobs ran at full speed.
+        gpu_cap: in a node-level GPU cluster the GPU power caps of the run (`cap_gpus`), one value or one per job; None:
+            no caps.
+        horizon: start and end in seconds of the log; None: from the first submission to the last end. Nodes are assumed
+            to stay in their last state after the end of the run.
+        carbon: carbon intensity, in g/kWh or a unit that can be converted.
+        price: electricity price per kWh or MWh.
+        weather: for cooling models that depend on it.
+        start: date of the first submission ("2022-01-01", UTC); None: the log's own ``unix_start_s``. Signals without
+            dates are in the log's time already.
+        wrap: whether a signal that does not cover the horizon is repeated (`Series.wrapped`); otherwise it is an error.
 
     >>> import numpy as np
     >>> from kilowait.jobs import JobTable
@@ -84,40 +85,40 @@ def account_energy(
     """
     horizon_s = _horizon(log, horizon)
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
-    dated = ClockOrigin.of(log.jobs_table, start)
-    outside = signals_for(dated, horizon_s, fitted.facility.cooling, carbon, price, weather, wrap)
-    _check_placed(log, cluster, tables, gpu_cap)
-    parent = parents(log, cluster)
-    edges = (series.edge_s[slice(*series.edge_s.searchsorted(horizon_s))] for series in outside.all())
-    grid = grid_of(log, horizon_s, (*state_times(log, cluster), *edges))
+    origin = ClockOrigin.of(log.jobs_table, start)
+    signals = signals_for(origin, horizon_s, fitted.facility.cooling, carbon, price, weather, wrap)
+    _check_node_level(log, cluster, tables, gpu_cap)
+    parent = parent_groups(log, cluster)
+    edges = (series.edge_s[slice(*series.edge_s.searchsorted(horizon_s))] for series in signals.all())
+    grid = time_grid(log, horizon_s, (*state_times(log, cluster), *edges))
     held_idle_w = None
     if log.pieces is None:
         nodes, watts = segment_nodes_and_watts(log, cluster, fitted, profile, tables)
         it_w, joules = power_by_state(log, cluster, fitted, grid, parent, nodes, watts)
     else:
-        laid = laid_out(log, cluster, fitted, profile, gpu_cap)
-        nodes, watts, held_idle_w = laid.nodes, laid.watts, laid.idle_w
-        it_w, joules = drawn_by_pieces(log, fitted, grid, laid)
+        allocated = allocated_power(log, cluster, fitted, profile, gpu_cap)
+        nodes, watts, held_idle_w = allocated.nodes, allocated.watts, allocated.idle_w
+        it_w, joules = gpu_power_by_state(log, fitted, grid, allocated)
     facility_w = fitted.facility.facility_w(
         it_w,
-        None if outside.temperature is None else grid.series(outside.temperature),
-        None if outside.wet_bulb is None else grid.series(outside.wet_bulb),
+        None if signals.temperature is None else grid.series(signals.temperature),
+        None if signals.wet_bulb is None else grid.series(signals.wet_bulb),
     )
     return EnergyAccounts(
         log=log,
         horizon_s=horizon_s,
         it_w=it_w,
         facility_w=facility_w,
-        unix_zero_s=dated.unix_zero_s,
+        unix_zero_s=origin.unix_zero_s,
         by_group={
             name: {state: spent / J_PER_KWH for state, spent in group.items()}
             for name, group in joules.items()
         },
-        carbon=outside.carbon,
-        price=outside.price,
-        currency=outside.currency,
-        signals=outside.words,
-        notes=_notes(log, cluster, fitted, profile, tables, gpu_cap, outside),
+        carbon=signals.carbon,
+        price=signals.price,
+        currency=signals.currency,
+        signals=signals.words,
+        notes=_notes(log, cluster, fitted, profile, tables, gpu_cap, signals),
         grid=grid,
         segment_group=parent[log.group],
         segment_nodes=nodes,
@@ -126,30 +127,33 @@ def account_energy(
     )
 
 
-def _check_placed(
+def _check_node_level(
     log: ExecutionLog,
     cluster: Cluster,
     tables: Mapping[str, LevelTable] | None,
     gpu_cap: npt.ArrayLike | None,
 ) -> None:
-    """Whether the log, the cluster and what they are accounted with are all of placed nodes, or none."""
+    """Raise unless the log, the cluster, the tables and the caps are all of a node-level GPU cluster, or none is."""
     if (log.pieces is not None) != cluster.node_level:
         raise InputError(
-            f"the log says {'on which nodes' if log.pieces is not None else 'nothing of where'} its jobs lay, and the "
-            f"groups of the cluster {cluster.name!r} are {'' if cluster.node_level else 'not '}"
-            f"node_level; give the cluster of "
-            "the run"
+            f"the log {'records' if log.pieces is not None else 'does not record'} the nodes of each job, but the "
+            f"groups of the cluster {cluster.name!r} are {'' if cluster.node_level else 'not '}node_level; give the "
+            "cluster of the run"
         )
     if cluster.node_level and tables is not None:
-        raise InputError("placed nodes have no levels; leave tables out, and give GPU caps as gpu_cap")
+        raise InputError(
+            "a node-level GPU cluster has no DVFS states; leave tables out, and give GPU power caps as gpu_cap"
+        )
     if not cluster.node_level and gpu_cap is not None:
-        raise InputError("gpu_cap is for placed nodes; elsewhere caps are levels: give the tables of the run")
+        raise InputError(
+            "gpu_cap is for node-level GPU clusters; elsewhere power caps are DVFS states: give the tables of the run"
+        )
 
 
 def _horizon(log: ExecutionLog, horizon: tuple[float, float] | None) -> tuple[float, float]:
     if horizon is None:
         if not len(log):
-            raise InputError("no job ran, so the run has no length; give horizon=(start, end) in seconds")
+            raise InputError("no job ran, so the run has no duration; give horizon=(start, end) in seconds")
         horizon = float(log.jobs_table["submit_s"].min()), float(log.end_s.max())
     first, last = (float(edge) for edge in horizon)
     if not (math.isfinite(first) and math.isfinite(last) and first < last):
@@ -166,28 +170,28 @@ def _notes(
     profile: UtilizationProfile | None,
     tables: Mapping[str, LevelTable] | None,
     gpu_cap: npt.ArrayLike | None,
-    outside: Signals,
+    signals: Signals,
 ) -> tuple[str, ...]:
-    """What was measured and what was not, in words."""
+    """Notes on what is measured, modelled, assumed or estimated."""
     jobs, sources = len(log.jobs_table), power_sources(log.jobs_table)
-    rest = "the profile" if profile is not None else "full load, which is an assumption"
+    rest = "the utilization profile" if profile is not None else "full load, which is an assumption"
     notes = [
         f"power of {sources['measured']:,} of {jobs:,} jobs measured"
         + (f", of {sources['columns']:,} from their utilization" if sources["columns"] else "")
         + (f", of {sources['profile']:,} from {rest}" if sources["profile"] else "")
-        + (", at each job's level as the tables given have it" if tables is not None else "")
+        + (", in each job's DVFS state by the given tables" if tables is not None else "")
     ]
-    whole = power_breakdown(model)
+    breakdown = power_breakdown(model)
     notes.append(
-        f"power model {model.name!r}: {whole['estimates']} of {len(whole['parts'])} parts are estimates"
+        f"power model {model.name!r}: {breakdown['estimates']} of {len(breakdown['parts'])} parts are estimates"
     )
     if log.states is not None and len(log.states):
-        guessed = [group.name for group in model.groups if group.sleep is not None and group.sleep.estimate]
-        if guessed:
-            notes.append(f"power and times of sleep are estimates: {', '.join(guessed)}")
+        estimated = [group.name for group in model.groups if group.sleep is not None and group.sleep.estimate]
+        if estimated:
+            notes.append(f"power and times of sleep are estimates: {', '.join(estimated)}")
     shared = [group.name for group in cluster.groups if group.shared]
     if shared:
         notes.append(f"jobs on shared nodes count with their share of the cores: {', '.join(shared)}")
     if log.pieces is not None:
-        notes += placed_notes(log, cluster, gpu_cap)
-    return (*notes, *outside.notes)
+        notes += gpu_notes(log, cluster, gpu_cap)
+    return (*notes, *signals.notes)

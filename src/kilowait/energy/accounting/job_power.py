@@ -1,4 +1,4 @@
-"""What jobs draw and hold: watts and nodes of every segment of a log, and the work's least energy."""
+"""Power and nodes of every segment of a log, and a lower bound of the energy of its jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
     "full_speed_w",
     "held_nodes",
     "lower_bound_kwh",
-    "parents",
+    "parent_groups",
     "segment_nodes_and_watts",
 ]
 
@@ -31,31 +31,33 @@ J_PER_KWH = 3.6e6
 
 @dataclass(frozen=True, slots=True)
 class ClassTable(LevelTable):
-    """A LevelTable with a row for each kind of job rather than for each job: logs have far fewer of them."""
+    """A LevelTable with one row per job class instead of one per job: logs have far fewer classes than jobs."""
 
-    kind: Ints
+    row: Ints
     """Row of each job."""
 
 
-def rows_of(table: LevelTable, job: Ints) -> Ints:
-    """The rows that tell of these jobs."""
-    return table.kind[job] if isinstance(table, ClassTable) else job
+def table_rows(table: LevelTable, job: Ints) -> Ints:
+    """The table rows of these jobs."""
+    return table.row[job] if isinstance(table, ClassTable) else job
 
 
-def parents(log: ExecutionLog, cluster: Cluster) -> Ints:
-    """For each of the log's groups the number of the cluster's group its nodes are of."""
+def parent_groups(log: ExecutionLog, cluster: Cluster) -> Ints:
+    """For each group of the log (groups and reservations) the index of the cluster group that its nodes belong to."""
     names = [group.name for group in cluster.groups]
-    expected = (*names, *(kept.name for kept in cluster.reservations))
+    expected = (*names, *(reservation.name for reservation in cluster.reservations))
     if tuple(log.groups) != expected:
         raise InputError(
-            f"the log ran on {', '.join(log.groups)}, and the cluster {cluster.name!r} has {', '.join(expected)}; give "
+            f"the log ran on {', '.join(log.groups)}, but the cluster {cluster.name!r} has {', '.join(expected)}; give "
             "the cluster of the run, its reservations included"
         )
-    return np.array([*range(len(names)), *(names.index(kept.group) for kept in cluster.reservations)])
+    return np.array(
+        [*range(len(names)), *(names.index(reservation.group) for reservation in cluster.reservations)]
+    )
 
 
 def held_nodes(jobs: JobTable, group: NodeGroup) -> Floats:
-    """Nodes each job would take of the group; of a shared one the share its cores are.
+    """Nodes of the group that each job would hold; on shared nodes a fraction, by its cores.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], cores=[4])
     >>> (
@@ -77,10 +79,10 @@ def segment_nodes_and_watts(
     profile: UtilizationProfile | None,
     tables: Tables | None,
 ) -> tuple[Floats, Floats]:
-    """Nodes that each segment holds, and the watts they draw together; `model` is that of the cluster's groups."""
+    """Nodes of each segment and their total power; `model` must have the cluster's groups."""
     jobs, tables = log.jobs_table, {} if tables is None else tables
     _check_tables(tables, cluster, len(jobs))
-    parent = parents(log, cluster)[log.group]
+    parent = parent_groups(log, cluster)[log.group]
     nodes, watts = np.zeros(len(log)), np.zeros(len(log))
     for number, group in enumerate(cluster.groups):
         rows = slice(None) if len(cluster.groups) == 1 else np.flatnonzero(parent == number)
@@ -91,17 +93,17 @@ def segment_nodes_and_watts(
         table = tables.get(group.name)
         levels = 1 if table is None else len(table.names)
         if int(level.max()) >= levels:
-            where = "no LevelTable was given" if table is None else f"its LevelTable has {levels} level(s)"
+            reason = "no LevelTable was given" if table is None else f"the LevelTable has {levels} state(s)"
             raise InputError(
-                f"a job ran at level {int(level.max())} on the group {group.name!r}, for which {where}; give the "
-                "tables that the run was made with"
+                f"a job ran in DVFS state {int(level.max())} on the group {group.name!r}, for which {reason}; give the "
+                "tables of the run"
             )
         if table is None:
             watts[rows] = full_speed_w(jobs, group, model, profile)[job]
         elif levels == 1 or not level.any():
-            watts[rows] = table.power_w[:, 0][rows_of(table, job)]
+            watts[rows] = table.power_w[:, 0][table_rows(table, job)]
         else:
-            watts[rows] = table.power_w[rows_of(table, job), level]
+            watts[rows] = table.power_w[table_rows(table, job), level]
     return nodes, watts
 
 
@@ -114,13 +116,13 @@ def lower_bound_kwh(
     speeds: Speeds | None = None,
     gpu_cap: Floats | None = None,
 ) -> float:
-    """IT energy below which no schedule can come that runs all these jobs: every job at its least-energy level on its
-    least-energy group, and not a watt for anything else.
+    """Lower bound of the IT energy of any schedule that runs all these jobs, kWh.
 
-    Nothing is idle, asleep or in transition, and fixed gear is not counted, so it is a bound and not a plan. Each job
-    counts with its whole `runtime_s`; where a run kills jobs at their estimate, cut the column first. `tables` and
-    `profile` are those of `account`. On placed nodes, which have no levels, every job runs on the type where it takes
-    least, at the `speeds` and `gpu_cap` of the run; jobs that no node can hold are left out.
+    Every job runs in its DVFS state of least energy on its group of least energy, and nothing else draws power: no node
+    is idle, asleep or in transition, and fixed loads are not counted. Each job counts with its full `runtime_s`; if the
+    run kills jobs at their estimate, limit the column first. `tables` and `profile` are those of `account_energy`. In a
+    node-level GPU cluster, which has no DVFS states, every job runs on the GPU type of least energy, at the `speeds`
+    and `gpu_cap` of the run; jobs that fit on no node are left out.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2], submit_s=[0, 0], runtime_s=[3600, 3600], nodes=[1, 1], power_w=[200, 300]
@@ -134,31 +136,33 @@ def lower_bound_kwh(
     0.48
     """
     if cluster.node_level:
-        spent = joules_by_group(jobs, cluster, model, jobs["runtime_s"], speeds, profile, gpu_cap).min(axis=0)
-        return float(spent[np.isfinite(spent)].sum()) / J_PER_KWH
+        least_j = joules_by_group(jobs, cluster, model, jobs["runtime_s"], speeds, profile, gpu_cap).min(
+            axis=0
+        )
+        return float(least_j[np.isfinite(least_j)].sum()) / J_PER_KWH
     tables = {} if tables is None else tables
     _check_tables(tables, cluster, len(jobs))
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
-    least = np.full(len(jobs), np.inf)
+    least_w = np.full(len(jobs), np.inf)  # energy per second of run time at full speed
     for group in cluster.groups:
         table = tables.get(group.name)
         if table is None:
-            least = np.minimum(least, full_speed_w(jobs, group, fitted, profile))
+            least_w = np.minimum(least_w, full_speed_w(jobs, group, fitted, profile))
         else:
-            of_row = (table.power_w * table.factor).min(axis=1)
-            least = np.minimum(least, of_row[rows_of(table, np.arange(len(jobs)))])
-    return float(np.dot(least, jobs["runtime_s"])) / J_PER_KWH
+            row_w = (table.power_w * table.factor).min(axis=1)
+            least_w = np.minimum(least_w, row_w[table_rows(table, np.arange(len(jobs)))])
+    return float(np.dot(least_w, jobs["runtime_s"])) / J_PER_KWH
 
 
 def full_speed_w(
     jobs: JobTable, group: NodeGroup, model: PowerModel, profile: UtilizationProfile | None
 ) -> Floats:
-    """Watts of each job at full speed; on shared nodes those of its share, unless they were measured."""
+    """Power of each job at full speed; on shared nodes that of its share of the cores, unless it was measured."""
     use = ConstantUtilization() if profile is None else profile
-    few, kind = unique_classes(jobs, use, by_cores=group.shared)
-    watts = job_power_w(few, model, use, group.name)
-    if kind is not None:
-        return watts[kind]
+    classes, row = unique_classes(jobs, use, by_cores=group.shared)
+    watts = job_power_w(classes, model, use, group.name)
+    if row is not None:
+        return watts[row]
     if not group.shared:
         return watts
     share = held_nodes(jobs, group) / jobs["nodes"]
@@ -170,9 +174,9 @@ def _check_tables(tables: Tables, cluster: Cluster, jobs: int) -> None:
     for name, table in tables.items():
         if name not in names:
             raise UnknownNameError("group of a LevelTable", name, names)
-        known = len(table.kind if isinstance(table, ClassTable) else table.factor)
-        if known != jobs:
+        rows = len(table.row if isinstance(table, ClassTable) else table.factor)
+        if rows != jobs:
             raise InputError(
-                f"the LevelTable of the group {name!r} has {known} rows and the job table {jobs}; make it "
-                "from the same jobs"
+                f"the LevelTable of the group {name!r} has {rows} rows and the job table {jobs}; compute it from the "
+                "same jobs"
             )

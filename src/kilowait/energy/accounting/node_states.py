@@ -1,4 +1,4 @@
-"""What all nodes do and draw, group by group, between any two events."""
+"""Power and energy by node group and node state (jobs, idle, asleep ...)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kilowait.energy.accounting.intervals import (
     Floats,
     Ints,
     TimeGrid,
-    added_up,
+    weighted_sum,
 )
 from kilowait.energy.power import GroupPower, PowerModel
 from kilowait.errors import InputError
@@ -23,22 +23,24 @@ from kilowait.jobs.execution_log import NodeStates
 __all__ = ["STATES", "StatePower", "power_by_state", "state_times"]
 
 STATES = ("jobs", "idle", "shutting_down", "asleep", "waking", "fixed")
-"""What joules are spent on: jobs, nodes by what they do, and gear that always draws."""
+"""What energy is spent on: jobs, states of nodes without jobs, and fixed loads."""
 
 
 class StatePower(NamedTuple):
-    """IT power, and where it went."""
+    """IT power over time, and its energy by group and state."""
 
     it_w: Floats
-    """Cell by cell of the grid."""
+    """Watts of each cell of the grid."""
     joules: dict[str, dict[str, float]]
     """By group and state."""
 
 
 def state_times(log: ExecutionLog, cluster: Cluster) -> tuple[Floats, Floats]:
-    """Times besides starts and ends at which what nodes do may change: they sleep or wake, outages."""
-    away = np.array([edge for away in cluster.outages for edge in (away.start_s, away.end_s)], np.float64)
-    return (np.empty(0) if log.states is None else log.states.time_s), away
+    """Times other than job starts and ends at which node states change: sleep transitions, and outages."""
+    outage_s = np.array(
+        [edge for outage in cluster.outages for edge in (outage.start_s, outage.end_s)], np.float64
+    )
+    return (np.empty(0) if log.states is None else log.states.time_s), outage_s
 
 
 def power_by_state(
@@ -52,90 +54,89 @@ def power_by_state(
 ) -> StatePower:
     """IT power over the grid and joules by group and state.
 
-    `nodes` and `watts` are those of the segments. A group's nodes are its own and those of reservations made on it.
-    Idle are the nodes that are there (outages taken off) less those that run, fall asleep, sleep or wake; where jobs
-    run on into an outage there may be more of these than nodes, and then none is idle.
+    `nodes` and `watts` are those of the segments. The nodes of a group include those of reservations on it. Idle nodes
+    are the available nodes (without outages) minus those that run jobs, go to sleep, sleep or wake up. If jobs run into
+    an outage, there may be more of the latter than available nodes; then no node is idle.
     """
-    of_segment = parent[log.group]
+    segment_group = parent[log.group]
     it_w = grid.running(watts)
-    spent_j = watts * grid.ran_s
+    segment_j = watts * grid.ran_s
     joules: dict[str, dict[str, float]] = {}
     for number, power in enumerate(model.groups):
-        rows = np.flatnonzero(of_segment == number) if len(model.groups) > 1 else None
+        rows = np.flatnonzero(segment_group == number) if len(model.groups) > 1 else None
         idle = grid.running(nodes if rows is None else nodes[rows], rows)
         np.subtract(_capacity(cluster, number, grid), idle, out=idle)
-        found = dict.fromkeys(STATES, 0.0)
-        for own in _asleep(log.states, parent, number, power, grid):
-            idle -= own.nodes
-            it_w += own.watts
-            for state, spent in own.joules.items():
-                found[state] += spent
+        group_j = dict.fromkeys(STATES, 0.0)
+        for sleeping in _sleeping_nodes(log.states, parent, number, power, grid):
+            idle -= sleeping.nodes
+            it_w += sleeping.watts
+            for state, state_j in sleeping.joules.items():
+                group_j[state] += state_j
         np.maximum(idle, 0.0, out=idle)
         idle *= power.idle_w
         it_w += idle
         it_w += power.fixed_w()
-        found["jobs"] = float(spent_j.sum() if rows is None else spent_j[rows].sum())
-        found["idle"] = grid.integral(idle)
-        found["fixed"] = power.fixed_w() * float(grid.edge_s[-1] - grid.edge_s[0])
-        joules[power.name] = found
+        group_j["jobs"] = float(segment_j.sum() if rows is None else segment_j[rows].sum())
+        group_j["idle"] = grid.integral(idle)
+        group_j["fixed"] = power.fixed_w() * float(grid.edge_s[-1] - grid.edge_s[0])
+        joules[power.name] = group_j
     return StatePower(it_w, joules)
 
 
 def _capacity(cluster: Cluster, number: int, grid: TimeGrid) -> Floats | float:
-    """Nodes of a group that are there, cell by cell, or always."""
+    """Available nodes of a group, cell by cell; one number if the group has no outages."""
     group = cluster.groups[number]
     changes = [
         change
-        for away in cluster.outages
-        if away.group == group.name
-        for change in ((away.start_s, -away.nodes), (away.end_s, away.nodes))
+        for outage in cluster.outages
+        if outage.group == group.name
+        for change in ((outage.start_s, -outage.nodes), (outage.end_s, outage.nodes))
         if change[0] < math.inf
     ]
     if not changes:
         return float(group.nodes)
     changes.sort()
-    left = group.nodes + np.cumsum([nodes for _, nodes in changes], dtype=np.float64)
-    return grid.steps([time for time, _ in changes], left, group.nodes)
+    available = group.nodes + np.cumsum([nodes for _, nodes in changes], dtype=np.float64)
+    return grid.steps([time for time, _ in changes], available, group.nodes)
 
 
 class SleepingNodes(NamedTuple):
-    """Nodes of one of the log's groups that fall asleep, sleep or wake."""
+    """Nodes of one group of the log that go to sleep, sleep or wake up."""
 
     nodes: Floats
-    """Cell by cell of the grid, as are the watts."""
+    """Nodes of each cell of the grid; `watts` likewise."""
     watts: Floats
     joules: dict[str, float]
     """By state."""
 
 
-def _asleep(
+def _sleeping_nodes(
     states: NodeStates | None, parent: Ints, number: int, power: GroupPower, grid: TimeGrid
 ) -> Iterator[SleepingNodes]:
-    """Those of the group, and of each reservation made on it; none where they never sleep."""
+    """Sleeping nodes of the group and of each reservation on it; nothing if its nodes never sleep."""
     if states is None:
         return
-    for own in np.flatnonzero(parent == number):
-        rows = np.flatnonzero(states.group == own) if len(parent) > 1 else slice(None)
+    for log_group in np.flatnonzero(parent == number):
+        rows = np.flatnonzero(states.group == log_group) if len(parent) > 1 else slice(None)
         place = grid.others[0][rows]
         if not len(place):
             continue
         if power.sleep is None:
             raise InputError(
-                f"nodes of the group {power.name!r} slept in this run, and the power model says nothing of sleep; give "
-                "it a [group.sleep] table"
+                f"nodes of the group {power.name!r} slept in this run, but the power model has no sleep states; add a "
+                "[group.sleep] table to it"
             )
-        lasting_s = np.diff(grid.edge_s[place], append=grid.edge_s[-1])
+        length_s = np.diff(grid.edge_s[place], append=grid.edge_s[-1])
         nodes, watts = np.zeros(len(place)), np.zeros(len(place))
         joules = {}
-        how = power.sleep
-        for state, each_w in (
-            ("shutting_down", how.to_sleep_w),
-            ("asleep", how.sleep_w),
-            ("waking", how.wake_w),
+        for state, node_w in (
+            ("shutting_down", power.sleep.to_sleep_w),
+            ("asleep", power.sleep.sleep_w),
+            ("waking", power.sleep.wake_w),
         ):
             count = getattr(states, state)[rows].astype(np.float64)
             nodes += count
-            joules[state] = each_w * added_up(count, lasting_s)
-            count *= each_w
+            joules[state] = node_w * weighted_sum(count, length_s)
+            count *= node_w
             watts += count
         yield SleepingNodes(grid.steps_at(place, nodes), grid.steps_at(place, watts), joules)

@@ -1,8 +1,8 @@
-"""What a run cost: kWh, CO2 and money, exact.
+"""Energy accounts of a run: energy, CO2 and cost, in total, over time and by job.
 
-IT power is constant between two events, and so is what the building draws between two events or changes of the
-weather. Carbon intensity and price are step functions too. So every account is a sum over the cells of one grid of
-times, and nothing is sampled.
+IT power is constant between two events, and facility power between two events or changes of the weather. Carbon
+intensity and price are step functions too. So every account is an exact sum over the cells of one time grid, without
+sampling.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True, eq=False)
 class Hourly:
-    """By the hour, full hours UTC where the log has a date; the first and the last may be cut short."""
+    """Hourly accounts, by full hours UTC if the log has a date; the first and the last hour may be partial."""
 
     edge_s: Floats
-    """On the log's clock, one more than there are hours."""
+    """Edges of the hours in the log's time, one more than there are hours."""
     it_kwh: Floats
     facility_kwh: Floats
     co2_kg: Floats | None
@@ -41,7 +41,7 @@ class Hourly:
 
 @dataclass(frozen=True, eq=False)
 class PowerBins:
-    """Means over time in equal bins, for charts; bin i goes from ``edge_s[i]`` to ``edge_s[i + 1]``."""
+    """Means in equal time bins, for charts; bin i goes from ``edge_s[i]`` to ``edge_s[i + 1]``."""
 
     edge_s: Floats
     it_w: Floats
@@ -52,117 +52,117 @@ class PowerBins:
 
 @dataclass(frozen=True, eq=False)
 class EnergyAccounts:
-    """What a run drew and what that cost, over a horizon."""
+    """Energy, CO2 and cost of a run over a horizon."""
 
     log: ExecutionLog
     horizon_s: tuple[float, float]
-    """Start and end, on the log's clock."""
+    """Start and end, in the log's time."""
     it_w: Floats
-    """Watts of nodes and their gear, cell by cell of `grid`."""
+    """IT power (nodes and fixed IT loads) of each cell of `grid`, watts."""
     facility_w: Floats
-    """Watts of the building; never below `it_w`."""
+    """Facility power of each cell, watts; never below `it_w`."""
     unix_zero_s: float | None
-    """Unix time at which the log's clock says 0; None where it has no date."""
+    """Unix time of the log's second 0; None if the log has no date."""
     by_group: Mapping[str, Mapping[str, float]]
     """IT kWh of each group by `STATES`."""
     carbon: Series | None
-    """Grams of CO2e per kWh, on the log's clock."""
+    """Grams of CO2e per kWh, in the log's time."""
     price: Series | None
-    """`currency` per MWh, on the log's clock."""
+    """`currency` per MWh, in the log's time."""
     currency: str
     signals: Mapping[str, str]
-    """A line for each signal, to be printed with every result: what, where, average or marginal, which scope."""
+    """One line per signal, printed with every result: quantity, location, average or marginal, emission scope."""
     notes: tuple[str, ...]
-    """What was assumed or estimated."""
+    """Assumptions and estimates."""
     grid: TimeGrid
-    """The steps of all of it."""
+    """Time intervals of all arrays over time."""
     segment_group: Ints
-    """The cluster's group each segment ran on; that of its parent for a reservation."""
+    """Cluster group of each segment; for a reservation the group of its nodes."""
     segment_nodes: Floats
-    """Nodes each segment of the log held."""
+    """Nodes of each segment of the log."""
     segment_w: Floats
-    """Watts each segment drew."""
+    """Power of each segment, watts."""
     segment_idle_w: Floats | None = None
-    """Idle watts among them, of what each held on placed nodes; None where jobs were not placed."""
+    """Idle power of the resources each segment holds in a node-level GPU cluster; None for other clusters."""
 
-    # -- of the whole run ---------------------------------------------------------------------------
+    # -- totals of the run --------------------------------------------------------------------------
 
     @cached_property
     def it_kwh(self) -> float:
-        """Nodes and their gear."""
+        """IT energy: nodes and fixed IT loads."""
         return self.grid.integral(self.it_w) / J_PER_KWH
 
     @cached_property
     def facility_kwh(self) -> float:
-        """The whole building."""
+        """Facility energy: IT, supply losses, cooling and overhead."""
         return self.grid.integral(self.facility_w) / J_PER_KWH
 
     @cached_property
     def co2_kg(self) -> float | None:
-        """Of the building's energy; None without a carbon intensity."""
-        return None if self._grams is None else self.grid.integral(self._grams) / 1e3
+        """CO2e of the facility energy; None without a carbon intensity."""
+        return None if self._co2_g_per_s is None else self.grid.integral(self._co2_g_per_s) / 1e3
 
     @cached_property
     def cost(self) -> float | None:
-        """Of the building's energy, in `currency`; None without a price."""
-        return None if self._money is None else self.grid.integral(self._money)
+        """Cost of the facility energy, in `currency`; None without a price."""
+        return None if self._cost_per_s is None else self.grid.integral(self._cost_per_s)
 
     @property
     def by_state(self) -> dict[str, float]:
-        """IT kWh by what they were spent on; adds up to `it_kwh`."""
+        """IT kWh by state (`STATES`); the values add up to `it_kwh`."""
         return {state: sum(group[state] for group in self.by_group.values()) for state in STATES}
 
     @property
     def pue(self) -> float:
-        """Energy of the building / energy of the IT; NaN where the IT drew nothing."""
+        """Power usage effectiveness: facility energy / IT energy; NaN if the IT energy is 0."""
         return self.facility_kwh / self.it_kwh if self.it_kwh > 0 else math.nan
 
     @property
     def mean_it_w(self) -> float:
-        """Mean over the horizon."""
+        """Mean IT power over the horizon."""
         return self.it_kwh * J_PER_KWH / (self.horizon_s[1] - self.horizon_s[0])
 
     @property
     def peak_it_w(self) -> float:
-        """The most drawn at any time, however short."""
+        """Peak IT power, however short."""
         return float(self.it_w.max())
 
     @property
     def peak_it_s(self) -> float:
-        """When that was first."""
+        """Time of the first peak of IT power."""
         return float(self.grid.edge_s[np.argmax(self.it_w)])
 
     @property
     def peak_facility_w(self) -> float:
-        """The most the building drew."""
+        """Peak facility power."""
         return float(self.facility_w.max())
 
     @property
     def peak_facility_s(self) -> float:
-        """When that was first."""
+        """Time of the first peak of facility power."""
         return float(self.grid.edge_s[np.argmax(self.facility_w)])
 
     @cached_property
     def energy_delay_j_s(self) -> float:
-        """IT energy times the mean turnaround of the jobs that started; NaN where none did."""
+        """Energy-delay product: IT energy times mean turnaround of started jobs; NaN if no job started."""
         turnaround = self.log.jobs()["turnaround_s"]
         known = turnaround[~np.isnan(turnaround)]
         return self.it_kwh * J_PER_KWH * float(known.mean()) if len(known) else math.nan
 
     def metrics(self) -> dict[str, float]:
-        """Name to number, units in the names; `co2_kg` and `cost` only where their signal was given.
+        """Metrics by name, with units in the names; `co2_kg` and `cost` only if their signal was given.
 
         `energy_kwh` is IT energy; `jobs_kwh`, `idle_kwh`, `sleep_kwh`, `transition_kwh` and `fixed_kwh` add up to it.
         """
-        spent = self.by_state
-        found = {
+        by_state = self.by_state
+        metrics = {
             "energy_kwh": self.it_kwh,
             "facility_kwh": self.facility_kwh,
-            "jobs_kwh": spent["jobs"],
-            "idle_kwh": spent["idle"],
-            "sleep_kwh": spent["asleep"],
-            "transition_kwh": spent["shutting_down"] + spent["waking"],
-            "fixed_kwh": spent["fixed"],
+            "jobs_kwh": by_state["jobs"],
+            "idle_kwh": by_state["idle"],
+            "sleep_kwh": by_state["asleep"],
+            "transition_kwh": by_state["shutting_down"] + by_state["waking"],
+            "fixed_kwh": by_state["fixed"],
             "mean_kw": self.mean_it_w / 1e3,
             "peak_kw": self.peak_it_w / 1e3,
             "peak_facility_kw": self.peak_facility_w / 1e3,
@@ -171,32 +171,32 @@ class EnergyAccounts:
         }
         for name, value in (("co2_kg", self.co2_kg), ("cost", self.cost)):
             if value is not None:
-                found[name] = value
-        return found
+                metrics[name] = value
+        return metrics
 
     # -- over time ----------------------------------------------------------------------------------
 
     @cached_property
     def it_power(self) -> Series:
-        """Watts of nodes and their gear, step by step, on the log's clock."""
+        """IT power over time, watts, in the log's time."""
         return self._series(self.it_w, "W", "IT power")
 
     @cached_property
     def facility_power(self) -> Series:
-        """Watts of the building, on the same steps."""
+        """Facility power over time, watts, on the same steps."""
         return self._series(self.facility_w, "W", "facility power")
 
     def _series(self, value: Floats, unit: str, name: str) -> Series:
         return Series(self.grid.edge_s, value, unit, {"name": name}, self.unix_zero_s)
 
     def hourly(self) -> Hourly:
-        """kWh of IT and building, kg of CO2e and money, hour by hour."""
+        """IT and facility energy, CO2e and cost, hour by hour."""
         first, last = self.horizon_s
         zero = self.unix_zero_s or 0.0
         begin = math.floor((first + zero) / _HOUR_S) + 1
         inner = np.arange(begin, math.ceil((last + zero) / _HOUR_S)) * _HOUR_S - zero
         edge = np.concatenate(([first], inner, [last]))
-        parts = (self.it_w, self.facility_w, self._grams, self._money)
+        parts = (self.it_w, self.facility_w, self._co2_g_per_s, self._cost_per_s)
         it, facility, grams, money = (
             None if part is None else self._series(part, "", "").integral(edge[:-1], edge[1:])
             for part in parts
@@ -206,9 +206,9 @@ class EnergyAccounts:
         return Hourly(edge, it / J_PER_KWH, facility / J_PER_KWH, kilograms, money)
 
     def power(self, bins: int) -> PowerBins:
-        """Mean watts of IT and building, carbon intensity and price in `bins` equal bins."""
+        """Mean IT and facility power, carbon intensity and price in `bins` equal time bins."""
         if bins < 1:
-            raise InputError(f"{bins} bins; ask for at least 1")
+            raise InputError(f"bins is {bins}; it must be at least 1")
         edge = np.linspace(*self.horizon_s, bins + 1)
         parts = (self.it_power, self.facility_power, self.carbon, self.price)
         it, facility, carbon, price = (
@@ -218,13 +218,13 @@ class EnergyAccounts:
         return PowerBins(edge, it, facility, carbon, price)
 
     @cached_property
-    def _grams(self) -> Floats | None:
-        """Grams of CO2e per second, cell by cell."""
+    def _co2_g_per_s(self) -> Floats | None:
+        """Grams of CO2e per second of each cell."""
         return None if self.carbon is None else self._rate(self.carbon, J_PER_KWH)
 
     @cached_property
-    def _money(self) -> Floats | None:
-        """Money per second, cell by cell."""
+    def _cost_per_s(self) -> Floats | None:
+        """Cost per second of each cell."""
         return None if self.price is None else self._rate(self.price, 1e3 * J_PER_KWH)
 
     def _rate(self, signal: Series, joules: float) -> Floats:
@@ -233,24 +233,24 @@ class EnergyAccounts:
     # -- by job -------------------------------------------------------------------------------------
 
     def per_job(self) -> JobRecords:
-        """A value for each job, in the job table's order; 0 for one that did not run within the horizon.
+        """One row per job, in the job table's order; 0 for jobs that did not run within the horizon.
 
-        - `it_j`: what its nodes drew while it ran;
-        - `facility_j`: its part of the building's energy, by its part of the IT power at every moment;
-        - `idle_share_j`: its part, by node-seconds, of the IT energy of idle and sleeping nodes and their
-          transitions: of its own group's, and of that of groups where nothing ran. The other columns are without it;
-        - `held_idle_j`: on placed nodes, what of `it_j` is the idle draw of what it held;
-        - `co2_g`, `cost`: of `facility_j`, by the intensity and the price at every moment, where they were given.
+        - `it_j`: energy of its nodes while it ran;
+        - `facility_j`: its share of the facility energy, by its share of the IT power at every moment;
+        - `idle_share_j`: its share, by node-seconds, of the IT energy of idle and sleeping nodes and of their
+          transitions: those of its own group and of groups in which no job ran. The other columns do not include it;
+        - `held_idle_j`: in a node-level GPU cluster, the part of `it_j` that is idle power of the resources it held;
+        - `co2_g`, `cost`: of `facility_j`, by the intensity and the price at every moment, if these were given.
         """
         return self._per_job
 
     @cached_property
     def _per_job(self) -> JobRecords:
         rates = {"facility_j": self.facility_w}
-        if self._grams is not None:
-            rates["co2_g"] = self._grams
-        if self._money is not None:
-            rates["cost"] = self._money
+        if self._co2_g_per_s is not None:
+            rates["co2_g"] = self._co2_g_per_s
+        if self._cost_per_s is not None:
+            rates["cost"] = self._cost_per_s
         return shares(
             self.log,
             self.grid,
@@ -264,9 +264,9 @@ class EnergyAccounts:
         )
 
     def by_user(self) -> list[EnergyRow]:
-        """The jobs' energy by user, the most first; see `by`."""
+        """Energy of the jobs by user, most first; see `by`."""
         return self.by("user")
 
     def by(self, kind: str) -> list[EnergyRow]:
-        """The jobs' energy by "user", "account", "queue", "qos" or "name", the most first; "-" is unknown."""
+        """Energy of the jobs by "user", "account", "queue", "qos" or "name", most first; "-" is unknown."""
         return rows_by(self.log.jobs_table, self.per_job(), kind)

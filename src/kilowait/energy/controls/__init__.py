@@ -1,4 +1,4 @@
-"""Levers as people write them: a text becomes what a run pulls."""
+"""Power controls: node sleep, DVFS, load shifting and power budgets, from their text to the inputs of a run."""
 
 from kilowait.energy.controls.budget import BudgetViolation, exceeded
 from kilowait.energy.controls.parse import LEVERS, ControlSpec, parse_levers

@@ -1,4 +1,4 @@
-"""Whether a budget was kept: what a run drew, against what it was not to exceed."""
+"""Power-budget violations: how far the IT power of a run exceeds its power budget."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ _EQUAL = 1e-9
 
 @dataclass(frozen=True)
 class BudgetViolation:
-    """How far IT power went above a budget, over the horizon of the accounts."""
+    """How far IT power exceeds a power budget, over the horizon of the energy accounts."""
 
     share: float
-    """Of the time."""
+    """Share of the time during which the budget is exceeded."""
     kwh: float
-    """What was drawn above it."""
+    """Energy drawn above the budget."""
     most_w: float
-    """The most above it at any time; 0: it was kept."""
+    """The largest excess at any time; 0 if the budget is never exceeded."""
     budget_w: float
-    """The budget, where it was exceeded by most; else the lowest."""
+    """The budget at the time of the largest excess; the lowest budget if it is never exceeded."""
 
     @property
     def words(self) -> str:
-        """For people.
+        """The violation as text.
 
         >>> BudgetViolation(0.012, 3.0, 250.0, 5000.0).words
-        'above it 1.2 % of the time, by 0.25 kW (5 %) at most'
+        'exceeded 1.2 % of the time, by 0.25 kW (5 %) at most'
         """
         if self.most_w <= 0:
-            return "kept at all times"
+            return "never exceeded"
         return (
-            f"above it {100 * self.share:.3g} % of the time, by {self.most_w / 1e3:,.3g} kW "
+            f"exceeded {100 * self.share:.3g} % of the time, by {self.most_w / 1e3:,.3g} kW "
             f"({100 * self.most_w / self.budget_w:.2g} %) at most"
         )
 
 
 def exceeded(spent: EnergyAccounts, budget_w: StepFunction) -> BudgetViolation:
-    """How far a run went above the budget it was made with (`Pulled.budget_w`)."""
+    """How far a run exceeds its power budget (`ResolvedControls.budget_w`)."""
     time_s, watts = (np.array(column, np.float64) for column in zip(*budget_w, strict=True))
     first, last = spent.horizon_s
     inside = time_s[(time_s > first) & (time_s < last)]
     edge_s = np.union1d(spent.grid.edge_s, inside)
-    drawn = spent.it_w[np.searchsorted(spent.grid.edge_s, edge_s[:-1], side="right") - 1]
+    it_w = spent.it_w[np.searchsorted(spent.grid.edge_s, edge_s[:-1], side="right") - 1]
     limit = watts[np.searchsorted(time_s, edge_s[:-1], side="right") - 1]
-    lasting = np.diff(edge_s)
-    above = np.where(drawn > limit * (1 + _EQUAL), drawn - limit, 0.0)
+    length_s = np.diff(edge_s)
+    above = np.where(it_w > limit * (1 + _EQUAL), it_w - limit, 0.0)
     worst = int(np.argmax(above)) if above.any() else int(np.argmin(limit))
     return BudgetViolation(
-        share=float(lasting[above > 0].sum() / lasting.sum()),
-        kwh=float((above * lasting).sum()) / J_PER_KWH,
+        share=float(length_s[above > 0].sum() / length_s.sum()),
+        kwh=float((above * length_s).sum()) / J_PER_KWH,
         most_w=float(above[worst]),
         budget_w=float(limit[worst]),
     )

@@ -1,20 +1,20 @@
-"""Levers as people write them, taken apart.
+"""Parser of the power-control text, such as ``sleep=break-even+dvfs=1.1``.
 
-``none``; ``all``; or several of these, joined by ``+``:
+The text is ``none``, ``all``, or several of these joined by ``+``:
 
 - ``sleep=never``, ``sleep=timeout:SECONDS[:reserve=N]``, ``sleep=break-even``, ``sleep=predictive[:SECONDS]``: idle
-  nodes fall asleep after that time. Break-even is the idle time from which sleeping pays. Predictive waits as long (or
-  as told), wakes nodes ahead of reservations, and keeps as many awake as are asked for while a node wakes, by the same
-  hour of the seven days before.
-- ``levels=SLOWDOWN[:always]``: each job runs at its level of least energy among those at most so many times as long,
-  unless more nodes are asked for than are free; always: then too.
-- ``hold=RULE:SLACK``, ``hold=price:RULE:SLACK``: jobs wait for clean (or cheap) power, by a rule of
-  `kilowait.energy.load_shifting` and for at most a span such as 6h, or ``gaia``.
-- ``budget=WATTS``, ``budget=80%`` (of full IT power; also 500kW, 1.5MW): IT power never goes above it. With
-  ``budget=100%:70%@8-20`` the second holds from 8 to 20 o'clock every day, UTC, or on the log's clock where it has no
-  date; jobs whose estimates hold have ended, or fit, when it falls.
+  nodes go to sleep after a timeout. ``break-even`` takes the idle time above which sleeping saves energy.
+  ``predictive`` takes the same timeout (or the one given), wakes nodes ahead of reservations, and keeps a reserve
+  awake: the nodes that jobs are expected to request during one wake-up, by the same hour of the previous seven days.
+- ``dvfs=SLOWDOWN[:always]``: each job runs in the DVFS state of least energy among those that make it at most SLOWDOWN
+  times as long, unless more nodes are requested than are free. With ``always`` it does so then too.
+- ``shift=RULE:SLACK``, ``shift=price:RULE:SLACK``: jobs are shifted to times of low carbon intensity (or price) by a
+  rule of `kilowait.energy.load_shifting`, by at most a time span such as 6h, or ``gaia``.
+- ``budget=WATTS``, ``budget=80%`` (of full IT power; also 500kW, 1.5MW): IT power never exceeds this power budget. With
+  ``budget=100%:70%@8-20`` the second value applies from 8 to 20 o'clock every day (UTC, or the log's own time where it
+  has no date). Jobs that run when it falls have, by their estimates, ended or fit into it.
 
-``all`` is sleep=break-even, levels=1.1 and hold=carbon_time:6h, as far as the machine and the signals given allow.
+``all`` is sleep=break-even, dvfs=1.1 and shift=carbon_time:6h, as far as the power model and the given signals allow.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from kilowait.units import parse_span
 
 __all__ = ["LEVERS", "PowerBudget", "ShiftRule", "ControlSpec", "SleepRule", "parse_levers"]
 
-LEVERS = ("sleep", "levels", "hold", "budget")
+LEVERS = ("sleep", "dvfs", "shift", "budget")
+"""Names of the power controls."""
 SLEEPS = ("never", "timeout", "break-even", "predictive")
 ALL_SLOWDOWN = 1.1
 ALL_HOLD = "carbon_time:6h"
@@ -39,17 +40,18 @@ _UNITS = {"mw": 1e6, "kw": 1e3, "w": 1.0}
 
 @dataclass(frozen=True)
 class SleepRule:
-    """When nodes sleep."""
+    """When idle nodes go to sleep."""
 
     kind: str
     timeout_s: float | None = None
     """None: the group's break-even time."""
     reserve: int = 0
+    """Nodes of each group that stay awake."""
 
 
 @dataclass(frozen=True)
 class ShiftRule:
-    """What jobs are held back for."""
+    """Load shifting: signal, rule and maximum delay."""
 
     signal: str
     rule: str
@@ -57,64 +59,65 @@ class ShiftRule:
 
     @property
     def slack_s(self) -> float | Mapping[float, float]:
-        """Seconds, or seconds by estimate."""
+        """Maximum delay in seconds, or seconds by run-time estimate."""
         return GAIA_SLACK_S if self.slack == "gaia" else parse_span(self.slack)
 
 
 @dataclass(frozen=True)
 class PowerBudget:
-    """Of IT power: watts, or a share of full power."""
+    """A limit on IT power: watts, or a share of full power."""
 
     watts: float = math.nan
     share: float = math.nan
     daily: PowerBudget | None = None
-    """What holds instead during some hours of every day."""
+    """The budget that applies instead during some hours of every day."""
     hours: tuple[int, int] = (0, 24)
-    """From and to, of `daily`."""
+    """First and last hour of `daily`."""
 
     def of(self, model: PowerModel) -> float:
-        """In watts."""
+        """The budget in watts."""
         return self.watts if math.isnan(self.share) else self.share * model.full_it_w()
 
 
 @dataclass(frozen=True)
 class ControlSpec:
-    """A text taken apart; None is a lever that is not pulled."""
+    """A parsed power-control text; None is a control that is not used."""
 
     sleep: SleepRule | None = None
     slowdown: float | None = None
+    """DVFS: the maximum run time relative to full speed."""
     always: bool = False
-    """Whether jobs are slowed down even where more nodes are asked for than are free."""
+    """Whether jobs are slowed down even when more nodes are requested than are free."""
     hold: ShiftRule | None = None
     budget: PowerBudget | None = None
     everything: bool = False
-    """Whatever can be pulled and is not named."""
+    """Whether the text says ``all``: every applicable control that is not named takes its default."""
 
     def resolved(self, model: PowerModel, *, carbon: bool, price: bool) -> ControlSpec:
-        """With ``all`` spelt out for a machine and the signals that are given."""
+        """Replace ``all`` by the controls that the power model and the given signals support."""
         if not self.everything:
             return self
-        found = replace(self, everything=False)
+        spec = replace(self, everything=False)
         if self.sleep is None and any(group.sleep is not None for group in model.groups):
-            found = replace(found, sleep=SleepRule("break-even"))
+            spec = replace(spec, sleep=SleepRule("break-even"))
         if self.slowdown is None and any(len(group.levels) > 1 for group in model.groups):
-            found = replace(found, slowdown=ALL_SLOWDOWN)
+            spec = replace(spec, slowdown=ALL_SLOWDOWN)
         if self.hold is None and (carbon or price):
-            found = replace(found, hold=_hold(ALL_HOLD if carbon else f"price:{ALL_HOLD}"))
-        return found
+            spec = replace(spec, hold=_shift(ALL_HOLD if carbon else f"price:{ALL_HOLD}"))
+        return spec
 
 
 def parse_levers(text: str) -> ControlSpec:
-    """The levers of a text; names and numbers are checked.
+    """Parse a power-control text and check its names and numbers.
 
-    >>> parse_levers("sleep=timeout:10m:reserve=4+levels=1.1").sleep
+    >>> parse_levers("sleep=timeout:10m:reserve=4+dvfs=1.1").sleep
     SleepRule(kind='timeout', timeout_s=600.0, reserve=4)
     >>> parse_levers("budget=80%").budget.share
     0.8
     """
     if text.strip() in {"none", ""}:
         return ControlSpec()
-    given: dict[str, str] = {}
+    settings: dict[str, str] = {}
     everything = False
     for part in text.strip().split("+"):
         name, equals, value = (piece.strip() for piece in part.partition("="))
@@ -122,19 +125,19 @@ def parse_levers(text: str) -> ControlSpec:
             everything = True
             continue
         if name not in LEVERS:
-            raise UnknownNameError("lever", name, ("none", "all", *LEVERS))
+            raise UnknownNameError("power control", name, ("none", "all", *LEVERS))
         if not value:
-            raise InputError(f"lever {part!r} lacks its setting; write for instance {_EXAMPLES[name]}")
-        if name in given:
-            raise InputError(f"levers {text!r} name {name} twice; name each once")
-        given[name] = value
-    slowdown, always = _slowdown(given["levels"]) if "levels" in given else (None, False)
+            raise InputError(f"power control {part!r} has no value; write for example {_EXAMPLES[name]}")
+        if name in settings:
+            raise InputError(f"power controls {text!r} give {name} twice; give each once")
+        settings[name] = value
+    slowdown, always = _slowdown(settings["dvfs"]) if "dvfs" in settings else (None, False)
     return ControlSpec(
-        _sleep(given["sleep"]) if "sleep" in given else None,
+        _sleep(settings["sleep"]) if "sleep" in settings else None,
         slowdown,
         always,
-        _hold(given["hold"]) if "hold" in given else None,
-        _budget(given["budget"]) if "budget" in given else None,
+        _shift(settings["shift"]) if "shift" in settings else None,
+        _budget(settings["budget"]) if "budget" in settings else None,
         everything,
     )
 
@@ -142,7 +145,7 @@ def parse_levers(text: str) -> ControlSpec:
 def _sleep(value: str) -> SleepRule:
     kind, *settings = value.split(":")
     if kind not in SLEEPS:
-        raise UnknownNameError("way to sleep", kind, SLEEPS)
+        raise UnknownNameError("sleep policy", kind, SLEEPS)
     timeout_s: float | None = None
     reserve = 0
     for setting in settings:
@@ -156,7 +159,7 @@ def _sleep(value: str) -> SleepRule:
                 f"sleep={value}: {setting!r} is not a setting of {kind}; write {_EXAMPLES['sleep']}"
             )
     if kind == "timeout" and timeout_s is None:
-        raise InputError(f"sleep={value} lacks its time; write {_EXAMPLES['sleep']}")
+        raise InputError(f"sleep={value} has no timeout; write {_EXAMPLES['sleep']}")
     return SleepRule(kind, timeout_s, reserve)
 
 
@@ -168,24 +171,24 @@ def _slowdown(value: str) -> tuple[float, bool]:
         slowdown = math.nan
     if not (1 <= slowdown < math.inf) or (colon and when != "always"):
         raise InputError(
-            f"levels={value}: give the most times as long a job may run, 1 or more, such as levels=1.1; "
-            "levels=1.1:always slows jobs down even where more nodes are asked for than are free"
+            f"dvfs={value}: give the maximum slowdown of a job, 1 or more, such as dvfs=1.1; "
+            "dvfs=1.1:always slows jobs down even when more nodes are requested than are free"
         )
     return slowdown, bool(colon)
 
 
-def _hold(value: str) -> ShiftRule:
+def _shift(value: str) -> ShiftRule:
     signal, rest = "carbon", value
     for named in ("carbon", "price"):
         if value.startswith(f"{named}:"):
             signal, rest = named, value[len(named) + 1 :]
     rule, colon, slack = rest.rpartition(":")
     if not colon:
-        raise InputError(f"hold={value} does not say for how long at most; write {_EXAMPLES['hold']}")
+        raise InputError(f"shift={value} has no maximum delay; write {_EXAMPLES['shift']}")
     if rule.partition(":")[0] not in RULES:
-        raise UnknownNameError("rule for holding jobs", rule.partition(":")[0], RULES)
+        raise UnknownNameError("load-shifting rule", rule.partition(":")[0], RULES)
     if slack != "gaia":
-        _span(slack, f"hold={value}")
+        _span(slack, f"shift={value}")
     return ShiftRule(signal, rule, slack)
 
 
@@ -204,7 +207,7 @@ def _budget(value: str) -> PowerBudget:
         and hours != "0-24"
     ):
         raise InputError(
-            f"budget={value}: the hours are {hours!r}; write for instance budget=100%:70%@8-20, from hour to hour"
+            f"budget={value}: the hours are {hours!r}; write the first and last hour, such as budget=100%:70%@8-20"
         )
     return replace(_power(usual), daily=_power(limit), hours=(int(first), int(last)))
 
@@ -218,7 +221,7 @@ def _power(value: str) -> PowerBudget:
         number = math.nan
     if not (0 < number < math.inf):
         raise InputError(
-            f"budget={value} is no power; write watts, 500kW, 1.5MW or a share of full power such as 80%"
+            f"budget={value} is not a power; write watts, 500kW, 1.5MW or a share of full power such as 80%"
         )
     return (
         PowerBudget(share=number / 100) if unit == "%" else PowerBudget(watts=number * _UNITS.get(unit, 1.0))
@@ -237,7 +240,7 @@ def _span(text: str, where: str) -> float:
 
 _EXAMPLES = {
     "sleep": "sleep=break-even or sleep=timeout:600:reserve=8",
-    "levels": "levels=1.1",
-    "hold": "hold=lowest_window:6h or hold=price:carbon_time:gaia",
+    "dvfs": "dvfs=1.1",
+    "shift": "shift=lowest_window:6h or shift=price:carbon_time:gaia",
     "budget": "budget=500kW or budget=80%",
 }

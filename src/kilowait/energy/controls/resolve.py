@@ -1,4 +1,8 @@
-"""From a text to what a run is made with: levers for the clock, jobs with holds, level tables for the accounts."""
+"""Resolve a power-control text into the inputs of a run.
+
+The result holds the power controls of the simulator, the jobs with their shifted start times, and the DVFS tables for
+energy accounting.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from kilowait.cluster import Cluster, PowerControls, SleepPolicy
 from kilowait.cluster.power_controls import StepFunction
 from kilowait.energy.accounting.job_power import ClassTable, full_speed_w, held_nodes
 from kilowait.energy.controls.parse import ControlSpec, ShiftRule, parse_levers
-from kilowait.energy.controls.sleep import sleep_words, sleeping
+from kilowait.energy.controls.sleep import describe_sleep, sleep_policies
 from kilowait.energy.load_shifting import shift_jobs
 from kilowait.energy.power import (
     ConstantUtilization,
@@ -38,23 +42,23 @@ _HOUR_S = 3600.0
 _DAY_S = 86400.0
 
 ForecastFactory = Callable[[Series, float], Forecast]
-"""A forecast of a series that looks so many seconds ahead."""
+"""Makes a forecast of a series with a horizon in seconds."""
 
 
 @dataclass(frozen=True, eq=False)
 class ResolvedControls:
-    """What a run with levers is made with, and accounted with."""
+    """Power controls as inputs of a run and of its energy accounting."""
 
     levers: PowerControls | None
-    """For `kilowait.simulate`; None where none is pulled there."""
+    """For `kilowait.simulate`; None if the simulator applies none."""
     jobs: JobTable
-    """With `hold_until_s` where jobs are held."""
+    """The jobs, with `hold_until_s` where they are shifted."""
     tables: Mapping[str, LevelTable] | None
-    """By group, for `account`; None where all jobs run at full speed."""
+    """DVFS table of each group, for `account_energy`; None if all jobs run at full speed."""
     words: str
-    """What was pulled, for people."""
+    """The applied controls as text."""
     budget_w: StepFunction | None = None
-    """IT power that is not to be exceeded from each time on, watts; None: no budget."""
+    """Limit of IT power from each time on, watts; None: no power budget."""
 
 
 def resolve_controls(
@@ -68,99 +72,103 @@ def resolve_controls(
     price: Series | None = None,
     foresight: ForecastFactory | None = None,
 ) -> ResolvedControls:
-    """What a run of `jobs` on `cluster` with the levers of `text` is made with.
+    """Resolve the power controls of `text` for a run of `jobs` on `cluster`.
 
-    `carbon` and `price` are on the log's clock. Jobs are held by what `foresight` tells of them; None: by the signal
-    itself, as if it were known. Nothing of a job is looked at but what is known when it is submitted, and its power:
-    `predicted_power_w` where the table has that, and then a budget is kept as far as that holds; else what it will
-    draw.
+    `carbon` and `price` are in the log's time. Jobs are shifted by the forecasts that `foresight` makes of them; None:
+    by the signal itself, as a perfect forecast. Of a job only what is known at submission is used, and its power:
+    `predicted_power_w` if the table has that column (the power budget then holds as far as the predictions do), else
+    the power that it will draw.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[3600], nodes=[2])
-    >>> found = resolve_controls("sleep=break-even", jobs, Cluster.from_nodes(4), PowerModel.preset("taurus"))
-    >>> round(found.levers.sleep["nodes"].timeout_s), found.words
+    >>> controls = resolve_controls(
+    ...     "sleep=break-even", jobs, Cluster.from_nodes(4), PowerModel.preset("taurus")
+    ... )
+    >>> round(controls.levers.sleep["nodes"].timeout_s), controls.words
     (212, 'nodes sleep after 3 min idle and wake in 2 min')
     """
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
-    asked = parse_levers(text).resolved(fitted, carbon=carbon is not None, price=price is not None)
-    if cluster.node_level and asked != ControlSpec():
+    spec = parse_levers(text).resolved(fitted, carbon=carbon is not None, price=price is not None)
+    if cluster.node_level and spec != ControlSpec():
         raise InputError(
-            f"levers {text!r}: the nodes of {cluster.name!r} are placed, and such do not sleep or run at levels, nor "
-            "are their jobs held; cap their GPUs (cap_gpus) or place jobs where they take least (energy_by_type)"
+            f"power controls {text!r}: {cluster.name!r} is a node-level GPU cluster, which has no node sleep, DVFS or "
+            "load shifting; cap its GPUs (cap_gpus) or place jobs where they use least energy (energy_by_type)"
         )
-    words = []
+    parts = []
     sleep: dict[str, SleepPolicy] = {}
-    if asked.sleep is not None and asked.sleep.kind != "never":
-        sleep = sleeping(asked.sleep, jobs, cluster, fitted)
-        words.append(sleep_words(asked.sleep, sleep))
+    if spec.sleep is not None and spec.sleep.kind != "never":
+        sleep = sleep_policies(spec.sleep, jobs, cluster, fitted)
+        parts.append(describe_sleep(spec.sleep, sleep))
     tables = tables_of(text, jobs, cluster, model, profile)
     levers = PowerControls(sleep=sleep) if sleep else None
     budget_w: StepFunction | None = None
     if tables is not None:
-        few, kind = _alike(jobs, cluster, profile)
+        classes, row = _unique_classes(jobs, cluster, profile)
         planned = tables
         if "predicted_power_w" in jobs:
             planned = tables_of(text, with_planned_power(jobs), cluster, model, profile) or tables
         preferred = watts = None
         steps: StepFunction | None = None
-        if asked.slowdown is not None:
-            preferred = _each(_preferred(asked.slowdown, planned, few, cluster, fitted, sleep), kind)
-            unless = "" if asked.always else " unless more nodes are asked for than are free"
-            words.append(
-                f"jobs run up to {asked.slowdown:g} times as long at their level of least energy{unless}"
+        if spec.slowdown is not None:
+            preferred = _per_job(
+                _least_energy_level(spec.slowdown, planned, classes, cluster, fitted, sleep), row
             )
-        if asked.budget is not None:
-            limit = asked.budget.of(fitted)
-            drawn, headroom = _under_budget(limit, planned, few, cluster, fitted, sleep)
-            watts, steps = _each(drawn, kind, 1), ((-math.inf, headroom),)
+            unless = "" if spec.always else " unless more nodes are requested than are free"
+            parts.append(
+                f"jobs run in their DVFS state of least energy, up to {spec.slowdown:g} times as long{unless}"
+            )
+        if spec.budget is not None:
+            limit = spec.budget.of(fitted)
+            class_w, headroom = _budget_power(limit, planned, classes, cluster, fitted, sleep)
+            watts, steps = _per_job(class_w, row, 1), ((-math.inf, headroom),)
             budget_w = ((-math.inf, math.ceil(limit)),)
-            said = f"IT power is kept at or below {limit / 1e3:,.1f} kW"
-            if asked.budget.daily is not None:
-                lower = asked.budget.daily.of(fitted)
-                _, room = _under_budget(lower, planned, few, cluster, fitted, sleep)
-                steps = daily_steps(headroom, room, asked.budget.hours, jobs)
-                budget_w = daily_steps(math.ceil(limit), math.ceil(lower), asked.budget.hours, jobs)
-                said += (
-                    f", and {lower / 1e3:,.1f} kW from {asked.budget.hours[0]} to {asked.budget.hours[1]} h"
+            description = f"IT power stays at or below {limit / 1e3:,.1f} kW"
+            if spec.budget.daily is not None:
+                lower = spec.budget.daily.of(fitted)
+                _, lower_headroom = _budget_power(lower, planned, classes, cluster, fitted, sleep)
+                steps = daily_steps(headroom, lower_headroom, spec.budget.hours, jobs)
+                budget_w = daily_steps(math.ceil(limit), math.ceil(lower), spec.budget.hours, jobs)
+                description += (
+                    f", and {lower / 1e3:,.1f} kW from {spec.budget.hours[0]} to {spec.budget.hours[1]} h"
                 )
-            words.append(
-                said + (", by watts that are expected of jobs" if "predicted_power_w" in jobs else "")
+            parts.append(
+                description + (", by the predicted power of jobs" if "predicted_power_w" in jobs else "")
             )
         levers = PowerControls(
             sleep=sleep,
-            factor=_each(np.stack([tables[group.name].factor for group in cluster.groups]), kind, 1),
+            factor=_per_job(np.stack([tables[group.name].factor for group in cluster.groups]), row, 1),
             watts=watts,
             preferred_level=preferred,
-            full_speed_backlog_nodes=-1 if preferred is None or asked.always else 0,
+            full_speed_backlog_nodes=-1 if preferred is None or spec.always else 0,
             budget=steps,
         )
-    if asked.hold is not None:
-        jobs, said = _held(asked.hold, jobs, carbon, price, foresight)
-        words.append(said)
-    return ResolvedControls(levers, jobs, tables, "; ".join(words) or "no levers", budget_w)
+    if spec.hold is not None:
+        jobs, description = _shift(spec.hold, jobs, carbon, price, foresight)
+        parts.append(description)
+    return ResolvedControls(levers, jobs, tables, "; ".join(parts) or "no power controls", budget_w)
 
 
 def tables_of(
     text: str, jobs: JobTable, cluster: Cluster, model: PowerModel, profile: UtilizationProfile | None = None
 ) -> dict[str, LevelTable] | None:
-    """The level tables a run with the levers of `text` is made with, by group; None where jobs run at full speed.
+    """The DVFS table of each group for the power controls of `text`; None if all jobs run at full speed.
 
-    All groups have as many levels as the one with most: the others repeat their last.
+    All tables have as many DVFS states as the group with the most; the others repeat their last state.
     """
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
-    asked = parse_levers(text).resolved(fitted, carbon=False, price=False)
-    if asked.slowdown is None and asked.budget is None:
+    spec = parse_levers(text).resolved(fitted, carbon=False, price=False)
+    if spec.slowdown is None and spec.budget is None:
         return None
-    if asked.slowdown is not None and all(len(group.levels) == 1 for group in fitted.groups):
+    if spec.slowdown is not None and all(len(group.levels) == 1 for group in fitted.groups):
         names = ", ".join(repr(group.name) for group in fitted.groups)
         raise InputError(
-            f"levels={asked.slowdown:g}: the power model {model.name!r} has no levels for the group {names}; add "
-            "[[group.level]] tables to a power file, or leave this lever out"
+            f"dvfs={spec.slowdown:g}: the power model {model.name!r} has no DVFS states for the group {names}; add "
+            "[[group.level]] tables to a power file, or leave this power control out"
         )
-    few, kind = _alike(jobs, cluster, profile)
+    classes, row = _unique_classes(jobs, cluster, profile)
     most = max(len(group.levels) for group in fitted.groups)
     tables: dict[str, LevelTable] = {}
     for group, power in zip(cluster.groups, fitted.groups, strict=True):
-        table = level_tables(few, full_speed_w(few, group, fitted, profile), power, profile)
+        table = level_tables(classes, full_speed_w(classes, group, fitted, profile), power, profile)
         if len(table.names) < most:
             last = [min(level, len(table.names) - 1) for level in range(most)]
             table = LevelTable(
@@ -168,33 +176,33 @@ def tables_of(
                 np.ascontiguousarray(table.factor[:, last]),
                 np.ascontiguousarray(table.power_w[:, last]),
             )
-        if kind is not None:
-            table = ClassTable(table.names, table.factor, table.power_w, kind)
+        if row is not None:
+            table = ClassTable(table.names, table.factor, table.power_w, row)
         tables[group.name] = table
     return tables
 
 
-def _alike(
+def _unique_classes(
     jobs: JobTable, cluster: Cluster, profile: UtilizationProfile | None
 ) -> tuple[JobTable, npt.NDArray[np.int64] | None]:
-    """One job of each kind, and the kind of each job, where they come in few; else the jobs, and None."""
+    """One job of each class and the row of each job among them; the jobs and None if the jobs differ individually."""
     use = ConstantUtilization() if profile is None else profile
     return unique_classes(jobs, use, by_cores=any(group.shared for group in cluster.groups))
 
 
-def _each(of_kind: npt.NDArray[Any], kind: npt.NDArray[np.int64] | None, axis: int = 0) -> npt.NDArray[Any]:
-    """For each job what its kind has; one row for all of them where the kinds do not differ."""
-    if kind is None:
-        return of_kind
-    first = of_kind.take([0], axis)
-    if (of_kind == first).all():
-        shape = list(of_kind.shape)
-        shape[axis] = len(kind)
+def _per_job(values: npt.NDArray[Any], row: npt.NDArray[np.int64] | None, axis: int = 0) -> npt.NDArray[Any]:
+    """The value of each job from the values of its class; a broadcast view where all classes have the same."""
+    if row is None:
+        return values
+    first = values.take([0], axis)
+    if (values == first).all():
+        shape = list(values.shape)
+        shape[axis] = len(row)
         return np.broadcast_to(first, shape)
-    return of_kind.take(kind, axis)
+    return values.take(row, axis)
 
 
-def _preferred(
+def _least_energy_level(
     slowdown: float,
     tables: Mapping[str, LevelTable],
     jobs: JobTable,
@@ -202,7 +210,10 @@ def _preferred(
     model: PowerModel,
     sleep: Mapping[str, SleepPolicy],
 ) -> npt.NDArray[np.int64]:
-    """Least energy, the mean of all groups, none slower than allowed; what nodes draw once they are free counts."""
+    """The DVFS state of least energy of each job: mean over the groups, slowdown limit in each of them.
+
+    Energy counts above what the nodes draw once the job has ended.
+    """
     freed = np.zeros(len(jobs))
     for group, power in zip(cluster.groups, model.groups, strict=True):
         asleep = power.sleep is not None and group.name in sleep
@@ -216,7 +227,7 @@ def _preferred(
     return best_level(mean, slowdown, freed)
 
 
-def _under_budget(
+def _budget_power(
     limit: float,
     tables: Mapping[str, LevelTable],
     jobs: JobTable,
@@ -224,36 +235,36 @@ def _under_budget(
     model: PowerModel,
     sleep: Mapping[str, SleepPolicy],
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Watts of each job above what its nodes may draw without it, and what is left of the budget for those.
+    """Watts of each job above what its nodes may draw without it, and the part of the power budget left for these.
 
-    Nodes that fall asleep, or are woken for nobody in particular, may draw more than idle ones; room is kept for that.
+    Nodes that go to sleep, or are woken ahead of demand, may draw more than idle ones; the budget reserves that power.
     """
     idle_w = model.idle_it_w()
     full = f"per cent of the {model.full_it_w():,.0f} W that it draws at full load"
     if limit < idle_w:
         raise InputError(
             f"a power budget of {limit:,.0f} W is below the {idle_w:,.0f} W that {model.name!r} draws with every node "
-            f"idle; give more, in watts or in {full}"
+            f"idle; give a larger one, in watts or in {full}"
         )
     base_w, above = model.fixed_it_w(), []
     for group, power in zip(cluster.groups, model.groups, strict=True):
-        quiet_w, waking_w = _without_jobs_w(power, sleep.get(group.name))
-        base_w += group.nodes * quiet_w
-        held = held_nodes(jobs, group)[:, None]
-        drawn = np.maximum(tables[group.name].power_w - held * quiet_w, held * (waking_w - quiet_w))
-        above.append(np.ceil(np.maximum(drawn, 0.0) - 1e-9).astype(np.int64))
+        free_w, waking_w = _free_node_w(power, sleep.get(group.name))
+        base_w += group.nodes * free_w
+        nodes = held_nodes(jobs, group)[:, None]
+        job_w = np.maximum(tables[group.name].power_w - nodes * free_w, nodes * (waking_w - free_w))
+        above.append(np.ceil(np.maximum(job_w, 0.0) - 1e-9).astype(np.int64))
     if limit < base_w:
         raise InputError(
             f"a power budget of {limit:,.0f} W is below the {base_w:,.0f} W that {model.name!r} may draw when its "
-            f"nodes fall asleep or wake all at once; give more, in watts or in {full}"
+            f"nodes go to sleep or wake all at once; give a larger one, in watts or in {full}"
         )
     return np.stack(above), math.floor(limit - base_w)
 
 
 def daily_steps(usual: int, other: int, hours: tuple[int, int], jobs: JobTable) -> StepFunction:
-    """A value that changes at two hours of every day, UTC, on the log's clock; from the first submission on.
+    """A step function that is `other` between two hours of every day (UTC) and `usual` otherwise, in the log's time.
 
-    It goes on for 30 days after the last submission; then the last value holds.
+    It changes daily from the first submission until 30 days after the last one; then the last value stays.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[1])
     >>> daily_steps(9, 5, (8, 20), jobs)[:3]
@@ -271,41 +282,44 @@ def daily_steps(usual: int, other: int, hours: tuple[int, int], jobs: JobTable) 
     return tuple(steps)
 
 
-def _without_jobs_w(power: GroupPower, how: SleepPolicy | None) -> tuple[float, float]:
-    """The most a node draws that no job holds, and one that wakes for a job."""
-    if how is None or power.sleep is None:
+def _free_node_w(power: GroupPower, policy: SleepPolicy | None) -> tuple[float, float]:
+    """The maximum power of a node without a job, and of one that wakes for a job."""
+    if policy is None or power.sleep is None:
         return power.idle_w, power.idle_w
-    woken_anyway = how.wake_ahead or any(nodes for _, nodes in how.reserve)
-    quiet = max(power.idle_w, power.sleep.to_sleep_w, power.sleep.wake_w if woken_anyway else 0.0)
-    return quiet, max(quiet, power.sleep.wake_w)
+    wakes_without_job = policy.wake_ahead or any(nodes for _, nodes in policy.reserve)
+    free_w = max(power.idle_w, power.sleep.to_sleep_w, power.sleep.wake_w if wakes_without_job else 0.0)
+    return free_w, max(free_w, power.sleep.wake_w)
 
 
-def _held(
+def _shift(
     rule: ShiftRule,
     jobs: JobTable,
     carbon: Series | None,
     price: Series | None,
     foresight: ForecastFactory | None,
 ) -> tuple[JobTable, str]:
+    """The jobs with `hold_until_s`, and the load shifting as text."""
     signal = carbon if rule.signal == "carbon" else price
     if signal is None:
         what = "carbon intensity" if rule.signal == "carbon" else "price"
         raise InputError(
-            f"hold={rule.signal}:{rule.rule}:{rule.slack} needs the {what} over time, and none was given; give a file "
-            f"with --{rule.signal}, or leave this lever out"
+            f"shift={rule.signal}:{rule.rule}:{rule.slack} needs the {what} over time, and none was given; give a file "
+            f"with --{rule.signal}, or leave this power control out"
         )
-    slack_s, told = rule.slack_s, None
+    slack_s, forecast = rule.slack_s, None
     if foresight is not None and len(jobs):
-        own = jobs.column("slack_s")
+        job_slack_s = jobs.column("slack_s")
         longest = max(slack_s.values()) if isinstance(slack_s, Mapping) else slack_s
-        longest = max(longest, float(np.max(own, initial=0.0, where=~np.isnan(own))), _DAY_S)
-        told = foresight(signal, longest + float(jobs["estimate_s"].max()) + _HOUR_S)
-    until = shift_jobs(jobs, signal, rule.rule, slack_s=slack_s, forecast=told)
+        longest = max(longest, float(np.max(job_slack_s, initial=0.0, where=~np.isnan(job_slack_s))), _DAY_S)
+        forecast = foresight(signal, longest + float(jobs["estimate_s"].max()) + _HOUR_S)
+    until = shift_jobs(jobs, signal, rule.rule, slack_s=slack_s, forecast=forecast)
     until = np.maximum(until, jobs.column("hold_until_s"))
-    most = (
-        "6 h, 24 h from 2 h of estimate on" if rule.slack == "gaia" else format_span(parse_span(rule.slack))
+    limit = (
+        "6 h (24 h for estimates from 2 h on)"
+        if rule.slack == "gaia"
+        else format_span(parse_span(rule.slack))
     )
-    by = "a perfect forecast" if told is None else told.describe()
-    what = "clean" if rule.signal == "carbon" else "cheap"
-    words = f"jobs are held for {what} power by {rule.rule}, at most {most}, with {by}"
-    return jobs.with_columns(hold_until_s=until), words
+    by = "a perfect forecast" if forecast is None else forecast.describe()
+    what = "carbon intensity" if rule.signal == "carbon" else "price"
+    text = f"jobs are shifted to times of low {what} by {rule.rule}, by at most {limit}, with {by}"
+    return jobs.with_columns(hold_until_s=until), text

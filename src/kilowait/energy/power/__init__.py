@@ -1,4 +1,4 @@
-"""What machines draw: nodes from components, losses, cooling and building; levels, sleep, and the power of jobs."""
+"""Power models: node components, conversion losses, cooling and facility, DVFS states, node sleep and job power."""
 
 from kilowait.energy.power.breakdown import description_rows, power_breakdown
 from kilowait.energy.power.components import Component, LoadCurve, NodePower
@@ -15,7 +15,7 @@ from kilowait.energy.power.cooling import (
     Economiser,
     LinearCop,
     SupplyAirCop,
-    cooling_named,
+    cooling_model,
 )
 from kilowait.energy.power.dvfs import (
     CAP_CURVES,
@@ -32,7 +32,7 @@ from kilowait.energy.power.model import GroupPower, PowerModel
 from kilowait.energy.power.sleep import SleepStates
 from kilowait.energy.power.utilization import (
     ConstantUtilization,
-    MeasuredReport,
+    MeasuredPowerReport,
     UtilizationByClass,
     UtilizationClass,
     UtilizationProfile,
@@ -65,7 +65,7 @@ __all__ = [
     "LevelTable",
     "LinearCop",
     "LoadCurve",
-    "MeasuredReport",
+    "MeasuredPowerReport",
     "NodePower",
     "PowerModel",
     "UtilizationProfile",
@@ -76,7 +76,7 @@ __all__ = [
     "break_even_beta",
     "cap_gpus",
     "clock_slowdown",
-    "cooling_named",
+    "cooling_model",
     "power_breakdown",
     "description_rows",
     "fit_cap_curve",

@@ -1,4 +1,4 @@
-"""What a machine draws and where each watt comes from, as plain data for whoever prints it."""
+"""Power breakdown of a power model by component, as plain data."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def power_breakdown(
     temperature_c: float = 20.0,
     wet_bulb_c: float = 15.0,
 ) -> dict[str, Any]:
-    """Idle and full power of IT and building, the PUE, every part, sleep and levels; watts.
+    """Idle and full power of IT and facility, the PUE, every part, sleep and DVFS states; watts.
 
-    `nodes_by_group` are the cluster's groups (None: the model's own sizes). The weather counts only where the cooling
-    needs it. The parts add up to the building's power.
+    `nodes_by_group` are the cluster's groups (None: the model's own sizes). The weather matters only to cooling models
+    that need it. The parts add up to the facility power.
 
-    >>> whole = power_breakdown(PowerModel.preset("polaris"))
-    >>> round(whole["idle"]["it_w"]), round(whole["full"]["it_w"]), whole["full"]["pue"] > 1
+    >>> breakdown = power_breakdown(PowerModel.preset("polaris"))
+    >>> round(breakdown["idle"]["it_w"]), round(breakdown["full"]["it_w"]), breakdown["full"]["pue"] > 1
     (241920, 1074640, True)
     """
     if nodes_by_group is not None:
@@ -63,7 +63,7 @@ def description_rows(description: Mapping[str, Any]) -> list[tuple[str, str, str
     ]
     for label, key in (("IT", "it_w"), ("facility", "facility_w")):
         idle, full = description["idle"][key], description["full"][key]
-        rows.append((f"{label} in all", "", f"{idle / 1e3:.1f}", f"{full / 1e3:.1f}", "", ""))
+        rows.append((f"{label} total", "", f"{idle / 1e3:.1f}", f"{full / 1e3:.1f}", "", ""))
     return rows
 
 
@@ -72,7 +72,7 @@ def _totals(model: PowerModel, it_w: float, weather: Mapping[str, float]) -> dic
     return {"it_w": it_w, "facility_w": facility_w, "pue": facility_w / it_w if it_w > 0 else float("nan")}
 
 
-def _part(group: str, name: str, units: int, watts: Sequence[float], said: Any) -> dict[str, Any]:
+def _part(group: str, name: str, units: int, watts: Sequence[float], origin: Any) -> dict[str, Any]:
     idle_w, full_w = watts
     return {
         "group": group,
@@ -80,8 +80,8 @@ def _part(group: str, name: str, units: int, watts: Sequence[float], said: Any) 
         "units": units,
         "idle_w": idle_w,
         "full_w": full_w,
-        "estimate": said.estimate,
-        "source": said.source,
+        "estimate": origin.estimate,
+        "source": origin.source,
     }
 
 
@@ -98,34 +98,34 @@ def _parts(group: GroupPower) -> list[dict[str, Any]]:
     ]
     idle, full = (group.conversion.losses_w(watts) for watts in (group.node.idle_w, group.node.full_w))
     for step in group.conversion.steps:
-        beside = sum(
+        fixed_loss_w = sum(
             group.conversion.fixed_losses_w(load, group.nodes).get(step.name, 0.0) for load in group.fixed
         )
-        lost = [group.nodes * one[step.name] + beside for one in (idle, full)]
+        lost = [group.nodes * losses[step.name] + fixed_loss_w for losses in (idle, full)]
         rows.append(_part(group.name, f"{step.name} losses", 0, lost, step))
     return rows
 
 
-class _Said:
-    """Source and estimate of the cooling, which the facility keeps for it."""
+class _Origin:
+    """Source and estimate flag of the cooling, which are fields of the facility."""
 
     def __init__(self, source: str, estimate: bool) -> None:
         self.source, self.estimate = source, estimate
 
 
 def _facility_parts(model: PowerModel, weather: Mapping[str, float]) -> list[dict[str, Any]]:
-    building = model.facility
+    facility = model.facility
     it = (model.idle_it_w(), model.full_it_w())
-    supplied = [float(building.supplied_w(watts)) for watts in it]
+    supplied = [float(facility.supplied_w(watts)) for watts in it]
     rows = []
-    if building.supply is not None:
+    if facility.supply is not None:
         lost = [more - less for more, less in zip(supplied, it, strict=True)]
-        rows.append(_part("facility", "supply losses", 0, lost, building.supply))
-    if building.fixed_w:
-        rows.append(_part("facility", "fixed overhead", 0, [building.fixed_w] * 2, building))
-    cooled = [float(building.cooling.power_w(watts, **weather)) for watts in supplied]
-    said = _Said(building.cooling_source, building.cooling_estimate)
-    rows.append(_part("facility", "cooling and the rest", 0, cooled, said))
+        rows.append(_part("facility", "supply losses", 0, lost, facility.supply))
+    if facility.fixed_w:
+        rows.append(_part("facility", "fixed overhead", 0, [facility.fixed_w] * 2, facility))
+    cooled = [float(facility.cooling.power_w(watts, **weather)) for watts in supplied]
+    origin = _Origin(facility.cooling_source, facility.cooling_estimate)
+    rows.append(_part("facility", "cooling and the rest", 0, cooled, origin))
     return rows
 
 

@@ -1,8 +1,7 @@
-"""What a node draws, from what it is made of: P = sum of count * (idle + (max - idle) * share of load).
+"""Node power from its components: P = sum of count * (idle + (max - idle) * share of load).
 
-CPUs follow the CPU utilization, GPUs the GPU utilization; memory, network cards and storage follow the CPU's where
-their largest draw exceeds the idle one. The share of load is the utilization itself, or read from a measured
-curve for CPUs.
+The share of load is the GPU utilization for GPUs and the CPU utilization for all other components; for CPUs it can be
+read from a measured load curve instead.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from kilowait.errors import InputError, UnknownNameError
 __all__ = ["CURVES", "KINDS", "Component", "LoadCurve", "NodePower"]
 
 KINDS = ("cpu", "gpu", "memory", "nic", "storage", "other")
-"""What a component may be."""
+"""Kinds of components."""
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """`count` like parts of a node, each drawing `idle_w` to `max_w` watts.
+    """`count` identical components of a node, each drawing `idle_w` to `max_w` watts.
 
-    `estimate` is true where either number is a guess rather than a measurement or a maker's figure; `source` says
-    which and where from.
+    `estimate` is true if either value is an estimate rather than a measurement or a vendor specification; `source`
+    names the origin of both.
 
-    >>> Component("EPYC 7543P", "cpu", 1, 90, 225, "maker's TDP; idle as in RAPS", True).max_w
+    >>> Component("EPYC 7543P", "cpu", 1, 90, 225, "vendor's TDP; idle as in RAPS", True).max_w
     225
     """
 
@@ -48,12 +47,12 @@ class Component:
         require(f"max_w of {self.name!r}", self.max_w)
         if self.max_w < self.idle_w:
             raise InputError(
-                f"{self.name!r} draws {self.max_w} W at most but {self.idle_w} W idle; swap them?"
+                f"{self.name!r} draws {self.max_w} W at most but {self.idle_w} W idle; max_w must be idle_w or more"
             )
 
     @classmethod
     def memory(cls, gb: float, w_per_gb: float, source: str = "", estimate: bool = True) -> Component:
-        """Memory of `gb` GB at a fixed rate of watts per GB, busy or idle.
+        """Memory of `gb` GB at a constant power per GB, whatever the load.
 
         >>> round(Component.memory(512, 0.07).idle_w, 2)
         35.84
@@ -65,7 +64,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class LoadCurve:
-    """The share of its dynamic power a CPU draws at a utilization, between measured points.
+    """Share of the dynamic power (max - idle) of a CPU by utilization, interpolated between measured points.
 
     >>> float(CURVES["E5-2620v3"].share(0.25).round(3))
     0.295
@@ -78,19 +77,21 @@ class LoadCurve:
         at = numbers("utilization of the load curve", self.utilization, 0, 1)
         share = numbers("share of the load curve", self.share_of_dynamic, 0, 1)
         if len(at) != len(share) or len(at) < 2 or at[0] != 0 or at[-1] != 1 or (np.diff(at) <= 0).any():
-            raise InputError("a load curve needs points rising from utilization 0 to 1, one share for each")
+            raise InputError(
+                "a load curve needs utilizations increasing from 0 to 1, with one share for each"
+            )
         if share[0] != 0 or share[-1] != 1 or (np.diff(share) < 0).any():
-            raise InputError("the shares of a load curve go from 0 to 1 and never fall")
+            raise InputError("the shares of a load curve must go from 0 to 1 and never decrease")
 
     def share(self, utilization: npt.ArrayLike) -> Floats:
-        """Share of (max - idle), interpolated."""
+        """Share of (max - idle) at these utilizations."""
         return np.asarray(
             np.interp(np.asarray(utilization, np.float64), self.utilization, self.share_of_dynamic),
             np.float64,
         )
 
 
-# RAPL watts of two E5-2620 v3 at 10, 20 ... 100 % load (codecarbon's cpu_load_profiling), as shares of the last.
+# RAPL power of two E5-2620 v3 at 10, 20 ... 100 % load, watts (codecarbon's cpu_load_profiling).
 _E5_2620V3_W = (16.0, 31.0, 38.0, 45.0, 62.0, 62.0, 77.0, 112.0, 116.0, 117.0)
 CURVES: dict[str, LoadCurve] = {
     "E5-2620v3": LoadCurve(
@@ -102,7 +103,7 @@ CURVES: dict[str, LoadCurve] = {
 
 @dataclass(frozen=True, slots=True)
 class NodePower:
-    """A node of components; watts before conversion losses.
+    """Power of a node by its components; watts before conversion losses.
 
     >>> node = NodePower((Component("CPU", "cpu", 2, 50, 150), Component("GPU", "gpu", 4, 60, 400)))
     >>> node.idle_w, node.full_w, node.at([0, 0.5], [0, 1]).tolist()
@@ -118,12 +119,12 @@ class NodePower:
 
     @property
     def idle_w(self) -> float:
-        """Draw with nothing running."""
+        """Power without load."""
         return float(sum(part.count * part.idle_w for part in self.components))
 
     @property
     def full_w(self) -> float:
-        """Draw with everything at full load."""
+        """Power at full load of all components."""
         return float(sum(part.count * part.max_w for part in self.components))
 
     def idle_of(self, kind: str) -> float:
@@ -131,13 +132,13 @@ class NodePower:
         return float(sum(part.count * part.idle_w for part in self.components if part.kind == kind))
 
     def limit_of(self, kind: str) -> float:
-        """Largest watts of all components of one kind."""
+        """Maximum power of all components of one kind."""
         return float(sum(part.count * part.max_w for part in self.components if part.kind == kind))
 
     def dynamic_w(
         self, cpu_utilization: npt.ArrayLike, gpu_utilization: npt.ArrayLike = 0.0
     ) -> dict[str, Floats]:
-        """Watts above idle by kind of component; utilizations 0 to 1, one number or arrays of one shape."""
+        """Watts above idle by kind of component, at utilizations from 0 to 1 (numbers or arrays of equal shape)."""
         cpu = numbers("cpu utilization", cpu_utilization, 0, 1)
         gpu = numbers("gpu utilization", gpu_utilization, 0, 1)
         cpu, gpu = np.broadcast_arrays(cpu, gpu)
@@ -154,7 +155,7 @@ class NodePower:
         return np.asarray(self.idle_w + sum(dynamic.values(), np.float64(0)), np.float64)
 
     def breakdown(self) -> list[dict[str, object]]:
-        """One row per component: where each watt of one node comes from."""
+        """One row per component: its idle and full power in one node, and their source."""
         return [
             {
                 "name": part.name,

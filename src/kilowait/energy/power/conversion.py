@@ -1,7 +1,7 @@
-"""Watts lost between the wall and the components, and gear that draws the same whatever runs.
+"""Power-conversion losses between wall and components, and fixed IT loads such as switches.
 
-A conversion of one node is affine, (P + a) / b, so node powers still add up and power stays constant between two
-events. A curve of efficiency against load belongs to the supply of a whole building (see facility).
+A conversion step of one node is affine, (P + a) / b, so node powers still add up and power stays constant between two
+events. An efficiency curve over the load applies to the supply of the whole facility (see `facility`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["NO_LOSS", "AffineLoss", "Conversion", "EfficiencyCurve", "FixedLoad"
 
 @dataclass(frozen=True, slots=True)
 class AffineLoss:
-    """One step: input = (output + constant_w) / efficiency per device, a device serving `nodes_per_device` nodes.
+    """A conversion step: input = (output + constant_w) / efficiency per device for `nodes_per_device` nodes.
 
     >>> AffineLoss("SIVOC", 13, 0.98).input_w(967.0)
     1000.0
@@ -38,19 +38,19 @@ class AffineLoss:
         require(f"nodes_per_device of the loss {self.name!r}", self.nodes_per_device, 1)
         if not 0 < self.efficiency <= 1:
             raise InputError(
-                f"efficiency of the loss {self.name!r} is {self.efficiency}; it is above 0, at most 1"
+                f"efficiency of the loss {self.name!r} is {self.efficiency}; it must be above 0 and at most 1"
             )
 
     def input_w(self, output_w: float) -> float:
-        """What goes into the step for one node, watts."""
+        """Input power of the step for one node, watts."""
         return (output_w + self.constant_w / self.nodes_per_device) / self.efficiency
 
 
 @dataclass(frozen=True, slots=True)
 class FixedLoad:
-    """IT gear beside the nodes (switches, coolant pumps): `watts` a unit, one unit for `nodes_per_unit` nodes.
+    """A fixed IT load (switches, coolant pumps): `watts` per unit, one unit for `nodes_per_unit` nodes.
 
-    `through` names the conversion steps that feed it: their efficiency applies to it, their constants are
+    `through` names the conversion steps that feed it: their efficiency applies to it; their constants are
     counted with the nodes.
 
     >>> FixedLoad("switch", 250, 4).units(9472)
@@ -69,13 +69,13 @@ class FixedLoad:
         require(f"nodes_per_unit of {self.name!r}", self.nodes_per_unit, 1)
 
     def units(self, nodes: int) -> int:
-        """How many there are for so many nodes; a last unit that is not full still draws its watts."""
+        """Number of units for so many nodes; a partly used last unit draws its full power."""
         return math.ceil(nodes / self.nodes_per_unit)
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """Steps from the components to the wall, the one nearest to the components first.
+    """Conversion steps from the components to the wall, in this order.
 
     >>> chain = Conversion((AffineLoss("SIVOC", 13, 0.98), AffineLoss("rectifier", 17, 0.96, 4)))
     >>> round(float(chain.node_w(626.26)), 2), float(NO_LOSS.node_w(100))
@@ -87,15 +87,17 @@ class Conversion:
     def __post_init__(self) -> None:
         names = [step.name for step in self.steps]
         if len(set(names)) < len(names):
-            raise InputError(f"conversion steps {', '.join(names)}: a name stands twice; give each its own")
+            raise InputError(
+                f"conversion steps {', '.join(names)}: a name occurs twice; names must be unique"
+            )
 
     @property
     def slope(self) -> float:
-        """Watts at the wall for one more watt of the components."""
+        """Additional watts at the wall per additional watt of the components."""
         return 1 / math.prod(step.efficiency for step in self.steps)
 
     def node_w(self, component_w: npt.ArrayLike) -> Floats:
-        """Watts one node takes from the wall for what its components draw."""
+        """Power of one node at the wall for the power of its components."""
         watts: Floats = np.asarray(component_w, np.float64)
         for step in self.steps:
             watts = (watts + step.constant_w / step.nodes_per_device) / step.efficiency
@@ -126,12 +128,12 @@ class Conversion:
 
 
 NO_LOSS = Conversion()
-"""Powers given at the wall already."""
+"""No conversion losses: powers are given at the wall."""
 
 
 @dataclass(frozen=True, slots=True)
 class EfficiencyCurve:
-    """Efficiency by load share (output / rated_w), interpolated between points, level beyond them.
+    """Efficiency by load share (output / rated_w), interpolated between points and constant beyond them.
 
     >>> ups = EfficiencyCurve((0.1, 0.5, 1.0), (0.80, 0.95, 0.94), rated_w=1e6)
     >>> ups.input_w([475e3, 0]).round(0).tolist()
@@ -155,17 +157,15 @@ class EfficiencyCurve:
             or (np.diff(share) <= 0).any()
         ):
             raise InputError(
-                "an efficiency curve needs rated_w above 0 and rising load shares, one efficiency for each"
+                "an efficiency curve needs rated_w above 0 and increasing load shares, with one efficiency for each"
             )
         if (efficiency == 0).any():
-            raise InputError(
-                "an efficiency of 0 would need endless power; give the standby loss as fixed watts"
-            )
+            raise InputError("an efficiency of 0 needs infinite power; give the standby loss as fixed watts")
         if (np.diff(share / efficiency) < 0).any():
             raise InputError("this efficiency curve needs less input for more output; check its points")
 
     def input_w(self, output_w: npt.ArrayLike) -> Floats:
-        """Watts taken in for the watts handed on."""
+        """Input power for an output power, watts."""
         output = numbers("output of the efficiency curve", output_w, 0)
         watts: Floats = output / np.interp(output / self.rated_w, self.load_share, self.efficiency)
         return watts

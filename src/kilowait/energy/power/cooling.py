@@ -1,7 +1,7 @@
-"""What it takes to carry the heat away: a choice of models, each a function of heat and weather.
+"""Cooling models: cooling power as a function of heat and weather.
 
-Temperatures are °C. A model names the weather it `needs`; without it, asking for watts is an error. None of them gets
-better as it gets hotter outside, once the economiser has no more cold air to use.
+Temperatures are in °C. A model lists the weather variables that it `needs`; computing its power without them is an
+error. No model becomes more efficient as the outdoor temperature rises.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ __all__ = [
     "Economiser",
     "LinearCop",
     "SupplyAirCop",
-    "cooling_named",
+    "cooling_model",
 ]
 
 Weather = npt.ArrayLike | None
 
 
 class Cooling(Protocol):
-    """Watts of cooling for watts of heat."""
+    """Cooling power for a heat load."""
 
     needs: ClassVar[tuple[str, ...]]
-    """Which of "temperature", "wet_bulb" must be given."""
+    """The required weather variables, of "temperature" and "wet_bulb"."""
 
     def power_w(
         self, heat_w: npt.ArrayLike, temperature_c: Weather = None, wet_bulb_c: Weather = None
     ) -> Floats:
-        """Watts drawn; arrays of one shape, or single numbers."""
+        """Cooling power, watts; arguments are numbers or arrays of equal shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantPue:
-    """Overhead in proportion to IT power: (pue - 1) * heat.
+    """Overhead proportional to IT power: (pue - 1) * heat.
 
     >>> float(ConstantPue(1.25).power_w(1000.0))
     250.0
@@ -58,13 +58,13 @@ class ConstantPue:
     def power_w(
         self, heat_w: npt.ArrayLike, temperature_c: Weather = None, wet_bulb_c: Weather = None
     ) -> Floats:
-        """Watts drawn; the weather does not matter."""
+        """Cooling power, watts; independent of the weather."""
         return np.asarray((self.pue - 1) * _heat(heat_w), np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class SupplyAirCop:
-    """Room air handlers by the temperature of the air they supply (HP Labs): COP = 0.0068 T² + 0.0008 T + 0.458.
+    """Computer-room air conditioning by supply-air temperature (HP Labs): COP = 0.0068 T² + 0.0008 T + 0.458.
 
     >>> round(SupplyAirCop(20).cop, 2)
     3.19
@@ -74,7 +74,7 @@ class SupplyAirCop:
     needs: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        require("supply_c", self.supply_c, 5, 45)  # beyond what the curve was measured for
+        require("supply_c", self.supply_c, 5, 45)  # wider than the measured range of the curve
 
     @property
     def cop(self) -> float:
@@ -84,13 +84,13 @@ class SupplyAirCop:
     def power_w(
         self, heat_w: npt.ArrayLike, temperature_c: Weather = None, wet_bulb_c: Weather = None
     ) -> Floats:
-        """Watts drawn; the weather outside does not matter."""
+        """Cooling power, watts; independent of the outdoor weather."""
         return np.asarray(_heat(heat_w) / self.cop, np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class LinearCop:
-    """COP falling in a straight line with the outdoor temperature: 5 - 0.1 (T - 25), never below 1.
+    """COP falling linearly with the outdoor temperature: 5 - 0.1 (T - 25), at least 1.
 
     >>> LinearCop().cop([15, 25, 35]).tolist()
     [6.0, 5.0, 4.0]
@@ -120,11 +120,11 @@ class LinearCop:
 class Chiller:
     """An air-cooled electric chiller with part load, EnergyPlus' Chiller:Electric.
 
-    d = (T_condenser - 35) / 2.778 - (T_evaporator - 6.67) is how much harder than at design it has to work; capacity
-    cap(d) and full-load power ratio pr(cap) are quadratics, and so is the share of full power at part load
-    PLR = load / (nominal * cap). COP = cop_rated * PLR / (share(PLR) * pr). Below a load of 5 % it cycles at the COP
-    of 5 %; above its capacity further chillers of the same kind are taken to help at the COP of full load. Below
-    `coldest_c` the condenser is kept from getting colder, as the head pressure must not fall further.
+    d = (T_condenser - 35) / 2.778 - (T_evaporator - 6.67) is the temperature difference relative to the design point;
+    capacity cap(d) and full-load power ratio pr(cap) are quadratics, and so is the share of full power at part load
+    PLR = load / (nominal * cap). COP = cop_rated * PLR / (share(PLR) * pr). Below 5 % load the chiller cycles with the
+    COP of 5 %; above its capacity, further chillers of the same type are assumed, with the COP of full load. The
+    condenser temperature is at least `coldest_c`, because the head pressure must not fall further.
 
     >>> Chiller(1e6).cop(5e5, [10, 20, 30, 40]).round(2).tolist()
     [4.61, 4.28, 3.62, 3.01]
@@ -139,7 +139,7 @@ class Chiller:
     def __post_init__(self) -> None:
         require("nominal_w of the chiller", self.nominal_w)
         if self.nominal_w == 0:
-            raise InputError("nominal_w of the chiller is 0; give the heat it can carry, watts")
+            raise InputError("nominal_w of the chiller is 0; give its cooling capacity, watts")
         require("evaporator_c of the chiller", self.evaporator_c, 2, 25)
         require("cop_rated of the chiller", self.cop_rated, 1)
         require("coldest_c of the chiller", self.coldest_c, -20, 30)
@@ -147,8 +147,8 @@ class Chiller:
     def cop(self, heat_w: npt.ArrayLike, temperature_c: Weather) -> Floats:
         """Watts of heat moved by one watt, at this load and outdoor temperature."""
         outside = np.maximum(_degrees("chiller", "temperature", temperature_c), self.coldest_c)
-        harder = (outside - 35) / 2.778 - (self.evaporator_c - 6.67)
-        capacity = 0.944836 - 0.0570088 * harder + 0.00185486 * harder**2
+        lift = (outside - 35) / 2.778 - (self.evaporator_c - 6.67)
+        capacity = 0.944836 - 0.0570088 * lift + 0.00185486 * lift**2
         full_power = 2.333 - 1.975 * capacity + 0.6121 * capacity**2
         part_load = np.clip(_heat(heat_w) / (self.nominal_w * capacity), 0.05, 1)
         part_power = 0.03303 + 0.6852 * part_load + 0.2818 * part_load**2
@@ -163,10 +163,10 @@ class Chiller:
 
 @dataclass(frozen=True, slots=True)
 class Economiser:
-    """Cooling towers that do it alone when the air is dry and cold, and a chiller when it is not.
+    """Water-side economiser: cooling towers carry all heat at a low wet-bulb temperature, a chiller at a high one.
 
-    Where wet bulb + approach <= supply the chiller is off; over the next `blend_k` kelvin it takes over in a
-    straight line. Pumps and tower fans draw `pumps_share` of the heat all the time.
+    If wet bulb + approach <= supply, the chiller is off; over the next `blend_k` kelvin its share of the heat rises
+    linearly to 1. Pumps and tower fans always draw `pumps_share` of the heat.
 
     >>> plant = Economiser(Chiller(1.2e6))
     >>> plant.chiller_share([5, 14, 16.5, 19, 25]).tolist()
@@ -198,8 +198,10 @@ class Economiser:
     ) -> Floats:
         """Watts drawn."""
         heat = _heat(heat_w)
-        left = heat * self.chiller_share(wet_bulb_c)
-        return np.asarray(self.pumps_share * heat + self.chiller.power_w(left, temperature_c), np.float64)
+        chiller_heat = heat * self.chiller_share(wet_bulb_c)
+        return np.asarray(
+            self.pumps_share * heat + self.chiller.power_w(chiller_heat, temperature_c), np.float64
+        )
 
 
 COOLING: dict[str, type[ConstantPue | SupplyAirCop | LinearCop | Chiller | Economiser]] = {
@@ -209,15 +211,15 @@ COOLING: dict[str, type[ConstantPue | SupplyAirCop | LinearCop | Chiller | Econo
     "chiller": Chiller,
     "economiser": Economiser,
 }
-"""Models by the name files and commands use."""
+"""Cooling models by the names used in power files and on the command line."""
 
 
-def cooling_named(text: str, full_it_w: float) -> Cooling:
-    """A model by name with its usual numbers, sized for a machine: ``pue:1.2``, ``chiller``, ``economiser`` ...
+def cooling_model(text: str, full_it_w: float) -> Cooling:
+    """A cooling model by name with default parameters, sized for `full_it_w`: ``pue:1.2``, ``chiller`` ...
 
-    Chillers are given a fifth more capacity than the machine's full IT power (an estimate).
+    Chillers have 20 % more capacity than the full IT power (an estimate).
 
-    >>> cooling_named("pue:1.2", 1e6)
+    >>> cooling_model("pue:1.2", 1e6)
     ConstantPue(pue=1.2)
     """
     name, _, number = text.partition(":")
@@ -225,19 +227,19 @@ def cooling_named(text: str, full_it_w: float) -> Cooling:
         try:
             return ConstantPue(float(number))
         except ValueError:
-            raise InputError(f"cooling {text!r} lacks its number; write pue:1.2") from None
+            raise InputError(f"cooling {text!r} has no number; write pue:1.2") from None
     if number:
         raise InputError(f"cooling {text!r}: only pue takes a number; describe other models in a power file")
     chiller = Chiller(1.2 * full_it_w)
-    usual: dict[str, Cooling] = {
+    models: dict[str, Cooling] = {
         "supply-air": SupplyAirCop(),
         "linear-cop": LinearCop(),
         "chiller": chiller,
         "economiser": Economiser(chiller),
     }
-    if name not in usual:
-        raise UnknownNameError("cooling", name, ["pue", *usual])
-    return usual[name]
+    if name not in models:
+        raise UnknownNameError("cooling", name, ["pue", *models])
+    return models[name]
 
 
 def _heat(heat_w: npt.ArrayLike) -> Floats:
@@ -247,7 +249,7 @@ def _heat(heat_w: npt.ArrayLike) -> Floats:
 def _degrees(model: str, what: str, degrees: Weather) -> Floats:
     if degrees is None:
         raise InputError(
-            f"cooling {model!r} needs the {what.replace('_', ' ')} outside, °C; give weather, or a constant PUE"
+            f"cooling {model!r} needs the outdoor {what.replace('_', ' ')}, °C; give weather, or a constant PUE"
         )
-    # Colder or hotter than anywhere on Earth: kelvin, or Fahrenheit in summer.
+    # Values outside this range occur nowhere on Earth: they are in kelvin or Fahrenheit.
     return numbers(f"{what.replace('_', ' ')} in °C", degrees, -90, 60)

@@ -1,8 +1,8 @@
-"""Levels a job may run at: lower clocks (DVFS) and GPU power caps, and what they cost in time.
+"""DVFS states and GPU power caps, and the slowdown that they cause.
 
-Clock: T(f) = T(f_max) * (beta * (f_max / f - 1) + 1); beta is 1 for work that waits for the processor only, 0 for work
-that waits for memory only (Hsu & Feng; Etinski). Cap: T(cap) = T * (1 + a * max(1 / r - 1, 0) ** c) with r = cap /
-the job's own uncapped draw, so a cap at or above the draw costs nothing.
+Frequency: T(f) = T(f_max) * (beta * (f_max / f - 1) + 1); beta is 1 for compute-bound and 0 for memory-bound work
+(Hsu & Feng; Etinski). Power cap: T(cap) = T * (1 + a * max(1 / r - 1, 0) ** c) with r = cap / uncapped draw of the job,
+so a cap at or above the draw causes no slowdown.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["CAP_CURVES", "FULL_SPEED", "CapCurve", "PowerLevel", "break_even_bet
 
 @dataclass(frozen=True, slots=True)
 class PowerLevel:
-    """A way to run a node.
+    """A DVFS state or GPU power cap of a node.
 
-    `speed` is f / f_max, `cpu_dynamic` the share that is left of the CPUs' power above idle, `gpu_cap` the cap as a
-    share of the GPUs' limit.
+    `speed` is f / f_max, `cpu_dynamic` the remaining share of the CPUs' power above idle, `gpu_cap` the cap as a share
+    of the GPUs' power limit.
 
     >>> PowerLevel("1.2 GHz", speed=0.45, cpu_dynamic=0.323).gpu_cap
     1.0
@@ -40,22 +40,22 @@ class PowerLevel:
         for key in ("speed", "gpu_cap"):
             if not 0 < getattr(self, key) <= 1:
                 raise InputError(
-                    f"{key} of the level {self.name!r} is {getattr(self, key)}; it is above 0, at most 1"
+                    f"{key} of the DVFS state {self.name!r} is {getattr(self, key)}; it must be above 0 and at most 1"
                 )
-        require(f"cpu_dynamic of the level {self.name!r}", self.cpu_dynamic, 0, 1)
+        require(f"cpu_dynamic of the DVFS state {self.name!r}", self.cpu_dynamic, 0, 1)
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing is held back."""
+        """Whether this is full speed without a cap."""
         return self.speed == self.cpu_dynamic == self.gpu_cap == 1
 
 
 FULL_SPEED = PowerLevel("full", source="definition", estimate=False)
-"""Level 0 of every machine."""
+"""DVFS state 0 of every node group."""
 
 
 def clock_slowdown(beta: npt.ArrayLike, speed: npt.ArrayLike) -> Floats:
-    """How much longer a job takes at `speed` = f / f_max, its `beta` being 0 to 1; at least 1.
+    """Run time at `speed` = f / f_max relative to full speed, for a `beta` from 0 to 1; at least 1.
 
     >>> clock_slowdown([0, 0.5, 1], 0.5).tolist()
     [1.0, 1.5, 2.0]
@@ -65,10 +65,10 @@ def clock_slowdown(beta: npt.ArrayLike, speed: npt.ArrayLike) -> Floats:
 
 
 def break_even_beta(level_w: npt.ArrayLike, speed: npt.ArrayLike, full_w: float) -> Floats:
-    """The beta below which a level saves energy: where level_w * slowdown = full_w.
+    """The beta below which a DVFS state saves energy: where level_w * slowdown = full_w.
 
-    `level_w` and `full_w` are watts of the whole node while the job runs. Compare with what the node draws when
-    the job has gone by taking that off both.
+    `level_w` and `full_w` are watts of the whole node while the job runs. To count only energy above the power of the
+    node after the job, subtract that power from both.
 
     >>> float(break_even_beta(171.0, 0.89, 190.7).round(3))
     0.932
@@ -77,14 +77,14 @@ def break_even_beta(level_w: npt.ArrayLike, speed: npt.ArrayLike, full_w: float)
     at = numbers("speed", speed, 1e-6, 1)
     if (watts <= 0).any() or (at >= 1).any():
         raise InputError(
-            "break-even is asked for a level that draws no power or has full speed; leave it out"
+            "break-even needs a DVFS state that draws power and is below full speed; leave others out"
         )
     return np.asarray((full_w / watts - 1) / (1 / at - 1), np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class CapCurve:
-    """The measured slowdown of a kind of GPU under a power cap.
+    """Measured slowdown of a GPU type under a power cap.
 
     >>> CAP_CURVES["V100"].slowdown([2.0, 1.0, 0.5]).round(2).tolist()
     [1.0, 1.0, 1.58]
@@ -101,14 +101,14 @@ class CapCurve:
         require(f"c of the cap curve {self.gpu!r}", self.c)
 
     def slowdown(self, r: npt.ArrayLike) -> Floats:
-        """Time under the cap / time without; r = cap / uncapped draw."""
+        """Run time under the cap / run time without; r = cap / uncapped draw."""
         share = numbers("r", r, 1e-6)
         return np.asarray(1 + self.a * np.maximum(1 / share - 1, 0) ** self.c, np.float64)
 
     def relative_energy(self, r: npt.ArrayLike) -> Floats:
-        """GPU energy under the cap / without, the GPU drawing the cap where it binds.
+        """GPU energy under the cap / without, if the GPU draws the cap where the cap is binding.
 
-        Measured draws stay a few per cent below a binding cap, so this errs on the careful side.
+        Measured draws stay a few per cent below a binding cap, so this estimate is conservative.
 
         >>> CAP_CURVES["V100"].relative_energy([1.5, 0.7]).round(2).tolist()
         [1.0, 0.81]
@@ -124,4 +124,4 @@ CAP_CURVES: dict[str, CapCurve] = {
     "RTX6000": CapCurve("RTX6000", 0.73, 1.62, 0.20, _ZEUS.format("rtx6000")),
     "A40": CapCurve("A40", 1.38, 1.45, 0.24, _ZEUS.format("a40")),
 }
-"""Fits by kind of GPU, with the root mean square error of the slowdown over the runs under a cap."""
+"""Fitted curves by GPU type, with the root mean square error of the slowdown over the capped runs."""

@@ -1,4 +1,4 @@
-"""Job × level: how much longer, and how many watts. Plain arrays, made before the clock starts."""
+"""DVFS tables: slowdown and power of every job in every DVFS state, computed before the simulation."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ __all__ = ["LevelTable", "best_level", "level_tables"]
 
 @dataclass(frozen=True, slots=True)
 class LevelTable:
-    """Factors and powers of n jobs at L levels."""
+    """Slowdown and power of n jobs in L DVFS states."""
 
     names: tuple[str, ...]
-    """The levels; 0 is full speed."""
+    """Names of the DVFS states; 0 is full speed."""
     factor: Floats  # (n, L)
     """Run time / run time at full speed; at least 1, and 1 in column 0."""
     power_w: Floats  # (n, L)
-    """Watts of the whole job while it runs."""
+    """Power of the job, all its nodes together, while it runs."""
 
     def __post_init__(self) -> None:
-        wanted = (len(self.factor), len(self.names))
-        if self.factor.shape != wanted or self.power_w.shape != wanted or not self.names:
+        shape = (len(self.factor), len(self.names))
+        if self.factor.shape != shape or self.power_w.shape != shape or not self.names:
             raise InputError(
-                f"{len(self.names)} levels, factors of shape {self.factor.shape}, powers of shape "
-                f"{self.power_w.shape}; both must be (jobs, levels)"
+                f"{len(self.names)} DVFS states, factors of shape {self.factor.shape}, powers of shape "
+                f"{self.power_w.shape}; both must be (jobs, states)"
             )
         numbers("factor", self.factor, 1)
         numbers("power_w", self.power_w, 0)
         if (self.factor[:, 0] != 1).any():
-            raise InputError("level 0 is full speed; its factor must be 1 for every job")
+            raise InputError("DVFS state 0 is full speed; its factor must be 1 for every job")
 
     def relative_energy(self, freed_w: npt.ArrayLike = 0.0) -> Floats:
-        """Energy of each job at each level / at full speed, counted above `freed_w` (see `best_level`)."""
-        spent = _spent(self, freed_w)
+        """Energy of each job in each DVFS state / at full speed, counted above `freed_w` (see `best_level`)."""
+        energy = _energy(self, freed_w)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(spent[:, :1] > 0, spent / spent[:, :1], 1.0)
+            return np.where(energy[:, :1] > 0, energy / energy[:, :1], 1.0)
 
 
 def level_tables(
@@ -55,26 +55,28 @@ def level_tables(
     profile: UtilizationProfile | None = None,
     beta: float | None = None,
 ) -> LevelTable:
-    """Run time factors and watts of every job at every level of `group`.
+    """Run-time factors and power of every job in every DVFS state of `group`.
 
-    `power_w` is each job's power at full speed (`job_power_w`). What lies above its nodes' idle power is split between
-    CPUs, GPUs and the rest as the component model splits it at the job's utilization (`profile`; None: full load).
-    A clock scales the CPUs' part; a cap holds the GPUs to its watts. A job's own column `beta` counts where it
-    is known, else `beta` (None: the group's). Clock and cap together multiply.
+    `power_w` is each job's power at full speed (`job_power_w`). The part above the idle power of its nodes is split
+    between CPUs, GPUs and the rest as the component model does at the job's utilization (`profile`; None: full load).
+    A lower frequency scales the CPUs' part; a cap limits the GPUs' power. A job's column `beta` is used where known,
+    else `beta` (None: the group's). The slowdowns of frequency and cap multiply.
     """
     watts = numbers("power_w", power_w, 0)
     if watts.shape != (len(jobs),):
-        raise InputError(f"power_w has the shape {watts.shape}; give one for each of the {len(jobs)} jobs")
+        raise InputError(
+            f"power_w has the shape {watts.shape}; give one value for each of the {len(jobs)} jobs"
+        )
     nodes = jobs["nodes"].astype(np.float64)
     above_idle = np.maximum(watts - nodes * group.idle_w, 0.0)
     cpu_part, gpu_part = _parts(
         group, *utilization(jobs, profile if profile is not None else ConstantUtilization())
     )
     cpu_w, gpu_w = above_idle * cpu_part, above_idle * gpu_part
-    own = jobs.column("beta")
-    betas = np.where(np.isnan(own), group.beta if beta is None else beta, own)
+    job_beta = jobs.column("beta")
+    betas = np.where(np.isnan(job_beta), group.beta if beta is None else beta, job_beta)
 
-    # On the components' side of the losses, one node: what the cap sees.
+    # GPU power of one node before conversion losses, which is what the cap limits.
     slope, gpu_idle = group.conversion.slope, group.node.idle_of("gpu")
     gpu_draw = gpu_idle + gpu_w / (slope * nodes)
     factor, power = np.ones((len(jobs), len(group.levels))), np.tile(watts[:, None], (1, len(group.levels)))
@@ -92,14 +94,14 @@ def level_tables(
 
 
 def _parts(group: GroupPower, cpu: Floats, gpu: Floats) -> tuple[Floats, Floats]:
-    """Shares of CPUs and GPUs in what a node draws above idle; as at full load where the model has it idle."""
+    """Shares of CPUs and GPUs in the node power above idle; those of full load if the modelled load is 0."""
     at, full = group.node.dynamic_w(cpu, gpu), group.node.dynamic_w(1.0, 1.0)
-    whole, most = sum(at.values(), np.float64(0)), float(sum(full.values(), np.float64(0)))
+    total, full_total = sum(at.values(), np.float64(0)), float(sum(full.values(), np.float64(0)))
     shares = []
     for kind in ("cpu", "gpu"):
-        at_full = float(full[kind]) / most if most > 0 else 0.0
+        at_full = float(full[kind]) / full_total if full_total > 0 else 0.0
         shares.append(
-            np.divide(at[kind], whole, out=np.full(cpu.shape, at_full), where=np.asarray(whole) > 0)
+            np.divide(at[kind], total, out=np.full(cpu.shape, at_full), where=np.asarray(total) > 0)
         )
     return shares[0], shares[1]
 
@@ -107,22 +109,22 @@ def _parts(group: GroupPower, cpu: Floats, gpu: Floats) -> tuple[Floats, Floats]
 def best_level(
     table: LevelTable, most_slowdown: float = math.inf, freed_w: npt.ArrayLike = 0.0
 ) -> npt.NDArray[np.int64]:
-    """For each job the level of least energy among those at most `most_slowdown` times as long; the first of equals.
+    """The DVFS state of least energy of each job, among those at most `most_slowdown` times as long; the first of ties.
 
-    `freed_w` (watts, per job or one number) is what the job's nodes draw once it has gone: 0 counts all energy
-    of the nodes it holds, as where free nodes sleep or other jobs wait for them; the nodes' idle power counts
-    only what the job itself adds.
+    `freed_w` (watts, per job or one number) is the power of the job's nodes after it ends. With 0 all energy of its
+    nodes counts, which fits where free nodes sleep or other jobs wait for them; with the nodes' idle power only the
+    energy that the job adds counts.
 
     >>> one = LevelTable(("full", "slow"), np.array([[1, 1.2]]), np.array([[200.0, 150.0]]))
     >>> best_level(one).tolist(), best_level(one, most_slowdown=1.1).tolist(), one.relative_energy().tolist()
     ([1], [0], [[1.0, 0.9]])
     """
     require("most_slowdown", most_slowdown if math.isfinite(most_slowdown) else 1e9, 1)
-    allowed = np.where(table.factor <= most_slowdown, _spent(table, freed_w), np.inf)
+    allowed = np.where(table.factor <= most_slowdown, _energy(table, freed_w), np.inf)
     return np.asarray(np.argmin(allowed, axis=1), np.int64)
 
 
-def _spent(table: LevelTable, freed_w: npt.ArrayLike) -> Floats:
+def _energy(table: LevelTable, freed_w: npt.ArrayLike) -> Floats:
     freed = np.broadcast_to(numbers("freed_w", freed_w, 0), len(table.factor))
-    # A job that draws less than its nodes would idle adds nothing, however long it takes.
+    # A job that draws less than its nodes do when idle adds no energy, however long it runs.
     return np.asarray(np.maximum(table.power_w - freed[:, None], 0.0) * table.factor, np.float64)

@@ -1,4 +1,4 @@
-"""From the power of the IT to the power of the building."""
+"""Facility power from IT power: fixed overhead, supply losses and cooling."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["Facility"]
 
 @dataclass(frozen=True, slots=True)
 class Facility:
-    """Fixed overhead (light, pumps that never stop), supply losses and cooling.
+    """Fixed overhead (lighting, constant pumps), supply losses and cooling.
 
-    The supply (transformers, UPS) takes more than it hands on; all of that becomes heat in the building.
+    The losses of the supply (transformers, UPS) become heat, which the cooling must remove too.
 
     >>> from kilowait.energy.power import ConstantPue
     >>> Facility(50e3, ConstantPue(1.2)).facility_w([0, 1e6]).tolist()
@@ -37,7 +37,7 @@ class Facility:
         require("fixed_w of the facility", self.fixed_w)
 
     def supplied_w(self, it_w: npt.ArrayLike) -> Floats:
-        """Watts into the supply for the watts of the IT."""
+        """Input power of the supply for an IT power."""
         it = numbers("IT power", it_w, 0)
         return it if self.supply is None else self.supply.input_w(it)
 
@@ -47,7 +47,7 @@ class Facility:
         temperature_c: npt.ArrayLike | None = None,
         wet_bulb_c: npt.ArrayLike | None = None,
     ) -> Floats:
-        """Watts of the whole building; never less than `it_w`. Arrays of one shape, or single numbers; °C."""
+        """Facility power, watts; never below `it_w`. Arguments are numbers or arrays of equal shape."""
         supplied = self.supplied_w(it_w)
         cooled = self.cooling.power_w(supplied, temperature_c, wet_bulb_c)
         return np.asarray(supplied + self.fixed_w + cooled, np.float64)

@@ -1,4 +1,4 @@
-"""GPU power caps on clusters whose jobs are placed on single nodes: longer runs and lower draws, from one number."""
+"""GPU power caps in node-level GPU clusters: slowdown and power of each job under a cap."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kilowait.cluster.gpu_speeds import Speeds, constant_speeds, gpu_types
 from kilowait.cluster.gpus import gpu
 from kilowait.energy.power.dvfs import CAP_CURVES, CapCurve
 from kilowait.energy.power.model import GroupPower, PowerModel
-from kilowait.energy.power.partial_node import gpu_caps, watts_of_pieces
+from kilowait.energy.power.partial_node import gpu_caps, piece_power
 from kilowait.energy.power.utilization import UtilizationProfile
 from kilowait.energy.power.validate import Floats
 from kilowait.errors import InputError, UnknownNameError
@@ -25,16 +25,16 @@ _OTHERWISE = "V100"
 
 @dataclass(frozen=True, eq=False)
 class GpuCaps:
-    """A cap for each job, chosen before the run."""
+    """GPU power cap, speeds and slowdown of each job."""
 
     gpu_cap: Floats
-    """Per job, share of its GPUs' limit; 1: none. For `account`."""
+    """Per job, share of its GPUs' power limit; 1: no cap. For `account_energy`."""
     speeds: Speeds
-    """With the slowdown in them; for the run."""
+    """GPU speeds with the slowdown included, for the run."""
     slowdown: Floats
-    """(types of `speeds`, jobs): how many times as long a job takes as without its cap."""
+    """(types of `speeds`, jobs): run time with the cap / run time without."""
     notes: tuple[str, ...]
-    """Which measured curves the slowdown comes from."""
+    """The measured curves that the slowdown is based on."""
 
 
 def cap_gpus(
@@ -45,12 +45,12 @@ def cap_gpus(
     speeds: Speeds | None = None,
     profile: UtilizationProfile | None = None,
 ) -> GpuCaps:
-    """What a run of `jobs` with capped GPUs is made with: its speeds, and the caps for `account`.
+    """GPU speeds and caps of a run of `jobs` with capped GPUs.
 
-    A GPU is held to `fraction` (one number, or one per job) of its limit. By the type's measured curve a job then takes
-    1 + a * max(1 / r - 1, 0) ** c times as long, r being the cap over what its GPU would draw: a cap at or above that
-    costs nothing. A job with a part of a GPU is held to its part of the cap, whoever else is on the GPU. Where groups
-    of one type differ in watts, the slowest counts.
+    Each GPU is capped at `fraction` (one number, or one per job) of its power limit. By the measured curve of its type,
+    a job then takes 1 + a * max(1 / r - 1, 0) ** c times as long, where r is the cap over the uncapped draw of its GPU:
+    a cap at or above that draw causes no slowdown. A job with a part of a GPU is capped at its part of the cap,
+    whatever other jobs share the GPU. If groups of one type differ in power, the largest slowdown applies.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2],
@@ -68,7 +68,8 @@ def cap_gpus(
     """
     if not cluster.node_level:
         raise InputError(
-            f"cluster {cluster.name!r} gives out whole nodes or pools; there caps are levels: pull('levels=1.1', ...)"
+            f"cluster {cluster.name!r} is not node-level; there power caps are DVFS states: "
+            "resolve_controls('dvfs=1.1', ...)"
         )
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
     caps = gpu_caps(fraction, len(jobs))
@@ -85,16 +86,16 @@ def cap_gpus(
             )
         row = rows[nodes.gpu_type.lower()]
         curve = curves[nodes.gpu_type] = cap_curve(power, nodes.gpu_type)
-        draw_w = watts_of_pieces(jobs, nodes, power, profile, caps).gpu_w
+        draw_w = piece_power(jobs, nodes, power, profile, caps).gpu_w
         cap_w = caps * power.node.limit_of("gpu") / nodes.gpus
         r = np.divide(cap_w, draw_w, out=np.ones(len(jobs)), where=(caps < 1) & (draw_w > cap_w))
         slowdown[row] = np.maximum(slowdown[row], curve.slowdown(r))
-    slower = replace(speeds, speed=speeds.speed / slowdown)
-    return GpuCaps(caps, slower, slowdown, _notes(curves))
+    capped_speeds = replace(speeds, speed=speeds.speed / slowdown)
+    return GpuCaps(caps, capped_speeds, slowdown, _notes(curves))
 
 
 def cap_curve(power: GroupPower, gpu_type: str) -> CapCurve:
-    """The group's own curve; else that measured on the type; else that of V100, the best fit of those there are.
+    """The curve of the group; else the one measured on the GPU type; else that of V100, which has the best fit.
 
     >>> power = PowerModel.preset("gpu-mixed").group("t4")
     >>> cap_curve(power, "A40").gpu, cap_curve(power, "V100M32").gpu, cap_curve(power, "T4").gpu
@@ -111,6 +112,6 @@ def cap_curve(power: GroupPower, gpu_type: str) -> CapCurve:
 
 def _notes(curves: dict[str, CapCurve]) -> tuple[str, ...]:
     return tuple(
-        f"slowdown of {name} under a cap by the curve of {curve.gpu}, {curve.source}"
+        f"slowdown of {name} under a power cap by the curve of {curve.gpu}, {curve.source}"
         for name, curve in curves.items()
     )

@@ -1,4 +1,4 @@
-"""Joules a job would need on each type of node: for placing jobs where they take least, and for a bound."""
+"""Energy of each job on each GPU type, for energy-aware placement and for the lower bound of energy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.energy.power.model import PowerModel
-from kilowait.energy.power.partial_node import gpu_caps, pieces_of, watts_of_pieces
+from kilowait.energy.power.partial_node import gpu_caps, piece_counts, piece_power
 from kilowait.energy.power.utilization import UtilizationProfile
 from kilowait.energy.power.validate import Floats
 from kilowait.errors import InputError
@@ -24,11 +24,11 @@ def energy_by_type(
     profile: UtilizationProfile | None = None,
     gpu_cap: Floats | None = None,
 ) -> Floats:
-    """Joules of each job on each type of node (types, jobs), for runs with types="given".
+    """Energy of each job on each GPU type, joules (types, jobs), for runs with types="given".
 
-    What all it holds draws there, its idle watts included, for its estimate (deciders know no other run time, and the
-    order of the types does not hang on it) divided by its speed. Infinite where it cannot run or no node
-    could hold a piece of it. Where groups of one type differ, their mean by nodes.
+    It is the power of the resources that the job holds there, idle power included, times its run-time estimate over its
+    speed. (Policies know no other run time, and the order of the types does not depend on it.) It is infinite where the
+    job cannot run or its pieces fit on no node. If groups of one type differ, it is their mean, weighted by nodes.
 
     The types are those of `kilowait.cluster.gpu_speeds.gpu_types`; on a cluster with queues, groups that different
     queues may use are types of their own, as in the run.
@@ -40,25 +40,25 @@ def energy_by_type(
     >>> dict(zip(gpu_types(cluster), (joules[:, 0] / 3.6e6).round(3).tolist(), strict=True))  # kWh
     {'A100': 0.436, 'V100': 0.408, 'T4': 0.491, 'RTX4090': 0.529}
     """
-    spent = joules_by_group(
+    energy_j = joules_by_group(
         jobs, cluster, model, np.maximum(jobs["estimate_s"], 1.0), speeds, profile, gpu_cap
     )
-    of_group = [
+    type_of_group = [
         (
             group.gpu_type if group.gpus else "",
-            frozenset(q for q, open_ in cluster.queues.items() if group.name in open_),
+            frozenset(queue for queue, groups in cluster.queues.items() if group.name in groups),
         )
         for group in cluster.groups
     ]
     nodes = np.array([group.nodes for group in cluster.groups], np.float64)
-    found = np.full((len(set(of_group)), len(jobs)), np.inf)
-    for row, kind in enumerate(dict.fromkeys(of_group)):
-        members = [number for number, one in enumerate(of_group) if one == kind]
-        weight = np.where(np.isfinite(spent[members]), nodes[members, None], 0.0)
-        total = weight.sum(axis=0)
-        mean = (np.where(weight > 0, spent[members], 0.0) * weight).sum(axis=0)
-        np.divide(mean, total, out=found[row], where=total > 0)
-    return found
+    by_type = np.full((len(set(type_of_group)), len(jobs)), np.inf)
+    for row, gpu_type in enumerate(dict.fromkeys(type_of_group)):
+        members = [number for number, group_type in enumerate(type_of_group) if group_type == gpu_type]
+        weight = np.where(np.isfinite(energy_j[members]), nodes[members, None], 0.0)
+        total_weight = weight.sum(axis=0)
+        total_j = (np.where(weight > 0, energy_j[members], 0.0) * weight).sum(axis=0)
+        np.divide(total_j, total_weight, out=by_type[row], where=total_weight > 0)
+    return by_type
 
 
 def joules_by_group(
@@ -70,24 +70,20 @@ def joules_by_group(
     profile: UtilizationProfile | None = None,
     gpu_cap: Floats | None = None,
 ) -> Floats:
-    """Joules (groups, jobs) of so many seconds of work at speed 1, all pieces on nodes of the group; infinite: cannot
-    be there.
-    """
+    """Joules (groups, jobs) of `seconds` of work at speed 1 on each group; infinite where a job does not fit."""
     if not cluster.node_level:
-        raise InputError(
-            f"cluster {cluster.name!r} gives out whole nodes or pools; it has no types to choose from"
-        )
+        raise InputError(f"cluster {cluster.name!r} is not node-level; it has no GPU types to choose from")
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
     caps = None if gpu_cap is None else gpu_caps(gpu_cap, len(jobs))
     gpus = jobs["gpus"] if "gpus" in jobs else np.zeros(len(jobs), np.int64)
-    pieces = pieces_of(jobs)
-    found = np.full((len(cluster.groups), len(jobs)), np.inf)
+    pieces = piece_counts(jobs)
+    energy_j = np.full((len(cluster.groups), len(jobs)), np.inf)
     for row, (nodes, power) in enumerate(zip(cluster.groups, fitted.groups, strict=True)):
-        watts = watts_of_pieces(jobs, nodes, power, profile, caps)
+        watts = piece_power(jobs, nodes, power, profile, caps)
         speed = np.where(gpus > 0, _speed(speeds, nodes.gpu_type, len(jobs)) if nodes.gpus else 0.0, 1.0)
-        able = watts.fits & (speed > 0)
-        np.divide(watts.draw_w * pieces * seconds, speed, out=found[row], where=able)
-    return found
+        runnable = watts.fits & (speed > 0)
+        np.divide(watts.draw_w * pieces * seconds, speed, out=energy_j[row], where=runnable)
+    return energy_j
 
 
 def _speed(speeds: Speeds | None, gpu_type: str, jobs: int) -> Floats:

@@ -1,4 +1,4 @@
-"""PowerModel: what a machine draws, group by group, and the building around it."""
+"""PowerModel: power of a cluster's node groups and of the facility around them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from kilowait.energy.power.components import NodePower
 from kilowait.energy.power.conversion import NO_LOSS, Conversion, FixedLoad
-from kilowait.energy.power.cooling import Cooling, cooling_named
+from kilowait.energy.power.cooling import Cooling, cooling_model
 from kilowait.energy.power.dvfs import FULL_SPEED, CapCurve, PowerLevel
 from kilowait.energy.power.facility import Facility
 from kilowait.energy.power.sleep import SleepStates
@@ -25,7 +25,7 @@ _PRESETS = Path(__file__).parent / "presets"
 
 @dataclass(frozen=True, slots=True)
 class GroupPower:
-    """The power of a group of like nodes; watts at the wall, conversion losses included."""
+    """Power of a group of identical nodes; watts at the wall, conversion losses included."""
 
     name: str
     nodes: int
@@ -33,12 +33,12 @@ class GroupPower:
     conversion: Conversion = NO_LOSS
     fixed: tuple[FixedLoad, ...] = ()
     sleep: SleepStates | None = None
-    """None: these nodes cannot sleep."""
+    """None: the nodes cannot sleep."""
     levels: tuple[PowerLevel, ...] = (FULL_SPEED,)
     beta: float = 0.5
-    """Taken for jobs whose own beta is not known."""
+    """Frequency sensitivity of jobs whose own beta is not known."""
     cap_curve: CapCurve | None = None
-    """Slowdown under GPU caps; needed where a level caps GPUs."""
+    """Slowdown under GPU power caps; required if a level caps GPUs."""
     slowdown_source: str = ""
     slowdown_estimate: bool = True
 
@@ -48,40 +48,40 @@ class GroupPower:
         if not self.levels or not self.levels[0].is_full:
             raise InputError(f"level 0 of the group {self.name!r} must be full speed")
         for load in self.fixed:
-            self.conversion.fixed_w(load, self.nodes)  # its steps must exist
-        least = self.node.idle_of("gpu")
+            self.conversion.fixed_w(load, self.nodes)  # raises if a conversion step does not exist
+        gpu_idle_w = self.node.idle_of("gpu")
         for level in self.levels:
             if level.gpu_cap < 1 and self.cap_curve is None:
                 raise InputError(
                     f"level {level.name!r} of the group {self.name!r} caps GPUs but there is no cap curve"
                 )
-            if level.gpu_cap < 1 and level.gpu_cap * self.node.limit_of("gpu") <= least:
+            if level.gpu_cap < 1 and level.gpu_cap * self.node.limit_of("gpu") <= gpu_idle_w:
                 raise InputError(
                     f"level {level.name!r} of the group {self.name!r} caps the GPUs of a node at "
-                    f"{level.gpu_cap * self.node.limit_of('gpu'):g} W, not above the {least:g} W they draw idle"
+                    f"{level.gpu_cap * self.node.limit_of('gpu'):g} W, not above the {gpu_idle_w:g} W they draw idle"
                 )
         if self.sleep is not None and self.sleep.sleep_w > self.idle_w:
             raise InputError(
                 f"a node of {self.name!r} draws {self.sleep.sleep_w} W asleep but {self.idle_w:.1f} W idle; "
-                "sleeping must not cost more"
+                "sleep power must not exceed idle power"
             )
 
     @property
     def idle_w(self) -> float:
-        """One idle node."""
+        """Power of one idle node."""
         return float(self.conversion.node_w(self.node.idle_w))
 
     @property
     def full_w(self) -> float:
-        """One node at full load."""
+        """Power of one node at full load."""
         return float(self.conversion.node_w(self.node.full_w))
 
     def node_w(self, cpu_utilization: npt.ArrayLike, gpu_utilization: npt.ArrayLike = 0.0) -> Floats:
-        """One node at these utilizations (0 to 1)."""
+        """Power of one node at these utilizations (0 to 1)."""
         return self.conversion.node_w(self.node.at(cpu_utilization, gpu_utilization))
 
     def fixed_w(self, nodes: int | None = None) -> float:
-        """Gear beside `nodes` nodes (None: all of the group's)."""
+        """Power of the fixed loads for `nodes` nodes (None: all nodes of the group)."""
         return sum(
             self.conversion.fixed_w(load, self.nodes if nodes is None else nodes) for load in self.fixed
         )
@@ -89,7 +89,7 @@ class GroupPower:
 
 @dataclass(frozen=True, slots=True)
 class PowerModel:
-    """A machine and its building.
+    """Power model of a cluster and its facility.
 
     >>> model = PowerModel.preset("frontier")
     >>> round(model.idle_it_w() / 1e6, 3), round(model.full_it_w() / 1e6, 3)
@@ -103,13 +103,11 @@ class PowerModel:
     def __post_init__(self) -> None:
         names = [group.name for group in self.groups]
         if not names or len(set(names)) < len(names):
-            raise InputError(
-                f"power model {self.name!r} needs groups, each with its own name; it has {names}"
-            )
+            raise InputError(f"power model {self.name!r} needs groups with unique names; it has {names}")
 
     @classmethod
     def preset(cls, name: str) -> PowerModel:
-        """A machine known by name; its numbers, their sources and what is an estimate are in presets/NAME.toml."""
+        """A preset by name; presets/NAME.toml gives its values, their sources and which are estimates."""
         known = {path.stem: path for path in _PRESETS.glob("*.toml")}
         if name.lower() not in known:
             raise UnknownNameError("power preset", name, known)
@@ -122,13 +120,13 @@ class PowerModel:
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> PowerModel:
-        """A machine described in TOML, like the presets."""
+        """A power model from a TOML file in the format of the presets."""
         from kilowait.energy.power.toml import read_model
 
         return read_model(path)
 
     def group(self, name: str | None = None) -> GroupPower:
-        """A group by name; None is the only one of a model that has one."""
+        """A group by name; None: the only group of the model."""
         if name is None:
             if len(self.groups) > 1:
                 names = ", ".join(group.name for group in self.groups)
@@ -140,7 +138,7 @@ class PowerModel:
         raise UnknownNameError(f"group of the power model {self.name!r}", name, [g.name for g in self.groups])
 
     def for_groups(self, nodes_by_group: Mapping[str, int]) -> PowerModel:
-        """The model for a cluster's groups and their sizes; a model of one group serves them all.
+        """The model for a cluster's groups and their sizes; a model of one group applies to all of them.
 
         >>> PowerModel.preset("polaris").for_groups({"nodes": 128}).group("nodes").nodes
         128
@@ -153,18 +151,18 @@ class PowerModel:
         return replace(self, groups=groups)
 
     def with_cooling(self, cooling: Cooling | str) -> PowerModel:
-        """The same machine cooled otherwise; by name (``economiser``, ``pue:1.1``) sized for its full power.
+        """The same model with other cooling; a name (``economiser``, ``pue:1.1``) is sized for the full IT power.
 
         >>> PowerModel.preset("polaris").with_cooling("economiser").facility.cooling.needs
         ('temperature', 'wet_bulb')
         """
-        chosen = cooling_named(cooling, self.full_it_w()) if isinstance(cooling, str) else cooling
-        source = "usual numbers of the model named, sized for this machine"
-        facility = replace(self.facility, cooling=chosen, cooling_source=source, cooling_estimate=True)
+        model = cooling_model(cooling, self.full_it_w()) if isinstance(cooling, str) else cooling
+        source = "default parameters of the cooling model, sized for this cluster"
+        facility = replace(self.facility, cooling=model, cooling_source=source, cooling_estimate=True)
         return replace(self, facility=facility)
 
     def idle_it_w(self) -> float:
-        """IT power with every node idle, fixed gear included."""
+        """IT power with every node idle, fixed loads included."""
         return sum(group.nodes * group.idle_w + group.fixed_w() for group in self.groups)
 
     def full_it_w(self) -> float:
@@ -172,6 +170,6 @@ class PowerModel:
         return sum(group.nodes * group.full_w + group.fixed_w() for group in self.groups)
 
     def fixed_it_w(self, names: Iterable[str] | None = None) -> float:
-        """IT power that no node's state changes: switches and pumps of the groups named (None: of all)."""
-        chosen = self.groups if names is None else tuple(self.group(name) for name in names)
-        return sum(group.fixed_w() for group in chosen)
+        """Power of the fixed loads (switches, pumps) of the named groups (None: of all groups)."""
+        groups = self.groups if names is None else tuple(self.group(name) for name in names)
+        return sum(group.fixed_w() for group in groups)

@@ -1,4 +1,4 @@
-"""Letting a node sleep: what it draws asleep, and what falling asleep and waking up take."""
+"""Node sleep: power asleep, and time and power of the transitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["SleepStates"]
 
 @dataclass(frozen=True, slots=True)
 class SleepStates:
-    """Of one node, watts at the wall and seconds.
+    """Sleep state and transitions of one node; watts at the wall and seconds.
 
     >>> taurus = SleepStates(sleep_w=9.75, to_sleep_s=6.1, to_sleep_w=101.0, wake_s=151.52, wake_w=125.2)
     >>> round(taurus.break_even_s(idle_w=95.0))
@@ -33,26 +33,27 @@ class SleepStates:
 
     @property
     def to_sleep_j(self) -> float:
-        """Joules to fall asleep."""
+        """Energy of the transition to sleep."""
         return self.to_sleep_s * self.to_sleep_w
 
     @property
     def wake_j(self) -> float:
-        """Joules to wake up."""
+        """Energy of the wake-up."""
         return self.wake_s * self.wake_w
 
     @property
     def transition_s(self) -> float:
-        """Seconds of both transitions: the shortest gap in which sleeping is possible without delaying anyone."""
+        """Seconds of both transitions: the shortest idle gap in which a node can sleep without delaying a job."""
         return self.to_sleep_s + self.wake_s
 
     def break_even_s(self, idle_w: float) -> float:
-        """The idle gap from which sleeping pays: (E_to_sleep + E_wake - P_sleep * t_transitions) / (P_idle - P_sleep).
+        """Break-even idle gap: (E_to_sleep + E_wake - P_sleep * t_transitions) / (P_idle - P_sleep).
 
-        At least the transitions themselves; infinite where sleeping saves nothing.
+        Sleep saves energy in longer gaps. It is at least the time of the transitions; infinite if sleep never saves
+        energy.
         """
         require("idle_w", idle_w)
         if idle_w <= self.sleep_w:
             return math.inf
-        spent = self.to_sleep_j + self.wake_j - self.sleep_w * self.transition_s
-        return max(self.transition_s, spent / (idle_w - self.sleep_w))
+        overhead_j = self.to_sleep_j + self.wake_j - self.sleep_w * self.transition_s
+        return max(self.transition_s, overhead_j / (idle_w - self.sleep_w))

@@ -1,7 +1,7 @@
-"""Power models in TOML: every number with its source and whether it is an estimate.
+"""Reader of power models in TOML, where every value has a source and an estimate flag.
 
-The presets beside this file are examples of every table. A missing number, an unknown key or a wrong type is an
-error that names the group, the key and the file.
+The presets are examples of every table. A missing value, an unknown key or a wrong type is an error that names the
+group, the key and the file.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ T = TypeVar("T", int, float, str, bool)
 
 
 class _Table:
-    """A TOML table that knows where it stands and which of its keys were asked for."""
+    """A TOML table with its location in the file and the keys that were read."""
 
     def __init__(self, values: Any, where: str) -> None:
         if not isinstance(values, dict):
             raise InputError(f"{where} is {values!r}; it must be a table of keys")
-        self.values, self.where, self.asked = values, where, set[str]()
+        self.values, self.where, self.read_keys = values, where, set[str]()
 
     def get(self, key: str, kind: type[T], otherwise: T | None = None) -> T:
-        """The value, of this type; an error where it is missing and there is no `otherwise`."""
-        self.asked.add(key)
+        """The value, checked for its type; an error if it is missing and there is no `otherwise`."""
+        self.read_keys.add(key)
         if key not in self.values:
             if otherwise is None:
                 raise InputError(f"{self.where} lacks {key}; give it, with its source")
@@ -55,23 +55,23 @@ class _Table:
         raw: Any = self.values[key]
         if kind is float and type(raw) is int and abs(raw) < 2**1000:
             raw = float(raw)
-        endless = isinstance(raw, float) and not math.isfinite(raw)
-        if endless or type(raw) is not kind:
+        infinite = isinstance(raw, float) and not math.isfinite(raw)
+        if infinite or type(raw) is not kind:
             raise InputError(f"{self.where}: {key} is {raw!r}, which is not of type {kind.__name__}")
         checked: T = raw
         return checked
 
-    def listed(self, key: str, kind: type[T]) -> tuple[T, ...]:
+    def list_of(self, key: str, kind: type[T]) -> tuple[T, ...]:
         """A list of values of one type."""
-        self.asked.add(key)
+        self.read_keys.add(key)
         values = self.values.get(key, [])
         if not isinstance(values, list):
             raise InputError(f"{self.where}: {key} is {values!r}; write a list")
         return tuple(_Table({key: value}, self.where).get(key, kind) for value in values)
 
     def tables(self, key: str) -> list[_Table]:
-        """The tables [[key]], each knowing its name."""
-        self.asked.add(key)
+        """The tables [[key]], each with its name in its location."""
+        self.read_keys.add(key)
         rows = self.values.get(key, [])
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise InputError(f"{self.where}: {key} must be written as [[{key}]] tables")
@@ -80,23 +80,23 @@ class _Table:
         ]
 
     def table(self, key: str) -> _Table | None:
-        """The table [key], None where there is none."""
-        self.asked.add(key)
+        """The table [key]; None if there is none."""
+        self.read_keys.add(key)
         return _Table(self.values[key], f"{self.where}, {key}") if key in self.values else None
 
-    def said(self) -> dict[str, Any]:
-        """Where its numbers come from."""
+    def origin(self) -> dict[str, Any]:
+        """Source and estimate flag of its values."""
         return {"source": self.get("source", str), "estimate": self.get("estimate", bool)}
 
-    def done(self) -> None:
-        """No key may be left over."""
+    def check_unknown_keys(self) -> None:
+        """Raise if the table has a key that was not read."""
         for key in self.values:
-            if key not in self.asked:
-                raise UnknownNameError(f"key of {self.where}", key, self.asked)
+            if key not in self.read_keys:
+                raise UnknownNameError(f"key of {self.where}", key, self.read_keys)
 
 
 def read_model(path: str | PathLike[str]) -> PowerModel:
-    """Read the file."""
+    """Read a power model from a TOML file."""
     path = Path(path)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -118,7 +118,7 @@ def _model(top: _Table, path: Path) -> PowerModel:
     if not groups:
         raise InputError(f"{path} describes no [[group]] of nodes; give at least one")
     facility = _facility(top.table("facility"), path)
-    top.done()
+    top.check_unknown_keys()
     return PowerModel(name, groups, facility)
 
 
@@ -128,7 +128,7 @@ def _group(table: _Table, path: Path) -> GroupPower:
     components = []
     for part in table.tables("component"):
         components.append(_component(part))
-        part.done()
+        part.check_unknown_keys()
     if not components:
         raise InputError(f"{table.where} has no [[group.component]]; give at least one")
     curve_name = table.get("cpu_curve", str, "")
@@ -141,7 +141,7 @@ def _group(table: _Table, path: Path) -> GroupPower:
     slowdown = table.table("slowdown")
     if levels and slowdown is None:
         raise InputError(f"{table.where} has levels but no [group.slowdown] with the beta of its jobs")
-    beta, cap_curve, said = _slowdown(slowdown) if slowdown is not None else (0.5, None, {})
+    beta, cap_curve, origin = _slowdown(slowdown) if slowdown is not None else (0.5, None, {})
     group = GroupPower(
         name=name,
         nodes=table.get("nodes", int),
@@ -152,10 +152,10 @@ def _group(table: _Table, path: Path) -> GroupPower:
         levels=(FULL_SPEED, *levels),
         beta=beta,
         cap_curve=cap_curve,
-        slowdown_source=said.get("source", ""),
-        slowdown_estimate=said.get("estimate", True),
+        slowdown_source=origin.get("source", ""),
+        slowdown_estimate=origin.get("estimate", True),
     )
-    table.done()
+    table.check_unknown_keys()
     return group
 
 
@@ -163,67 +163,67 @@ def _component(part: _Table) -> Component:
     if "w_per_gb" in part.values:
         gb, rate, name = part.get("gb", float), part.get("w_per_gb", float), part.get("name", str)
         if part.get("kind", str) != "memory":
-            raise InputError(f"{part.where}: w_per_gb is for the kind memory")
-        made = Component.memory(gb, rate, **part.said())
-        return Component(name, "memory", 1, made.idle_w, made.max_w, made.source, made.estimate)
+            raise InputError(f"{part.where}: w_per_gb is only for components of the kind memory")
+        memory = Component.memory(gb, rate, **part.origin())
+        return Component(name, "memory", 1, memory.idle_w, memory.max_w, memory.source, memory.estimate)
     return Component(
         part.get("name", str),
         part.get("kind", str),
         part.get("count", int),
         part.get("idle_w", float),
         part.get("max_w", float),
-        **part.said(),
+        **part.origin(),
     )
 
 
 def _loss(step: _Table) -> AffineLoss:
-    made = AffineLoss(
+    result = AffineLoss(
         step.get("name", str),
         step.get("constant_w", float),
         step.get("efficiency", float),
         step.get("nodes_per_device", int),
-        **step.said(),
+        **step.origin(),
     )
-    step.done()
-    return made
+    step.check_unknown_keys()
+    return result
 
 
 def _fixed(row: _Table) -> FixedLoad:
-    made = FixedLoad(
+    result = FixedLoad(
         row.get("name", str),
         row.get("watts", float),
         row.get("nodes_per_unit", int),
-        row.listed("through", str),
-        **row.said(),
+        row.list_of("through", str),
+        **row.origin(),
     )
-    row.done()
-    return made
+    row.check_unknown_keys()
+    return result
 
 
 def _level(row: _Table, idle_w: float, full_w: float) -> PowerLevel:
-    """A level; `node_w`, the watts of a whole node at full load, may stand for `cpu_dynamic`."""
+    """A DVFS state; `node_w`, the power of a whole node at full load, may replace `cpu_dynamic`."""
     if "node_w" in row.values and "cpu_dynamic" not in row.values:
         node_w = row.get("node_w", float)
         if not idle_w <= node_w <= full_w:
             raise InputError(
-                f"{row.where}: node_w is {node_w}; it lies between idle {idle_w:g} and full {full_w:g} W"
+                f"{row.where}: node_w is {node_w}; it must be from {idle_w:g} W (idle) to {full_w:g} W (full load)"
             )
         cpu_dynamic = (node_w - idle_w) / (full_w - idle_w)
     else:
         cpu_dynamic = row.get("cpu_dynamic", float, 1.0)
-    made = PowerLevel(
+    result = PowerLevel(
         row.get("name", str),
         row.get("speed", float, 1.0),
         cpu_dynamic,
         row.get("gpu_cap", float, 1.0),
-        **row.said(),
+        **row.origin(),
     )
-    row.done()
-    return made
+    row.check_unknown_keys()
+    return result
 
 
 def _slowdown(table: _Table) -> tuple[float, CapCurve | None, dict[str, Any]]:
-    beta, said = table.get("beta", float), table.said()
+    beta, origin = table.get("beta", float), table.origin()
     curve: CapCurve | None = None
     if "cap_curve" in table.values:
         name = table.get("cap_curve", str)
@@ -231,24 +231,24 @@ def _slowdown(table: _Table) -> tuple[float, CapCurve | None, dict[str, Any]]:
             raise UnknownNameError(f"cap_curve of {table.where}", name, CAP_CURVES)
         curve = CAP_CURVES[name]
     elif "cap_a" in table.values or "cap_c" in table.values:
-        curve = CapCurve("own", table.get("cap_a", float), table.get("cap_c", float), source=said["source"])
-    table.done()
-    return beta, curve, said
+        curve = CapCurve("own", table.get("cap_a", float), table.get("cap_c", float), source=origin["source"])
+    table.check_unknown_keys()
+    return beta, curve, origin
 
 
 def _sleep(table: _Table | None) -> SleepStates | None:
     if table is None:
         return None
-    made = SleepStates(
+    result = SleepStates(
         sleep_w=table.get("sleep_w", float),
         to_sleep_s=table.get("to_sleep_s", float),
         to_sleep_w=table.get("to_sleep_w", float),
         wake_s=table.get("wake_s", float),
         wake_w=table.get("wake_w", float),
-        **table.said(),
+        **table.origin(),
     )
-    table.done()
-    return made
+    table.check_unknown_keys()
+    return result
 
 
 def _facility(table: _Table | None, path: Path) -> Facility:
@@ -258,49 +258,49 @@ def _facility(table: _Table | None, path: Path) -> Facility:
     cooling = table.table("cooling")
     if cooling is None:
         raise InputError(
-            f"{table.where} has no [facility.cooling]; the simplest is kind = 'constant-pue' and a pue"
+            f"{table.where} has no [facility.cooling]; the simplest is kind = 'constant-pue' with a pue"
         )
-    said = cooling.said()
+    origin = cooling.origin()
     chosen = _cooling(cooling, cooling.get("kind", str))
     supply = table.table("supply")
-    made = Facility(
+    result = Facility(
         table.get("fixed_w", float),
         chosen,
         _supply(supply) if supply is not None else None,
-        **table.said(),
-        cooling_source=said["source"],
-        cooling_estimate=said["estimate"],
+        **table.origin(),
+        cooling_source=origin["source"],
+        cooling_estimate=origin["estimate"],
     )
-    table.done()
-    return made
+    table.check_unknown_keys()
+    return result
 
 
 def _cooling(table: _Table, kind: str) -> Cooling:
-    """A cooling model from its own keys; those with a usual value may be left out."""
+    """A cooling model from its keys; keys with a default may be left out."""
     if kind not in COOLING:
         raise UnknownNameError(f"kind of {table.where}", kind, COOLING)
-    made = COOLING[kind]
+    model = COOLING[kind]
     values: dict[str, Any] = {}
-    for rule in fields(made):
-        if made is Economiser and rule.name == "chiller":
+    for field in fields(model):
+        if model is Economiser and field.name == "chiller":
             nested = table.table("chiller")
             if nested is None:
                 raise InputError(f"{table.where} lacks the table chiller; give its nominal_w")
             values["chiller"] = _cooling(nested, "chiller")
-        elif rule.name in {"pue", "nominal_w"} or rule.name in table.values:
-            values[rule.name] = table.get(rule.name, float)
-        table.asked.add(rule.name)
-    table.done()
-    assert made is not Economiser or isinstance(values["chiller"], Chiller)
-    return made(**values)
+        elif field.name in {"pue", "nominal_w"} or field.name in table.values:
+            values[field.name] = table.get(field.name, float)
+        table.read_keys.add(field.name)
+    table.check_unknown_keys()
+    assert model is not Economiser or isinstance(values["chiller"], Chiller)
+    return model(**values)
 
 
 def _supply(table: _Table) -> EfficiencyCurve:
-    made = EfficiencyCurve(
-        table.listed("load_share", float),
-        table.listed("efficiency", float),
+    result = EfficiencyCurve(
+        table.list_of("load_share", float),
+        table.list_of("efficiency", float),
         table.get("rated_w", float),
-        **table.said(),
+        **table.origin(),
     )
-    table.done()
-    return made
+    table.check_unknown_keys()
+    return result

@@ -1,8 +1,8 @@
-"""How hard jobs use their nodes, and the watts that makes: measured where possible, modelled otherwise.
+"""Utilization and power of jobs: measured where available, modelled otherwise.
 
-For each job the first that is known counts: its measured `power_w`; its columns `cpu_utilization` and
-`gpu_utilization`; the profile. Jobs hold whole nodes. Nobody knows what was measured before a job has run: where a
-table has `predicted_power_w`, levers decide by that and accounts by the rest.
+For each job the first known source counts: its measured `power_w`; its columns `cpu_utilization` and
+`gpu_utilization`; the utilization profile. Jobs hold whole nodes. Measured values are not known before a job has run:
+if a table has `predicted_power_w`, power controls use that column and energy accounting uses the other columns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kilowait.jobs import JobTable
 __all__ = [
     "UtilizationByClass",
     "ConstantUtilization",
-    "MeasuredReport",
+    "MeasuredPowerReport",
     "UtilizationProfile",
     "UtilizationClass",
     "unique_classes",
@@ -35,9 +35,9 @@ __all__ = [
 
 Mask = npt.NDArray[np.bool_]
 
-_OF_A_JOB = ("power_w", "predicted_power_w", "cpu_utilization", "gpu_utilization", "beta")
-"""Columns by which jobs of one size differ in power or speed."""
-_LARGEST = 1 << 24  # nodes up to which sizes are counted rather than sorted
+_POWER_COLUMNS = ("power_w", "predicted_power_w", "cpu_utilization", "gpu_utilization", "beta")
+"""Columns by which jobs of equal size can differ in power or slowdown."""
+_MAX_COUNTED_NODES = 1 << 24  # up to this job size, classes are found by counting
 
 
 class UtilizationProfile(Protocol):
@@ -70,7 +70,7 @@ class ConstantUtilization:
 
 @dataclass(frozen=True, slots=True)
 class UtilizationClass:
-    """Jobs of a class, by size, queue and true run time, and their utilization; bounds count as inside."""
+    """Utilization of the jobs of a class, defined by nodes, run time and queue; bounds are inclusive."""
 
     name: str
     cpu: float
@@ -85,10 +85,12 @@ class UtilizationClass:
         for key in ("nodes", "runtime_s"):
             low, high = getattr(self, key)
             if not low <= high:
-                raise InputError(f"class {self.name!r} has {key} from {low} to {high}; nothing lies between")
+                raise InputError(
+                    f"class {self.name!r} has {key} from {low} to {high}; the lower bound must not exceed the upper"
+                )
 
-    def holds(self, jobs: JobTable) -> Mask:
-        """Which jobs are in it."""
+    def contains(self, jobs: JobTable) -> Mask:
+        """Which jobs belong to the class."""
         inside = np.ones(len(jobs), np.bool_)
         for key in ("nodes", "runtime_s"):
             low, high = getattr(self, key)
@@ -103,7 +105,7 @@ class UtilizationClass:
 
 @dataclass(frozen=True, slots=True)
 class UtilizationByClass:
-    """Utilization by class, the first that holds a job counting; `otherwise` for the rest.
+    """Utilization by job class; the first class that contains a job counts, `otherwise` applies to the rest.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 64])
     >>> UtilizationByClass(
@@ -118,14 +120,14 @@ class UtilizationByClass:
     def use(self, jobs: JobTable) -> tuple[Floats, Floats]:
         """One value of each per job."""
         cpu, gpu = self.otherwise.use(jobs)
-        for kind in reversed(self.classes):
-            inside = kind.holds(jobs)
-            cpu[inside], gpu[inside] = kind.cpu, kind.gpu
+        for job_class in reversed(self.classes):
+            inside = job_class.contains(jobs)
+            cpu[inside], gpu[inside] = job_class.cpu, job_class.gpu
         return cpu, gpu
 
 
 def utilization(jobs: JobTable, profile: UtilizationProfile) -> tuple[Floats, Floats]:
-    """CPU and GPU utilization per job: its columns where they are known, the profile elsewhere."""
+    """CPU and GPU utilization of each job: from its columns where known, else from the profile."""
     cpu, gpu = (
         use if name not in jobs else np.where(np.isnan(jobs[name]), use, jobs[name])
         for name, use in zip(("cpu_utilization", "gpu_utilization"), profile.use(jobs), strict=True)
@@ -136,32 +138,32 @@ def utilization(jobs: JobTable, profile: UtilizationProfile) -> tuple[Floats, Fl
 def unique_classes(
     jobs: JobTable, profile: UtilizationProfile, *, by_cores: bool = False
 ) -> tuple[JobTable, npt.NDArray[np.int64] | None]:
-    """One job of each size, and the row of each job among them, where nothing but its nodes tells what a job draws.
+    """One job of each size and the row of each job among them, if the power of a job depends on its nodes only.
 
-    Else (`by_cores`: it does on nodes that are shared) the jobs themselves, and None.
+    Otherwise the jobs themselves and None. With `by_cores` (shared nodes) power also depends on the cores.
 
     >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0, 0, 0], runtime_s=[9, 9, 9], nodes=[4, 1, 4])
-    >>> few, kind = unique_classes(jobs, ConstantUtilization())
-    >>> few["nodes"].tolist(), kind.tolist()
+    >>> classes, row = unique_classes(jobs, ConstantUtilization())
+    >>> classes["nodes"].tolist(), row.tolist()
     ([1, 4], [1, 0, 1])
     """
-    own = by_cores or any(name in jobs for name in _OF_A_JOB)
-    if own or not isinstance(profile, ConstantUtilization) or not len(jobs):
+    individual = by_cores or any(name in jobs for name in _POWER_COLUMNS)
+    if individual or not isinstance(profile, ConstantUtilization) or not len(jobs):
         return jobs, None
     nodes = jobs["nodes"]
-    if int(nodes.max()) > _LARGEST:
+    if int(nodes.max()) > _MAX_COUNTED_NODES:
         return jobs, None
-    size = np.cumsum(np.bincount(nodes) > 0) - 1
-    kind = size[nodes]
-    one = np.empty(int(size[-1]) + 1, np.int64)
-    one[kind] = np.arange(len(jobs))
-    return jobs[one], kind
+    row_of_size = np.cumsum(np.bincount(nodes) > 0) - 1
+    row = row_of_size[nodes]
+    representative = np.empty(int(row_of_size[-1]) + 1, np.int64)
+    representative[row] = np.arange(len(jobs))
+    return jobs[representative], row
 
 
 def job_power_w(
     jobs: JobTable, model: PowerModel, profile: UtilizationProfile, group: str | None = None
 ) -> Floats:
-    """Mean watts of each job at full speed, all its nodes together, on the nodes of `group` (None: the only one).
+    """Mean power of each job at full speed, all its nodes together, on the nodes of `group` (None: the only group).
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[2, 2], power_w=[np.nan, 500])
     >>> job_power_w(jobs, PowerModel.preset("polaris"), ConstantUtilization()).round(1).tolist()
@@ -175,8 +177,7 @@ def job_power_w(
 
 
 def with_planned_power(jobs: JobTable) -> JobTable:
-    """The jobs as levers see them before they run: with `predicted_power_w` instead of what was measured, where they
-    have it.
+    """The jobs as power controls know them before they run: `predicted_power_w`, if present, replaces measurements.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2],
@@ -196,14 +197,14 @@ def with_planned_power(jobs: JobTable) -> JobTable:
 
 
 def power_sources(jobs: JobTable) -> dict[str, int]:
-    """How many jobs have their power measured, from columns of utilization, or from the profile.
+    """Number of jobs by the source of their power: measured, utilization columns, or the profile.
 
     >>> power_sources(
     ...     JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[2, 2], power_w=[np.nan, 5])
     ... )
     {'measured': 1, 'columns': 0, 'profile': 1}
     """
-    if not any(name in jobs for name in _OF_A_JOB):
+    if not any(name in jobs for name in _POWER_COLUMNS):
         return {"measured": 0, "columns": 0, "profile": len(jobs)}
     measured = ~np.isnan(jobs.column("power_w"))
     used = ~(np.isnan(jobs.column("cpu_utilization")) & np.isnan(jobs.column("gpu_utilization")))
@@ -216,43 +217,45 @@ def power_sources(jobs: JobTable) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredReport:
-    """What became of each job when power was taken from measured energy."""
+class MeasuredPowerReport:
+    """Number of jobs by outcome when power is computed from measured energy."""
 
     attached: int
+    """Jobs that got `power_w` from `energy_j`."""
     kept: int
-    """Had a `power_w` already."""
+    """Jobs that had a `power_w` already."""
     unmeasured: int
-    """No `energy_j`."""
+    """Jobs without `energy_j`."""
     no_runtime: int
-    """Energy, but a run time of 0 s."""
+    """Jobs with energy but a run time of 0 s."""
     no_energy: int
-    """Measured as 0 J over a run time: a meter that did not count."""
+    """Jobs with 0 J over a run time: the meter did not count."""
     too_low: int
+    """Jobs whose mean power per node is below the minimum."""
     too_high: int
-    """Mean watts per node below or above what a node can draw."""
+    """Jobs whose mean power per node is above the maximum."""
 
     def text(self) -> str:
-        """In words, for people."""
+        """The counts as text."""
         counts = {
             "with power from measured energy": self.attached,
-            "had power already": self.kept,
+            "with existing power": self.kept,
             "not measured": self.unmeasured,
             "ran for 0 s": self.no_runtime,
             "measured as 0 J": self.no_energy,
-            "impossibly low": self.too_low,
-            "impossibly high": self.too_high,
+            "implausibly low": self.too_low,
+            "implausibly high": self.too_high,
         }
         return "; ".join(f"{number:,} {what}" for what, number in counts.items() if number)
 
 
 def with_measured_power(
     jobs: JobTable, least_w: float = 1.0, most_w: float = 20_000.0
-) -> tuple[JobTable, MeasuredReport]:
-    """The jobs with `power_w` = `energy_j` / `runtime_s` where that is possible, and a report of the rest.
+) -> tuple[JobTable, MeasuredPowerReport]:
+    """The jobs with `power_w` = `energy_j` / `runtime_s` where possible, and a report of the others.
 
-    A mean power per node outside `least_w` to `most_w` is taken for a fault of the meter and not attached; give
-    the machine's own limits where they are known. A `power_w` already there is kept.
+    A mean power per node outside `least_w` to `most_w` counts as a meter fault and is not used; give the limits of the
+    machine if they are known. An existing `power_w` is kept.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2, 3], submit_s=[0] * 3, runtime_s=[10, 0, 10], nodes=[1] * 3, energy_j=[2000, 5, 0]
@@ -263,22 +266,22 @@ def with_measured_power(
     """
     require("least_w", least_w)
     require("most_w", most_w, least_w)
-    energy, runtime, own = jobs.column("energy_j"), jobs["runtime_s"], jobs.column("power_w")
-    left = np.ones(len(jobs), np.bool_)
+    energy, runtime, power_w = jobs.column("energy_j"), jobs["runtime_s"], jobs.column("power_w")
+    remaining = np.ones(len(jobs), np.bool_)
 
-    def taken(condition: Mask) -> Mask:
-        """The jobs not spoken for yet that meet the condition."""
-        chosen = left & condition
-        left[chosen] = False
-        return chosen
+    def remove(condition: Mask) -> Mask:
+        """Remove the jobs that meet the condition from the remaining jobs, and return them."""
+        removed = remaining & condition
+        remaining[removed] = False
+        return removed
 
-    kept = taken(~np.isnan(own))
-    unmeasured = taken(np.isnan(energy))
-    no_runtime = taken(runtime == 0)
-    no_energy = taken(energy == 0)
-    per_node = np.divide(energy, runtime * jobs["nodes"], out=np.full(len(jobs), np.nan), where=left)
-    too_low = taken(per_node < least_w)
-    too_high = taken(per_node > most_w)
-    power = np.where(left, per_node * jobs["nodes"], own)
-    counts = (left, kept, unmeasured, no_runtime, no_energy, too_low, too_high)
-    return jobs.with_columns(power_w=power), MeasuredReport(*(int(count.sum()) for count in counts))
+    existing = remove(~np.isnan(power_w))
+    unmeasured = remove(np.isnan(energy))
+    no_runtime = remove(runtime == 0)
+    no_energy = remove(energy == 0)
+    per_node = np.divide(energy, runtime * jobs["nodes"], out=np.full(len(jobs), np.nan), where=remaining)
+    too_low = remove(per_node < least_w)
+    too_high = remove(per_node > most_w)
+    power = np.where(remaining, per_node * jobs["nodes"], power_w)
+    counts = (remaining, existing, unmeasured, no_runtime, no_energy, too_low, too_high)
+    return jobs.with_columns(power_w=power), MeasuredPowerReport(*(int(count.sum()) for count in counts))

@@ -1,4 +1,4 @@
-"""Numbers handed in from outside, checked: a wrong one is an error that names it."""
+"""Validation of numeric arguments, with errors that name the argument and its value."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def require(what: str, value: float, least: float = 0.0, most: float = math.inf)
 
 
 def numbers(what: str, values: npt.ArrayLike, least: float = -math.inf, most: float = math.inf) -> Floats:
-    """The values as float64, or an error giving the first that is not a number from `least` to `most`.
+    """The values as float64; an error with the first that is not a number from `least` to `most`.
 
     >>> numbers("cpu utilization", [0.5, 1.5], 0, 1)
     Traceback (most recent call last):
@@ -38,10 +38,10 @@ def numbers(what: str, values: npt.ArrayLike, least: float = -math.inf, most: fl
     try:
         array = np.asarray(values, np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"{what} does not hold numbers; give one number or a plain list of them") from None
-    fine = np.isfinite(array) & (array >= least) & (array <= most)
-    if not fine.all():
-        first = int(np.argmin(fine.ravel()))
+        raise InputError(f"{what} does not contain numbers; give one number or a list of numbers") from None
+    valid = np.isfinite(array) & (array >= least) & (array <= most)
+    if not valid.all():
+        first = int(np.argmin(valid.ravel()))
         place = f" [{first}]" if array.ndim else ""
         span = (
             "finite"

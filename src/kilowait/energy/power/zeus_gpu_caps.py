@@ -1,4 +1,4 @@
-"""Measured GPU jobs under power caps: tables as published with Zeus, and the fit of the slowdown.
+"""Measurements of GPU jobs under power caps (Zeus power tables), and the fit of the slowdown curve.
 
 Columns: dataset, network, batch_size, optimizer, power_limit (W), time_per_epoch (s), average_power (W).
 """
@@ -26,19 +26,19 @@ _NUMBERS = ("power_limit", "time_per_epoch", "average_power")
 
 @dataclass(frozen=True, slots=True)
 class CappedRun:
-    """One job under one cap."""
+    """Measurement of one job under one power cap."""
 
     job: tuple[str, ...]
-    """Data set, network, batch size, optimiser."""
+    """Data set, network, batch size, optimizer."""
     cap_w: float
     throughput_per_s: float
-    """Epochs a second."""
+    """Epochs per second."""
     power_w: float
 
 
 @dataclass(frozen=True, slots=True)
 class CapTable:
-    """Job × cap → throughput and power; the largest cap counts as none."""
+    """Throughput and power by job and cap; the largest cap counts as uncapped."""
 
     gpu: str
     runs: tuple[CappedRun, ...]
@@ -46,23 +46,25 @@ class CapTable:
     def relative(self, least_w: float = 90.0) -> tuple[Floats, Floats, Floats]:
         """r = cap / uncapped draw, slowdown and power ratio of every run of the jobs that draw more than `least_w`.
 
-        Jobs without a run at the largest cap have nothing to be compared with and are left out.
+        Jobs without a run at the largest cap have no reference and are left out.
         """
         top = max(run.cap_w for run in self.runs)
-        free = {run.job: run for run in self.runs if run.cap_w == top}
-        kept = [
-            (run, free[run.job]) for run in self.runs if run.job in free and free[run.job].power_w > least_w
+        uncapped = {run.job: run for run in self.runs if run.cap_w == top}
+        pairs = [
+            (run, uncapped[run.job])
+            for run in self.runs
+            if run.job in uncapped and uncapped[run.job].power_w > least_w
         ]
-        if not kept:
+        if not pairs:
             raise InputError(f"no job of the {self.gpu} table draws more than {least_w:g} W without a cap")
-        r = np.array([run.cap_w / whole.power_w for run, whole in kept])
-        slowdown = np.array([whole.throughput_per_s / run.throughput_per_s for run, whole in kept])
-        power = np.array([run.power_w / whole.power_w for run, whole in kept])
+        r = np.array([run.cap_w / base.power_w for run, base in pairs])
+        slowdown = np.array([base.throughput_per_s / run.throughput_per_s for run, base in pairs])
+        power = np.array([run.power_w / base.power_w for run, base in pairs])
         return r, slowdown, power
 
 
 def read_cap_table(path: str | PathLike[str], gpu: str = "") -> CapTable:
-    """Read such a CSV (plain or gzip); a row with a missing or impossible number is an error naming its line."""
+    """Read a Zeus power table (CSV, plain or gzip); a row with a missing or invalid number is an error."""
     path = Path(path)
     try:
         with (
@@ -74,7 +76,7 @@ def read_cap_table(path: str | PathLike[str], gpu: str = "") -> CapTable:
             absent = [name for name in (*_KEYS, *_NUMBERS) if name not in (rows.fieldnames or ())]
             if absent:
                 raise InputError(
-                    f"{path} lacks the column(s) {', '.join(absent)}; this is no Zeus power table"
+                    f"{path} lacks the column(s) {', '.join(absent)}; it is not a Zeus power table"
                 )
             runs = tuple(_runs(rows, path))
     except (OSError, UnicodeDecodeError) as problem:
@@ -97,15 +99,15 @@ def _runs(rows: csv.DictReader[str], path: Path) -> Iterator[CappedRun]:
 
 
 def fit_cap_curve(table: CapTable, least_w: float = 90.0) -> CapCurve:
-    """Least-squares fit of slowdown = 1 + a * max(1 / r - 1, 0) ** c; the error counts every run, uncapped too."""
+    """Least-squares fit of slowdown = 1 + a * max(1 / r - 1, 0) ** c; the error includes the uncapped runs."""
     from scipy.optimize import least_squares
 
     r, slowdown, _ = table.relative(least_w)
     over = np.maximum(1 / r - 1, 0)
 
-    def misses(parameters: Floats) -> Floats:
+    def residuals(parameters: Floats) -> Floats:
         return np.asarray(1 + parameters[0] * over ** parameters[1] - slowdown, np.float64)
 
-    found = least_squares(misses, x0=(0.5, 1.5), bounds=((1e-3, 0.2), (10, 5)))
-    a, c = (float(value) for value in found.x)
-    return CapCurve(table.gpu, a, c, float(np.sqrt(np.mean(found.fun**2))), f"fitted to {table.gpu}")
+    fit = least_squares(residuals, x0=(0.5, 1.5), bounds=((1e-3, 0.2), (10, 5)))
+    a, c = (float(value) for value in fit.x)
+    return CapCurve(table.gpu, a, c, float(np.sqrt(np.mean(fit.fun**2))), f"fitted to {table.gpu}")

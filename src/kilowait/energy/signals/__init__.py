@@ -1,4 +1,4 @@
-"""What the outside does: carbon intensity, prices and weather from files, and forecasts of them."""
+"""External signals: carbon intensity, electricity price and weather from files, and forecasts of them."""
 
 from kilowait.energy.signals import forecast
 from kilowait.energy.signals.carbon import CARBON_FORMATS, read_carbon

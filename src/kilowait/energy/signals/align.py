@@ -1,4 +1,4 @@
-"""Signals on a log's own clock: checked for unit, sign and span."""
+"""Align signals (carbon intensity, price, weather) to the time of a job log, and check unit, sign and span."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CELSIUS = ("°C", "C", "")
 
 @dataclass(frozen=True)
 class ClockOrigin:
-    """Which moment a log's second 0 is; None where nobody said.
+    """Unix time of the log's second 0; None if the log has no date.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[90], runtime_s=[9], nodes=[1])
     >>> ClockOrigin.of(jobs, "2022-01-01 00:01:30").unix_zero_s, ClockOrigin.of(jobs).unix_zero_s
@@ -34,30 +34,28 @@ class ClockOrigin:
 
     @classmethod
     def of(cls, jobs: JobTable, start: str | None = None) -> ClockOrigin:
-        """By `start`, the moment of the first submission (UTC unless it has an offset), where it is given; else by the
-        log's own ``meta["unix_start_s"]``.
-        """
+        """From `start`, the date of the first submission (UTC unless it has an offset), or ``meta["unix_start_s"]``."""
         if start is None:
             zero = jobs.meta.get("unix_start_s")
             zone = str(jobs.meta.get("time_zone", ""))
             note = f"times of the log taken as {zone}" if "assumed" in zone else ""
             return cls(None if zero is None else float(zero), note)
         if not len(jobs):
-            raise InputError(f"start={start!r} is that of the first submission, and the log has no jobs")
+            raise InputError(f"start={start!r} is the date of the first submission, but the log has no jobs")
         try:
             moment = float(unix_seconds([start], "UTC")[0])
         except InputError as problem:
             raise InputError(f"start={start!r}: {problem}") from None
-        said = f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M} UTC"
-        return cls(moment - float(jobs["submit_s"].min()), f"the first submission laid on {said}")
+        date = f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M} UTC"
+        return cls(moment - float(jobs["submit_s"].min()), f"first submission set to {date}")
 
     def by_s(self, series: Series, what: str) -> float:
-        """Seconds to shift a series by; 0 for one without a date, which is on the log's clock already."""
+        """Seconds by which to shift a series to the log's time; 0 for a series without a date."""
         if series.unix_zero_s is None:
             return 0.0
         if self.unix_zero_s is None:
             raise InputError(
-                f"{what} has dates and the log has none; say when its first job was submitted, such as "
+                f"{what} has dates and the log has none; give the date of the first submission, such as "
                 "start='2022-01-01'"
             )
         return series.unix_zero_s - self.unix_zero_s
@@ -65,7 +63,7 @@ class ClockOrigin:
 
 @dataclass(frozen=True)
 class Signals:
-    """What is outside, on the log's clock, over all of the horizon; None where not given or of no matter."""
+    """Signals in the log's time over the whole horizon; None if not given or not needed."""
 
     carbon: Series | None = None
     """g/kWh."""
@@ -77,11 +75,11 @@ class Signals:
     wet_bulb: Series | None = None
     """°C."""
     words: dict[str, str] = field(default_factory=dict)
-    """One line for each, to be printed with every result."""
+    """One line per signal, printed with every result."""
     notes: tuple[str, ...] = ()
 
     def all(self) -> list[Series]:
-        """Those there are."""
+        """The signals that are not None."""
         listed = (self.carbon, self.price, self.temperature, self.wet_bulb)
         return [series for series in listed if series is not None]
 
@@ -95,16 +93,16 @@ def signals_for(
     weather: Weather | None,
     wrap: bool,
 ) -> Signals:
-    """The signals on the log's clock, or an error that says what is wrong with one."""
+    """The signals in the log's time; an error if one has a wrong unit, sign or span."""
     words: dict[str, str] = {}
     currency = ""
 
     def covering(series: Series, what: str) -> Series:
-        found = series.shifted(dated.by_s(series, what))
-        if wrap and not found.covers(*horizon_s):
-            return found.wrapped(*horizon_s)
-        found.require(*horizon_s)
-        return found
+        shifted = series.shifted(dated.by_s(series, what))
+        if wrap and not shifted.covers(*horizon_s):
+            return shifted.wrapped(*horizon_s)
+        shifted.require(*horizon_s)
+        return shifted
 
     if carbon is not None:
         carbon = covering(_intensity(carbon), "the carbon intensity")
@@ -123,7 +121,7 @@ def signals_for(
             "weather=read_weather(...) or choose another with model.with_cooling('pue:1.2')"
         )
     if weather is not None and not cooling.needs:
-        notes.append(f"the weather does not matter to this cooling ({type(cooling).__name__})")
+        notes.append(f"the cooling model ({type(cooling).__name__}) does not depend on the weather")
     elif weather is not None:
         if weather.temperature.unit not in _CELSIUS:
             raise InputError(f"the temperature is in {weather.temperature.unit}; give it in °C")

@@ -1,4 +1,4 @@
-"""JSON as services and tools give it: the GB Carbon Intensity API, Electricity Maps, the carbon-aware SDK, WattTime."""
+"""JSON formats of carbon-intensity APIs: GB Carbon Intensity API, Electricity Maps, carbon-aware SDK, WattTime."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.energy.signals.readers.files import as_number, only_one
-from kilowait.energy.signals.readers.samples import NOT_STATED, Readings
+from kilowait.energy.signals.readers.files import as_number, single_value
+from kilowait.energy.signals.readers.samples import NOT_STATED, RawSamples
 from kilowait.energy.signals.readers.timestamps import unix_seconds
 from kilowait.energy.signals.readers.units import find_intensity_unit
 from kilowait.errors import InputError
 
 __all__ = [
-    "find_service",
+    "detect_format",
     "read_carbon_aware_sdk",
     "read_electricity_maps_api",
     "read_gb_api",
@@ -25,10 +25,10 @@ __all__ = [
 _DURATION = re.compile(r"(?:(\d+)\.)?(\d+):(\d\d)(?::(\d\d)(?:\.\d+)?)?")
 
 
-def find_service(content: Any) -> str | None:
-    """The name of the format this JSON is in, or None."""
+def detect_format(content: Any) -> str | None:
+    """The name of the format of this JSON; None if it is unknown."""
     if isinstance(content, dict) and "error" in content and "data" not in content:
-        raise InputError(f"this is an error a service answered with, not data: {content['error']!r:.120}")
+        raise InputError(f"this is an error response of a service, not data: {content['error']!r:.120}")
     rows = _rows(content)
     keys = {str(key).lower() for key in rows[0]} if rows else set()
     if {"from", "to"} <= keys and keys & {"intensity", "regions"}:
@@ -42,33 +42,33 @@ def find_service(content: Any) -> str | None:
     return None
 
 
-def read_gb_api(content: Any, zone: str | None) -> Readings:
-    """Half-hours of Great Britain: the actual value, else the forecast; regions have forecasts alone."""
+def read_gb_api(content: Any, zone: str | None) -> RawSamples:
+    """Half-hours of Great Britain: the actual value, else the forecast; regions have only forecasts."""
     rows = _rows(content)
     if any("regions" in row for row in rows):
-        raise InputError("the file holds all regions at once; ask the service for one region (/regionid/13)")
+        raise InputError("the file contains all regions; request one region from the service (/regionid/13)")
     start = unix_seconds([_text(row, "from") for row in rows], zone)
     end = unix_seconds([_text(row, "to") for row in rows], zone)
     actual = _values([_part(row).get("actual") for row in rows], "actual")
     forecast = _values([_part(row).get("forecast") for row in rows], "forecast")
-    expected = int(np.count_nonzero(np.isnan(actual) & ~np.isnan(forecast)))
-    facts: dict[str, Any] = {"actual": int(np.count_nonzero(~np.isnan(actual))), "forecast": expected}
-    if expected:
-        facts["note"] = f"{expected} of {len(rows)} values are forecasts"
+    forecasts = int(np.count_nonzero(np.isnan(actual) & ~np.isnan(forecast)))
+    facts: dict[str, Any] = {"actual": int(np.count_nonzero(~np.isnan(actual))), "forecast": forecasts}
+    if forecasts:
+        facts["note"] = f"{forecasts} of {len(rows)} values are forecasts"
     region = _region(content)
     location = "GB" if region is None else f"GB, {region}"
     value = np.where(np.isnan(actual), forecast, actual)
-    return Readings(start, value, "g/kWh", location, "average", "direct", _usual(end - start), facts)
+    return RawSamples(start, value, "g/kWh", location, "average", "direct", _usual(end - start), facts)
 
 
-def read_electricity_maps_api(content: Any, zone: str | None, location: str | None) -> Readings:
-    """Hours of a zone, or one hour; life-cycle unless it says direct."""
+def read_electricity_maps_api(content: Any, zone: str | None, location: str | None) -> RawSamples:
+    """Hours of a zone, or one hour; life-cycle intensity unless the file says direct."""
     rows = _rows(content)
-    place = only_one(
+    place = single_value(
         [str(row.get("zone") or _at(content, "zone")) for row in rows], location, "zone", "give location="
     )
     kinds = [str(row.get("emissionFactorType", "")) for row in rows]
-    kind = only_one(kinds, None, "emissionFactorType", "keep one")
+    kind = single_value(kinds, None, "emissionFactorType", "keep one")
     estimated = sum(bool(row.get("isEstimated")) for row in rows)
     facts: dict[str, Any] = {"estimated": estimated}
     if estimated:
@@ -76,7 +76,7 @@ def read_electricity_maps_api(content: Any, zone: str | None, location: str | No
     step = {"hourly": 3600.0, "15_minutes": 900.0, "5_minutes": 300.0}.get(
         _at(content, "temporalGranularity")
     )
-    return Readings(
+    return RawSamples(
         unix_seconds([_text(row, "datetime") for row in rows], zone),
         _values([row.get("carbonIntensity") for row in rows], "carbonIntensity"),
         "g/kWh",
@@ -88,27 +88,29 @@ def read_electricity_maps_api(content: Any, zone: str | None, location: str | No
     )
 
 
-def read_carbon_aware_sdk(content: Any, zone: str | None, location: str | None) -> Readings:
-    """Ratings of the SDK's data files and answers: a time with its offset, a duration ``HH:MM``."""
+def read_carbon_aware_sdk(content: Any, zone: str | None, location: str | None) -> RawSamples:
+    """Ratings of the SDK's data files and responses: a time with its offset, a duration ``HH:MM``."""
     rows = [{str(key).lower(): value for key, value in row.items()} for row in _rows(content)]
-    place = only_one([str(row.get("location", "")) for row in rows], location, "location", "give location=")
+    place = single_value(
+        [str(row.get("location", "")) for row in rows], location, "location", "give location="
+    )
     rows = [row for row in rows if place is None or str(row.get("location", "")) in ("", place)]
     time = unix_seconds([_text(row, "time") for row in rows], zone)
     value = _values([row.get("rating") for row in rows], "rating")
     stated = [_seconds(row["duration"]) for row in rows if row.get("duration") is not None]
-    return Readings(time, value, "g/kWh", place, NOT_STATED, NOT_STATED, _usual(np.array(stated)))
+    return RawSamples(time, value, "g/kWh", place, NOT_STATED, NOT_STATED, _usual(np.array(stated)))
 
 
-def read_watttime(content: Any, zone: str | None) -> Readings:
-    """Points of WattTime, with the unit its meta (or each point) names; marginal unless it says otherwise."""
+def read_watttime(content: Any, zone: str | None) -> RawSamples:
+    """Points of WattTime, in the unit named in its meta (or each point); marginal unless the signal is average."""
     rows = _rows(content)
     meta = content.get("meta", {}) if isinstance(content, dict) else {}
     units = [str(meta.get("units", "")), *(str(row.get("units", "")) for row in rows)]
-    unit = only_one(units, None, "unit", "convert them to one")
+    unit = single_value(units, None, "unit", "convert them to one")
     signal = str(meta.get("signal_type", "co2_moer"))
     time = unix_seconds([_text(row, "point_time") for row in rows], zone)
     step = meta.get("data_point_period_seconds")
-    return Readings(
+    return RawSamples(
         time,
         _values([row.get("value") for row in rows], "value"),
         None if unit is None else find_intensity_unit(unit) or unit,
@@ -120,8 +122,8 @@ def read_watttime(content: Any, zone: str | None) -> Readings:
 
 
 def _rows(content: Any) -> list[dict[str, Any]]:
-    """The list of rows in an answer, however deep it lies."""
-    if isinstance(content, dict) and "carbonIntensity" in content:  # Electricity Maps' latest is one row.
+    """The list of rows in a response, at any nesting depth."""
+    if isinstance(content, dict) and "carbonIntensity" in content:  # "latest" of Electricity Maps is one row.
         return [content]
     while isinstance(content, dict):
         lists = ("data", "history", "Emissions", "emissions")
@@ -129,9 +131,7 @@ def _rows(content: Any) -> list[dict[str, Any]]:
         if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
             content = content[0] if "data" in content[0] else content
     if not isinstance(content, list) or not content or not all(isinstance(row, dict) for row in content):
-        raise InputError(
-            "there is no list of values in this JSON; see the docs for the formats that are read"
-        )
+        raise InputError("this JSON contains no list of values; see the docs for the supported formats")
     return content
 
 
@@ -152,7 +152,7 @@ def _part(row: dict[str, Any]) -> dict[str, Any]:
 
 def _text(row: dict[str, Any], key: str) -> str:
     if key not in row:
-        raise InputError(f"a row has no {key!r}: {row!r:.100}")
+        raise InputError(f"a row has no key {key!r}: {row!r:.100}")
     return str(row[key])
 
 
@@ -162,14 +162,14 @@ def _values(values: Sequence[Any], name: str) -> np.ndarray[tuple[int], np.dtype
         try:
             found[at] = as_number(value)
         except ValueError as problem:
-            raise InputError(f"row {at + 1}, {name!r}: {problem}; mend the file") from None
+            raise InputError(f"row {at + 1}, {name!r}: {problem}; correct the file") from None
     return found
 
 
 def _seconds(duration: Any) -> float:
     match = _DURATION.fullmatch(str(duration).strip())
     if match is None:
-        raise InputError(f"the duration {duration!r:.40} is not understood; it must be HH:MM or HH:MM:SS")
+        raise InputError(f"the duration {duration!r:.40} is invalid; it must be HH:MM or HH:MM:SS")
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return days * 86400 + hours * 3600 + minutes * 60 + seconds
 

@@ -1,4 +1,4 @@
-"""Carbon intensity of electricity: files of several publishers become a Series in g/kWh, UTC."""
+"""Reader of carbon-intensity files of several publishers, as a Series in g/kWh, UTC."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kilowait.energy.signals.readers.csv import plain_columns, times_of, unit_of
 from kilowait.energy.signals.readers.files import (
     SignalFile,
     Table,
-    only_one,
     open_signal,
+    single_value,
 )
-from kilowait.energy.signals.readers.samples import NOT_STATED, Readings
+from kilowait.energy.signals.readers.samples import NOT_STATED, RawSamples
 from kilowait.energy.signals.readers.units import INTENSITY_UNIT, find_intensity_unit, intensity_factor
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.series import Gaps, Series
@@ -28,14 +28,14 @@ Scope = Literal["direct", "life-cycle"]
 CARBON_FORMATS: dict[str, str] = {
     "electricity-maps": "yearly CSV of Electricity Maps, direct and life-cycle",
     "electricity-maps-api": "JSON of the Electricity Maps API",
-    "electricity-maps-academic": "its older CSV with carbon_intensity_avg",
+    "electricity-maps-academic": "older CSV of Electricity Maps with carbon_intensity_avg",
     "gb-api": "JSON of the GB Carbon Intensity API",
     "carbon-aware-sdk": "JSON of the carbon-aware SDK",
     "watttime": "JSON of WattTime",
     "lets-wait-awhile": "CSV with the columns Time and Carbon Intensity",
     "csv": "any CSV with a column of times and one of values",
 }
-"""Names for ``format=``."""
+"""Values of ``format=``, with a description."""
 
 
 def read_carbon(
@@ -52,10 +52,10 @@ def read_carbon(
 ) -> Series:
     """Carbon intensity in g/kWh over time, UTC; the format is found by content (`format` forces one).
 
-    `scope` chooses where a file has both, direct and life-cycle; elsewhere ``meta["scope"]`` says what it has.
-    `columns` names the columns of a plain CSV: ``{"time": "when", "value": "gCO2"}``. `zone` is the time zone of times
-    without an offset. `unit` is needed where the file does not name one (``lb/MWh`` is converted). `location` chooses
-    in a file with several. `gaps` and `longest_s` are those of `Series.from_samples`.
+    `scope` chooses between direct and life-cycle emissions if a file has both; otherwise ``meta["scope"]`` gives the
+    scope of the file. `columns` names the columns of a plain CSV: ``{"time": "when", "value": "gCO2"}``. `zone` is the
+    time zone of times without an offset. `unit` is needed if the file does not name one (``lb/MWh`` is converted).
+    `location` chooses in a file with several locations. `gaps` and `longest_s` are those of `Series.from_samples`.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "tiny.csv"
@@ -71,7 +71,7 @@ def read_carbon(
     file = open_signal(path)
     with file.named():
         found, readings = _read(file, format, scope, columns, zone, location)
-        factor = intensity_factor(_agreed(readings.unit, unit))
+        factor = intensity_factor(_resolve_unit(readings.unit, unit))
         meta = {
             "name": "carbon intensity",
             "location": readings.location or location or NOT_STATED,
@@ -96,19 +96,19 @@ def read_carbon(
             at = int(negative[0])
             raise InputError(
                 f"carbon intensity is negative {len(negative)} time(s), first {series.value[at]:g} g/kWh at "
-                f"{series.moment(series.edge_s[at])}; mend the file, or read prices with read_price"
+                f"{series.moment(series.edge_s[at])}; correct the file, or read prices with read_price"
             )
     return series
 
 
-def _agreed(told: str | None, given: str | None) -> str:
-    if told is None and given is None:
+def _resolve_unit(file_unit: str | None, unit: str | None) -> str:
+    if file_unit is None and unit is None:
+        raise InputError("the file names no unit; give it, such as unit='g/kWh' or unit='lb/MWh'")
+    if file_unit is not None and unit is not None and intensity_factor(file_unit) != intensity_factor(unit):
         raise InputError(
-            "it does not say in which unit it is; give unit='g/kWh', unit='lb/MWh' or what it is"
+            f"mixed units: the file is in {file_unit}, but unit={unit!r} was given; leave unit out"
         )
-    if told is not None and given is not None and intensity_factor(told) != intensity_factor(given):
-        raise InputError(f"mixed units: the file is in {told}, and unit={given!r} was given; leave unit out")
-    return told or given or ""
+    return file_unit or unit or ""
 
 
 def _read(
@@ -118,10 +118,10 @@ def _read(
     columns: Mapping[str, str] | None,
     zone: str | None,
     location: str | None,
-) -> tuple[str, Readings]:
+) -> tuple[str, RawSamples]:
     if file.is_json():
         content = file.json()
-        found = format or api_formats.find_service(content)
+        found = format or api_formats.detect_format(content)
         if found == "gb-api":
             return found, api_formats.read_gb_api(content, zone)
         if found == "electricity-maps-api":
@@ -130,7 +130,7 @@ def _read(
             return found, api_formats.read_carbon_aware_sdk(content, zone, location)
         if found == "watttime":
             return found, api_formats.read_watttime(content, zone)
-        raise InputError(f"this JSON is in none of the formats that are read ({', '.join(CARBON_FORMATS)})")
+        raise InputError(f"this JSON is in none of the supported formats ({', '.join(CARBON_FORMATS)})")
     table = file.table()
     found = format or ("csv" if columns else _find_format(table))
     if found == "electricity-maps":
@@ -155,20 +155,22 @@ def _find_format(table: Table) -> str:
     return "csv"
 
 
-def _electricity_maps(table: Table, scope: Scope, zone: str | None, location: str | None) -> Readings:
+def _electricity_maps(table: Table, scope: Scope, zone: str | None, location: str | None) -> RawSamples:
     table, place = _one_place(table, "Zone Id", location)
     marks = ("(direct",) if scope == "direct" else ("(lca", "(life cycle", "(life-cycle")
     named = [at for at, name in enumerate(table.header) if name.lower().startswith("carbon intensity")]
     column = next((at for at in named if any(mark in table.header[at].lower() for mark in marks)), None)
     if column is None:
-        raise InputError(f"there is no {scope} carbon intensity in {', '.join(table.header)}")
+        raise InputError(
+            f"the file has no column of {scope} carbon intensity; it has {', '.join(table.header)}"
+        )
     estimated = 0
     if "Data Estimated" in table.header:
         estimated = sum(word.lower() == "true" for word in table.words(table.index("Data Estimated")))
     facts: dict[str, Any] = {"estimated": estimated}
     if estimated:
         facts["note"] = f"{estimated} of {len(table.rows)} values are estimates of the publisher"
-    return Readings(
+    return RawSamples(
         times_of(table, 0, zone),
         table.numbers(column),
         unit_of(table, column, find_intensity_unit),
@@ -179,33 +181,33 @@ def _electricity_maps(table: Table, scope: Scope, zone: str | None, location: st
     )
 
 
-def _academic(table: Table, zone: str | None, location: str | None) -> Readings:
+def _academic(table: Table, zone: str | None, location: str | None) -> RawSamples:
     place = None
     if "zone_name" in table.header:
         table, place = _one_place(table, "zone_name", location)
     time = table.index("datetime" if "datetime" in table.header else "timestamp")
     value = table.index("carbon_intensity_avg")
-    # The publisher's times are UTC and its intensities g/kWh; this older format says neither.
+    # The publisher's times are UTC and its intensities g/kWh; this older format states neither.
     unit = unit_of(table, value, find_intensity_unit) or INTENSITY_UNIT
-    return Readings(times_of(table, time, zone or "UTC"), table.numbers(value), unit, place, "average")
+    return RawSamples(times_of(table, time, zone or "UTC"), table.numbers(value), unit, place, "average")
 
 
-def _lets_wait_awhile(table: Table, zone: str | None) -> Readings:
+def _lets_wait_awhile(table: Table, zone: str | None) -> RawSamples:
     facts = {} if zone is not None else {"note": "times without a zone, taken as UTC"}
     time = times_of(table, 0, zone or "UTC")
-    return Readings(time, table.numbers(1), INTENSITY_UNIT, None, "average", "life-cycle", facts=facts)
+    return RawSamples(time, table.numbers(1), INTENSITY_UNIT, None, "average", "life-cycle", facts=facts)
 
 
-def _plain(table: Table, columns: Mapping[str, str] | None, zone: str | None) -> Readings:
+def _plain(table: Table, columns: Mapping[str, str] | None, zone: str | None) -> RawSamples:
     at = plain_columns(table, columns, find_intensity_unit)
     name = table.header[at.value].lower()
     kind = "marginal" if "moer" in name or "marginal" in name else NOT_STATED
     unit = unit_of(table, at.value, find_intensity_unit)
-    return Readings(times_of(table, at.time, zone), table.numbers(at.value), unit, None, kind)
+    return RawSamples(times_of(table, at.time, zone), table.numbers(at.value), unit, None, kind)
 
 
 def _one_place(table: Table, column: str, location: str | None) -> tuple[Table, str | None]:
     words = table.words(table.index(column))
-    place = only_one(words, location, "zone", "give location= to choose one")
+    place = single_value(words, location, "zone", "give location= to choose one")
     several = place is not None and len(set(words)) > 1
     return (table.where(table.index(column), place) if several and place is not None else table), place

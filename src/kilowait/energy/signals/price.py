@@ -1,4 +1,4 @@
-"""Prices of electricity: a CSV becomes a Series in a currency per MWh, UTC. Negative prices are real."""
+"""Reader of electricity prices from CSV, as a Series in a currency per MWh, UTC. Prices may be negative."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def read_price(
     gaps: Gaps = "error",
     longest_s: float | None = None,
 ) -> Series:
-    """Price over time, UTC, from a CSV with a column of times and one of prices; per kWh becomes per MWh.
+    """Electricity price over time, UTC, from a CSV with a time and a price column; prices are converted to per MWh.
 
-    The unit (``EUR/MWh``, ``$/kWh``) is found in the header or given, and its currency is in ``meta["currency"]``. The
-    other arguments are those of `read_carbon`; `location` only names the place.
+    The unit (``EUR/MWh``, ``$/kWh``) is read from the header or from `unit`; its currency is in ``meta["currency"]``.
+    The other arguments are those of `read_carbon`; `location` is only a label.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "tiny.csv"
@@ -39,17 +39,17 @@ def read_price(
     file = open_signal(path)
     with file.named():
         if file.is_json():
-            raise InputError("prices are read from CSV, and this is JSON")
+            raise InputError("prices are read from CSV, but this is JSON")
         table = file.table()
         at = plain_columns(table, columns, find_price_unit)
-        told = unit_of(table, at.value, find_price_unit)
-        if told is None and unit is None:
-            raise InputError("it does not say in which unit it is; give unit='EUR/MWh' or what it is")
-        if told is not None and unit is not None and price_factor(told) != price_factor(unit):
+        file_unit = unit_of(table, at.value, find_price_unit)
+        if file_unit is None and unit is None:
+            raise InputError("the file names no unit; give it, such as unit='EUR/MWh'")
+        if file_unit is not None and unit is not None and price_factor(file_unit) != price_factor(unit):
             raise InputError(
-                f"mixed units: the file is in {told}, and unit={unit!r} was given; leave unit out"
+                f"mixed units: the file is in {file_unit}, but unit={unit!r} was given; leave unit out"
             )
-        factor, currency = price_factor(told or unit or "")
+        factor, currency = price_factor(file_unit or unit or "")
         meta = {
             "name": "electricity price",
             "location": location or NOT_STATED,

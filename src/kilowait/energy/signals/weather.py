@@ -1,4 +1,4 @@
-"""Weather: temperature and humidity from Open-Meteo's JSON or an EPW file, and the wet bulb from both, UTC."""
+"""Weather: temperature and humidity from Open-Meteo JSON or EPW files, and the wet-bulb temperature, UTC."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["TYPICAL_YEAR", "Weather", "read_weather", "wet_bulb_c"]
 Floats = npt.NDArray[np.float64]
 
 TYPICAL_YEAR = 2023
-"""The calendar year a typical year is laid on: 365 days, and it starts on a Sunday, as most EPW files say of theirs."""
+"""Default calendar year of a typical meteorological year: 365 days, starting on a Sunday like most EPW files."""
 
 _EPW_HEADER_LINES = 8
 _EPW_DRY_BULB, _EPW_HUMIDITY = 6, 8
@@ -32,12 +32,12 @@ _EPW_MISSING_C, _EPW_MISSING_PERCENT = 99.9, 999.0
 
 @dataclass(frozen=True, eq=False)
 class Weather:
-    """Outdoor air over time."""
+    """Outdoor temperature and humidity over time."""
 
     temperature: Series
-    """Dry bulb, °C."""
+    """Dry-bulb temperature, °C."""
     humidity: Series
-    """Relative, %."""
+    """Relative humidity, %."""
 
     @cached_property
     def wet_bulb(self) -> Series:
@@ -50,11 +50,11 @@ class Weather:
         return replace(self.temperature, edge_s=edge, value=value, meta=meta)
 
     def shifted(self, by_s: float) -> Weather:
-        """On another clock; see `Series.shifted`."""
+        """Shifted in time; see `Series.shifted`."""
         return Weather(self.temperature.shifted(by_s), self.humidity.shifted(by_s))
 
     def wrapped(self, start_s: float, end_s: float) -> Weather:
-        """Repeated where it has no values of its own; see `Series.wrapped`."""
+        """Repeated beyond its own span; see `Series.wrapped`."""
         return Weather(self.temperature.wrapped(start_s, end_s), self.humidity.wrapped(start_s, end_s))
 
     def require(self, start_s: float, end_s: float, what: str = "the run") -> None:
@@ -63,16 +63,16 @@ class Weather:
         self.humidity.require(start_s, end_s, what)
 
     def describe(self) -> str:
-        """One line to print with every result."""
+        """One line that is printed with every result."""
         humid = float(self.humidity.mean(self.humidity.start_s, self.humidity.end_s))
         return f"{self.temperature.describe()}, mean humidity {humid:.3g} %"
 
 
 def wet_bulb_c(temperature_c: npt.ArrayLike, humidity_percent: npt.ArrayLike) -> Floats:
-    """Wet bulb (°C) of air at sea level from its dry bulb (°C) and relative humidity (%), by Stull (2011).
+    """Wet-bulb temperature (°C) at sea level from dry-bulb temperature (°C) and relative humidity (%), by Stull (2011).
 
-    The fit is good to about 1 K from 5 to 99 % and from -20 to 50 °C, and runs a little above the dry bulb in
-    moist air, where the dry bulb is given instead.
+    The fit is accurate to about 1 K from 5 to 99 % and from -20 to 50 °C. In moist air it slightly exceeds the dry-bulb
+    temperature, which is returned instead.
 
     >>> round(float(wet_bulb_c(20, 50)), 1)
     13.7
@@ -95,12 +95,12 @@ def read_weather(
     gaps: Gaps = "error",
     longest_s: float | None = None,
 ) -> Weather:
-    """Weather from Open-Meteo's JSON or an EPW file, UTC; which of them is found by content.
+    """Weather from Open-Meteo JSON or an EPW file, UTC; the format is detected by content.
 
-    Open-Meteo: hourly values hold from their hour on; its times are turned to UTC by the file's `utc_offset_seconds`,
-    which holds for the whole file. EPW: hour 1 is the hour that ends at 01:00, in local standard time. A typical year
-    puts months of different years together; it is laid on `year`, or on `TYPICAL_YEAR`. A file of one single year
-    keeps its own unless `year` is given.
+    Open-Meteo: hourly values hold from their hour on; times are converted to UTC by the file's `utc_offset_seconds`,
+    which applies to the whole file. EPW: hour 1 ends at 01:00, in local standard time. A typical meteorological year
+    combines months of different years; it is mapped to `year`, or to `TYPICAL_YEAR`. A file of a single year keeps its
+    year unless `year` is given.
     """
     file = open_signal(path)
     with file.named():
@@ -109,7 +109,7 @@ def read_weather(
         elif file.text.startswith("LOCATION,"):
             time, temperature, humidity, facts = _epw(file, year)
         else:
-            raise InputError(f"this is neither Open-Meteo's JSON nor EPW; it starts with {file.text[:40]!r}")
+            raise InputError(f"this is neither Open-Meteo JSON nor EPW; it starts with {file.text[:40]!r}")
         wrong = (humidity < 0) | (humidity > 110)
         if wrong.any():
             raise InputError(f"relative humidity of {humidity[wrong][0]:g} %; it must lie between 0 and 100")
@@ -131,14 +131,14 @@ def _open_meteo(file: SignalFile) -> tuple[Floats, Floats, Floats, dict[str, Any
     hourly = content.get("hourly") if isinstance(content, dict) else None
     if not isinstance(hourly, dict) or "time" not in hourly:
         raise InputError(
-            "this JSON has no hourly values; ask Open-Meteo for hourly temperature_2m and humidity"
+            "this JSON has no hourly values; request hourly temperature_2m and relative_humidity_2m from Open-Meteo"
         )
     units = content.get("hourly_units")
     units = units if isinstance(units, dict) else {}
 
     def listed(name: str) -> list[Any]:
         if not isinstance(hourly[name], list):
-            raise InputError(f"hourly {name} is {hourly[name]!r:.40}, not a list; get the file again")
+            raise InputError(f"hourly {name} is {hourly[name]!r:.40}, not a list; download the file again")
         return list(hourly[name])
 
     def column(names: tuple[str, ...], unit: str) -> Floats:
@@ -146,11 +146,11 @@ def _open_meteo(file: SignalFile) -> tuple[Floats, Floats, Floats, dict[str, Any
         if name is None:
             raise InputError(f"there is no hourly {names[0]}; the file has {', '.join(hourly)}")
         if units.get(name, unit) != unit:
-            raise InputError(f"{name} is in {units[name]}, not {unit}; ask Open-Meteo for metric units")
+            raise InputError(f"{name} is in {units[name]}, not {unit}; request metric units from Open-Meteo")
         try:
             return np.array([as_number(value) for value in listed(name)], np.float64)
         except ValueError as problem:
-            raise InputError(f"{name}: {problem}; mend the file") from None
+            raise InputError(f"{name}: {problem}; correct the file") from None
 
     temperature = column(("temperature_2m",), "°C")
     humidity = column(("relative_humidity_2m", "relativehumidity_2m"), "%")
@@ -160,10 +160,10 @@ def _open_meteo(file: SignalFile) -> tuple[Floats, Floats, Floats, dict[str, Any
         offset = math.nan
     if not math.isfinite(offset):
         raise InputError(
-            "there is no utc_offset_seconds, so its times cannot be turned to UTC; add it (0 for UTC)"
+            "there is no utc_offset_seconds, so the times cannot be converted to UTC; add it (0 for UTC)"
         )
     time = unix_seconds([str(word) for word in listed("time")], "UTC")
-    if units.get("time") != "unixtime":  # Those are UTC whatever the offset.
+    if units.get("time") != "unixtime":  # Unix times are UTC whatever the offset.
         time = time - offset
     facts = {"location": f"{content.get('latitude', '?')}, {content.get('longitude', '?')}"}
     return time, temperature, humidity, {**facts, "format": "open-meteo", "utc_offset_s": offset}
@@ -178,16 +178,16 @@ def _epw(file: SignalFile, year: int | None) -> tuple[Floats, Floats, Floats, di
         when = np.array([[int(cell) for cell in row[:4]] for row in rows]).reshape(-1, 4)
         values = np.array([[float(row[_EPW_DRY_BULB]), float(row[_EPW_HUMIDITY])] for row in rows])
     except (ValueError, IndexError, OverflowError) as problem:
-        raise InputError(f"this is no whole EPW file ({problem}); get the file again") from None
+        raise InputError(f"this EPW file is invalid ({problem}); download the file again") from None
     if len(rows) == 0:
-        raise InputError("this EPW file has a header and no hours; get the file again")
+        raise InputError("this EPW file has a header but no hours; download the file again")
     years = np.unique(when[:, 0])
     no_leap_day = len(rows) == 8760 and not ((when[:, 1] == 2) & (when[:, 2] == 29)).any()
     own = len(years) == 1 and not (no_leap_day and calendar.isleap(int(years[0])))
     laid_on = year if year is not None else int(years[0]) if own else TYPICAL_YEAR
     if no_leap_day and calendar.isleap(laid_on):
         raise InputError(
-            f"{laid_on} is a leap year, and the file has no 29 February; choose another year, and wrap"
+            f"{laid_on} is a leap year, but the file has no 29 February; choose another year, and repeat the signal"
         )
     try:
         starts = [
@@ -202,7 +202,7 @@ def _epw(file: SignalFile, year: int | None) -> tuple[Floats, Floats, Floats, di
     facts: dict[str, Any] = {"location": " ".join(place[1:4]), "format": "epw", "year": laid_on}
     if len(years) > 1 or laid_on != years[0]:
         source = f"{years[0]} to {years[-1]}" if len(years) > 1 else f"{years[0]}"
-        facts["note"] = f"months of {source} laid on {laid_on}"
+        facts["note"] = f"months of {source} mapped to {laid_on}"
     return (
         np.array(starts) - offset_s,
         np.where(dry >= _EPW_MISSING_C, np.nan, dry),

@@ -1,7 +1,7 @@
 """Linear power policy, evaluated inside the engine: job order, DVFS state, node sleep and load shifting.
 
 The DVFS state of a job follows from its allowed slowdown: a linear function of features of the job and of the system.
-The hand-tuned power controls are points in this parameter space: ``levels=1.1`` is 0.1, reduced to 0 where jobs
+The hand-tuned power controls are points in this parameter space: ``dvfs=1.1`` is 0.1, reduced to 0 where jobs
 request more nodes than are free; ``sleep=timeout:600:reserve=8`` is a constant timeout and share of nodes.
 """
 

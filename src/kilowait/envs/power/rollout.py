@@ -63,7 +63,7 @@ def play(
     >>> import kilowait as kw
     >>> jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[60, 60], nodes=[2, 2])
     >>> slowest = lambda seen: np.array([np.flatnonzero(seen["mask"][0, :384])[-1]])
-    >>> log = play(jobs, kw.Cluster.from_nodes(2), slowest, power=PowerConfig("taurus", levers="levels=1.1"))
+    >>> log = play(jobs, kw.Cluster.from_nodes(2), slowest, power=PowerConfig("taurus", levers="dvfs=1.1"))
     >>> log.level.tolist(), log.end_s.round(1).tolist()
     ([2, 2], [65.8, 131.7])
     """

@@ -50,7 +50,7 @@ class EnergyVectorEnv(EngineVectorEnv):
     ...     cluster=kw.Cluster.from_nodes(64),
     ...     power="taurus",
     ...     carbon=Series.constant(400, "g/kWh"),
-    ...     levers="sleep=break-even+levels=1.1",
+    ...     levers="sleep=break-even+dvfs=1.1",
     ... )
     >>> seen, _ = vec.reset(seed=0)
     >>> seen["jobs"].shape, vec.unwrapped.seen.choices, vec.unwrapped.seen.extra

@@ -1,4 +1,4 @@
-"""Carbon intensity from services on the web: asked with patience, kept in a file that ``--carbon`` reads."""
+"""Download of carbon intensity from web APIs into a file that ``--carbon`` reads."""
 
 from kilowait.telemetry.carbon.api import (
     ElectricityMaps,

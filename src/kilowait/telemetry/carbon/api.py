@@ -1,4 +1,4 @@
-"""What can be asked of each service, and what its answers hold. Their values are read by `kilowait.energy.signals`."""
+"""Carbon-intensity web APIs: request URLs and response rows. `kilowait.energy.signals` reads the values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
     "GreatBritain",
     "Row",
     "Service",
-    "moment_of",
+    "row_time_s",
     "service_of",
     "token_from",
 ]
@@ -37,58 +37,58 @@ REGIONS = (
     "North Wales, Merseyside and Cheshire", "South Wales", "West Midlands", "East Midlands", "East England",
     "South West England", "South England", "London", "South East England", "England", "Scotland", "Wales",
 )  # fmt: skip
-"""Of Great Britain, by number from 1."""
+"""Regions of Great Britain, by their number from 1."""
 
 
 class Service(Protocol):
-    """One place at one service."""
+    """A carbon-intensity service for one location."""
 
     key: str
-    """Of a row: its moment."""
+    """Key of the time in a row."""
 
     def past(self, begin_s: float, end_s: float) -> Iterator[tuple[str, float]]:
-        """Addresses for a span of time, in pieces the service allows, and the Unix time each piece ends at."""
+        """URLs for a time span, in parts of the length the service allows, and the Unix time at which each ends."""
         ...
 
     def recent(self, now_s: float) -> str:
-        """The address of the last day."""
+        """URL of the last day."""
         ...
 
     def latest(self) -> str:
-        """The address of what holds now."""
+        """URL of the current value."""
         ...
 
     def rows(self, answer: Any) -> list[Row]:
-        """The values in an answer, as the service wrote them, or an error."""
+        """The rows of a response, unchanged; an error if it has none."""
         ...
 
     def value(self, row: Row) -> float | None:
-        """The final value of a row, None where there is none yet."""
+        """The final value of a row; None if there is none yet."""
         ...
 
     def document(self, rows: list[Row]) -> dict[str, Any]:
-        """Rows of many answers as one, in the service's own shape."""
+        """Rows of many responses as one document in the format of the service."""
         ...
 
     def place(self) -> str:
-        """Where, in words."""
+        """The location as text."""
         ...
 
 
 @dataclass(frozen=True)
 class GreatBritain:
-    """The GB Carbon Intensity API: half-hours, the whole country or one of its regions 1 to 17. No token."""
+    """The GB Carbon Intensity API: half-hours of the whole country or of a region from 1 to 17. No token needed."""
 
     base_url: str = "https://api.carbonintensity.org.uk"
     region: int | None = None
     key = "from"
     piece_s = 7 * DAY_S
-    """It allows 14 days at a time."""
+    """The service allows 14 days per request."""
 
     def __post_init__(self) -> None:
         if self.region is not None and not 1 <= self.region <= len(REGIONS):
             listed = ", ".join(f"{number} {name}" for number, name in enumerate(REGIONS, 1))
-            raise InputError(f"region is {self.region}; there are {listed}")
+            raise InputError(f"region is {self.region}; the regions are {listed}")
 
     def past(self, begin_s: float, end_s: float) -> Iterator[tuple[str, float]]:
         """Weeks."""
@@ -100,30 +100,32 @@ class GreatBritain:
                 yield f"{self.base_url}/regional/intensity/{span}/regionid/{self.region}", end
 
     def recent(self, now_s: float) -> str:
-        """The last day, up to the end of the half-hour that runs."""
+        """URL of the last day, up to the end of the current half-hour."""
         now = _moment(now_s // 1800 * 1800 + 1800)
         if self.region is None:
             return f"{self.base_url}/intensity/{now}/pt24h"
         return f"{self.base_url}/regional/intensity/{now}/pt24h/regionid/{self.region}"
 
     def latest(self) -> str:
-        """The half-hour that runs."""
+        """URL of the current half-hour."""
         return f"{self.base_url}/" + (
             "intensity" if self.region is None else f"regional/regionid/{self.region}"
         )
 
     def rows(self, answer: Any) -> list[Row]:
-        """Half-hours; of a region they lie one list deeper, beside its name."""
+        """Half-hour rows; for a region they are nested one list deeper."""
         inner = answer.get("data") if isinstance(answer, dict) else None
         if self.region is not None:
             inner = inner[0] if isinstance(inner, list) and len(inner) == 1 else inner
             if isinstance(inner, dict) and inner.get("regionid") not in (None, self.region):
-                raise MeterError(f"region {self.region} was asked for, and {inner['regionid']} came")
+                raise MeterError(
+                    f"requested region {self.region}, but the response is for {inner['regionid']}"
+                )
             inner = inner.get("data") if isinstance(inner, dict) else None
         return _rows(inner, {"from", "to", "intensity"}, "the GB Carbon Intensity API", answer)
 
     def value(self, row: Row) -> float | None:
-        """The actual value; regions have forecasts alone."""
+        """The actual value; for regions the forecast, as they have no actual values."""
         part = row["intensity"] if isinstance(row["intensity"], Mapping) else {}
         found = part.get("actual" if self.region is None else "forecast")
         return None if found is None else float(found)
@@ -146,10 +148,10 @@ class ElectricityMaps:
     zone: str
     base_url: str = "https://api.electricitymaps.com"
     scope: str = "life-cycle"
-    """Or direct."""
+    """``life-cycle`` or ``direct``."""
     key = "datetime"
     piece_s = 7 * DAY_S
-    """It allows 10 days at a time."""
+    """The service allows 10 days per request."""
 
     def __post_init__(self) -> None:
         if not self.zone or not self.zone.replace("-", "").isalnum():
@@ -163,20 +165,20 @@ class ElectricityMaps:
             yield self._at("past-range", start=_moment(begin), end=_moment(end)), end
 
     def recent(self, now_s: float) -> str:
-        """The last 24 hours."""
+        """URL of the last 24 hours."""
         return self._at("history")
 
     def latest(self) -> str:
-        """The hour that runs."""
+        """URL of the current hour."""
         return self._at("latest")
 
     def _at(self, what: str, **more: str) -> str:
         kind = "lifecycle" if self.scope == "life-cycle" else "direct"
-        asked = urlencode({"zone": self.zone, **more, "emissionFactorType": kind})
-        return f"{self.base_url}/v3/carbon-intensity/{what}?{asked}"
+        query = urlencode({"zone": self.zone, **more, "emissionFactorType": kind})
+        return f"{self.base_url}/v3/carbon-intensity/{what}?{query}"
 
     def rows(self, answer: Any) -> list[Row]:
-        """Hours, of the zone that was asked for: the service may answer for the caller's own instead."""
+        """Hourly rows; checks the zone, because the service may respond for the caller's location instead."""
         inner = answer
         if isinstance(answer, dict) and "carbonIntensity" not in answer:
             inner = answer.get("data", answer.get("history"))
@@ -186,12 +188,12 @@ class ElectricityMaps:
         for row in [answer, *found]:
             if isinstance(row, dict) and row.get("zone", self.zone) != self.zone:
                 raise MeterError(
-                    f"zone {self.zone} was asked for, and {row['zone']} came; check the zone's name"
+                    f"requested zone {self.zone}, but the response is for {row['zone']}; check the name of the zone"
                 )
         return found
 
     def value(self, row: Row) -> float | None:
-        """Grams a kWh."""
+        """Grams per kWh."""
         return None if row["carbonIntensity"] is None else float(row["carbonIntensity"])
 
     def document(self, rows: list[Row]) -> dict[str, Any]:
@@ -206,7 +208,7 @@ class ElectricityMaps:
 def service_of(
     name: str, *, zone: str | None, region: int | None, scope: str, base_url: str | None
 ) -> GreatBritain | ElectricityMaps:
-    """A service by name, with what it needs to know.
+    """A service by name, for a zone or region.
 
     >>> service_of("gb", zone=None, region=13, scope="life-cycle", base_url=None).place()
     'London'
@@ -221,7 +223,7 @@ def service_of(
             )
         return GreatBritain(region=region, **base)
     if zone is None or region is not None:
-        raise InputError("Electricity Maps wants a zone, and no region; give one such as --zone DE")
+        raise InputError("Electricity Maps needs a zone and no region; give one such as --zone DE")
     return ElectricityMaps(zone, scope=scope, **base)
 
 
@@ -239,22 +241,22 @@ def token_from(file: str | PathLike[str] | None) -> str:
             ) from None
     if not token:
         raise InputError(
-            f"Electricity Maps needs a token, and {origin} holds none; put it there, or into a file named with "
+            f"Electricity Maps needs a token, but {origin} has none; put it there, or into a file given with "
             "--token-file"
         )
     if not (token.isascii() and token.isprintable() and " " not in token):
-        raise InputError(f"what {origin} holds is no token: it must be one word of plain letters and signs")
+        raise InputError(f"the content of {origin} is not a token: it must be one word of printable ASCII")
     return token
 
 
-def _rows(inner: Any, keys: set[str], who: str, answer: Any) -> list[Row]:
+def _rows(inner: Any, keys: set[str], service: str, answer: Any) -> list[Row]:
     if not isinstance(inner, list) or not all(isinstance(row, dict) and keys <= set(row) for row in inner):
-        raise MeterError(f"the answer of {who} is not understood: {answer!r:.120}; check the base URL")
+        raise MeterError(f"unknown response of {service}: {answer!r:.120}; check the base URL")
     return inner
 
 
 def _pieces(begin_s: float, end_s: float, piece_s: float) -> Iterator[tuple[float, float]]:
-    """Cut where whole pieces since 1970 end, so that other spans ask the same questions, and the cache knows them."""
+    """Split a span at whole multiples of `piece_s` since 1970, so that overlapping spans share cached requests."""
     while begin_s < end_s:
         end = min((begin_s // piece_s + 1) * piece_s, end_s)
         yield begin_s, end
@@ -265,6 +267,6 @@ def _moment(unix_s: float) -> str:
     return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%dT%H:%MZ}"
 
 
-def moment_of(row: Row, key: str) -> float:
+def row_time_s(row: Row, key: str) -> float:
     """Unix seconds of a row."""
     return float(unix_seconds([str(row[key])], "UTC")[0])

@@ -1,4 +1,4 @@
-"""Carbon intensity from a service into one growing file, which ``--carbon`` reads."""
+"""Append carbon intensity from a web service to a file that ``--carbon`` reads."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from typing import Any
 
 from kilowait.energy.signals.readers.timestamps import unix_seconds
 from kilowait.errors import InputError, KilowaitError, MeterError
-from kilowait.telemetry.carbon.api import Row, Service, moment_of
+from kilowait.telemetry.carbon.api import Row, Service, row_time_s
 from kilowait.telemetry.carbon.http import HttpClient
 
 __all__ = ["FetchResult", "fetch_carbon", "follow_carbon", "span_asked"]
 
-SETTLED_S = 7 * 86400.0
-"""Answers about what is older than this are final: services replace estimates within days."""
+FINAL_AFTER_S = 7 * 86400.0
+"""Responses about times older than this are final: services replace estimates within days."""
 
 
 @dataclass(frozen=True)
 class FetchResult:
-    """What a call brought."""
+    """Values and requests of one fetch."""
 
     values: int
-    """In the file now."""
+    """Values in the file after the fetch."""
     added: int
+    """New values."""
     changed: int
-    """Values that were there and are others now: forecasts and estimates that were replaced."""
+    """Existing values that were replaced, such as forecasts and estimates."""
     asked: int
+    """Requests to the service."""
     remembered: int
-    """Answers that came from the cache."""
+    """Responses from the cache."""
 
 
 def fetch_carbon(
@@ -44,22 +46,22 @@ def fetch_carbon(
     span_s: tuple[float, float] | None = None,
     latest: bool = False,
 ) -> FetchResult:
-    """Ask for a span of time (Unix seconds), for what holds now, or by default for the last day, and add it to `out`.
+    """Fetch a time span (Unix seconds), the current value, or by default the last day, and add it to `out`.
 
-    The file is JSON in the service's own shape, one row a moment. It is replaced in one step: whoever reads it, or
-    stops us, finds the old one or the new one. A file that holds something else is not touched.
+    The file is JSON in the format of the service, one row per time. It is replaced atomically: after an interruption
+    it is either the old or the new one. A file with other content is not changed.
     """
     out = Path(out)
-    held = _held(service, out)
+    existing = _existing_rows(service, out)
     before = asking.asked, asking.remembered
-    found = _found(service, asking, span_s, latest)
+    found = _fetch_rows(service, asking, span_s, latest)
     added = changed = 0
-    rows = dict(held)
+    rows = dict(existing)
     for row in found:
-        at = moment_of(row, service.key)
+        at = row_time_s(row, service.key)
         old = rows.get(at)
         if old is not None and service.value(row) is None and service.value(old) is not None:
-            continue  # A service that has lost a value does not take ours.
+            continue  # Keep an existing value that the service no longer has.
         added += old is None
         changed += old is not None and old != row
         rows[at] = row
@@ -81,14 +83,14 @@ def follow_carbon(
     monotonic: Callable[[], float],
     heard: Callable[[FetchResult | KilowaitError], None],
 ) -> None:
-    """Ask for the last day again and again; a service that fails is told of and asked again the next time.
+    """Fetch the last day periodically; a failure is reported and the fetch repeated at the next interval.
 
-    A day each time: so a stop of less than a day leaves no hole, and estimates are replaced.
+    Each fetch covers a day, so an interruption of less than a day leaves no gap, and estimates are replaced.
     """
     if not every_s > 0:
         raise InputError(f"every is {every_s:g} s; it must be above 0, such as 30m")
     start, turn = monotonic(), 0
-    heard(fetch_carbon(service, out, asking))  # The first failure is an error: a wrong token, a wrong zone.
+    heard(fetch_carbon(service, out, asking))  # A failure of the first fetch (wrong token or zone) is raised.
     while True:
         turn = max(turn + 1, int((monotonic() - start) // every_s))
         if duration_s is not None and turn * every_s > duration_s:
@@ -104,7 +106,7 @@ def follow_carbon(
 def span_asked(
     since: str | None, until: str | None, now_s: float, *, latest: bool = False, again: bool = False
 ) -> tuple[float, float] | None:
-    """Unix seconds of a span in words (UTC unless they have an offset), until now by default; None: none was asked for.
+    """Unix seconds of a time span given as text (UTC unless it has an offset), by default until now; None: no span.
 
     >>> span_asked("2026-01-01", "2026-01-02T12:00Z", 0.0)
     (1767225600.0, 1767355200.0)
@@ -112,9 +114,9 @@ def span_asked(
     if since is None and until is None:
         return None
     if since is None:
-        raise InputError("--to says where a span ends; give --from with it")
+        raise InputError("--to is the end of a time span; give --from with it")
     if latest or again:
-        raise InputError("a span of the past is asked for once; leave out --latest, --every and --duration")
+        raise InputError("a past time span is fetched once; leave out --latest, --every and --duration")
     begin, end = (None if text is None else _unix_s(text) for text in (since, until))
     assert begin is not None
     return begin, now_s if end is None else end
@@ -127,7 +129,7 @@ def _unix_s(text: str) -> float:
         raise InputError(str(problem).removeprefix("line 1: ")) from None
 
 
-def _found(
+def _fetch_rows(
     service: Service, asking: HttpClient, span_s: tuple[float, float] | None, latest: bool
 ) -> list[Row]:
     if span_s is None:
@@ -135,26 +137,24 @@ def _found(
         return service.rows(asking.answer(url))
     begin_s, end_s = span_s
     if not begin_s < end_s:
-        raise InputError("the span asked for ends before it begins; give --from before --to")
+        raise InputError("the time span ends before it begins; give --from before --to")
     found: list[Row] = []
     for url, until_s in service.past(begin_s, end_s):
-        final = until_s <= asking.now() - SETTLED_S
+        final = until_s <= asking.now() - FINAL_AFTER_S
 
-        def whole(answer: Any) -> bool:
+        def is_final(answer: Any) -> bool:
             rows = service.rows(answer)
             return bool(rows) and all(service.value(row) is not None for row in rows)
 
-        found += service.rows(asking.answer(url, whole if final else None))
-    # Services answer with the half-hours and hours at both ends.
-    return [row for row in found if begin_s <= moment_of(row, service.key) < end_s]
+        found += service.rows(asking.answer(url, is_final if final else None))
+    # Responses include the partial-hours or hours at both ends of the span.
+    return [row for row in found if begin_s <= row_time_s(row, service.key) < end_s]
 
 
-def _held(service: Service, out: Path) -> dict[float, Row]:
-    """The rows of the file there is, by moment."""
+def _existing_rows(service: Service, out: Path) -> dict[float, Row]:
+    """The rows of the existing file, by time."""
     if out.suffix != ".json":
-        raise InputError(
-            f"{out} does not end in .json, and answers are kept as the service writes them; rename it"
-        )
+        raise InputError(f"{out} does not end in .json, but responses are saved as JSON; rename it")
     try:
         text = out.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -168,18 +168,18 @@ def _held(service: Service, out: Path) -> dict[float, Row]:
         rows = service.rows(document)
         if service.document(rows) != document:
             raise ValueError
-        return {moment_of(row, service.key): row for row in rows}
+        return {row_time_s(row, service.key): row for row in rows}
     except (ValueError, KeyError, MeterError):
         raise InputError(
-            f"{out} holds something else than values of {service.place()}; it is not touched: write to another file"
+            f"{out} does not contain values of {service.place()}; it was not changed: write to another file"
         ) from None
 
 
 def _write(out: Path, document: dict[str, Any]) -> None:
-    half = out.with_name(f".{out.name}.{os.getpid()}.part")
+    partial = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
-        half.write_text(json.dumps(document), encoding="utf-8")
-        os.replace(half, out)
+        partial.write_text(json.dumps(document), encoding="utf-8")
+        os.replace(partial, out)
     except OSError as problem:
-        half.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise MeterError(f"cannot write {out}: {problem.strerror or problem}; choose another --out") from None

@@ -1,4 +1,4 @@
-"""Questions to a service on the web: with patience, a time-out, and answers about the past kept on disk."""
+"""HTTP client for JSON services, with retries, a timeout and a disk cache of final responses."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from kilowait.errors import InputError, MeterError
 __all__ = ["HttpClient", "checked_base", "default_cache"]
 
 LONGEST_WAIT_S = 300.0
-"""A service that asks for more patience than this is not waited for."""
+"""Longest Retry-After that is waited for."""
 MOST_BYTES = 1 << 26
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Answers after which asking once more may help."""
+"""Status codes that are retried."""
 
 
 def default_cache() -> Path:
-    """Where answers about the past are kept: the user's cache directory."""
+    """Folder of the response cache, in the user's cache directory."""
     from platformdirs import user_cache_path
 
     return user_cache_path("kilowait") / "carbon"
 
 
 def checked_base(url: str) -> str:
-    """The beginning of a service's addresses, without a slash at its end."""
+    """A validated base URL of a service, without a trailing slash."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
         raise InputError(f"the base URL is {url!r}; write it as https://api.example.org")
@@ -44,37 +44,38 @@ def checked_base(url: str) -> str:
 
 @dataclass
 class HttpClient:
-    """How questions are asked. Clocks and waiting are arguments, for tests."""
+    """HTTP client with retries and a cache. Time and waiting are arguments, for tests."""
 
     timeout_s: float = 30.0
-    """How long a service may keep silent."""
+    """Timeout of one request."""
     tries: int = 5
     backoff_s: float = 1.0
-    """Before the second try; doubled before each later one."""
+    """Wait before the second try; doubled before each later one."""
     cache: Path | None = None
     token: str | None = field(default=None, repr=False)
-    """Sent as the header auth-token, and nowhere else."""
+    """Sent as the header auth-token, and not used otherwise."""
     wait: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.time
     on_message: Callable[[str], None] | None = None
     asked: int = 0
-    """Questions that went to the service, and those the cache answered."""
+    """Requests sent to the service."""
     remembered: int = 0
+    """Responses from the cache."""
 
     def __post_init__(self) -> None:
         if not self.timeout_s > 0:
             raise InputError(f"the time-out is {self.timeout_s:g} s; it must be above 0")
 
-    def answer(self, url: str, whole: Callable[[Any], bool] | None = None) -> Any:
-        """The JSON at `url`; kept if it is about the past: where `whole` is given and says the answer is final."""
-        kept = None if self.cache is None or whole is None else self._place(url)
+    def answer(self, url: str, is_final: Callable[[Any], bool] | None = None) -> Any:
+        """The JSON at `url`; cached if `is_final` is given and returns true for it (a final response)."""
+        kept = None if self.cache is None or is_final is None else self._place(url)
         if kept is not None:
-            found = _recalled(kept)
+            found = _cached(kept)
             if found is not None:
                 self.remembered += 1
                 return found
         found = self._asked(url)
-        if kept is not None and whole is not None and whole(found):
+        if kept is not None and is_final is not None and is_final(found):
             self._keep(kept, url, found)
         return found
 
@@ -90,10 +91,10 @@ class HttpClient:
                 return self._once(url)
             except urllib.error.HTTPError as answer:
                 with answer:
-                    problem = _said(answer)
+                    problem = _error_text(answer)
                     if answer.code not in _AGAIN:
                         raise MeterError(f"{host} answered {problem}{_remedy(answer.code)}") from None
-                    pause = self._patience(answer.headers.get("Retry-After"), pause)
+                    pause = self._retry_after_s(answer.headers.get("Retry-After"), pause)
                 if pause > LONGEST_WAIT_S:
                     raise MeterError(
                         f"{host} answered {problem} and asks to wait {pause:.0f} s; try again after that"
@@ -118,7 +119,7 @@ class HttpClient:
             parts = urllib.parse.urlsplit(url)
             if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
                 raise InputError(f"the token would travel unencrypted to {parts.hostname}; use https")
-            # Not handed on to wherever the service may redirect us.
+            # Not sent to other hosts when the service redirects.
             request.add_unredirected_header("auth-token", self.token)
         with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
             data = answer.read(MOST_BYTES + 1)
@@ -131,17 +132,17 @@ class HttpClient:
             return json.loads(data)
         except (ValueError, RecursionError) as problem:
             raise MeterError(
-                f"what came from {url} is not JSON ({problem}); a proxy's page? check the base URL"
+                f"the response from {url} is not JSON ({problem}), perhaps a page of a proxy; check the base URL"
             ) from None
 
-    def _patience(self, told: str | None, usual: float) -> float:
-        """Seconds the service asks for, as a number or a date, else our own."""
-        if told is None:
+    def _retry_after_s(self, retry_after: str | None, usual: float) -> float:
+        """Seconds to wait by the Retry-After header (a number or a date), else `usual`."""
+        if retry_after is None:
             return usual
-        if told.strip().isdecimal():
-            return max(float(told), usual)
+        if retry_after.strip().isdecimal():
+            return max(float(retry_after), usual)
         try:
-            return max(parsedate_to_datetime(told).timestamp() - self.now(), usual)
+            return max(parsedate_to_datetime(retry_after).timestamp() - self.now(), usual)
         except (TypeError, ValueError):
             return usual
 
@@ -150,29 +151,29 @@ class HttpClient:
         return self.cache / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"
 
     def _keep(self, place: Path, url: str, answer: Any) -> None:
-        half = place.with_name(f".{place.name}.{os.getpid()}.part")
+        partial = place.with_name(f".{place.name}.{os.getpid()}.part")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            half.write_text(json.dumps({"url": url, "answer": answer}))
-            os.replace(half, place)
+            partial.write_text(json.dumps({"url": url, "answer": answer}))
+            os.replace(partial, place)
         except OSError as problem:
-            self._say(f"the answer is not kept in {place.parent}: {problem.strerror or problem}")
+            self._say(f"the response is not cached in {place.parent}: {problem.strerror or problem}")
 
     def _say(self, text: str) -> None:
         if self.on_message is not None:
             self.on_message(text)
 
 
-def _recalled(place: Path) -> Any:
-    """A kept answer; None where there is none, or none that can be read: it is then asked for again."""
+def _cached(place: Path) -> Any:
+    """A cached response; None if there is none or it cannot be read, so that it is requested again."""
     try:
         return json.loads(place.read_text())["answer"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _said(answer: urllib.error.HTTPError) -> str:
-    """Code, and the words that came with it."""
+def _error_text(answer: urllib.error.HTTPError) -> str:
+    """Status code, reason and message of an error response."""
     try:
         content = json.loads(answer.read(4096))
         words = content.get("error", content.get("message", ""))
@@ -184,5 +185,5 @@ def _said(answer: urllib.error.HTTPError) -> str:
 
 def _remedy(code: int) -> str:
     if code in (401, 403):
-        return "; check the token, and that it is meant for this place and time"
-    return "; check the place and the dates asked for"
+        return "; check the token, and that it is valid for this location and time"
+    return "; check the location and the dates"

@@ -1,4 +1,4 @@
-"""Samples of machines laid over the jobs of a log: how much energy each job took."""
+"""Energy of jobs: the energy sampled on nodes, assigned to the jobs of a log."""
 
 from kilowait.telemetry.labels.hostlists import expand_hosts
 from kilowait.telemetry.labels.label_jobs import LabelledJobs, label_energy

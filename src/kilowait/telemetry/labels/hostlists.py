@@ -1,4 +1,4 @@
-"""Lists of nodes as Slurm writes them."""
+"""Slurm host lists, such as ``node[01-04],gpu7``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kilowait.errors import InputError
 __all__ = ["MOST_HOSTS", "expand_hosts"]
 
 MOST_HOSTS = 1_000_000
-"""Nodes in one list; more is a broken list."""
+"""Maximum number of nodes in one list; a longer list counts as invalid."""
 
 _LIST = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 _PARTS = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
 
 
 def expand_hosts(text: str) -> tuple[str, ...]:
-    """The names in a list, each once, in its order; leading zeros are kept.
+    """The unique names in a host list, in order; leading zeros are kept.
 
     >>> expand_hosts("node[08-10,12],gpu7")
     ('node08', 'node09', 'node10', 'node12', 'gpu7')
@@ -37,7 +37,7 @@ def expand_hosts(text: str) -> tuple[str, ...]:
         for part in parts:
             size = max(size, 1) * len(part)
         if size > MOST_HOSTS:
-            raise InputError(f"{text!r:.60} stands for more than {MOST_HOSTS:,} nodes; mend the list")
+            raise InputError(f"{text!r:.60} stands for more than {MOST_HOSTS:,} nodes; correct the list")
         names |= dict.fromkeys("".join(words).strip() for words in product(*parts))
     return tuple(names)
 
@@ -51,6 +51,6 @@ def _numbers(inside: str, text: str) -> list[str]:
                 f"{text!r:.60} is not a list of nodes: [{inside:.40}] is no range such as [01-04]"
             )
         if dash and int(last) - int(first) >= MOST_HOSTS:
-            raise InputError(f"{text!r:.60} stands for more than {MOST_HOSTS:,} nodes; mend the list")
+            raise InputError(f"{text!r:.60} stands for more than {MOST_HOSTS:,} nodes; correct the list")
         found += [f"{number:0{len(first)}}" for number in range(int(first), int(last or first) + 1)]
     return found

@@ -1,4 +1,4 @@
-"""When and where the jobs of a log ran, on the clock and by the names of the samples."""
+"""Start times of jobs in Unix time, and the sampled nodes on which they ran."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.telemetry.labels.hostlists import expand_hosts
 
-__all__ = ["JobLocations", "places_of", "starts_of"]
+__all__ = ["JobLocations", "job_locations", "job_starts"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -24,28 +24,30 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class JobLocations:
-    """Which job held which sampled node: a row for each pair."""
+    """The sampled nodes of each job: one row per pair of job and node."""
 
     job: Ints
     host: Ints
     elsewhere: Ints
-    """Of each job, nodes there are no samples of."""
+    """Per job: number of its nodes without samples."""
     named: npt.NDArray[np.bool_]
+    """Per job: whether the log names its nodes."""
     example: str
-    """A node of the log, for messages."""
+    """Name of a node in the log, for error messages."""
 
 
-def starts_of(jobs: JobTable, start: str | None, zone: str | None) -> tuple[Floats, list[str]]:
-    """Unix seconds at which jobs started, NaN where the log does not say."""
+def job_starts(jobs: JobTable, start: str | None, zone: str | None) -> tuple[Floats, list[str]]:
+    """Start times of jobs, Unix seconds; NaN if not recorded. Also returns notes."""
     if "wait_s" not in jobs or np.isnan(jobs["wait_s"]).all():
         raise InputError(
-            "the log does not say when jobs started (no wait_s); give one with submissions and starts, such as "
+            "the log has no start times of jobs (no wait_s); give one with submit and start times, such as "
             "sacct -P --format=JobIDRaw,Submit,Start,End,NNodes,NCPUS,NodeList"
         )
     dated = ClockOrigin.of(jobs, start)
     if dated.unix_zero_s is None:
         raise InputError(
-            "the log has no dates, and samples have; say when its first job was submitted, such as --start 2026-01-31"
+            "the samples have dates, but the log has none; give the date of the first submission, such as "
+            "--start 2026-01-31"
         )
     begin = jobs["submit_s"] + jobs["wait_s"] + dated.unix_zero_s
     assumed = start is None and "assumed" in dated.note
@@ -53,9 +55,9 @@ def starts_of(jobs: JobTable, start: str | None, zone: str | None) -> tuple[Floa
         note = f"{dated.note}; --zone names another" if assumed else dated.note
         return begin, [note] if note else []
     if not assumed:
-        raise InputError(f"zone is {zone!r}, but the moments of this log are known already; leave it out")
+        raise InputError(f"zone is {zone!r}, but the time zone of this log is already known; leave it out")
     local = time_zone(zone)
-    # Offsets change at quarters of an hour at most: each quarter is looked up once.
+    # Offsets change only at full quarters of an hour: each quarter is looked up once.
     quarter, which = np.unique(np.floor(np.where(np.isnan(begin), 0.0, begin) / 900), return_inverse=True)
     offsets = [
         datetime.fromtimestamp(at * 900, UTC).replace(tzinfo=local).utcoffset() for at in quarter.tolist()
@@ -64,17 +66,17 @@ def starts_of(jobs: JobTable, start: str | None, zone: str | None) -> tuple[Floa
     return begin - by_s[which], [f"times of the log taken as {zone}"]
 
 
-def places_of(jobs: JobTable, hosts: Sequence[str], notes: list[str]) -> JobLocations:
-    """Where each job ran, by number among `hosts`; what people should know goes into `notes`."""
+def job_locations(jobs: JobTable, hosts: Sequence[str], notes: list[str]) -> JobLocations:
+    """The sampled nodes of each job, as indices into `hosts`; assumptions are appended to `notes`."""
     size = len(jobs)
     codes = jobs.column("node_list").astype(np.int64)
     if (codes < 0).all():
         if len(hosts) > 1:
             raise InputError(
-                f"the log names no nodes, and there are samples of {len(hosts)} ({', '.join(hosts[:3])} ...); dump it "
-                "with NodeList (sacct -P --format=...,NodeList), or give the samples of one machine"
+                f"the log names no nodes, but there are samples of {len(hosts)} ({', '.join(hosts[:3])} ...); export "
+                "it with NodeList (sacct -P --format=...,NodeList), or give the samples of one machine"
             )
-        notes.append(f"the log names no nodes: every job taken to have run on {hosts[0]}")
+        notes.append(f"the log names no nodes: all jobs are assumed to have run on {hosts[0]}")
         none = np.zeros(size, np.int64)
         return JobLocations(np.arange(size), none, none, np.ones(size, np.bool_), hosts[0])
     unique, which = np.unique(codes, return_inverse=True)
@@ -108,7 +110,7 @@ def _names(text: str, notes: list[str]) -> tuple[str, ...]:
 
 
 def _numbers(hosts: Sequence[str]) -> dict[str, int]:
-    """Hosts by name, and by their name without a domain where only one is called so."""
+    """Indices of hosts by full name, and by name without domain if that is unique."""
     shared = Counter(map(_short, hosts))
     alone = {_short(host): at for at, host in enumerate(hosts) if shared[_short(host)] == 1}
     return alone | {host: at for at, host in enumerate(hosts)}

@@ -1,4 +1,4 @@
-"""The jobs of a log get the energy that the meters of their nodes counted while they ran."""
+"""Label the jobs of a log with the energy that the meters of their nodes measured while they ran."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
-from kilowait.telemetry.labels.energy_curve import course_of
-from kilowait.telemetry.labels.job_locations import JobLocations, places_of, starts_of
+from kilowait.telemetry.labels.energy_curve import energy_curve
+from kilowait.telemetry.labels.job_locations import JobLocations, job_locations, job_starts
 from kilowait.telemetry.labels.samples import SampleFiles
-from kilowait.telemetry.labels.split import NodeShares, Sharing, divided
+from kilowait.telemetry.labels.split import NodeShares, Sharing, split_energy
 
 __all__ = ["LabelledJobs", "label_energy"]
 
@@ -26,24 +26,24 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LabelledJobs:
-    """Jobs with `energy_j` and `power_w`, and an account of every joule and of every job without a label."""
+    """Jobs with `energy_j` and `power_w`, an energy balance, and the number of unlabelled jobs by reason."""
 
     jobs: JobTable
     coverage: Floats
-    """Share of each job's time, over its nodes, that samples cover."""
+    """Share of each job's node time that samples cover."""
     measured_j: Floats
-    """Each job's part of the joules that were measured, labelled or not."""
+    """Measured energy of each job, labelled or not."""
     node_j: float
-    """Measured in all: the sum of `measured_j`, and `unattributed_j`."""
+    """Total measured energy: the sum of `measured_j` plus `unattributed_j`."""
     unattributed_j: float
-    """Measured while no job held what drew it."""
+    """Energy measured on resources that no job held."""
     unlabelled: dict[str, int] = field(default_factory=dict)
     """Jobs without a label, by reason."""
     notes: tuple[str, ...] = ()
 
     @property
     def labelled(self) -> int:
-        """Jobs with a label."""
+        """Number of jobs with a label."""
         return int((~np.isnan(self.jobs["energy_j"])).sum())
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,34 +73,34 @@ def label_energy(
     start: str | None = None,
     heard: Callable[[str], None] | None = None,
 ) -> LabelledJobs:
-    """The jobs with the energy of their nodes between their recorded start and end.
+    """Label jobs with the energy of their nodes between their recorded start and end.
 
-    A job that samples cover for less than a share of `coverage` of its time gets no label. Of others what is not
-    covered is taken to be like the rest: `energy_j` is the joules measured, over the share covered. `longest_gap_s`
-    is the longest time between two samples that is bridged (by default three usual steps). `zone` is that of a log
-    whose times have none, `start` the moment of the first submission of a log without dates. `heard` is told which
-    node is being looked at.
+    A job whose time is covered by samples for less than the share `coverage` gets no label. For the others the time
+    without samples is extrapolated: `energy_j` is the measured energy over the covered share. `longest_gap_s` is the
+    longest time between two samples that is bridged (by default three median steps). `zone` is the time zone of a log
+    whose times have none, `start` the date of the first submission of a log without dates. `heard` is called with the
+    name of each node before it is processed.
     """
     sharing = sharing or Sharing()
     if not 0 < coverage <= 1:
         raise InputError(f"the coverage is {coverage:g}; it must be above 0 and at most 1, such as 0.9")
     if longest_gap_s is not None and not longest_gap_s > 0:
         raise InputError(f"the longest gap is {longest_gap_s:g} s; it must be above 0")
-    begin, notes = starts_of(jobs, start, zone)
+    begin, notes = job_starts(jobs, start, zone)
     end = begin + jobs["runtime_s"]
-    places = places_of(jobs, samples.hosts, notes)
+    locations = job_locations(jobs, samples.hosts, notes)
     usable = np.isfinite(begin) & (jobs["runtime_s"] > 0)
-    counts = np.bincount(places.job, minlength=len(jobs)) + places.elsewhere
+    counts = np.bincount(locations.job, minlength=len(jobs)) + locations.elsewhere
     per_node = _per_node(jobs, counts, sharing)
     measured, known_s, alone_s = np.zeros((3, len(jobs)))
     trouble: Counter[str] = Counter()
     node_j = unattributed_j = 0.0
-    by_host = np.argsort(places.host, kind="stable")
-    bounds = np.searchsorted(places.host[by_host], np.arange(len(samples.hosts) + 1))
+    by_host = np.argsort(locations.host, kind="stable")
+    bounds = np.searchsorted(locations.host[by_host], np.arange(len(samples.hosts) + 1))
     for number, host in enumerate(samples.hosts):
         if heard is not None:
             heard(host)
-        here = places.job[by_host[bounds[number] : bounds[number + 1]]]
+        here = locations.job[by_host[bounds[number] : bounds[number + 1]]]
         here = here[usable[here]]
         shares = _node(samples, host, here, begin, end, per_node, sharing, longest_gap_s, trouble)
         measured[here] += shares.job_j
@@ -111,36 +111,36 @@ def label_energy(
     seen = known_s / whole
     covered = seen if sharing.nodes == "shared" else alone_s / whole
     if not (seen > 0).any():
-        raise InputError(_apart(samples, jobs, begin, end, usable, places))
+        raise InputError(_no_overlap(samples, jobs, begin, end, usable, locations))
     labelled = usable & (covered >= coverage * (1 - 1e-9))
     energy = np.divide(measured, seen, out=np.full(len(jobs), np.nan), where=labelled)
     energy = np.where(labelled & (seen >= 1 - 1e-6), measured, energy)
     power = np.divide(energy, jobs["runtime_s"], out=np.full(len(jobs), np.nan), where=labelled)
-    reasons = _reasons(jobs, usable, begin, places, seen, covered, coverage)
-    notes += [f"stretches between samples that are not known: {_listed(trouble)}"] if +trouble else []
+    reasons = _reasons(jobs, usable, begin, locations, seen, covered, coverage)
+    notes += [f"unknown intervals between samples: {_listed(trouble)}"] if +trouble else []
     notes += [f"samples not used: {_listed(samples.trouble)}"] if +samples.trouble else []
     if "energy_j" in jobs and not np.isnan(jobs["energy_j"]).all():
         notes.append("the log's own energy_j was replaced")
-    made = jobs.with_columns(energy_j=energy, power_w=power)
-    return LabelledJobs(made, covered, measured, node_j, unattributed_j, reasons, tuple(notes))
+    labelled_jobs = jobs.with_columns(energy_j=energy, power_w=power)
+    return LabelledJobs(labelled_jobs, covered, measured, node_j, unattributed_j, reasons, tuple(notes))
 
 
 # -- one node ------------------------------------------------------------------------------------
 
 
 def _per_node(jobs: JobTable, counts: Ints, sharing: Sharing) -> dict[str, Floats]:
-    """What each job holds of each of its nodes, by kind of meter: an even part of all it holds."""
+    """Resources that each job holds per node, by kind of meter: an even share of all its resources."""
     one = np.ones(len(jobs))
     if sharing.nodes == "exclusive":
         return {"node": one, "gpu": one}
     if "cores" not in jobs:
         raise InputError(
-            "the log does not say how many cores jobs held, by which shared nodes are divided; dump it with NCPUS, or "
-            "give --share exclusive"
+            "the log has no cores of jobs, by which the energy of shared nodes is split; export it with NCPUS, or give "
+            "--share exclusive"
         )
-    spread = np.maximum(counts, 1)
-    cores = jobs["cores"] / spread
-    return {"node": cores, "gpu": jobs["gpus"] / spread if "gpus" in jobs else cores}
+    nodes = np.maximum(counts, 1)
+    cores = jobs["cores"] / nodes
+    return {"node": cores, "gpu": jobs["gpus"] / nodes if "gpus" in jobs else cores}
 
 
 def _node(
@@ -156,72 +156,74 @@ def _node(
 ) -> NodeShares:
     meters = samples.of(host)
     origin = min(float(meter.utc_s[0]) for meter in meters)
-    courses = [course_of(meter, origin, longest_gap_s, trouble) for meter in meters]
+    curves = [energy_curve(meter, origin, longest_gap_s, trouble) for meter in meters]
     size: dict[str, float | None] = {"node": None, "gpu": None}
     if sharing.idle == "nobody":
         size = {"node": sharing.node_cores, "gpu": sharing.node_gpus}
     held = {kind: values[here] for kind, values in per_node.items()}
-    return divided(courses, begin[here] - origin, end[here] - origin, held, size)
+    return split_energy(curves, begin[here] - origin, end[here] - origin, held, size)
 
 
-# -- in words --------------------------------------------------------------------------------------
+# -- messages --------------------------------------------------------------------------------------
 
 
 def _reasons(
     jobs: JobTable,
     usable: npt.NDArray[np.bool_],
     begin: Floats,
-    places: JobLocations,
+    locations: JobLocations,
     seen: Floats,
     covered: Floats,
     coverage: float,
 ) -> dict[str, int]:
     enough = coverage * (1 - 1e-9)
-    sampled = np.bincount(places.job, minlength=len(jobs)) > 0
-    rules = {
+    sampled = np.bincount(locations.job, minlength=len(jobs)) > 0
+    conditions = {
         "its start is not known": np.isnan(begin),
-        "it ran for no time": ~usable,
-        "its nodes are not named": ~places.named,
+        "it ran for 0 s": ~usable,
+        "its nodes are not named": ~locations.named,
         "no samples of its nodes": ~sampled,
         "no samples while it ran": seen <= 0,
         f"samples cover less than {coverage:.0%} of its time": seen < enough,
         "it shared its nodes with others (label with --share shared)": covered < enough,
     }
-    left = np.ones(len(jobs), np.bool_)
-    found = {}
-    for reason, rows in rules.items():
-        count = int((left & rows).sum())
-        left &= ~rows
+    remaining = np.ones(len(jobs), np.bool_)
+    counts = {}
+    for reason, rows in conditions.items():
+        count = int((remaining & rows).sum())
+        remaining &= ~rows
         if count:
-            found[reason] = count
-    return found
+            counts[reason] = count
+    return counts
 
 
 def _listed(counts: Counter[str]) -> str:
     return "; ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
 
 
-def _apart(
+def _no_overlap(
     samples: SampleFiles,
     jobs: JobTable,
     begin: Floats,
     end: Floats,
     usable: npt.NDArray[np.bool_],
-    places: JobLocations,
+    locations: JobLocations,
 ) -> str:
-    """Why not one job has a sample."""
+    """Error message that explains why no job has a sample."""
     if not usable.any():
         return (
-            f"of {len(jobs):,} jobs none has a known start and a run time above 0; there is nothing to label"
+            f"none of {len(jobs):,} jobs has a known start and a run time above 0; there is nothing to label"
         )
-    if not len(places.job):
+    if not len(locations.job):
         return (
-            f"no job ran on a node there are samples of: the samples are of {', '.join(samples.hosts[:3])}, the log "
-            f"names such as {places.example!r}; sample with --host NAME as Slurm calls the node"
+            f"no job ran on a sampled node: the samples are of {', '.join(samples.hosts[:3])}, the log has nodes such "
+            f"as {locations.example!r}; sample with --host NAME and Slurm's name of the node"
         )
     spans = [(samples.first_s, samples.last_s), (float(begin[usable].min()), float(end[usable].max()))]
-    said = [" to ".join(f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}" for at in span) for span in spans]
+    dates = [
+        " to ".join(f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}" for at in span) for span in spans
+    ]
     return (
-        f"no job ran while there were samples of its nodes: samples are from {said[0]} UTC, jobs from {said[1]} UTC; "
-        "is the log in another zone (--zone) or without dates (--start)?"
+        f"no job ran while its nodes were sampled: samples are from {dates[0]} UTC, jobs from {dates[1]} UTC; give "
+        "the time zone of the log (--zone) or its date (--start)"
     )

@@ -1,4 +1,4 @@
-"""Files of samples, ours or others', read one node at a time."""
+"""Reader of power and energy samples from files of `kilowait telemetry` or other tools, one node at a time."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ Floats = npt.NDArray[np.float64]
 
 _VALUES = ("monotonic_s", "power_w", "energy_j", "range_j")
 _NUMBERS = (*_VALUES, "summed")
-_NEEDED = "samples need the columns time, host, and power_w or energy_j (and meter, where a node has several)"
+_NEEDED = "samples need the columns time, host, and power_w or energy_j (and meter, if a node has several)"
 _BLANK = ["", "nan", "NaN", "NA", "N/A", "[N/A]", "null", "None"]
 _UTC = "write times as 2026-01-31T18:00:00Z, with an offset, or as Unix seconds"
 
 
 @dataclass(frozen=True)
 class MeterSamples:
-    """What one meter of one node said: moments that rise, and NaN where it said nothing."""
+    """Samples of one meter of one node: increasing times, NaN for missing values."""
 
     meter: str
     utc_s: Floats
     monotonic_s: Floats
     power_w: Floats
     energy_j: Floats
-    """The counter."""
+    """Energy counter."""
     range_j: Floats
-    """Where the counter begins again."""
+    """Value at which the counter wraps to 0."""
 
     @property
     def kind(self) -> str:
-        """GPUs are shared by GPUs held, the rest by cores."""
+        """ "gpu" for energy that is split by GPUs held, "node" for energy that is split by cores."""
         return "gpu" if self.meter.startswith("gpu") else "node"
 
 
 class SampleFiles:
-    """Files and folders of samples; ``hosts`` are the nodes in them, `of` reads one of these.
+    """Files and folders of samples; ``hosts`` are the nodes in them, `of` reads one node.
 
-    Read are what ``kilowait telemetry`` writes, also while it writes, and any CSV or Parquet with the columns time,
-    host, and power_w or energy_j.
+    Supported are the files of ``kilowait telemetry``, also while they are written, and any CSV or Parquet file with the
+    columns time, host, and power_w or energy_j.
     """
 
     def __init__(self, paths: Sequence[str | PathLike[str]]) -> None:
         self.trouble: Counter[str] = Counter()
-        """Rows that could not be used, by reason."""
+        """Number of unusable rows by reason."""
         self.rows = 0
         self.first_s, self.last_s = np.inf, -np.inf
         self._holding: dict[str, list[Path]] = {}
@@ -70,15 +70,15 @@ class SampleFiles:
             for host in found:
                 self._holding.setdefault(host, []).append(path)
         if not self._holding:
-            raise InputError(f"there is not one sample in {', '.join(map(str, paths))}")
+            raise InputError(f"there are no samples in {', '.join(map(str, paths))}")
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The nodes there are samples of."""
+        """The sampled nodes, sorted."""
         return tuple(sorted(self._holding))
 
     def of(self, host: str) -> list[MeterSamples]:
-        """The meters of a node that add up to it, by name."""
+        """The meters of a node whose sum is the node's power, sorted by name."""
         parts: dict[str, list[Floats]] = {}
         for path in self._holding[host]:
             for rows in _read(path, Counter(), host):
@@ -91,8 +91,8 @@ class SampleFiles:
         values = values[:, np.argsort(values[0], kind="stable")]
         last = np.append(values[0, 1:] > values[0, :-1], True)
         if not last.all():
-            said = "of a meter and moment that has another sample: the last one taken"
-            self.trouble[said] += int((~last).sum())
+            reason = "duplicate meter and time: the last sample is used"
+            self.trouble[reason] += int((~last).sum())
             values = values[:, last]
         return MeterSamples(meter, *values)
 
@@ -111,30 +111,30 @@ def _pieces(path: Path) -> list[Path]:
     found = [path / name for name in (*packed, *being_written)]
     if not found:
         raise InputError(
-            f"the folder {path} holds no samples; name one that kilowait telemetry wrote, or files"
+            f"the folder {path} contains no samples; give a folder written by kilowait telemetry, or files"
         )
     return found
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Sound rows of a file."""
+    """Valid rows of a file."""
 
     utc_s: Floats
     numbers: dict[str, Floats]
-    """By `_VALUES`."""
+    """Columns by name (`_VALUES`)."""
     hosts: tuple[str, ...]
     meter: npt.NDArray[np.int64]
     meters: tuple[str, ...]
 
 
 def _read(path: Path, trouble: Counter[str], host: str | None = None) -> Iterator[_Rows]:
-    """Batch by batch, of all nodes or of one; rows that do not count are left out."""
+    """Read batches of all nodes or of one, without invalid rows."""
     import pyarrow as pa
 
     try:
         for batch in _batches(path, trouble):
-            yield _sound(batch, trouble, host)
+            yield _valid_rows(batch, trouble, host)
     except (OSError, pa.ArrowException, InputError) as problem:
         raise InputError(f"cannot read the samples in {path}: {problem}") from None
 
@@ -153,11 +153,11 @@ def _batches(path: Path, trouble: Counter[str]) -> Iterator[Any]:
     handle = os.open(path, os.O_RDONLY)
     try:
         whole = whole_lines(handle)
-        trouble["cut short by a stop"] += int(whole < os.fstat(handle).st_size)
+        trouble["truncated at the end of a file"] += int(whole < os.fstat(handle).st_size)
     finally:
         os.close(handle)
     if not whole:
-        raise InputError(f"it has no whole line; {_NEEDED}")
+        raise InputError(f"it has no complete line; {_NEEDED}")
     with pa.memory_map(str(path)) as mapped:
         text = mapped.read_buffer(whole)
     first = text.slice(0, min(whole, 65536)).to_pybytes().partition(b"\n")[0]
@@ -186,7 +186,7 @@ def _wanted(names: Sequence[str]) -> list[str]:
     return known
 
 
-def _sound(batch: Any, trouble: Counter[str], host: str | None) -> _Rows:
+def _valid_rows(batch: Any, trouble: Counter[str], host: str | None) -> _Rows:
     import pyarrow.compute as pc
 
     if host is not None:
@@ -200,7 +200,7 @@ def _sound(batch: Any, trouble: Counter[str], host: str | None) -> _Rows:
     for name in ("power_w", "energy_j"):
         impossible = np.isinf(found[name]) | (found[name] < 0)
         if impossible.any():
-            trouble[f"with {name} below 0 or infinite: taken as not known"] += int(impossible.sum())
+            trouble[f"with {name} below 0 or infinite: treated as missing"] += int(impossible.sum())
             found[name] = np.where(impossible, np.nan, found[name])
     counted = found.pop("summed") != 0
     timed, named = np.isfinite(utc_s), ~np.asarray(pc.is_null(batch.column("host")))
@@ -221,7 +221,7 @@ def _sound(batch: Any, trouble: Counter[str], host: str | None) -> _Rows:
 
 
 def _coded(column: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-    """Words as numbers with names; a blank is a name too: that of a node's only meter."""
+    """Dictionary-encode a text column; a blank cell is the name "node" of a node's only meter."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -235,17 +235,17 @@ def _floats(column: Any, name: str) -> Floats:
     try:
         return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
     except pa.ArrowException:
-        raise InputError(f"the column {name} holds {column.type}, not numbers") from None
+        raise InputError(f"the column {name} has the type {column.type}, not numbers") from None
 
 
 def _seconds(column: Any) -> Floats:
-    """Unix seconds; a moment without a zone is an error, never a guess."""
+    """Unix seconds of a time column; times without a time zone are an error."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as pt
 
     if pt.is_timestamp(column.type) and column.type.tz is None:
-        raise InputError(f"its times have no zone; {_UTC}")
+        raise InputError(f"its times have no time zone; {_UTC}")
     if pt.is_string(column.type) or pt.is_large_string(column.type):
         try:
             column = column.cast(pa.float64())
@@ -264,5 +264,5 @@ def _moments(column: Any) -> Any:
     try:
         return column.cast(pa.timestamp("us", tz="UTC"))
     except pa.ArrowException as problem:
-        said = str(problem).partition(" as a scalar")[0].removeprefix("Failed to parse string: ")
-        raise InputError(f"{said:.60} is not a moment; {_UTC}") from None
+        text = str(problem).partition(" as a scalar")[0].removeprefix("Failed to parse string: ")
+        raise InputError(f"{text:.60} is not a time; {_UTC}") from None

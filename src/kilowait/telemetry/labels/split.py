@@ -1,4 +1,4 @@
-"""One node's joules divided among the jobs that held it, and nobody."""
+"""Split the energy of one node among the jobs that held it; the rest is unattributed."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.telemetry.labels.energy_curve import EnergyCurve, known_spans
 
-__all__ = ["NodeShares", "Sharing", "divided"]
+__all__ = ["NodeShares", "Sharing", "split_energy"]
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """How a node's energy is divided among jobs that hold it at the same time."""
+    """How the energy of a node is split among the jobs that hold it at the same time."""
 
     nodes: str = "exclusive"
-    """exclusive: all of it is the one job's that holds the node; shared: by cores, that of GPUs by GPUs held."""
+    """exclusive: all energy belongs to the one job on the node; shared: split by cores, GPU energy by GPUs held."""
     idle: str = "jobs"
-    """What idle cores and GPUs draw while others work: the running jobs' by what they hold, or nobody's."""
+    """Energy of free cores and GPUs while jobs run: "jobs" splits it among them, "nobody" leaves it unattributed."""
     node_cores: int | None = None
-    """Cores and GPUs of a node, for idle="nobody"."""
+    """Cores of a node, for idle="nobody"."""
     node_gpus: int | None = None
+    """GPUs of a node, for idle="nobody"."""
 
     def __post_init__(self) -> None:
         for name, known in (("nodes", ("exclusive", "shared")), ("idle", ("jobs", "nobody"))):
@@ -34,7 +35,7 @@ class Sharing:
                 raise InputError(f"{name} is {getattr(self, name)!r}; it must be {' or '.join(known)}")
         if self.idle == "nobody" and (self.nodes != "shared" or self.node_cores is None):
             raise InputError(
-                "idle is 'nobody': that is for shared nodes of a known size; give --share shared and --node-cores (and "
+                "idle is 'nobody', which needs shared nodes of a known size; give --share shared and --node-cores (and "
                 "--node-gpus)"
             )
         for name in ("node_cores", "node_gpus"):
@@ -45,36 +46,36 @@ class Sharing:
 
 @dataclass(frozen=True)
 class NodeShares:
-    """What became of one node's joules: ``sum(job_j) + unattributed_j == node_j``."""
+    """Split energy of one node: ``sum(job_j) + unattributed_j == node_j``."""
 
     job_j: Floats
     known_s: Floats
-    """Of each job's time on the node, how much is known."""
+    """Per job: time on the node with known energy."""
     alone_s: Floats
-    """Of that, how much no other job held the node."""
+    """Per job: the part of `known_s` in which no other job held the node."""
     node_j: float
     unattributed_j: float
 
 
-def divided(
-    courses: Sequence[EnergyCurve],
+def split_energy(
+    curves: Sequence[EnergyCurve],
     start_s: Floats,
     end_s: Floats,
     held: Mapping[str, Floats],
     size: Mapping[str, float | None],
 ) -> NodeShares:
-    """Divide a node's energy, moment by moment, by what each job holds of it.
+    """Split the energy of a node, at every moment, by the resources that each job holds.
 
-    `held` gives for each kind of meter ("node", "gpu") what each job holds, `size` what there is, or None: then the
-    jobs that hold some share all of it. Times are on the courses' clock.
+    `held` gives for each kind of meter ("node", "gpu") the resources of each job, `size` those of the node; None: the
+    jobs that hold resources share all energy. Times have the origin of the energy curves.
 
-    >>> course = EnergyCurve("node", np.array([0.0, 100]), np.array([0.0, 5000]), np.array([True]))
+    >>> curve = EnergyCurve("node", np.array([0.0, 100]), np.array([0.0, 5000]), np.array([True]))
     >>> start, end, cores = np.array([10.0, 20]), np.array([40.0, 50]), np.array([1.0, 3])
-    >>> shares = divided([course], start, end, {"node": cores}, {"node": None})
+    >>> shares = split_energy([curve], start, end, {"node": cores}, {"node": None})
     >>> shares.job_j.tolist(), shares.unattributed_j
     ([750.0, 1250.0], 3000.0)
     """
-    spans = known_spans(courses)
+    spans = known_spans(curves)
     edges = np.unique(np.concatenate((spans.ravel(), start_s, end_s)))
     if not len(spans) or len(edges) < 2:
         none = np.zeros(len(start_s))
@@ -86,8 +87,8 @@ def divided(
     running = _held(first, last, np.ones(len(first)), len(edges))
     job_j = np.zeros(len(start_s))
     node_j = unattributed_j = 0.0
-    for kind in sorted({course.kind for course in courses}):
-        total = np.sum([course.at(edges) for course in courses if course.kind == kind], axis=0)
+    for kind in sorted({curve.kind for curve in curves}):
+        total = np.sum([curve.at(edges) for curve in curves if curve.kind == kind], axis=0)
         joules = np.where(known, np.diff(total), 0.0)
         weight = held[kind]
         taken = _held(first, last, weight, len(edges))
@@ -103,7 +104,7 @@ def divided(
 
 
 def _held(first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], weight: Floats, edges: int) -> Floats:
-    """What jobs hold together between each two edges; exactly 0 where none of them holds any."""
+    """Total resources held between consecutive edges; exactly 0 where no job holds any."""
     some = (weight > 0).astype(np.float64)
     change = np.bincount(first, weight, edges) - np.bincount(last, weight, edges)
     holders = np.cumsum(np.bincount(first, some, edges) - np.bincount(last, some, edges))
@@ -111,7 +112,7 @@ def _held(first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], weight: Flo
 
 
 def _summed(values: Floats, first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]) -> Floats:
-    """The sum of ``values[first:last]`` of each job; no totals are subtracted, so short ones keep their digits."""
+    """Per job the sum of ``values[first:last]``, without subtracting cumulative sums, so that it stays precise."""
     if not len(first):
         return np.zeros(0)
     sums = np.add.reduceat(np.append(values, 0.0), np.column_stack((first, last)).ravel())[::2]

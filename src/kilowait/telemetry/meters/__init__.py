@@ -1,4 +1,4 @@
-"""Power and energy of one machine, sampled into files that survive any stop."""
+"""Sampling of power and energy of one machine into crash-safe files."""
 
 from kilowait.telemetry.meters.cpu import CpuMeter
 from kilowait.telemetry.meters.gpu import GpuMeter

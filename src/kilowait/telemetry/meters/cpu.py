@@ -1,4 +1,4 @@
-"""Processors through RAPL: the energy counters that Linux shows in its powercap tree."""
+"""CPU meter: RAPL energy counters in the Linux powercap tree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["POWERCAP", "CpuMeter"]
 
 POWERCAP = "/sys/class/powercap"
 _ZONE = re.compile(r"[a-z][a-z-]*(:\d+)+")
-"""intel-rapl:0 is a package, intel-rapl:0:1 a part of it. AMD's are called so too."""
+"""intel-rapl:0 is a package, intel-rapl:0:1 a part of it. AMD processors use the same names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class _Zone:
 class CpuMeter:
     """The RAPL counters of this machine, under `root`.
 
-    A row per counter and tick: `energy_j` is the counter, which begins again at 0 after `range_j`; `power_w` the mean
-    since the row before. `summed` is 1 for those that add up to the machine: packages and memory. Cores and graphics
-    are parts of a package, psys and the mmio counters see packages a second time.
+    One row per counter and sample: `energy_j` is the counter, which wraps to 0 at `range_j`; `power_w` is the mean
+    since the previous row. `summed` is 1 for the counters whose sum is the machine: packages and memory. Cores and
+    graphics are parts of a package; psys and the mmio counters count packages a second time.
     """
 
     columns = ("time", "monotonic_s", "host", "meter", "name", "power_w", "energy_j", "range_j", "summed")
@@ -47,7 +47,7 @@ class CpuMeter:
         if not zones:
             raise MeterError(
                 f"there is no energy counter (intel-rapl:0/energy_uj) under {root}; on bare metal load the module "
-                "intel_rapl_msr, or name the tree with --root; virtual machines have none"
+                "intel_rapl_msr, or give the tree with --root; virtual machines have no counters"
             )
         barred = [zone for zone in zones if not _allowed(zone)]
         if len(barred) == len(zones):
@@ -56,16 +56,16 @@ class CpuMeter:
                 "counters: chgrp power and chmod g+r on the energy_uj files, by a udev rule"
             )
         self.barred = tuple(zone.meter for zone in barred)
-        """Counters that this user may not read; they are left out."""
+        """Counters that the user may not read; they are left out."""
         self._zones = [zone for zone in zones if zone not in barred]
 
     @property
     def missing(self) -> frozenset[str]:
-        """Counters that have vanished."""
+        """Counters that can no longer be read."""
         return frozenset(self._gone)
 
     def describe(self) -> str:
-        """What there is, in words."""
+        """The counters as text."""
         summed = [zone.name for zone in self._zones if zone.summed]
         return f"{len(self._zones)} RAPL counters, {', '.join(summed)} make up the machine"
 
@@ -90,7 +90,7 @@ class CpuMeter:
         return rows
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file stays open."""
 
     def _power(self, zone: _Zone, energy: float, at_s: float) -> float:
         if zone.meter not in self._before:
@@ -101,7 +101,7 @@ class CpuMeter:
 
 
 def _zones(root: Path) -> list[_Zone]:
-    """In /sys/class/powercap all counters lie side by side; in the tree behind it parts lie in their package."""
+    """All counters: /sys/class/powercap is flat, while in the device tree parts are in the folder of their package."""
     found: dict[str, _Zone] = {}
     folders = [root]
     while folders:
@@ -130,7 +130,7 @@ def _adds_up(meter: str, name: str) -> bool:
 
 
 def _range(path: Path) -> float:
-    """Where the counter begins again; unknown, a step back is taken for a reset."""
+    """Value at which the counter wraps; NaN if unknown, so that a decrease counts as a reset."""
     try:
         return _joules(path / "max_energy_range_uj")
     except (OSError, ValueError):
@@ -143,7 +143,7 @@ def _allowed(zone: _Zone) -> bool:
     except PermissionError:
         return False
     except (OSError, ValueError):
-        pass  # Not there just now: another matter.
+        pass  # The counter is missing at the moment, which is not a permission problem.
     return True
 
 

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through NVML: power, energy counter, load, memory, temperature and clock of each."""
+"""GPU meter: power, energy counter, utilization, memory, temperature and clock of NVIDIA GPUs through NVML."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kilowait.telemetry.meters.sample_files import Row
 __all__ = ["GpuMeter", "load_nvml"]
 
 REOPEN_S = 10.0
-"""After a GPU has vanished NVML is opened anew this often: a driver that was reloaded needs it."""
+"""Interval at which NVML is reinitialized while a GPU is missing, as needed after a driver reload."""
 
-# Codes of NVML's errors: what this GPU, driver or user cannot have is unknown; after any other error the GPU is gone.
+# NVML error codes of values that this GPU, driver or user cannot read; after any other error the GPU counts as missing.
 _NOT_SUPPORTED, _NO_PERMISSION, _FUNCTION_NOT_FOUND = 3, 4, 13
 _UNKNOWN = frozenset({_NOT_SUPPORTED, _NO_PERMISSION, _FUNCTION_NOT_FOUND})
 _REMEDY = "run this on a machine with an NVIDIA driver; nvidia-smi must work there"
@@ -42,7 +42,7 @@ class _Gpu:
 
 
 def load_nvml() -> Any:
-    """The library, or an error that names the extra."""
+    """The pynvml library; an error names the missing extra."""
     try:
         import pynvml
     except ImportError:
@@ -51,10 +51,10 @@ def load_nvml() -> Any:
 
 
 class GpuMeter:
-    """All GPUs of this machine. `nvml` is pynvml, or something that looks like it.
+    """All GPUs of this machine. `nvml` is pynvml, or an object with its interface.
 
-    A row per GPU and tick. `energy_j` is the driver's own counter, joules since it was loaded, where the GPU has one;
-    `power_w` is the mean of the last second on newer GPUs and the power of the moment on older ones.
+    One row per GPU and sample. `energy_j` is the driver's energy counter since it was loaded, if the GPU has one;
+    `power_w` is the mean of the last second on newer GPUs and the instantaneous power on older ones.
     """
 
     columns = ("time", "monotonic_s", "host", "meter", "uuid", "name", *_QUANTITIES)
@@ -72,20 +72,20 @@ class GpuMeter:
             raise MeterError(f"the GPUs of {host} cannot be read: {problem}; {_REMEDY}") from None
         if not self._gpus:
             self.close()
-            raise MeterError(f"NVML counts 0 GPUs on {host}; {_REMEDY} and list them")
+            raise MeterError(f"NVML finds 0 GPUs on {host}; {_REMEDY} and list them")
 
     @property
     def missing(self) -> frozenset[str]:
-        """GPUs that have vanished."""
+        """GPUs that no longer respond."""
         return frozenset(self._gone)
 
     def describe(self) -> str:
-        """What there is, in words."""
+        """The GPUs as text."""
         kinds = [gpu.name for gpu in self._gpus]
         return ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds))
 
     def read(self, now: Callable[[], Moment]) -> list[Row]:
-        """One row for every GPU that answers."""
+        """One row for every GPU that responds."""
         if self._gone and now().monotonic_s - self._tried_s >= REOPEN_S:
             self._tried_s = now().monotonic_s
             self._reopen()
@@ -93,7 +93,7 @@ class GpuMeter:
         for gpu in self._gpus:
             moment = now()
             try:
-                values = [self._value(ask, gpu) for ask in _QUANTITIES.values()]
+                values = [self._value(query, gpu) for query in _QUANTITIES.values()]
             except self._nvml.NVMLError:
                 self._gone.add(gpu.meter)
                 continue
@@ -102,8 +102,8 @@ class GpuMeter:
         return rows
 
     def close(self) -> None:
-        """Let go of NVML."""
-        with suppress(self._nvml.NVMLError):  # It may be gone already, with the driver.
+        """Shut NVML down."""
+        with suppress(self._nvml.NVMLError):  # The driver may be unloaded already.
             self._nvml.nvmlShutdown()
 
     def _found(self) -> list[_Gpu]:
@@ -112,7 +112,7 @@ class GpuMeter:
         ]
         uuids = [_word(self._nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
         for index, uuid in enumerate(uuids):
-            # NVML numbers anew when one has fallen off the bus; here a GPU keeps its name while we live.
+            # NVML renumbers GPUs when one disappears from the bus; a meter keeps the names of its GPUs.
             taken = {self._names.get(other) for other in uuids}
             free = (f"gpu{number}" for number in (index, *range(len(uuids))) if f"gpu{number}" not in taken)
             if uuid not in self._names:
@@ -123,7 +123,7 @@ class GpuMeter:
         ]
 
     def _reopen(self) -> None:
-        """Handles are void after the driver was reloaded; a GPU that fell off the bus may be back, or replaced."""
+        """Reinitialize NVML: handles are invalid after a driver reload, and missing GPUs may be back or replaced."""
         try:
             self.close()
             self._nvml.nvmlInit()
@@ -133,9 +133,9 @@ class GpuMeter:
         self._gone |= {gpu.meter for gpu in self._gpus} - {gpu.meter for gpu in found}
         self._gpus = found
 
-    def _value(self, ask: Callable[[Any, Any], float], gpu: _Gpu) -> float:
+    def _value(self, query: Callable[[Any, Any], float], gpu: _Gpu) -> float:
         try:
-            return float(ask(self._nvml, gpu.handle))
+            return float(query(self._nvml, gpu.handle))
         except self._nvml.NVMLError as problem:
             if problem.value in _UNKNOWN:
                 return math.nan
@@ -143,5 +143,5 @@ class GpuMeter:
 
 
 def _word(text: str | bytes) -> str:
-    """Older versions of the library give bytes."""
+    """Text of an NVML string, which is bytes in older versions of the library."""
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else text

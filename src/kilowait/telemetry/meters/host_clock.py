@@ -1,4 +1,4 @@
-"""The two clocks of a machine: what time it is, and how much of it has passed."""
+"""Wall clock and monotonic clock of a machine, and detection of clock changes."""
 
 from __future__ import annotations
 
@@ -6,39 +6,42 @@ import threading
 import time
 from dataclasses import dataclass
 
-__all__ = ["HostClock", "Moment", "jumped"]
+__all__ = ["HostClock", "Moment", "clock_step_s"]
 
 STEADY_S = 0.05
-"""Between two samples both clocks may move apart by this (never by half of the time that passed: so samples keep their
-order), and by a thousandth of the time, which is faster than clocks are slewed."""
+"""Tolerated difference between the two clocks from one sample to the next. It is at most half of the elapsed time, so
+that samples stay in order; a thousandth of the elapsed time is added, which is more than clocks are slewed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An instant on both clocks."""
+    """A time on both clocks."""
 
     utc_s: float
-    """Unix seconds. May be set, forwards or backwards, by whoever keeps the machine's time."""
+    """Unix seconds of the wall clock, which may be set forwards or backwards."""
     monotonic_s: float
-    """Seconds since the machine started; never set."""
+    """Seconds since boot; never set."""
 
 
 class HostClock:
-    """The machine's own clocks, and a way to wait that a signal can end. Tests hand in another one."""
+    """The clocks of the machine, with an interruptible wait. Tests use another implementation."""
 
     def now(self) -> Moment:
-        """This instant."""
+        """The current time."""
         return Moment(time.time(), time.monotonic())
 
     def wait(self, seconds: float, stop: threading.Event) -> None:
-        """Wait so long, or until `stop` is set."""
+        """Wait for `seconds`, or until `stop` is set."""
         stop.wait(max(seconds, 0.0))
 
 
-def jumped(before: Moment, after: Moment) -> float:
-    """Seconds by which the wall clock was set between two moments; 0.0 where it kept pace.
+def clock_step_s(before: Moment, after: Moment) -> float:
+    """Seconds by which the wall clock was set between two times; 0.0 if it was not set.
 
-    >>> jumped(Moment(1000.0, 5.0), Moment(1001.0, 6.0)), jumped(Moment(1000.0, 5.0), Moment(401.0, 6.0))
+    >>> (
+    ...     clock_step_s(Moment(1000.0, 5.0), Moment(1001.0, 6.0)),
+    ...     clock_step_s(Moment(1000.0, 5.0), Moment(401.0, 6.0)),
+    ... )
     (0.0, -600.0)
     """
     passed = after.monotonic_s - before.monotonic_s

@@ -1,7 +1,8 @@
-"""Where samples go: files that can be read whatever stopped the sampling, and that are never overwritten.
+"""Crash-safe sample files (CSV, or a folder of daily Parquet files), which are never overwritten.
 
-A CSV file gets whole lines, one write a tick. A ``.parquet`` is a folder with a piece per day (UTC): today's is CSV and
-is packed into Parquet when the day or the sampling ends; what a crash left as CSV is packed the next time.
+A CSV file is appended by complete lines, one write per sample. A ``.parquet`` is a folder with one file per day (UTC):
+the current one is CSV and is converted to Parquet when the day or the sampling ends; a CSV file left by a crash is
+converted by the next run.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from kilowait.errors import InputError, MeterError, UnknownNameError
 __all__ = ["OPEN", "PIECE", "Recorder", "Row", "TEXTS", "arrow_types", "open_recorder", "whole_lines"]
 
 Row = tuple[str | float, ...]
-"""Cells by the meter's columns; the first is the moment in Unix seconds."""
+"""Cells by the meter's columns; the first is the time in Unix seconds."""
 
 TEXTS = frozenset({"host", "meter", "uuid", "name"})
-"""Columns of words; the others are numbers, and `time` a moment."""
+"""Text columns; the others are numbers, except for the timestamp `time`."""
 PIECE = re.compile(r"\d{4}-\d\d-\d\d(-\d+)?\.parquet")
 OPEN = re.compile(r"_\d{4}-\d\d-\d\d(-\d+)?\.csv")
-"""Names of the pieces of a folder: packed, and being written. Other programs skip what begins with _."""
+"""File names in a folder: converted to Parquet, and being written. Other programs ignore names that begin with _."""
 
 
 class Recorder(Protocol):
-    """Takes rows, tick by tick."""
+    """Writes the rows of each sample."""
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Keep these rows; once it returns they survive the end of this process."""
+        """Write these rows; when it returns they survive the end of this process."""
         ...
 
     def close(self) -> None:
@@ -46,7 +47,7 @@ class Recorder(Protocol):
 
 
 def open_recorder(path: str | PathLike[str], columns: Sequence[str]) -> Recorder:
-    """A recorder for a ``.csv`` file or a ``.parquet`` folder; what is there already is added to.
+    """A recorder that appends to a ``.csv`` file or a ``.parquet`` folder.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "node7.csv"
@@ -59,7 +60,7 @@ def open_recorder(path: str | PathLike[str], columns: Sequence[str]) -> Recorder
     path = Path(path)
     kinds: dict[str, Callable[[Path, tuple[str, ...]], Recorder]] = {".csv": _Csv, ".parquet": _Folder}
     if path.suffix not in kinds:
-        raise UnknownNameError("ending of a file of samples", path.suffix or str(path), kinds)
+        raise UnknownNameError("suffix of a sample file", path.suffix or str(path), kinds)
     try:
         return kinds[path.suffix](path, tuple(columns))
     except OSError as problem:
@@ -79,9 +80,9 @@ def arrow_types(columns: Sequence[str]) -> dict[str, Any]:
 
 
 def whole_lines(file: int) -> int:
-    """Bytes of an open file up to the end of its last whole line.
+    """Bytes of an open file up to the end of its last complete line.
 
-    Only the last line can be cut short, when a machine goes down in the middle of a write.
+    Only the last line can be incomplete, if the machine fails during a write.
     """
     end = os.fstat(file).st_size
     while end > 0:
@@ -108,7 +109,7 @@ class _Csv:
             first = os.pread(self._file, len(header.encode()), 0).decode("utf-8", "replace")
             if first != (header if whole else header[: len(first)]):
                 raise InputError(
-                    f"{path} has other columns ({first.splitlines()[0]} ...); it is not touched: write to another file"
+                    f"{path} has other columns ({first.splitlines()[0]} ...); it was not changed: write to another file"
                 )
             os.ftruncate(self._file, whole)
             if not whole:
@@ -124,7 +125,7 @@ class _Csv:
             _all(self._file, text.getvalue())
         except OSError as problem:
             raise MeterError(
-                f"cannot write to {self.path} any more: {problem.strerror or problem}; what was sampled so far is kept"
+                f"cannot write to {self.path} any more: {problem.strerror or problem}; the samples so far are saved"
             ) from None
 
     def close(self) -> None:
@@ -132,12 +133,12 @@ class _Csv:
 
 
 class _Folder:
-    """A folder of pieces, locked while it is written."""
+    """A folder of daily files, locked while it is written."""
 
     def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
         if path.is_file():
             raise InputError(
-                f"{path} is a file, and samples go into a folder of that name; it is not touched: write elsewhere"
+                f"{path} is a file, but samples need a folder of that name; it was not changed: choose another name"
             )
         path.mkdir(parents=True, exist_ok=True)
         self.path, self.columns = path, columns
@@ -152,13 +153,15 @@ class _Folder:
             raise
 
     def _settle(self) -> None:
-        """Refuse a folder that is not ours; pack what an earlier run left open."""
+        """Refuse a folder with other content; convert files that an earlier run left open."""
         names = sorted(each.name for each in self.path.iterdir())
-        strange = [
+        unknown = [
             name for name in names if not (PIECE.fullmatch(name) or OPEN.fullmatch(name) or name[0] == ".")
         ]
-        if strange:
-            raise InputError(f"{self.path} holds {strange[0]}, which is no sample; choose another folder")
+        if unknown:
+            raise InputError(
+                f"{self.path} contains {unknown[0]}, which is not a sample file; choose another folder"
+            )
         packed = [name for name in names if PIECE.fullmatch(name)]
         if packed:
             import pyarrow.parquet as pq
@@ -166,14 +169,14 @@ class _Folder:
             held = tuple(pq.read_schema(self.path / packed[-1]).names)
             if held != self.columns:
                 raise InputError(
-                    f"{self.path} has other columns ({', '.join(held[:5])} ...); it is not touched: write to another "
+                    f"{self.path} has other columns ({', '.join(held[:5])} ...); it was not changed: write to another "
                     "folder"
                 )
         for name in names:
             if OPEN.fullmatch(name):
                 left = _Csv(
                     self.path / name, self.columns
-                )  # Cuts off a half line, and refuses other columns.
+                )  # Removes an incomplete line, and refuses other columns.
                 left.close()
                 _pack(left.path, self.columns)
 
@@ -185,7 +188,7 @@ class _Folder:
             self._piece.write(list(same))
 
     def _free(self, day: str) -> Path:
-        """A name that no piece of that day has: sampling may have been stopped and begun again."""
+        """An unused file name of that day: sampling may have been restarted."""
         number, name = 1, day
         while (self.path / f"{name}.parquet").exists() or (self.path / f"_{name}.csv").exists():
             number, name = number + 1, f"{day}-{number + 1}"
@@ -203,37 +206,39 @@ class _Folder:
 
 
 def _pack(path: Path, columns: tuple[str, ...]) -> None:
-    """``_DAY.csv`` becomes ``DAY.parquet``, which is there whole or not at all; the CSV goes last."""
+    """Convert ``_DAY.csv`` to ``DAY.parquet`` atomically, then delete the CSV file."""
     import pyarrow as pa
     import pyarrow.csv as pc
     import pyarrow.parquet as pq
 
     target = path.with_name(path.name[1:]).with_suffix(".parquet")
-    half = target.with_name(f".{target.name}.part")
+    partial = target.with_name(f".{target.name}.part")
     types = arrow_types(columns)
     try:
         if not target.exists():
             options = pc.ConvertOptions(column_types=types, strings_can_be_null=True)
-            # A machine that lost its power may leave a line of zeros; it must not keep the next run from starting.
+            # A power failure may leave a line of zeros, which must not prevent the next run.
             parse = pc.ParseOptions(invalid_row_handler=lambda row: "skip")
             rows = 0
-            # Batch by batch: a day of eight GPUs takes a few megabytes, not its own size.
+            # In batches: a day of eight GPUs then takes a few megabytes of memory.
             with (
                 pc.open_csv(path, parse_options=parse, convert_options=options) as reader,
-                pq.ParquetWriter(half, pa.schema(types), compression="zstd") as out,
+                pq.ParquetWriter(partial, pa.schema(types), compression="zstd") as out,
             ):
                 for batch in reader:
                     out.write_batch(batch)
                     rows += batch.num_rows
             if rows:
-                with half.open("rb") as file:
+                with partial.open("rb") as file:
                     os.fsync(file.fileno())
-                os.replace(half, target)
+                os.replace(partial, target)
             else:
-                half.unlink()
+                partial.unlink()
         path.unlink()
     except (OSError, pa.ArrowException) as problem:
-        raise MeterError(f"cannot pack {path}: {problem}; the samples are still there, as CSV") from None
+        raise MeterError(
+            f"cannot convert {path} to Parquet: {problem}; the samples are still in the CSV file"
+        ) from None
 
 
 def _lock(file: int, path: Path) -> None:
@@ -243,7 +248,7 @@ def _lock(file: int, path: Path) -> None:
         raise InputError(
             f"{path} is being written by another process; stop that one, or write to another file"
         ) from None
-    except OSError:  # A file system without locks: nobody else can be seen, as before there were locks.
+    except OSError:  # The file system has no locks: concurrent writers cannot be detected.
         pass
 
 
@@ -265,5 +270,5 @@ def _moment(row: Row) -> datetime:
 
 
 def _number(value: float) -> str:
-    """Microjoules and microseconds are as fine as any meter tells; nothing where there is no value."""
+    """A number with 6 decimals (no meter is more precise); blank for NaN."""
     return "" if math.isnan(value) else f"{value:.6f}".rstrip("0").rstrip(".")

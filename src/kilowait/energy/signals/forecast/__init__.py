@@ -1,7 +1,8 @@
-"""Forecasts issued at one time for later ones: a decider sees what was issued before now, and nothing else.
+"""Forecasts of signals: perfect, persistence, noisy or recorded.
 
-Issues come at whole multiples of `issue_every_s` of Unix time (on the hour unless told otherwise); between two of them
-the earlier one stands. So a forecast told at ten past noon knows nothing from after noon.
+A policy sees only forecasts issued before the current time, so there is no data leakage. Forecasts are issued at whole
+multiples of `issue_every_s` of Unix time (by default on the hour); each is valid until the next one. So a forecast
+requested at 12:10 uses no data from after 12:00.
 """
 
 from kilowait.energy.signals.forecast.base import Forecast

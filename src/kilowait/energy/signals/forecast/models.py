@@ -1,4 +1,4 @@
-"""Forecasts made from the truth: perfect, as yesterday, or with errors of a known size."""
+"""Forecast models based on the actual signal: perfect, persistence, and noisy with a given error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ with CarbonCast (Maji, Shenoy and Sitaraman 2022); life-cycle intensity, July to
 
 
 def perfect(series: Series, *, horizon_s: float = 4 * DAY_S) -> Forecast:
-    """The truth itself, known in advance: the most a forecast can be worth.
+    """The actual signal, known in advance: an upper bound of the value of a forecast.
 
     >>> perfect(Series([0, 10, 20, 30], [1, 2, 3]), horizon_s=15).issued(5).value.tolist()
     [1.0, 2.0]
@@ -55,12 +55,12 @@ def persistence(
     horizon_s: float = 4 * DAY_S,
     issue_every_s: float = HOUR_S,
 ) -> Forecast:
-    """As it was: the last `period_s` before the issue, over and over (the same hour yesterday, or last week).
+    """Persistence: the last `period_s` before the issue, repeated (the same hour yesterday, or last week).
 
-    >>> yesterday = persistence(
+    >>> forecast = persistence(
     ...     Series([0, 10, 20, 30], [1, 2, 3]), period_s=20, horizon_s=30, issue_every_s=10
     ... )
-    >>> yesterday.issued(20).value.tolist()
+    >>> forecast.issued(20).value.tolist()
     [1.0, 2.0, 1.0]
     """
     period = positive_s(period_s, "period_s")
@@ -79,12 +79,12 @@ def noisy(
     step_s: float = HOUR_S,
     memory_s: float = 6 * HOUR_S,
 ) -> Forecast:
-    """The truth times an error of a known size: `error_per_day` is the mean absolute relative error for each day ahead.
+    """The actual signal times a random error; `error_per_day` is the mean absolute relative error for each day ahead.
 
-    Beyond the last day named its error stays. The factor is lognormal with mean 1, so the forecast is unbiased and
-    keeps its sign. Errors of one issue hang together over the lead (correlation falls to 1/e after `memory_s`, a guess
-    of how long weather errs the same way), and change every `step_s`; those of different issues are independent. They
-    depend on the seed and the time of issue alone.
+    The error of the last day given applies to all later days. The factor is lognormal with mean 1, so the forecast is
+    unbiased and keeps its sign. Errors of one issue are correlated over the lead time (the correlation falls to 1/e
+    after `memory_s`, an assumption about the persistence of weather errors) and change every `step_s`; errors of
+    different issues are independent. They depend only on the seed and the issue time.
 
     >>> noisy(Series.constant(100.0), [0.1], seed=1, horizon_s=7200).issued(0).value.round(1).tolist()
     [87.8, 89.8]
@@ -115,10 +115,10 @@ class _Perfect(Forecast):
     def describe(self) -> str:
         return "perfect forecast"
 
-    def _last_issue(self, at: Floats) -> Floats:
+    def _issue_time_s(self, at: Floats) -> Floats:
         return at
 
-    def _told(self, issue_s: float, until_s: float) -> Series:
+    def _issued_series(self, issue_s: float, until_s: float) -> Series:
         return self.truth.between(issue_s, until_s)
 
     def _means(self, at: Floats, lead: Floats) -> Floats:
@@ -128,13 +128,13 @@ class _Perfect(Forecast):
 
 @dataclass(frozen=True, eq=False)
 class _Regular(Forecast):
-    """Issued at whole multiples of `issue_every_s` of Unix time, whatever clock the truth is on."""
+    """Forecasts issued at whole multiples of `issue_every_s` of Unix time, in whatever time the signal is."""
 
     truth: Series
     horizon_s: float
     issue_every_s: float
 
-    def _last_issue(self, at: Floats) -> Floats:
+    def _issue_time_s(self, at: Floats) -> Floats:
         zero = self.truth.unix_zero_s or 0.0
         return np.asarray(np.floor((at + zero) / self.issue_every_s) * self.issue_every_s - zero)
 
@@ -146,23 +146,23 @@ class _Persistence(_Regular):
     def describe(self) -> str:
         return f"persistence forecast (as {self.period_s / HOUR_S:g} h before)"
 
-    def _told(self, issue_s: float, until_s: float) -> Series:
+    def _issued_series(self, issue_s: float, until_s: float) -> Series:
         self.truth.require(issue_s - self.period_s, issue_s, "a persistence forecast")
         last = self.truth.between(issue_s - self.period_s, issue_s)
-        turns = range(1, math.floor((until_s - issue_s) / self.period_s) + 2)
-        edge = np.concatenate([last.edge_s[:-1] + turn * self.period_s for turn in turns])
-        end = issue_s + len(turns) * self.period_s
+        periods = range(1, math.floor((until_s - issue_s) / self.period_s) + 2)
+        edge = np.concatenate([last.edge_s[:-1] + period * self.period_s for period in periods])
+        end = issue_s + len(periods) * self.period_s
         return Series(
-            np.append(edge, end), np.tile(last.value, len(turns)), last.unit, last.meta, last.unix_zero_s
+            np.append(edge, end), np.tile(last.value, len(periods)), last.unit, last.meta, last.unix_zero_s
         )
 
     def _means(self, at: Floats, lead: Floats) -> Floats:
-        first = (self._last_issue(at) - self.period_s)[:, None]
+        first = (self._issue_time_s(at) - self.period_s)[:, None]
         self.truth.require(float(first.min()), float(first.max()) + self.period_s, "a persistence forecast")
-        turns, rest = np.divmod(at[:, None] + lead - first - self.period_s, self.period_s)
-        whole = self.truth.integral(first, first + self.period_s)
-        reached = turns * whole + self.truth.integral(first, first + rest)
-        return np.asarray(np.diff(reached, axis=1) / np.diff(lead))
+        periods, rest = np.divmod(at[:, None] + lead - first - self.period_s, self.period_s)
+        period_area = self.truth.integral(first, first + self.period_s)
+        area = periods * period_area + self.truth.integral(first, first + rest)
+        return np.asarray(np.diff(area, axis=1) / np.diff(lead))
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +183,7 @@ class _Noisy(_Regular):
         steps = math.ceil((self.horizon_s + self.issue_every_s) / self.step_s)
         lead = np.arange(steps) * self.step_s
         day = np.minimum((lead // DAY_S).astype(np.int64), len(self.error_per_day) - 1)
-        # A lognormal factor of mean 1 is 2 (2 Phi(sigma / 2) - 1) from 1 on average.
+        # The mean absolute deviation of a lognormal factor of mean 1 from 1 is 2 (2 Phi(sigma / 2) - 1).
         normal = NormalDist()
         sigma = np.array([2 * normal.inv_cdf(0.5 + size / 4) for size in self.error_per_day])[day]
         keeps = math.exp(-self.step_s / self.memory_s)
@@ -194,7 +194,7 @@ class _Noisy(_Regular):
         object.__setattr__(self, "_mixing", mixing)
         object.__setattr__(self, "_lead_edge", np.arange(steps + 1) * self.step_s)
 
-    def _told(self, issue_s: float, until_s: float) -> Series:
+    def _issued_series(self, issue_s: float, until_s: float) -> Series:
         known_s = max(issue_s, self.truth.start_s)
         self.truth.require(known_s, until_s, "a forecast")
         noise = Series(issue_s + self._lead_edge, self._factors(issue_s))
@@ -206,17 +206,17 @@ class _Noisy(_Regular):
         return np.asarray(np.exp(self._sigma * (self._mixing @ shocks) - self._sigma**2 / 2))
 
     def _means(self, at: Floats, lead: Floats) -> Floats:
-        issues, which = np.unique(self._last_issue(at), return_inverse=True)
+        issues, which = np.unique(self._issue_time_s(at), return_inverse=True)
         factor = np.array([self._factors(issue) for issue in issues.tolist()])
         edge = at[:, None] + lead
         self.truth.require(float(edge.min()), float(edge.max()), "a forecast")
-        # The area from the issue to each edge of the noise, then from there to each edge asked for.
+        # The area from the issue to each edge of the noise, then from there to each requested edge.
         noise_edge = np.clip(issues[:, None] + self._lead_edge, self.truth.start_s, self.truth.end_s)
         steps = self.truth.integral(noise_edge[:, :-1], noise_edge[:, 1:]) * factor
         area = np.concatenate((np.zeros((len(issues), 1)), np.cumsum(steps, axis=1)), axis=1)
         step = ((edge - issues[which, None]) // self.step_s).astype(np.int64)
         step = np.minimum(step, factor.shape[1] - 1)
         row = which[:, None]
-        begun = np.minimum(noise_edge[row, step], edge)  # rounding may put it a hair later
+        begun = np.minimum(noise_edge[row, step], edge)  # rounding may put it slightly later
         reached = area[row, step] + factor[row, step] * self.truth.integral(begun, edge)
         return np.asarray(np.diff(reached, axis=1) / np.diff(lead))

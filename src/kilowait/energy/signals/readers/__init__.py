@@ -1,1 +1,1 @@
-"""What all readers of signals need: files and their cells, times, units, plain columns."""
+"""Common parts of the signal readers: files, CSV tables, timestamps and units."""

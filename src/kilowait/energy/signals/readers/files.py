@@ -1,4 +1,4 @@
-"""Files of signals: unpacked, named by their checksum, and their cells told apart."""
+"""Signal files: decompression, checksum, and CSV and JSON content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 
-__all__ = ["SignalFile", "Table", "as_number", "only_one", "open_signal"]
+__all__ = ["SignalFile", "Table", "as_number", "single_value", "open_signal"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,24 +31,24 @@ _BLANK = frozenset({"", "na", "n/a", "nan", "null", "none", "-"})
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a CSV file under their header, and the line of the file each stands in."""
+    """Header and rows of a CSV file, and the line number of each row."""
 
     header: tuple[str, ...]
     rows: Sequence[Sequence[str]]
     line: Sequence[int]
 
     def index(self, name: str) -> int:
-        """The number of a column, by its exact name or else in any case."""
-        for told in (str.strip, str.lower):
-            names = [told(column.strip()) for column in self.header]
-            if told(name.strip()) in names:
-                return names.index(told(name.strip()))
+        """The index of a column, by its exact name or else case-insensitively."""
+        for normalize in (str.strip, str.lower):
+            names = [normalize(column.strip()) for column in self.header]
+            if normalize(name.strip()) in names:
+                return names.index(normalize(name.strip()))
         raise InputError(f"there is no column {name!r}; the file has {', '.join(self.header)}")
 
     def where(self, column: int, word: str) -> Table:
-        """The rows in which a column says `word`."""
-        kept = [at for at, said in enumerate(self.words(column)) if said == word]
-        return Table(self.header, [self.rows[at] for at in kept], [self.line[at] for at in kept])
+        """The rows in which the cell of a column is `word`."""
+        matches = [at for at, cell in enumerate(self.words(column)) if cell == word]
+        return Table(self.header, [self.rows[at] for at in matches], [self.line[at] for at in matches])
 
     def words(self, column: int) -> list[str]:
         """The cells of a column."""
@@ -58,50 +58,51 @@ class Table:
             short = next(at for at, row in enumerate(self.rows) if len(row) <= column)
             raise InputError(
                 f"line {self.line[short]} has {len(self.rows[short])} cells, and {self.header[column]!r} is "
-                f"column {column + 1}; mend the line or leave it out"
+                f"column {column + 1}; correct the line or leave it out"
             ) from None
 
     def numbers(self, column: int) -> Floats:
-        """The cells of a column as numbers; NaN where a cell is blank."""
-        found = np.empty(len(self.rows))
+        """The cells of a column as numbers; NaN for blank cells."""
+        values = np.empty(len(self.rows))
         for at, word in enumerate(self.words(column)):
             try:
-                found[at] = as_number(word)
+                values[at] = as_number(word)
             except ValueError as problem:
                 raise InputError(
-                    f"line {self.line[at]}, {self.header[column]!r}: {problem}; write one (1.5), or nothing"
+                    f"line {self.line[at]}, {self.header[column]!r}: {problem}; write a number such as 1.5, or leave "
+                    "the cell blank"
                 ) from None
-        return found
+        return values
 
 
 @dataclass(frozen=True)
 class SignalFile:
-    """A file as text, and what to say about where a signal comes from."""
+    """Text of a signal file, with its name and checksum."""
 
     name: str
     sha256: str
-    """Of the file as it lies there, packed or not."""
+    """Checksum of the file as stored, compressed or not."""
     text: str
 
     def origin(self) -> dict[str, str]:
-        """The part of a series' meta that names the file."""
+        """Name and checksum for the meta of a series."""
         return {"source": self.name, "sha256": self.sha256}
 
     def is_json(self) -> bool:
-        """Whether it looks like JSON."""
+        """Whether the text starts like JSON."""
         return self.text.lstrip()[:1] in ("{", "[")
 
     def json(self) -> Any:
-        """The JSON in it."""
+        """The content parsed as JSON."""
         try:
             return json.loads(self.text)
         except (ValueError, RecursionError) as problem:
-            raise InputError(f"{self.name} is not whole JSON: {problem}; get the file again") from None
+            raise InputError(f"{self.name} is not valid JSON: {problem}; download the file again") from None
 
     def table(self) -> Table:
-        """The CSV in it; separated by commas, semicolons or tabs, comments with # left out.
+        """The content parsed as CSV, separated by commas, semicolons or tabs, without # comments.
 
-        A file whose first cell is no word but a time has no header: its columns are called time and value.
+        A file whose first cell starts with a digit has no header: its columns are called time and value.
         """
         lines = self.text.splitlines()
         first = next((line for line in lines if line.strip() and line[0] != "#"), "")
@@ -109,7 +110,7 @@ class SignalFile:
         try:
             cells = list(csv.reader(lines, delimiter=delimiter))
         except csv.Error as problem:
-            raise InputError(f"this is no table: {problem}; get the file again") from None
+            raise InputError(f"this is not a CSV table: {problem}; download the file again") from None
         rows = [
             (line, [cell.strip() for cell in row])
             for line, row in enumerate(cells, start=1)
@@ -123,12 +124,12 @@ class SignalFile:
         else:
             del rows[0]
         if not rows:
-            raise InputError(f"{self.name} has a header and no rows; there is nothing to read")
+            raise InputError(f"{self.name} has a header but no rows; there is nothing to read")
         return Table(header, [row for _, row in rows], [line for line, _ in rows])
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Puts the file's name before what is wrong with it."""
+        """Add the file name to the message of an InputError."""
         try:
             yield
         except InputError as problem:
@@ -138,7 +139,7 @@ class SignalFile:
 
 
 def open_signal(path: str | PathLike[str]) -> SignalFile:
-    """Read a file, plain or packed by gzip, zstd, bzip2 or xz (found by content)."""
+    """Read a file, plain or compressed with gzip, zstd, bzip2 or xz (detected by content)."""
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -148,18 +149,18 @@ def open_signal(path: str | PathLike[str]) -> SignalFile:
     try:
         data = _unpacked(data)
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as problem:
-        raise InputError(f"{path} is damaged or cut short: {problem}; get the file again") from None
+        raise InputError(f"{path} is damaged or truncated: {problem}; download the file again") from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = data.decode("latin-1")  # Older EPW files write place names so; figures are the same.
+        text = data.decode("latin-1")  # Place names in older EPW files; digits are the same.
     if "\x00" in text[:4096]:
         raise InputError(f"{path} is not text; kilowait reads signals from CSV, JSON and EPW files")
     return SignalFile(name, checksum, text)
 
 
 def as_number(word: Any) -> float:
-    """The number in a cell or a JSON value; NaN where it is blank, ValueError where it is something else.
+    """The number in a CSV cell or a JSON value; NaN if it is blank, ValueError if it is not a number.
 
     >>> as_number("12.5"), as_number(""), as_number(None), as_number(3)
     (12.5, nan, nan, 3.0)
@@ -174,8 +175,8 @@ def as_number(word: Any) -> float:
         raise ValueError(f"{word!r:.40} is not a number") from None
 
 
-def only_one(names: Sequence[str], wanted: str | None, what: str, remedy: str) -> str | None:
-    """The one place, zone or unit a file is about: `wanted`, or else the only one there is (None: none said)."""
+def single_value(names: Sequence[str], wanted: str | None, what: str, remedy: str) -> str | None:
+    """The location, zone or unit to use: `wanted`, or the only one in the file; None if the file names none."""
     known = sorted({name for name in names if name})
     if wanted is not None:
         if known and wanted not in known:

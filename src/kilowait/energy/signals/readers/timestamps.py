@@ -1,4 +1,4 @@
-"""When: times in files become Unix seconds UTC, or an error; never a guess."""
+"""Timestamp parsing: times in files as Unix seconds; a time whose zone is unknown is an error."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["time_zone", "unix_seconds"]
 
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)")
 _NUMBER = re.compile(r"-?\d+(\.\d*)?")
-_LATEST_S = 2**33  # The year 2242: beyond it a number is not seconds.
+_LATEST_S = 2**33  # The year 2242; larger numbers are not Unix seconds.
 
 
 def time_zone(name: str) -> tzinfo:
-    """A zone by its name (``Europe/Berlin``), as an offset (``+01:00``) or ``UTC``.
+    """A time zone by name (``Europe/Berlin``), as an offset (``+01:00``) or ``UTC``.
 
     >>> time_zone("+05:30").utcoffset(None).total_seconds()
     19800.0
@@ -42,10 +42,10 @@ def time_zone(name: str) -> tzinfo:
 def unix_seconds(
     words: Sequence[str], zone: str | None, *, line: Sequence[int] | None = None
 ) -> npt.NDArray[np.float64]:
-    """Unix seconds of ISO 8601 times or of numbers, which are Unix seconds already.
+    """Unix seconds of ISO 8601 times, or of numbers that are Unix seconds already.
 
-    Times with an offset are converted. Times without one are in `zone`, and an error where that is None. In a zone with
-    daylight saving, an hour that the clocks skip or run through twice is an error.
+    Times with an offset are converted. Times without one are in `zone`, and an error if that is None. In a zone with
+    daylight saving time, an hour that does not exist or is ambiguous is an error.
 
     >>> unix_seconds(["2022-01-01 00:00", "2022-01-01T01:00"], "UTC").tolist()
     [1640995200.0, 1640998800.0]
@@ -60,24 +60,24 @@ def unix_seconds(
                 "milliseconds by 1000"
             )
         return seconds
-    place = range(1, len(words) + 1) if line is None else line
-    read = [_moment(word, at) for word, at in zip(words, place, strict=True)]
+    lines = range(1, len(words) + 1) if line is None else line
+    read = [_moment(word, at) for word, at in zip(words, lines, strict=True)]
     naive = [at for at, moment in enumerate(read) if moment.tzinfo is None]
     if naive and len(naive) < len(read):
         raise InputError(
-            f"the file mixes times with and without an offset (line {place[naive[0]]}: {words[naive[0]]!r}); "
+            f"the file mixes times with and without an offset (line {lines[naive[0]]}: {words[naive[0]]!r}); "
             "write all of them with their offset, or all in one zone"
         )
     if naive:
         if zone is None:
             raise InputError(
-                f"the file does not say in which zone its times are ({words[0]!r}); give zone='UTC', or a name such as "
-                "zone='Europe/Berlin'"
+                f"the file does not state the time zone of its times ({words[0]!r}); give zone='UTC', or a name such "
+                "as zone='Europe/Berlin'"
             )
         local = time_zone(zone)
         read = [moment.replace(tzinfo=local) for moment in read]
         if isinstance(local, ZoneInfo):
-            for moment, at in zip(read, place, strict=True):
+            for moment, at in zip(read, lines, strict=True):
                 _check_clock_change(moment, zone, at)
     return np.array([moment.timestamp() for moment in read])
 
@@ -98,8 +98,8 @@ def _check_clock_change(moment: datetime, zone: str, line: int) -> None:
     exists = moment.astimezone(UTC).astimezone(moment.tzinfo).replace(tzinfo=None) == moment.replace(
         tzinfo=None
     )
-    fact = "comes twice" if exists else "does not exist"
+    fact = "is ambiguous" if exists else "does not exist"
     raise InputError(
-        f"line {line}: {moment:%Y-%m-%d %H:%M} {fact} in {zone}, where the clocks change; use a file in UTC or with "
-        "offsets, or give a fixed offset such as zone='+01:00' if its clock does not change"
+        f"line {line}: {moment:%Y-%m-%d %H:%M} {fact} in {zone} because of daylight saving time; use a file in UTC or "
+        "with offsets, or give a fixed offset such as zone='+01:00' if its times have no daylight saving time"
     )

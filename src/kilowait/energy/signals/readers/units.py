@@ -1,4 +1,4 @@
-"""Which unit a number is in: found in words of a header, never assumed where nothing is said."""
+"""Unit detection from column headers, and conversion factors, for carbon intensity and prices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PRICE = re.compile(r"(US\$|[$€£]|[A-Z]{3})\s*(?:/|per|_per_)\s*(kwh|mwh)(?![
 
 
 def find_intensity_unit(words: str) -> str | None:
-    """The unit of carbon intensity that a header names, or None.
+    """The unit of carbon intensity in a header; None if there is none.
 
     >>> [
     ...     find_intensity_unit(words)
@@ -45,7 +45,7 @@ def find_intensity_unit(words: str) -> str | None:
 
 
 def intensity_factor(unit: str) -> float:
-    """What a number in this unit is multiplied by to be in g/kWh.
+    """The factor from this unit to g/kWh.
 
     >>> intensity_factor("lb/MWh"), intensity_factor("kgCO2/kWh")
     (0.45359237, 1000.0)
@@ -60,7 +60,7 @@ def intensity_factor(unit: str) -> float:
 
 
 def find_price_unit(words: str) -> str | None:
-    """The unit of a price that a header names, or None.
+    """The unit of a price in a header; None if there is none.
 
     >>> find_price_unit("Price (USD/MWh)"), find_price_unit("day-ahead €/kWh"), find_price_unit("price")
     ('USD/MWh', 'EUR/kWh', None)
@@ -73,7 +73,7 @@ def find_price_unit(words: str) -> str | None:
 
 
 def price_factor(unit: str) -> tuple[float, str]:
-    """What a price in this unit is multiplied by to be per MWh, and its currency.
+    """The factor from this price unit to per MWh, and the currency.
 
     >>> price_factor("EUR/kWh"), price_factor("$/MWh")
     ((1000.0, 'EUR'), (1.0, 'USD'))
@@ -88,7 +88,7 @@ def price_factor(unit: str) -> tuple[float, str]:
 
 
 def canonical_unit(unit: str) -> tuple[float, str]:
-    """The factor to the unit kilowait keeps such a quantity in, and that unit.
+    """The factor to the unit that kilowait uses internally (g/kWh, currency per MWh), and that unit.
 
     >>> canonical_unit("lb/MWh"), canonical_unit("EUR/kWh")
     ((0.45359237, 'g/kWh'), (1000.0, 'EUR/MWh'))
@@ -98,4 +98,4 @@ def canonical_unit(unit: str) -> tuple[float, str]:
     if find_price_unit(unit) is not None:
         factor, currency = price_factor(unit)
         return factor, f"{currency}/MWh"
-    raise InputError(f"unknown unit {unit!r}; known are such as g/kWh and lb/MWh, EUR/MWh and $/kWh")
+    raise InputError(f"unknown unit {unit!r}; known are for example g/kWh, lb/MWh, EUR/MWh and $/kWh")
