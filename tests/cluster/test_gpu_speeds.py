@@ -91,7 +91,7 @@ def test_speeds_of_gavel_s_own_jobs(data_dir):
 
 def test_lm_on_eight_gpus_apart(data_dir):
     rates = read_throughputs(data_dir / "gpu/gavel_throughputs.json.gz")
-    lm = {"labels": {"model": ("LM (batch size 10)",)}, "gpus": [8], "spread": [1]}
+    lm = {"labels": {"model": ("LM (batch size 10)",)}, "gpus": [8], "gpus_may_span_nodes": [1]}
     jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], model=[0], **lm)
     assert measured_speeds(jobs, ("V100",), rates).spread[0, 0] == pytest.approx(65.52 / 615.09, rel=1e-3)
     every = gavel_jobs(3000, 4.0, 0, multi_gpu=True)

@@ -62,7 +62,7 @@ COLUMNS: dict[str, Column] = {
         np.int32, -1, -1, "GPU types it may run on, a label of names with bars between; any if unknown"
     ),
     "model": Column(np.int32, -1, -1, "kind of work, for measured speeds: 'ResNet-18 (batch size 16)'"),
-    "spread": Column(np.int8, 0, 0, "1: its GPUs may lie on any number of nodes, each apart", 1),
+    "gpus_may_span_nodes": Column(np.int8, 0, 0, "1: its GPUs may lie on any number of nodes, each apart", 1),
     "priority": Column(np.float64, -1e15, 0, "larger is more important"),
     "checkpoint_s": Column(
         np.float64, 0, np.nan, "seconds of work between checkpoints; 0: when preempted; inf: never", np.inf

@@ -70,11 +70,11 @@ def test_a_gang_takes_all_its_nodes_at_once():
 
 
 def test_a_spread_gang_takes_what_is_left_and_pays_for_it():
-    jobs = table([10, 10], gpus=[6, 2], nodes=[6, 2], spread=[1, 1])
+    jobs = table([10, 10], gpus=[6, 2], nodes=[6, 2], gpus_may_span_nodes=[1, 1])
     slow = speeds({"V100": [1, 1]}, {"V100": [0.5, 0.5]})
     log = kw.simulate(jobs, nodes(("a", 2, 4, "V100")), speeds=slow)
     assert ends(log) == [10, 10]  # six GPUs need two nodes: no more than they must
-    apart = table([10, 10], gpus=[3, 4], nodes=[3, 4], spread=[1, 1])
+    apart = table([10, 10], gpus=[3, 4], nodes=[3, 4], gpus_may_span_nodes=[1, 1])
     assert ends(kw.simulate(apart, TWO, speeds=slow)) == [10, 20]  # four would fit one node, but lie on two
 
 

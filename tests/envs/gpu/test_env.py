@@ -47,7 +47,7 @@ def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, types, 
     assert same(log_of(vec, own), kw.simulate(window, machine(), "srtf", "skip", placing=placing, speeds=own))
 
 
-@pytest.mark.parametrize("placement", ["fgd", "room"])
+@pytest.mark.parametrize("placement", ["fgd", "capacity"])
 def test_placements_that_look_at_the_mix_of_jobs(placement):
     jobs = crowded(60, 3)
     vec = gpu_env(jobs, placing=usual(placement=placement))
@@ -408,6 +408,6 @@ def test_bad_input_is_told():
     with pytest.raises(UnknownNameError, match="consolidate"):
         GpuDecisionSettings(placements=("consolidat",))
     with pytest.raises(InputError, match="only one"):
-        GpuDecisionSettings(placements=("fgd", "room"))
+        GpuDecisionSettings(placements=("fgd", "capacity"))
     with pytest.raises(InputError, match="at least 1"):
         GpuDecisionSettings(slots=0)

@@ -37,7 +37,7 @@ SpeedsOf = Callable[[JobTable], Speeds | None]
 """How fast these jobs run on each type."""
 
 TYPES = ("any", "fastest")
-PLACEMENTS = ("first", "best", "worst", "consolidate", "pack", "fgd")
+PLACEMENTS = ("first", "best", "worst", "consolidate", "gpu-packing", "fgd")
 """Tried with every rule; the others are random, or much like these."""
 SURE = 1.96
 """Standard errors by which the mean of the log-ratios must lie below 0."""

@@ -94,12 +94,14 @@ def demand_of(
         (gpu_milli < WHOLE) & (gpus != 1),
         lambda i: f"gpu_milli {gpu_milli[i]} with {gpus[i]} GPUs; part of a GPU is asked for with gpus 1",
     )
-    spread = ((jobs.column("spread") == 1) & (gpus > 0)).astype(np.int64)
+    spread = ((jobs.column("gpus_may_span_nodes") == 1) & (gpus > 0)).astype(np.int64)
     pieces = np.where(spread == 1, gpus, jobs["nodes"])
     _refuse(
         jobs,
         gpus % pieces != 0,
-        lambda i: f"{gpus[i]} GPUs on {pieces[i]} nodes; give a multiple of the nodes, or spread 1",
+        lambda i: (
+            f"{gpus[i]} GPUs on {pieces[i]} nodes; give a multiple of the nodes, or gpus_may_span_nodes 1"
+        ),
     )
     cores = jobs["cores"] if "cores" in jobs else np.zeros(n, np.int64)
     cpu = jobs.column("cpu_milli")

@@ -260,8 +260,8 @@ def _too_large(jobs: JobTable, want: Demand, row: int) -> str:
 
 
 def _targets(want: Demand, fits: npt.NDArray[np.bool_], placement: str) -> Any:
-    """What nodes are measured against; `room` looks at rare pieces too."""
-    if placement not in ("fgd", "room"):
+    """What nodes are measured against; `capacity` looks at rare pieces too."""
+    if placement not in ("fgd", "capacity"):
         return np.zeros(0, TARGET)
     targets = typical_shapes(want, fits, LIKELY if placement == "fgd" else 1.0)
     total = sum(target[4] for target in targets)

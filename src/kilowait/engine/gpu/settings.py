@@ -15,11 +15,11 @@ PLACEMENTS = {
     "worst": "the node that is emptiest afterwards",
     "consolidate": "as few nodes as possible, and of those the fullest",
     "random": "any node with room, drawn with a seed",
-    "dot": "the node whose free resources are least like what is asked for (dot product)",
-    "pack": "GPUs in use before free ones, nodes in use before idle ones",
-    "cluster": "nodes with jobs of the same size",
+    "dot-product": "the node whose free resources are least like what is asked for (dot product)",
+    "gpu-packing": "GPUs in use before free ones, nodes in use before idle ones",
+    "gpu-clustering": "nodes with jobs of the same size",
     "fgd": "the node where the fewest new fragments arise (fragmentation gradient descent)",
-    "room": "the node that loses the least room for jobs like those of the table",
+    "capacity": "the node that loses the least room for jobs like those of the table",
 }
 """Ways to choose a node, in the order of their codes."""
 

@@ -28,7 +28,7 @@ from kilowait.errors import InputError, UnknownNameError
 
 __all__ = ["GpuDecisionSettings", "GpuBatchedSimulator", "asker"]
 
-_TABLED = ("fgd", "room")
+_TABLED = ("fgd", "capacity")
 """Placements that need a table of pieces, of which a state has one."""
 
 

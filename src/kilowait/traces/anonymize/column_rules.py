@@ -43,7 +43,7 @@ RULES: dict[str, ColumnRule] = {
     "gpu_milli": ColumnRule("keep", "some"),
     "gpu_types": ColumnRule("keep"),  # kinds of hardware
     "model": ColumnRule("hash"),  # kinds of work: may be a project's own words
-    "spread": ColumnRule("keep"),
+    "gpus_may_span_nodes": ColumnRule("keep"),
     "priority": ColumnRule("keep", "near"),
     "checkpoint_s": ColumnRule("keep", "near"),
     "checkpoint_load_s": ColumnRule("keep", "near"),
