@@ -127,7 +127,7 @@ class Series:
             )
         holes = np.flatnonzero(steps > longest)
         if len(holes) and gaps == "error":
-            raise InputError(_holes_said(time, holes, usual, longest, unix_zero_s))
+            raise InputError(_gaps_message(time, holes, usual, longest, unix_zero_s))
         last = usual if step_s is not None or len(steps) == 0 else min(usual, float(steps[-1]))
         facts = {"samples": len(time), "step_s": usual, "holes": len(holes)}
         if len(holes) and gaps == "interpolate":
@@ -369,7 +369,7 @@ def _one_each(time: Floats, value: Floats, zero: float | None) -> tuple[Floats, 
     return time[keep], value[keep]
 
 
-def _holes_said(time: Floats, holes: Ints, usual: float, longest: float, zero: float | None) -> str:
+def _gaps_message(time: Floats, holes: Ints, usual: float, longest: float, zero: float | None) -> str:
     named = ", ".join(f"{_moment(time[at], zero)} to {_moment(time[at + 1], zero)}" for at in holes[:_SHOWN])
     more = f" and {len(holes) - _SHOWN} more" if len(holes) > _SHOWN else ""
     return (

@@ -223,13 +223,13 @@ def test_shared_nodes_do_not_sleep() -> None:
 
 def test_a_burst_that_wakes_many_nodes_finds_room_to_be_written_down(monkeypatch):
     monkeypatch.setattr(power_initial_state, "STEPS", 0)
-    kept = simulator.with_room
+    kept = simulator.with_larger_step_buffer
 
     def checked(state):
         assert int(state.lever["steps"][0]) <= len(state.steps)
         return kept(state)
 
-    monkeypatch.setattr(simulator, "with_room", checked)
+    monkeypatch.setattr(simulator, "with_larger_step_buffer", checked)
     for slow in range(68, 84, 3):  # whatever is left of the room when the burst comes
         burst = 100
         submit = np.concatenate([np.arange(slow) * 1000.0, np.full(burst, slow * 1000.0 + 500.0)])

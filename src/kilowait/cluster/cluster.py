@@ -11,11 +11,11 @@ from kilowait.errors import ClusterError, UnknownNameError
 
 __all__ = ["Cluster", "NodeGroup", "Outage", "Reservation"]
 
-MOST_GROUPS = 62
+MAX_GROUPS = 62
 """Groups a job may run on are bits of an int64 in the engine."""
 
 
-MOST_GPUS = 62
+MAX_GPUS = 62
 """GPUs of a node are bits of an int64 where jobs are placed."""
 
 
@@ -57,9 +57,9 @@ class NodeGroup:
             raise ClusterError(
                 f"group {self.name!r} is both shared (one pool) and placed (node by node); choose one"
             )
-        if self.node_level and self.gpus > MOST_GPUS:
+        if self.node_level and self.gpus > MAX_GPUS:
             raise ClusterError(
-                f"group {self.name!r} has {self.gpus} GPUs a node; placed groups have at most {MOST_GPUS}"
+                f"group {self.name!r} has {self.gpus} GPUs a node; placed groups have at most {MAX_GPUS}"
             )
         if max(self.nodes, 1) * max(self.cores, self.gpus, self.memory_gb * 1000) >= 2**62:
             raise ClusterError(
@@ -145,11 +145,11 @@ class Cluster:
             if twice:
                 raise ClusterError(f"cluster {self.name!r} has more than one {kind} called {twice[0]!r}")
         if self.node_level:
-            self._check_placed()
-        elif len(names) + len(self.reservations) > MOST_GROUPS:
+            self._check_node_level()
+        elif len(names) + len(self.reservations) > MAX_GROUPS:
             raise ClusterError(
                 f"cluster {self.name!r} has {len(names)} groups and {len(self.reservations)} reservations; "
-                f"at most {MOST_GROUPS} together: merge like groups"
+                f"at most {MAX_GROUPS} together: merge like groups"
             )
         for queue, members in self.queues.items():
             if not members:
@@ -169,7 +169,7 @@ class Cluster:
             if reservation.name in names or reservation.name in self.queues:
                 raise ClusterError(f"reservation {reservation.name!r} has the name of a group or a queue")
 
-    def _check_placed(self) -> None:
+    def _check_node_level(self) -> None:
         for group in self.groups:
             if not group.node_level:
                 raise ClusterError(

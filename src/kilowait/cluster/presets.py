@@ -29,7 +29,7 @@ from kilowait.cluster.cluster import Cluster, NodeGroup
 __all__ = ["PRESETS"]
 
 
-def _placed(name: str, *groups: NodeGroup, queues: bool = False) -> Cluster:
+def _gpu_cluster(name: str, *groups: NodeGroup, queues: bool = False) -> Cluster:
     """A cluster of placed groups; with `queues`, each has the queue of its name to itself."""
     return Cluster(groups, {group.name: (group.name,) for group in groups} if queues else {}, name=name)
 
@@ -78,31 +78,31 @@ PRESETS: dict[str, Cluster] = {
         groups=(NodeGroup("cooley", 126, cores=12, memory_gb=384.0, gpus=2, gpu_type="K80"),), name="cooley"
     ),
     "theta": Cluster(groups=(NodeGroup("theta", 4_392, cores=64, memory_gb=208.0),), name="theta"),
-    "gpu-mixed": _placed(
+    "gpu-mixed": _gpu_cluster(
         "gpu-mixed",
         _nodes("a100", 4, 64, 512.0, 4, "A100"),
         _nodes("v100", 4, 40, 384.0, 4, "V100"),
         _nodes("t4", 3, 48, 192.0, 4, "T4"),
         _nodes("rtx4090", 3, 64, 256.0, 4, "RTX4090"),
     ),
-    "gavel": _placed(
+    "gavel": _gpu_cluster(
         "gavel",
         _nodes("v100", 36, 8, 65.5, 1, "V100"),
         _nodes("p100", 36, 6, 120.3, 1, "P100"),
         _nodes("k80", 36, 4, 65.5, 1, "K80"),
     ),
-    "philly": _placed(
+    "philly": _gpu_cluster(
         "philly", _nodes("8-gpu", 469, 40, 540.9, 8, "P40"), _nodes("2-gpu", 83, 40, 128.0, 2, "P100-12")
     ),
-    "helios-venus": _placed(
+    "helios-venus": _gpu_cluster(
         "helios-venus", *(_nodes(vc, nodes, 48, 376.0, 8, "V100") for vc, nodes in _VENUS), queues=True
     ),
-    "thetagpu": _placed(
+    "thetagpu": _gpu_cluster(
         "thetagpu",
         _nodes("a100-40", 22, 128, 1000.0, 8, "A100-SXM4-40"),
         _nodes("a100-80", 2, 128, 2000.0, 8, "A100-SXM4-80"),
     ),
-    "openb": _placed(
+    "openb": _gpu_cluster(
         "openb",
         *(_nodes(name, n, cores, _mib(mib), gpus, kind) for name, n, cores, mib, gpus, kind in _OPENB),
     ),

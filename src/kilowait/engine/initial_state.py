@@ -82,8 +82,8 @@ def build_initial_state(
     clock["track_expected_ends"] = True
     clock["dependents"] = dependents
     clock["cancels"] = cancels
-    clock["remembering"] = rule.observes_jobs
-    clock["predicting"] = rule.predicts
+    clock["observes_jobs"] = rule.observes_jobs
+    clock["predicts"] = rule.predicts
     clock["half_life_s"] = half_life
     clock["first_submit_s"] = clock["now"] = jobs["submit_s"][0] if n else 0.0
 
@@ -245,9 +245,9 @@ def _dependents(
 ) -> tuple[Ints | int, Ints | int, Ints]:
     """Lists of dependents by job, and the jobs that depend on none by (earliest, number)."""
     n = len(jobs)
-    everyone = np.arange(n, dtype=np.int64)
+    all_jobs = np.arange(n, dtype=np.int64)
     if "begin_s" not in jobs and not (wanted and "after_id" in jobs):
-        return 0, 0, everyone
+        return 0, 0, all_jobs
     after = np.full(n, -1, np.int64)
     if wanted and "after_id" in jobs and (jobs["after_id"] >= 0).any():
         ids = jobs["job_id"]
@@ -257,22 +257,22 @@ def _dependents(
         row = by_id[found]
         known = (ids[row] == jobs["after_id"]) & (jobs["after_id"] >= 0)
         after[known] = row[known]
-        _refuse_cycles(jobs, after)
+        _reject_cycles(jobs, after)
     free = after < 0
-    arrivals = everyone[free]
+    arrivals = all_jobs[free]
     if "begin_s" in jobs:
         arrivals = arrivals[np.argsort(earliest[arrivals], kind="stable")]
     if free.all():
         return 0, 0, arrivals
     first = np.zeros(n, np.int64)
     following = np.zeros(n, np.int64)
-    for job in everyone[~free][::-1]:  # backwards, so that each list stands by number
+    for job in all_jobs[~free][::-1]:  # backwards, so that each list stands by number
         following[job] = first[after[job]]
         first[after[job]] = job + 1
     return first, following, arrivals
 
 
-def _refuse_cycles(jobs: JobTable, after: Ints) -> None:
+def _reject_cycles(jobs: JobTable, after: Ints) -> None:
     """Jobs that wait for one another would never come: an error that names one."""
     seen = np.zeros(len(after), np.int8)  # 1 on the way, 2 clear
     for first in np.flatnonzero(after >= 0):

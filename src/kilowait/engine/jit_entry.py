@@ -50,18 +50,20 @@ def no_score_compiled() -> Any:
     return compile_entry(no_score, SCORE)
 
 
-def _advance(t: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> bool:
-    return event_loop.advance(state_without_refcount(t), score, parameters, own_score, own_parameters)
+def _advance(t: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> bool:
+    return event_loop.advance(
+        state_without_refcount(t), score, parameters, backfill_score, backfill_parameters
+    )
 
 
-def _schedule(t: Any, own_score: Any, own_parameters: Any) -> None:
+def _schedule(t: Any, backfill_score: Any, backfill_parameters: Any) -> None:
     s = state_without_refcount(t)
     k = s.clock[0]
     all_applied = not k.per_event or event_loop.next_event_s(s) > k.now
     if k.depth == UNLIMITED:
         conservative.conservative_pass(s, all_applied)
     else:
-        scheduling_pass.schedule(s, all_applied, own_score, own_parameters)
+        scheduling_pass.schedule(s, all_applied, backfill_score, backfill_parameters)
 
 
 def _begin(t: Any) -> bool:
@@ -144,9 +146,9 @@ def compiled(name: str) -> Callable[..., Any]:
 def _state_type() -> Any:
     if numba.config.DISABLE_JIT:
         return types.int64  # signatures are not looked at then
-    nobody = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
+    example = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
     return numba.typeof(
         build_initial_state(
-            nobody, machine_of(Cluster.from_nodes(1)), Settings(), PriorityPolicy("none", no_score), None
+            example, machine_of(Cluster.from_nodes(1)), Settings(), PriorityPolicy("none", no_score), None
         )
     )

@@ -12,7 +12,7 @@ from kilowait.jobs import JobTable
 __all__ = ["JobTimes", "resolve_job_times"]
 
 Floats = npt.NDArray[np.float64]
-SHORTEST_S = 1.0
+MIN_PLANNED_S = 1.0
 """Nothing is planned shorter: a job believed to end at once would hold nothing."""
 
 
@@ -47,13 +47,13 @@ def resolve_job_times(jobs: JobTable, at_limit: str = "extend", *, limited: bool
     >>> resolve_job_times(jobs, "kill").run_s.tolist()
     [800.0, 600.0]
     """
-    estimate = np.maximum(jobs["estimate_s"], SHORTEST_S)
+    estimate = np.maximum(jobs["estimate_s"], MIN_PLANNED_S)
     limit = estimate if limited else np.broadcast_to(np.inf, len(jobs))
     if "limit_s" in jobs:
-        limit = _known(np.maximum(jobs["limit_s"], SHORTEST_S), np.inf)
+        limit = _known(np.maximum(jobs["limit_s"], MIN_PLANNED_S), np.inf)
     planned = estimate
     if "planned_s" in jobs:
-        planned = _known(np.maximum(jobs["planned_s"], SHORTEST_S), estimate)
+        planned = _known(np.maximum(jobs["planned_s"], MIN_PLANNED_S), estimate)
     if limited or "limit_s" in jobs:
         planned = np.minimum(planned, limit)
     run = jobs["runtime_s"]

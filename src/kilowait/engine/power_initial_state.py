@@ -23,7 +23,7 @@ from kilowait.engine.settings import Settings
 from kilowait.errors import ClusterError, TableError, UnknownNameError
 from kilowait.jobs import JobTable
 
-__all__ = ["levered_state_of", "with_room", "add_power_pool"]
+__all__ = ["build_power_state", "with_larger_step_buffer", "add_power_pool"]
 
 STEPS = 4096
 """Rows for changes of node states to begin with, and two for each job; a run that needs more gets more."""
@@ -64,7 +64,7 @@ def add_power_pool(machine: ResourcePools, levers: PowerControls, first_s: float
     )
 
 
-def levered_state_of(
+def build_power_state(
     jobs: JobTable,
     order: npt.NDArray[np.int64] | None,
     machine: ResourcePools,
@@ -90,7 +90,7 @@ def levered_state_of(
         watts = np.require(watts, np.int64, ["C", "W"])
         of_group = watts.min(axis=2)
         least_watts = of_group.min(axis=0)
-        _refuse_unaffordable(jobs, base.job_state, need, base.pools["need"], of_group, machine, settings)
+        _reject_over_budget(jobs, base.job_state, need, base.pools["need"], of_group, machine, settings)
     preferred_level = np.zeros(n, np.int64)
     if levers.preferred_level is not None:
         if levers.preferred_level.shape != (n,):
@@ -134,7 +134,7 @@ def levered_state_of(
     )
 
 
-def with_room(state: PowerState) -> PowerState:
+def with_larger_step_buffer(state: PowerState) -> PowerState:
     """The same state with twice the room for changes of node states."""
     steps = _blank(STEP, 2 * len(state.steps) + STEPS)
     steps[: len(state.steps)] = state.steps
@@ -157,7 +157,7 @@ def _sorted(table: npt.NDArray[Any], order: npt.NDArray[np.int64] | None, axis: 
     return table if order is None else table.take(order, axis)
 
 
-def _refuse_unaffordable(
+def _reject_over_budget(
     jobs: JobTable,
     job_state: Any,
     need: npt.NDArray[np.int64],

@@ -29,21 +29,21 @@ from kilowait.engine.kernels.jit import cache_folder, compile_entry, is_compiled
 from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED
 from kilowait.engine.pools import machine_of
-from kilowait.engine.power_initial_state import levered_state_of
+from kilowait.engine.power_initial_state import build_power_state
 from kilowait.engine.settings import Settings
 from kilowait.jobs import JobTable
 
-__all__ = ["compiled_with_levers"]
+__all__ = ["compiled_power_kernel"]
 
 
-def _advance(t: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> bool:
+def _advance(t: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> bool:
     s = power_state_without_refcount(t)
     return power_event_loop.has_buffer_space(s) and power_event_loop.advance(
-        s, score, parameters, own_score, own_parameters
+        s, score, parameters, backfill_score, backfill_parameters
     )
 
 
-def _schedule(t: Any, own_score: Any, own_parameters: Any) -> None:
+def _schedule(t: Any, backfill_score: Any, backfill_parameters: Any) -> None:
     s = power_state_without_refcount(t)
     k = s.clock[0]
     all_applied = not k.per_event or power_event_loop.next_event_or_check_s(s) > k.now
@@ -51,7 +51,7 @@ def _schedule(t: Any, own_score: Any, own_parameters: Any) -> None:
     if k.depth == UNLIMITED:
         power_pass.conservative_pass(s, all_applied)
     else:
-        power_pass.schedule(s, all_applied, own_score, own_parameters)
+        power_pass.schedule(s, all_applied, backfill_score, backfill_parameters)
 
 
 def _begin(t: Any) -> bool:
@@ -132,7 +132,7 @@ def _sleep(t: Any, group: int, nodes: int) -> int:
 
 
 @cache
-def compiled_with_levers(name: str) -> Callable[..., Any]:
+def compiled_power_kernel(name: str) -> Callable[..., Any]:
     """As `compiled`, for runs with levers; also wake and sleep."""
     job, state = types.int64, _state_type()
     rule = (SCORER, PARAMETERS)
@@ -159,7 +159,7 @@ def compiled_with_levers(name: str) -> Callable[..., Any]:
 def _state_type() -> Any:
     if numba.config.DISABLE_JIT:
         return types.int64
-    nobody = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
+    example = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
     rule = PriorityPolicy("none", no_score)
     machine = machine_of(Cluster.from_nodes(1))
-    return numba.typeof(levered_state_of(nobody, None, machine, Settings(), rule, None, PowerControls()))
+    return numba.typeof(build_power_state(example, None, machine, Settings(), rule, None, PowerControls()))

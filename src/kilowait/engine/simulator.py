@@ -19,8 +19,8 @@ from kilowait.engine.interface import (
 from kilowait.engine.kernels import event_loop
 from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING, UNLIMITED
 from kilowait.engine.pools import machine_of
-from kilowait.engine.power_initial_state import add_power_pool, levered_state_of, with_room
-from kilowait.engine.power_jit_entry import compiled_with_levers
+from kilowait.engine.power_initial_state import add_power_pool, build_power_state, with_larger_step_buffer
+from kilowait.engine.power_jit_entry import compiled_power_kernel
 from kilowait.engine.settings import Settings
 from kilowait.errors import ChoiceError, InputError
 from kilowait.jobs import ExecutionLog, JobTable
@@ -93,13 +93,13 @@ class Simulator:
                 self.table, self._machine, self.settings, self.rule, backfill_rule
             )
         else:
-            self._kernel = compiled_with_levers
+            self._kernel = compiled_power_kernel
             self._machine = add_power_pool(self._machine, self.levers, self._first_event_s())
-            self._state = levered_state_of(
+            self._state = build_power_state(
                 self.table, jobs.order, self._machine, self.settings, self.rule, backfill_rule, self.levers
             )
         self._parameters = _parameters(self.rule, self.table, cluster)
-        self._own_parameters = (
+        self._backfill_parameters = (
             _parameters(backfill_rule, self.table, cluster) if backfill_rule else np.zeros(0)
         )
 
@@ -118,12 +118,12 @@ class Simulator:
         """Run to the end under the rule."""
         own = self.backfill_rule
         if self.rule.compiled and (own is None or own.compiled):
-            own_score = self.rule.score if own is None else own.score
+            backfill_score = self.rule.score if own is None else own.score
             self._state.clock["track_expected_ends"] = self.settings.depth > 0 or len(self._state.line_s) > 0
             run = self._kernel("run_conservative" if self.settings.depth == UNLIMITED else "run")
-            run(self._state, self.rule.score, self._parameters, own_score, self._own_parameters)
-            while self._made_room():
-                run(self._state, self.rule.score, self._parameters, own_score, self._own_parameters)
+            run(self._state, self.rule.score, self._parameters, backfill_score, self._backfill_parameters)
+            while self._enlarge_step_buffer():
+                run(self._state, self.rule.score, self._parameters, backfill_score, self._backfill_parameters)
         else:
             self._run_in_python()
         bad = int(self._state.clock["bad_score"][0])
@@ -136,19 +136,19 @@ class Simulator:
                 f"{float(self._state.clock['now'][0]):g} s; a score must be a number (inf is one)"
             )
 
-    def _made_room(self) -> bool:
+    def _enlarge_step_buffer(self) -> bool:
         """Whether the run stopped for want of room for what nodes do, and now has some."""
         if self.levers is None or not self._state.lever["full"][0]:
             return False
-        self._state = with_room(self._state)
+        self._state = with_larger_step_buffer(self._state)
         return True
 
-    def _advance(self, own_score: Any) -> bool:
+    def _advance(self, backfill_score: Any) -> bool:
         """To the next instant, no rule of the engine's being asked."""
-        nothing, parameters = jit_entry.no_score_compiled(), self._own_parameters
+        nothing, parameters = jit_entry.no_score_compiled(), self._backfill_parameters
         while True:
-            moved = self._kernel("advance")(self._state, nothing, np.zeros(0), own_score, parameters)
-            if moved or not self._made_room():
+            moved = self._kernel("advance")(self._state, nothing, np.zeros(0), backfill_score, parameters)
+            if moved or not self._enlarge_step_buffer():
                 return bool(moved)
 
     def _run_in_python(self) -> None:
@@ -161,12 +161,12 @@ class Simulator:
         s = self._state
         k = s.clock[0]
         k.time_dependent = 1
-        own_score = jit_entry.no_score_compiled() if own is None else own.score
+        backfill_score = jit_entry.no_score_compiled() if own is None else own.score
         remembered: dict[int, float] = {}
         running: list[int] = []
-        while self._advance(own_score):
+        while self._advance(backfill_score):
             if self.rule.observes_jobs:
-                running = self._tell_ends(running)
+                running = self._notify_ends(running)
             for i in range(k.queue_lo, k.queue_hi):
                 job = int(s.queue[i].job)
                 if self.rule.time_dependent or job not in remembered:
@@ -177,11 +177,11 @@ class Simulator:
                 s.queue[i].key = remembered[job]
             if k.queue_hi > k.queue_lo:
                 before = int(k.segments)
-                self._kernel("schedule")(self._state, own_score, self._own_parameters)
+                self._kernel("schedule")(self._state, backfill_score, self._backfill_parameters)
                 if self.rule.observes_jobs:
-                    running += self._tell_starts(before)
+                    running += self._notify_starts(before)
 
-    def _tell_ends(self, running: list[int]) -> list[int]:
+    def _notify_ends(self, running: list[int]) -> list[int]:
         """Let a policy in Python know of those of the running jobs that have ended; the others."""
         s = self._state
         now = float(s.clock["now"][0])
@@ -191,7 +191,7 @@ class Simulator:
                 self.rule.score(s.jobs[job], now, self._parameters)
         return [job for job in running if s.job_state[job].status != DONE]
 
-    def _tell_starts(self, before: int) -> list[int]:
+    def _notify_starts(self, before: int) -> list[int]:
         """Let a policy in Python know of the jobs started after the first `before`; these."""
         s = self._state
         started = [int(job) for job in s.segments[before : int(s.clock["segments"][0])]]
@@ -413,12 +413,12 @@ class Simulator:
                 "schedule_per": self.settings.schedule_per,
                 "placement": self.settings.placement,
                 "dependencies": self.settings.dependencies,
-                **self._levers_in_words(),
+                **self._recorded_power_controls(),
             },
             states=self._states(),
         )
 
-    def _levers_in_words(self) -> dict[str, Any]:
+    def _recorded_power_controls(self) -> dict[str, Any]:
         """What was pulled, for the record."""
         if self.levers is None:
             return {}

@@ -95,7 +95,7 @@ def from_frame(frame: Any) -> JobTable:
     labels: dict[str, tuple[str, ...]] = {}
     for name in frame.column_names:
         column = frame.column(name)
-        if _holds_words(column.type):
+        if _is_text(column.type):
             if name not in LABELLED:
                 raise TableError(f"column {name!r} holds {column.type}, not numbers")
             columns[name], labels[name] = encoded(column, known.get(name))
@@ -148,7 +148,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else str(value)
 
 
-def _holds_words(kind: Any) -> bool:
+def _is_text(kind: Any) -> bool:
     import pyarrow.types as pt
 
     return bool(

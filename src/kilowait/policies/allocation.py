@@ -44,35 +44,35 @@ class ActiveJobs:
         return np.asarray((self.speed * share / np.where(total > 0, total, 1.0)).sum(1))
 
 
-def max_min(crowd: ActiveJobs) -> Floats:
+def max_min(active: ActiveJobs) -> Floats:
     """Shares under which the job that is worst off, for its weight, is as well off as can be (Gavel).
 
     >>> two = np.array([[1.0, 0.5], [1.0, 1.0]])
     >>> ones = np.ones(2)
-    >>> crowd = ActiveJobs(0.0, np.arange(2), two, ones, ones, ones, ones, ones, ones, ones)
-    >>> max_min(crowd).round(3).tolist()  # the first is slow on the second type, and gets the first type
+    >>> active = ActiveJobs(0.0, np.arange(2), two, ones, ones, ones, ones, ones, ones, ones)
+    >>> max_min(active).round(3).tolist()  # the first is slow on the second type, and gets the first type
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    usual = np.where(crowd.equal_rate > 0, crowd.equal_rate, 1.0)
-    return _worst_off(crowd, crowd.speed * (crowd.gpus / (crowd.weight * usual))[:, None])
+    usual = np.where(active.equal_rate > 0, active.equal_rate, 1.0)
+    return _maximize_minimum(active, active.speed * (active.gpus / (active.weight * usual))[:, None])
 
 
-def finish_time_fair(crowd: ActiveJobs) -> Floats:
+def finish_time_fair(active: ActiveJobs) -> Floats:
     """Shares under which the largest ratio of finish time to that in an isolated 1/n share is smallest (Themis).
 
     Minimising max (t + left / rate) / ideal is, for a bound rho, a linear program; rho is found by bisection.
     """
-    n = len(crowd.number)
-    alone = np.where(crowd.equal_rate > 0, crowd.equal_rate, 1.0) * np.minimum(
-        1.0, crowd.capacity.sum() / (n * crowd.gpus)
+    n = len(active.number)
+    alone = np.where(active.equal_rate > 0, active.equal_rate, 1.0) * np.minimum(
+        1.0, active.capacity.sum() / (n * active.gpus)
     )
-    past = crowd.waited_s + crowd.attained_s
-    ideal = (crowd.done_s + crowd.remaining_s) / alone
+    past = active.waited_s + active.attained_s
+    ideal = (active.done_s + active.remaining_s) / alone
     lowest, highest = float((past / ideal).max(initial=0.0)), 0.0
-    best = max_min(crowd)
-    rate = (best * crowd.speed).sum(1)
+    best = max_min(active)
+    rate = (best * active.speed).sum(1)
     with np.errstate(divide="ignore"):
-        highest = float(((past + crowd.remaining_s / rate) / ideal).max(initial=0.0))
+        highest = float(((past + active.remaining_s / rate) / ideal).max(initial=0.0))
     if not np.isfinite(highest):
         return best
     for _ in range(20):
@@ -80,8 +80,10 @@ def finish_time_fair(crowd: ActiveJobs) -> Floats:
             break
         middle = (lowest + highest) / 2
         with np.errstate(divide="ignore", invalid="ignore"):
-            needed = crowd.remaining_s / (middle * ideal - past)
-        found = _at_least(crowd, needed) if (needed > 0).all() and np.isfinite(needed).all() else None
+            needed = active.remaining_s / (middle * ideal - past)
+        found = (
+            _shares_with_rate(active, needed) if (needed > 0).all() and np.isfinite(needed).all() else None
+        )
         if found is None:
             lowest = middle
         else:
@@ -89,20 +91,20 @@ def finish_time_fair(crowd: ActiveJobs) -> Floats:
     return best
 
 
-def allox(crowd: ActiveJobs) -> Floats:
+def allox(active: ActiveJobs) -> Floats:
     """Who runs where and when so that the sum of completion times is least, jobs of one GPU each (AlloX).
 
     Matching jobs to places in the line of each GPU, from the last backwards: the k-th from the end of a line delays k
     jobs. Those first in line run. Larger jobs are matched as if each of their GPUs were one of a slower GPU's.
     """
-    n, types = crowd.speed.shape
-    whole = np.floor(crowd.capacity).astype(int)
+    n, types = active.speed.shape
+    whole = np.floor(active.capacity).astype(int)
     lines = np.minimum(whole, n)
     depth = int(np.ceil(n / max(lines.sum(), 1)))
     kinds = np.repeat(np.arange(types), lines)
     with np.errstate(divide="ignore"):
-        length = crowd.remaining_s[:, None] / np.where(crowd.speed > 0, crowd.speed, 0.0)
-    length = np.where(np.isfinite(length), length, 1e15)[:, kinds] * np.maximum(crowd.gpus, 1.0)[:, None]
+        length = active.remaining_s[:, None] / np.where(active.speed > 0, active.speed, 0.0)
+    length = np.where(np.isfinite(length), length, 1e15)[:, kinds] * np.maximum(active.gpus, 1.0)[:, None]
     cost = np.hstack([length * (k + 1) for k in range(depth)])
     jobs, places = linear_sum_assignment(cost)
     shares = np.zeros((n, types))
@@ -117,22 +119,22 @@ def allox(crowd: ActiveJobs) -> Floats:
     return shares
 
 
-def _limits(crowd: ActiveJobs, further: int) -> tuple[csr_array, Floats]:
+def _limits(active: ActiveJobs, further: int) -> tuple[csr_array, Floats]:
     """Rows: a job runs at most all the time; no type is given out more than once. `further` columns follow."""
-    n, types = crowd.speed.shape
+    n, types = active.speed.shape
     jobs, kinds = np.divmod(np.arange(n * types), types)
     rows = np.concatenate([jobs, n + kinds])
     columns = np.tile(np.arange(n * types), 2)
-    values = np.concatenate([np.ones(n * types), crowd.gpus[jobs]])
+    values = np.concatenate([np.ones(n * types), active.gpus[jobs]])
     table = coo_array((values, (rows, columns)), shape=(n + types, n * types + further))
-    return table.tocsr(), np.concatenate([np.ones(n), crowd.capacity])
+    return table.tocsr(), np.concatenate([np.ones(n), active.capacity])
 
 
-def _solved(crowd: ActiveJobs, goal: Floats, gains: Floats, needed: Floats | None) -> Floats | None:
+def _solve(active: ActiveJobs, goal: Floats, gains: Floats, needed: Floats | None) -> Floats | None:
     """Shares with the least `goal` whose gains are at least `needed`, or a last variable; None: there are none."""
-    n, types = crowd.speed.shape
+    n, types = active.speed.shape
     further = len(goal) - n * types
-    table, most = _limits(crowd, further)
+    table, most = _limits(active, further)
     jobs = np.repeat(np.arange(n), types)
     rows, columns, values = jobs, np.arange(n * types), -gains.ravel()
     if further:
@@ -140,7 +142,7 @@ def _solved(crowd: ActiveJobs, goal: Floats, gains: Floats, needed: Floats | Non
         columns = np.concatenate([columns, np.full(n, n * types)])
         values = np.concatenate([values, np.ones(n)])
     least = coo_array((values, (rows, columns)), shape=(n, n * types + further)).tocsr()
-    bounds = [(0.0, None if speed > 0 else 0.0) for speed in crowd.speed.ravel()] + [(None, None)] * further
+    bounds = [(0.0, None if speed > 0 else 0.0) for speed in active.speed.ravel()] + [(None, None)] * further
     found = linprog(
         goal,
         A_ub=vstack([table, least]).tocsr(),
@@ -151,18 +153,18 @@ def _solved(crowd: ActiveJobs, goal: Floats, gains: Floats, needed: Floats | Non
     return None if found.x is None else np.clip(found.x[: n * types].reshape(n, types), 0.0, 1.0) + 0.0
 
 
-def _worst_off(crowd: ActiveJobs, gains: Floats) -> Floats:
+def _maximize_minimum(active: ActiveJobs, gains: Floats) -> Floats:
     """Shares that make the least of gains @ shares as large as possible, and then give out what is left."""
-    n, types = crowd.speed.shape
+    n, types = active.speed.shape
     goal = np.zeros(n * types + 1)
     goal[-1] = -1.0
     # Among equals prefer shares that get more done: nothing is left idle that helps anybody.
     goal[:-1] = -1e-4 * (gains / max(float(gains.max(initial=0.0)), 1e-12)).ravel() / max(n, 1)
-    found = _solved(crowd, goal, gains, None)
+    found = _solve(active, goal, gains, None)
     assert found is not None, "no shares at all are shares too"
     return found
 
 
-def _at_least(crowd: ActiveJobs, needed: Floats) -> Floats | None:
+def _shares_with_rate(active: ActiveJobs, needed: Floats) -> Floats | None:
     """Shares under which every job goes at least so fast; None: there are none."""
-    return _solved(crowd, np.zeros(crowd.speed.size), crowd.speed, needed)
+    return _solve(active, np.zeros(active.speed.size), active.speed, needed)

@@ -36,11 +36,11 @@ def _attained_service(job: Any, now: float, parameters: Any) -> float:
     return job.attained_s * job.gpu_share
 
 
-def _whole_service(job: Any, now: float, parameters: Any) -> float:
+def _total_service(job: Any, now: float, parameters: Any) -> float:
     return job.estimate_s * job.gpu_share
 
 
-def _queue_of_service(job: Any, now: float, parameters: Any) -> float:
+def _service_queue(job: Any, now: float, parameters: Any) -> float:
     """parameters: how patient a job is, then the limits of the queues."""
     service = job.attained_s * job.gpu_share
     queue = 0.0
@@ -77,7 +77,7 @@ def las() -> PriorityPolicy:
 
 def qssf() -> PriorityPolicy:
     """Smallest service (estimate times GPUs) first; with predicted estimates this is Helios' QSSF."""
-    return PriorityPolicy("qssf", _whole_service, node_level=True)
+    return PriorityPolicy("qssf", _total_service, node_level=True)
 
 
 def tiresias(*, limits: str = "3250,7200,18000", patience: float = 0.0) -> PriorityPolicy:
@@ -93,7 +93,7 @@ def tiresias(*, limits: str = "3250,7200,18000", patience: float = 0.0) -> Prior
         ) from None
     return PriorityPolicy(
         "tiresias",
-        _queue_of_service,
+        _service_queue,
         np.array([float(patience), *values]),
         time_dependent=True,
         node_level=True,

@@ -64,21 +64,21 @@ class Rounds:
             for job, kind in where.items():
                 had[job][kind] += view.now_s - last_s
             last_s = view.now_s
-            crowd = _crowd(simulator, view)
-            present = tuple(int(number) for number in crowd.number)
+            active = _active_jobs(simulator, view)
+            present = tuple(int(number) for number in active.number)
             for job in present:
                 had.setdefault(job, np.zeros(len(view.types)))
             if present != known:
-                wanted = self.shares(crowd)
+                wanted = self.shares(active)
                 known = present
             received = np.array([had[job] for job in present])
-            chosen = _chosen(crowd, wanted, received)
-            _carry_out(simulator, view, chosen)
+            chosen = _assign_types(active, wanted, received)
+            _apply_assignment(simulator, view, chosen)
             running = simulator.view()
             where = dict(zip(running.running["number"].tolist(), running.running_type.tolist(), strict=True))
 
 
-def _crowd(simulator: GpuSimulator, view: GpuView) -> ActiveJobs:
+def _active_jobs(simulator: GpuSimulator, view: GpuView) -> ActiveJobs:
     """Everyone who waits or runs, by number."""
     jobs = np.concatenate([view.waiting, view.running])
     jobs = jobs[np.argsort(jobs["number"], kind="stable")]
@@ -97,34 +97,34 @@ def _crowd(simulator: GpuSimulator, view: GpuView) -> ActiveJobs:
     )
 
 
-def _chosen(crowd: ActiveJobs, wanted: Floats, received: Floats) -> dict[int, int]:
+def _assign_types(active: ActiveJobs, wanted: Floats, received: Floats) -> dict[int, int]:
     """The type each job gets in this round: those furthest behind their share first, while there is room."""
     total = received.sum(0)
     part = received / np.where(total > 0, total, 1.0)
     behind = np.where(part > 0, wanted / np.where(part > 0, part, 1.0), wanted * 1e9)
-    jobs, types = np.nonzero((wanted > 1e-6) & (crowd.speed > 0))
-    order = np.lexsort((crowd.number[jobs], -crowd.speed[jobs, types], -behind[jobs, types]))
-    left = crowd.capacity.copy()
+    jobs, types = np.nonzero((wanted > 1e-6) & (active.speed > 0))
+    order = np.lexsort((active.number[jobs], -active.speed[jobs, types], -behind[jobs, types]))
+    left = active.capacity.copy()
     chosen: dict[int, int] = {}
     for place in order:
         job, kind = int(jobs[place]), int(types[place])
-        number = int(crowd.number[job])
-        if number not in chosen and left[kind] >= crowd.gpus[job]:
+        number = int(active.number[job])
+        if number not in chosen and left[kind] >= active.gpus[job]:
             chosen[number] = kind
-            left[kind] -= crowd.gpus[job]
+            left[kind] -= active.gpus[job]
     # GPUs that nobody's share asks for in this round go to whoever is left.
-    for job in range(len(crowd.number)):
-        number = int(crowd.number[job])
+    for job in range(len(active.number)):
+        number = int(active.number[job])
         if number not in chosen:
-            kinds = np.flatnonzero((crowd.speed[job] > 0) & (left >= crowd.gpus[job]))
+            kinds = np.flatnonzero((active.speed[job] > 0) & (left >= active.gpus[job]))
             if len(kinds):
-                kind = int(kinds[np.argmax(crowd.speed[job, kinds])])
+                kind = int(kinds[np.argmax(active.speed[job, kinds])])
                 chosen[number] = kind
-                left[kind] -= crowd.gpus[job]
+                left[kind] -= active.gpus[job]
     return chosen
 
 
-def _carry_out(simulator: GpuSimulator, view: GpuView, chosen: dict[int, int]) -> None:
+def _apply_assignment(simulator: GpuSimulator, view: GpuView, chosen: dict[int, int]) -> None:
     """Bring what runs in line with what was chosen; where fragments leave no room a job waits for the next round."""
     running = dict(zip(view.running["number"].tolist(), view.running_type.tolist(), strict=True))
     time_dependent = [job for job, kind in running.items() if job in chosen and chosen[job] != kind]

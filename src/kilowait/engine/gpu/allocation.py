@@ -9,7 +9,7 @@ from kilowait.engine.kernels.jit import kernel, noinline
 
 __all__ = ["WORST", "class_of", "fits", "free_allocation", "gpus_for", "shift", "reallocate"]
 
-FIRST, BEST, WORST, CONSOLIDATE, RANDOM, DOT, PACK, CLUSTER, FGD, ROOM = range(10)
+FIRST, BEST, WORST, CONSOLIDATE, RANDOM, DOT_PRODUCT, GPU_PACKING, GPU_CLUSTERING, FGD, CAPACITY = range(10)
 """Placements."""
 
 

@@ -89,14 +89,14 @@ def demand_of(
     names = tuple(kind.gpu for kind in kinds)
     gpus = jobs["gpus"] if "gpus" in jobs else np.zeros(n, np.int64)
     gpu_milli = jobs.column("gpu_milli")
-    _refuse(
+    _reject(
         jobs,
         (gpu_milli < WHOLE) & (gpus != 1),
         lambda i: f"gpu_milli {gpu_milli[i]} with {gpus[i]} GPUs; part of a GPU is asked for with gpus 1",
     )
     spread = ((jobs.column("gpus_may_span_nodes") == 1) & (gpus > 0)).astype(np.int64)
     pieces = np.where(spread == 1, gpus, jobs["nodes"])
-    _refuse(
+    _reject(
         jobs,
         gpus % pieces != 0,
         lambda i: (
@@ -136,9 +136,9 @@ def demand_of(
                 f"here ({len(names)}, {n})"
             )
         wish = np.ascontiguousarray(preference.T)
-    kind, first = _alike(np.hstack([speed, factor, wish]))
+    kind, first = _group_equal_rows(np.hstack([speed, factor, wish]))
     columns = [kind, pieces, each, gpu_milli, -(-cpu // pieces), -(-memory // pieces), spread]
-    like, likes = _alike(np.column_stack(columns))
+    like, likes = _group_equal_rows(np.column_stack(columns))
     return Demand(
         pieces=pieces,
         gpus=each,
@@ -159,7 +159,7 @@ def demand_of(
     )
 
 
-def _refuse(jobs: JobTable, bad: npt.NDArray[np.bool_], words: Any) -> None:
+def _reject(jobs: JobTable, bad: npt.NDArray[np.bool_], words: Any) -> None:
     if bad.any():
         row = int(np.argmax(bad))
         raise TableError(f"job {jobs['job_id'][row]} asks for {words(row)}")
@@ -224,7 +224,7 @@ def _speeds(jobs: JobTable, names: tuple[str, ...], speeds: Speeds | None) -> tu
     return speed, np.where(np.isnan(factor), 1.0, factor)
 
 
-def _alike(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+def _group_equal_rows(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
     """Number of each row among the distinct ones, and where each of those stands first."""
     code = np.zeros(len(rows), np.int64)
     for column in rows.T:

@@ -21,7 +21,7 @@ from kilowait.engine.kernels.jit import cache_folder, compile_entry, is_compiled
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["SCORE", "compiled", "placed_score"]
+__all__ = ["SCORE", "compiled", "gpu_score"]
 
 SCORE = types.float64(numba.from_dtype(SEEN), types.float64, types.float64[::1])
 """Signature of a rule on placed nodes."""
@@ -34,7 +34,7 @@ def _built(function: Callable[..., float], keep: bool) -> Any:
     return numba.njit(SCORE, nogil=True)(function)
 
 
-def placed_score(rule: PriorityPolicy) -> Any:
+def gpu_score(rule: PriorityPolicy) -> Any:
     """The rule's score as the kernels of placed nodes take it."""
     if not rule.compiled:
         raise InputError(
@@ -103,9 +103,9 @@ def compiled(name: str) -> Callable[..., Any]:
 def _state_type() -> Any:
     if numba.config.DISABLE_JIT:
         return types.int64  # signatures are not looked at then
-    nobody = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], cores=[1])
+    example = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], cores=[1])
     cluster = Cluster(groups=(NodeGroup("one", 1, node_level=True),))
-    return numba.typeof(build_gpu_state(nobody, cluster, GpuSettings(), PriorityPolicy("none", _nothing)))
+    return numba.typeof(build_gpu_state(example, cluster, GpuSettings(), PriorityPolicy("none", _nothing)))
 
 
 def _nothing(job: Any, now: float, parameters: Any) -> float:

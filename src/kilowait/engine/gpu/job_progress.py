@@ -83,13 +83,13 @@ def begin(s: Any, job: int, delay: float) -> None:
     job_state.status = RUNNING
     job_state.start_s = k.now
     job_state.since = k.now + delay
-    job_state.began = job_state.done
+    job_state.done_at_start = job_state.done
     job_state.stop_s = np.inf
     job_state.starts += 1
     k.most_starts = max(k.most_starts, job_state.starts)
     job_state.segment = k.segments
-    job_state.plain_rate = speed_at(s, job)
-    job_state.rate = job_state.plain_rate
+    job_state.uncontended_rate = speed_at(s, job)
+    job_state.rate = job_state.uncontended_rate
     job_state.slot = k.running
     s.runners[k.running] = job
     k.running += 1
@@ -101,7 +101,7 @@ def begin(s: Any, job: int, delay: float) -> None:
     segment.outcome = 0
     k.segments += 1
     if k.interference and job_state.gpus > 0:
-        _join(s, job)
+        _join_gpus(s, job)
     if job_state.gpu_milli == 1000 or not k.interference:
         _set_finish(s, job)
 
@@ -120,7 +120,7 @@ def _set_finish(s: Any, job: int) -> None:
 
 
 @noinline
-def _join(s: Any, job: int) -> None:
+def _join_gpus(s: Any, job: int) -> None:
     """The job loads its GPUs; those with a part of one are listed there."""
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
@@ -133,11 +133,11 @@ def _join(s: Any, job: int) -> None:
                 if job_state.gpu_milli < 1000:
                     job_state.next = s.gpu_first[n.gpu_lo + g]
                     s.gpu_first[n.gpu_lo + g] = job
-                    _freshen(s, n.gpu_lo + g)
+                    _mark_changed(s, n.gpu_lo + g)
 
 
 @noinline
-def _part(s: Any, job: int) -> None:
+def _leave_gpus(s: Any, job: int) -> None:
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
@@ -154,11 +154,11 @@ def _part(s: Any, job: int) -> None:
                         while s.job_state[before].next != job:
                             before = s.job_state[before].next
                         s.job_state[before].next = job_state.next
-                    _freshen(s, n.gpu_lo + g)
+                    _mark_changed(s, n.gpu_lo + g)
 
 
 @kernel
-def _freshen(s: Any, gpu: int) -> None:
+def _mark_changed(s: Any, gpu: int) -> None:
     if not s.fresh_mark[gpu]:
         s.fresh_mark[gpu] = True
         s.fresh[s.clock[0].fresh] = gpu
@@ -182,7 +182,7 @@ def update_rates(s: Any) -> None:
         job = s.gpu_first[gpu]
         while job >= 0:
             job_state = s.job_state[job]
-            rate = job_state.plain_rate * value
+            rate = job_state.uncontended_rate * value
             new = job_state.segment >= k.first_new
             if new or (rate != job_state.rate and k.now < job_state.stop_s):
                 if not new and k.now > job_state.since:
@@ -202,7 +202,7 @@ def release_allocation(s: Any, job: int) -> None:
     k = s.clock[0]
     job_state = s.job_state[job]
     if k.interference and job_state.gpus > 0:
-        _part(s, job)
+        _leave_gpus(s, job)
     free_allocation(s, job)
     k.gives += 1
     k.held -= job_state.pieces
@@ -227,7 +227,7 @@ def close(s: Any, job: int, outcome: int, done: float, lost: float) -> None:
     segment = s.segments[job_state.segment]
     segment.end_s = k.now
     segment.outcome = outcome
-    segment.work_s = done - job_state.began
+    segment.work_s = done - job_state.done_at_start
     segment.lost_s = lost
     segment.piece_lo = k.pieces
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):

@@ -42,7 +42,11 @@ def schedule(s: Any, score: Any, parameters: Any) -> None:
         at = many - 1
         while at >= 0 and k.bad_score == 0:
             job = s.order[at].job
-            if s.job_state[job].status == WAITING and not _serve(s, job, at) and k.head_of_line_blocking:
+            if (
+                s.job_state[job].status == WAITING
+                and not _start_or_claim(s, job, at)
+                and k.head_of_line_blocking
+            ):
                 break
             at -= 1
     else:
@@ -92,7 +96,7 @@ def _begin_here(s: Any, job: int) -> None:
 
 
 @noinline
-def _serve(s: Any, job: int, at: int) -> bool:
+def _start_or_claim(s: Any, job: int, at: int) -> bool:
     """Start the job, or see that it can be later: by a claim on what ending jobs hold, by preempting others."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
@@ -101,27 +105,27 @@ def _serve(s: Any, job: int, at: int) -> bool:
         return True
     if s.failed[job_state.like, 1] == k.walks or (k.ending == 0 and not k.preempt):
         return False
-    _give_back_enders(s)
+    _free_ending(s)
     if k.ending > 0 and place_job(s, job, -1):
-        _take_enders(s)
+        _reallocate_ending(s)
         _claim(s, job)
         return False
     victims = _find_victims(s, job, at) if k.preempt else 0
     if victims == 0:
-        _take_enders(s)
+        _reallocate_ending(s)
         s.failed[job_state.like, 1] = k.walks
         return False
-    _put_aside(s, job)
+    _save_place(s, job)
     free_allocation(s, job)
     for i in range(victims):
         reallocate(s, s.victims[i])
-    _take_enders(s)
+    _reallocate_ending(s)
     for i in range(victims):
         preempt(s, s.victims[i])
     if place_job(s, job, -1):
         _begin_here(s, job)
         return True
-    _bring_back(s, job)
+    _swap_saved_place(s, job)
     reallocate(s, job)
     _claim(s, job)
     return False
@@ -153,7 +157,7 @@ def _find_victims(s: Any, job: int, at: int) -> int:
             kept = 0
             for v in range(found):
                 victim = s.victims[v]
-                if _in_the_way(s, victim):
+                if _on_attempted_node(s, victim):
                     s.victims[kept] = victim
                     kept += 1
                 else:
@@ -175,7 +179,7 @@ def _useful(s: Any, victim: int, kind: int) -> bool:
 
 
 @kernel
-def _in_the_way(s: Any, victim: int) -> bool:
+def _on_attempted_node(s: Any, victim: int) -> bool:
     """Whether it lies on a node where the last attempt put a piece."""
     job_state = s.job_state[victim]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
@@ -192,19 +196,19 @@ def _claim(s: Any, job: int) -> None:
 
 
 @kernel
-def _give_back_enders(s: Any) -> None:
+def _free_ending(s: Any) -> None:
     for i in range(s.clock[0].ending):
         free_allocation(s, s.enders[i])
 
 
 @kernel
-def _take_enders(s: Any) -> None:
+def _reallocate_ending(s: Any) -> None:
     for i in range(s.clock[0].ending):
         reallocate(s, s.enders[i])
 
 
 @kernel
-def _put_aside(s: Any, job: int) -> None:
+def _save_place(s: Any, job: int) -> None:
     job_state = s.job_state[job]
     for i in range(job_state.pieces):
         s.spare[i, 0] = s.places[job_state.place_lo + i, 0]
@@ -212,7 +216,7 @@ def _put_aside(s: Any, job: int) -> None:
 
 
 @kernel
-def _bring_back(s: Any, job: int) -> None:
+def _swap_saved_place(s: Any, job: int) -> None:
     """Exchange the job's place with the one put aside."""
     job_state = s.job_state[job]
     for i in range(job_state.pieces):
@@ -254,21 +258,21 @@ def migrate(s: Any, job: int, only: int, anyway: bool) -> bool:
     done = done_at(job_state, k.now)
     kept = checkpointed_work(job_state, done)
     delay = (k.checkpoint_write_s if job_state.checkpoint_s == 0 else 0.0) + job_state.checkpoint_load_s
-    _put_aside(s, job)
+    _save_place(s, job)
     free_allocation(s, job)
     placed = place_job(s, job, only)
     better = False
     if placed:
-        believed = max(job_state.estimate_s - done, 1.0) / job_state.plain_rate
+        believed = max(job_state.estimate_s - done, 1.0) / job_state.uncontended_rate
         better = anyway or delay + max(job_state.estimate_s - kept, 1.0) / speed_at(s, job) < believed
         free_allocation(s, job)
-    _bring_back(s, job)
+    _swap_saved_place(s, job)
     reallocate(s, job)
     if not better:
         return False
     close(s, job, MIGRATED, done, done - kept)
     release_allocation(s, job)
-    _bring_back(s, job)
+    _swap_saved_place(s, job)
     reallocate(s, job)
     job_state.done = kept
     begin(s, job, delay)

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.demand import types_of
-from kilowait.engine.gpu.event_loop import END, FULL, MOST_STARTS
-from kilowait.engine.gpu.initial_state import build_gpu_state, grown
-from kilowait.engine.gpu.jit_entry import compiled, placed_score
+from kilowait.engine.gpu.event_loop import END, FULL, MAX_STARTS
+from kilowait.engine.gpu.initial_state import build_gpu_state, with_larger_buffers
+from kilowait.engine.gpu.jit_entry import compiled, gpu_score
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import (
     GONE,
@@ -102,13 +102,13 @@ class GpuSimulator:
         self._cluster = cluster
         order = jobs.order
         if order is not None:
-            speeds = speeds if speeds is None else _taken(speeds, order)
+            speeds = speeds if speeds is None else _speeds_of(speeds, order)
             preference = None if preference is None else preference[:, order]
         self._state: Any = build_gpu_state(self.table, cluster, self.settings, self.rule, speeds, preference)
         prepare = self.rule.prepare
         values = self.rule.parameters if prepare is None else prepare(self.table, cluster)
         self._parameters = np.ascontiguousarray(values, np.float64)
-        self._score = placed_score(self.rule)
+        self._score = gpu_score(self.rule)
         self._capacity = self._free()
 
     # -- the whole run ---------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class GpuSimulator:
         """Run to the end under the rule."""
         kernel = compiled("run")
         while kernel(self._state, self._score, self._parameters) == FULL:
-            self._state = grown(self._state)
+            self._state = with_larger_buffers(self._state)
         self._check()
 
     def _check(self) -> None:
@@ -125,10 +125,10 @@ class GpuSimulator:
         if clock.bad_score != 0:
             job = self.table["job_id"][clock.bad_score - 1]
             raise InputError(f"policy {self.rule.name!r} gave job {job} a score that is not a number")
-        if clock.most_starts > MOST_STARTS:
+        if clock.most_starts > MAX_STARTS:
             job = self.table["job_id"][int(np.argmax(self._state.job_state["starts"]))]
             raise InputError(
-                f"job {job} has been started more than {MOST_STARTS} times by {clock.now:g} s: jobs put each other out "
+                f"job {job} has been started more than {MAX_STARTS} times by {clock.now:g} s: jobs put each other out "
                 "and lose their work; give min_run_before_preempt_s, round_interval_s, or checkpoints that keep it"
             )
 
@@ -142,7 +142,7 @@ class GpuSimulator:
         while said == FULL:
             said = compiled("advance")(self._state, self._score, self._parameters)
             if said == FULL:
-                self._state = grown(self._state)
+                self._state = with_larger_buffers(self._state)
         self._check()
         return None if said == END else self.view()
 
@@ -155,8 +155,8 @@ class GpuSimulator:
         return GpuView(
             now_s=float(clock.now),
             due=bool(compiled("due")(s)),
-            waiting=self._seen(waiting),
-            running=self._seen(running),
+            waiting=self._gpu_job_records(waiting),
+            running=self._gpu_job_records(running),
             running_type=s.nodes["type"][s.places[s.job_state["place_lo"][running], 0]],
             free=self._free(),
             capacity=self._capacity,
@@ -191,7 +191,7 @@ class GpuSimulator:
         if not (0 <= job < len(self.table) and self._state.job_state["status"][job] == status):
             raise ChoiceError(f"cannot {verb} job {job} at {self._state.clock[0].now:g} s: it is not {word}")
 
-    def _seen(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    def _gpu_job_records(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """Records of these jobs as of now."""
         s = self._state
         seen = s.seen[numbers].copy()
@@ -239,12 +239,12 @@ class GpuSimulator:
             group=segments["group"].astype(np.int16),
             level=np.zeros(len(segments), np.int16),
             outcome=outcome,
-            eligible_s=_placed_back(eligible, back),
-            job_outcome=_placed_back(job_outcome, back),
+            eligible_s=_in_given_order(eligible, back),
+            job_outcome=_in_given_order(job_outcome, back),
             capacity_s=np.array([-np.inf]),
             capacity_nodes=np.array([self._cluster.nodes]),
             groups=tuple(group.name for group in self._cluster.groups),
-            run={"policy": decider or self.rule.name, **_words(self.settings)},
+            run={"policy": decider or self.rule.name, **_recorded_settings(self.settings)},
             pieces=Allocations(
                 segment=np.repeat(np.arange(len(segments)), lengths),
                 node=s.log["node"][rows],
@@ -258,7 +258,7 @@ class GpuSimulator:
         )
 
 
-def _taken(speeds: Speeds, order: npt.NDArray[np.int64]) -> Speeds:
+def _speeds_of(speeds: Speeds, order: npt.NDArray[np.int64]) -> Speeds:
     """The speeds of these jobs, in this order."""
     return Speeds(speeds.types, speeds.speed[:, order], speeds.spread[:, order], speeds.source[:, order])
 
@@ -274,13 +274,13 @@ def _ranges(first: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt
     return np.repeat(first - starts, lengths) + np.arange(int(lengths.sum()))
 
 
-def _placed_back(values: npt.NDArray[Any], back: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+def _in_given_order(values: npt.NDArray[Any], back: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     out = np.empty_like(values)
     out[back] = values
     return out
 
 
-def _words(settings: GpuSettings) -> dict[str, Any]:
+def _recorded_settings(settings: GpuSettings) -> dict[str, Any]:
     names: Iterable[str] = (
         "placement",
         "types",

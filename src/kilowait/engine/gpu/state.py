@@ -77,7 +77,7 @@ CLOCK = np.dtype(
         ("attempt", np.int64),
         ("walks", np.int64),
         ("most_starts", np.int64),  # of any job
-        ("first_new", np.int64),  # segments from here on began in this pass
+        ("first_new", np.int64),  # segments from here on done_at_start in this pass
         ("bad_score", np.int64),
         ("placement", np.int64),
         ("seed", np.int64),
@@ -88,8 +88,8 @@ CLOCK = np.dtype(
         ("rounds", np.int64),
         ("interference", np.int64),
         ("likes", np.int64),
-        ("most_cpu", np.int64),
-        ("most_gpu", np.int64),
+        ("max_cpu", np.int64),
+        ("max_gpu", np.int64),
     ],
     align=True,
 )
@@ -123,8 +123,8 @@ JOB_STATE = np.dtype(
         ("done", np.float64),
         ("since", np.float64),
         ("rate", np.float64),
-        ("plain_rate", np.float64),  # without interference
-        ("began", np.float64),  # done when this segment began
+        ("uncontended_rate", np.float64),  # without interference
+        ("done_at_start", np.float64),  # done when this segment done_at_start
         ("start_s", np.float64),
         ("finish_s", np.float64),
         ("stop_s", np.float64),
@@ -254,9 +254,9 @@ class GpuState(NamedTuple):
     claimed: Ints  # (n,)
     fresh: Ints  # (g,)
     fresh_mark: npt.NDArray[np.bool_]  # (g,)
-    events: Records  # RANKED, a heap; grown from outside
-    segments: Records  # SEGMENT; grown from outside
-    log: Records  # PIECE; grown from outside
+    events: Records  # RANKED, a heap; with_larger_buffers from outside
+    segments: Records  # SEGMENT; with_larger_buffers from outside
+    log: Records  # PIECE; with_larger_buffers from outside
 
 
 @kernel

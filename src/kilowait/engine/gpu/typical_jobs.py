@@ -7,16 +7,18 @@ import numpy.typing as npt
 
 from kilowait.engine.gpu.demand import Demand
 
-__all__ = ["LIKELY", "Target", "typical_shapes"]
+__all__ = ["TYPICAL_SHARE", "Target", "typical_shapes"]
 
-LIKELY = 0.95
+TYPICAL_SHARE = 0.95
 """Share of the jobs that the targets of fragmentation are taken from."""
 
 Target = tuple[int, int, int, int, int]
 """Thousandths of cores, of a GPU (0: no GPU), GPUs, row of the labels of types, and how many jobs are such."""
 
 
-def typical_shapes(want: Demand, counted: npt.NDArray[np.bool_], likely: float = LIKELY) -> list[Target]:
+def typical_shapes(
+    want: Demand, counted: npt.NDArray[np.bool_], likely: float = TYPICAL_SHARE
+) -> list[Target]:
     """The most frequent pieces of the jobs that count, until they are that share of these jobs.
 
     Without Numba, as reports read logs by it.

@@ -28,7 +28,7 @@ from kilowait.engine.kernels.state import (
 
 __all__ = ["advance", "next_event_s", "run", "run_conservative"]
 
-NOBODY = -1
+NONE = -1
 STARTED = -1.0
 HEAP, STREAM, CHANGES = 0, 1, 2
 
@@ -48,7 +48,7 @@ def next_event_s(s: Any) -> float:
 
 
 @kernel
-def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> bool:
+def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> bool:
     """Move to the next instant and apply its events (or one event, with per_event). False: nothing is left."""
     k = s.clock[0]
     time = next_event_s(s)
@@ -58,7 +58,7 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
     while time == k.now:
         # The first of what is due now, by (kind, number), from the three places where events lie.
         code = 4 * KIND
-        source = NOBODY
+        source = NONE
         if k.events > 0 and s.events[0].key == time:
             code = s.events[0].job
             source = HEAP
@@ -76,18 +76,18 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
         elif source == STREAM:
             k.next_arrival += 1
 
-        left = NOBODY
-        comes = NOBODY
+        left = NONE
+        comes = NONE
         if code < CHANGE:
             left = assume_nonnegative(s.segments[assume_nonnegative(code)])
             finish(s, left)
-            if k.remembering:
+            if k.observes_jobs:
                 notify_finish(s, left, score, parameters)
         elif code < ARRIVAL:
             apply_change(s)
         elif code < TIMER:
             job = assume_nonnegative(code - ARRIVAL)
-            on_arrival(s, job, score, parameters, own_score, own_parameters)
+            on_arrival(s, job, score, parameters, backfill_score, backfill_parameters)
             job_state = s.job_state[job]
             if job_state.allowed != 0:
                 comes = job
@@ -98,13 +98,13 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
             job = (code - TIMER) >> 1
             status = s.job_state[job].status
             if (code - TIMER) & 1:
-                comes = job if status == HELD else NOBODY
+                comes = job if status == HELD else NONE
             elif status in (QUEUED, HELD):
                 remove(s, job, CANCELLED)
                 left = job
-        if comes != NOBODY:
+        if comes != NONE:
             enqueue(s, comes)
-        if left != NOBODY and k.dependents:
+        if left != NONE and k.dependents:
             release_dependents(s, left)
         if k.per_event:
             break
@@ -131,7 +131,7 @@ def finish(s: Any, job: int) -> None:
     if k.track_expected_ends:
         remove_expected_end(s, job)
         k.freed = 1
-        if job_state.believed_end_s != k.now:
+        if job_state.expected_end_s != k.now:
             k.reservations_tight = 0
     if k.half_life_s > 0:
         charge(s, job, -1)
@@ -169,7 +169,9 @@ def apply_change(s: Any) -> None:
 
 
 @kernel
-def on_arrival(s: Any, job: int, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
+def on_arrival(
+    s: Any, job: int, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any
+) -> None:
     """A job arrives: it is scored where orders are fixed or times predicted, and its cancellation is set."""
     k = s.clock[0]
     job_state = s.job_state[job]
@@ -179,15 +181,15 @@ def on_arrival(s: Any, job: int, score: Any, parameters: Any, own_score: Any, ow
     seen.number = job
     if k.half_life_s > 0:
         seen.usage_share = share_of(s, job)
-    if not k.time_dependent or k.predicting:
+    if not k.time_dependent or k.predicts:
         job_state.key = score(seen, k.now, parameters)
         if job_state.key != job_state.key:
             k.bad_score = job + 1
-    if k.predicting:
+    if k.predicts:
         apply_prediction(s, job)
     if k.backfill_order == 1:
-        s.job_extra[job].own_key = own_score(seen, k.now, own_parameters)
-        if s.job_extra[job].own_key != s.job_extra[job].own_key:
+        s.job_extra[job].backfill_key = backfill_score(seen, k.now, backfill_parameters)
+        if s.job_extra[job].backfill_key != s.job_extra[job].backfill_key:
             k.bad_score = -(job + 1)
     if k.cancels and job_state.allowed != 0 and s.job_extra[job].cancel_s < np.inf:
         push(s.events, k.events, max(s.job_extra[job].cancel_s, k.now), TIMER + 2 * job)
@@ -206,30 +208,32 @@ def release_dependents(s: Any, job: int) -> None:
         other = s.job_extra[other].next_dependent - 1
 
 
-def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
+def run(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> None:
     """The whole run, natively: events, then a pass, until nothing is left (or a score was not a number)."""
     s = state_without_refcount(s)
     k = s.clock[0]
-    while k.bad_score == 0 and advance(s, score, parameters, own_score, own_parameters):
+    while k.bad_score == 0 and advance(s, score, parameters, backfill_score, backfill_parameters):
         if k.queue_hi > k.queue_lo:
-            if k.time_dependent and (k.predicting or anything_free(s)):
+            if k.time_dependent and (k.predicts or anything_free(s)):
                 score_waiting(s, score, parameters)
             all_applied = not k.per_event or next_event_s(s) > k.now
             before = k.segments
-            schedule(s, all_applied, own_score, own_parameters)
-            if k.remembering:
+            schedule(s, all_applied, backfill_score, backfill_parameters)
+            if k.observes_jobs:
                 notify_starts(s, before, score, parameters)
 
 
-def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
+def run_conservative(
+    s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any
+) -> None:
     """The same with conservative backfilling; a kernel of its own, so that a run without it compiles sooner."""
     s = state_without_refcount(s)
     k = s.clock[0]
-    while k.bad_score == 0 and advance(s, score, parameters, own_score, own_parameters):
+    while k.bad_score == 0 and advance(s, score, parameters, backfill_score, backfill_parameters):
         if k.queue_hi > k.queue_lo:
             if k.time_dependent:
                 score_waiting(s, score, parameters)
             before = k.segments
             conservative_pass(s, not k.per_event or next_event_s(s) > k.now)
-            if k.remembering:
+            if k.observes_jobs:
                 notify_starts(s, before, score, parameters)

@@ -72,11 +72,11 @@ def cache_folder(room: str = "engine") -> Path:
     except OSError:  # a home that cannot be written to must not stop a simulation
         folder = Path(tempfile.gettempdir()) / f"kilowait-{os.getuid()}" / folder.name
         folder.mkdir(parents=True, exist_ok=True)
-    _forget_unused(folder)
+    _remove_unused(folder)
     return folder
 
 
-def _forget_unused(folder: Path) -> None:
+def _remove_unused(folder: Path) -> None:
     """Remove kernels of other sources or versions that nobody has used for a month."""
     for other in folder.parent.iterdir():
         if other != folder and other.stat().st_mtime < time.time() - 30 * 86400:
@@ -138,7 +138,7 @@ def compile_entry(function: F, signature: Any, room: str = "engine") -> F:
             numba.config.CACHE_DIR = before
 
 
-def _lent(array: Any) -> Any:
+def _identity(array: Any) -> Any:
     return array
 
 
@@ -147,7 +147,7 @@ def _move(array: Any, to: int, start: int, count: int) -> None:
 
 
 if numba.config.DISABLE_JIT:
-    without_refcount, memmove, assume_nonnegative = _lent, _move, _lent
+    without_refcount, memmove, assume_nonnegative = _identity, _move, _identity
 else:
 
     @intrinsic

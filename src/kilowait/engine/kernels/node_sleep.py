@@ -60,11 +60,11 @@ def ready_s(s: Any, g: int, nodes: int) -> float:
     group = s.sleepers[g]
     if not group.sleeps or nodes <= group.awake:
         return s.clock[0].now
-    return woken_s(s, g, nodes)
+    return ready_after_wake_s(s, g, nodes)
 
 
 @maybe_inline
-def woken_s(s: Any, g: int, nodes: int) -> float:
+def ready_after_wake_s(s: Any, g: int, nodes: int) -> float:
     """`ready_s` where some of the nodes must wake."""
     k = s.clock[0]
     group = s.sleepers[g]
@@ -96,7 +96,7 @@ def allocate_nodes(s: Any, g: int, nodes: int) -> float:
     if not group.sleeps:
         return s.clock[0].now
     if nodes > group.awake:
-        return claim_woken(s, g, nodes)
+        return allocate_waking_nodes(s, g, nodes)
     group.awake -= nodes
     while nodes > 0:  # those idle for the shortest time first
         batch = s.idle[g, group.idle_hi - 1]
@@ -109,11 +109,11 @@ def allocate_nodes(s: Any, g: int, nodes: int) -> float:
 
 
 @maybe_inline
-def claim_woken(s: Any, g: int, nodes: int) -> float:
+def allocate_waking_nodes(s: Any, g: int, nodes: int) -> float:
     """`claim` where those awake are not enough."""
     k = s.clock[0]
     group = s.sleepers[g]
-    ready = woken_s(s, g, nodes)
+    ready = ready_after_wake_s(s, g, nodes)
     left = nodes - group.awake
     group.awake = 0
     group.idle_hi = group.idle_lo

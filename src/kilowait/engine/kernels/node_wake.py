@@ -30,7 +30,7 @@ def wake_up(s: Any, g: int) -> None:
 
 
 @maybe_inline
-def look_ahead(s: Any, g: int) -> tuple[float, int]:
+def earliest_reservation(s: Any, g: int) -> tuple[float, int]:
     """Time of the earliest reservation on the group, and the free nodes it will need; infinite: there is none."""
     k = s.clock[0]
     if not s.lever[0].passed or k.depth == 0:
@@ -71,13 +71,13 @@ def update_node_power(s: Any, g: int) -> None:
     kept = s.reserve[group.reserve_at].nodes + group.spare
     expires = s.idle[g, group.idle_lo].time_s + group.timeout_s if group.awake > kept else np.inf
     if group.wake_ahead or change_s <= k.now or expires <= k.now or group.awake + group.waking < kept:
-        wake_and_fall(s, g)
+        update_sleep(s, g)
     else:
         group.check_s = min(change_s, expires)
 
 
 @kernel
-def wake_and_fall(s: Any, g: int) -> None:
+def update_sleep(s: Any, g: int) -> None:
     """`settle` where there may be something to do."""
     k = s.clock[0]
     group = s.sleepers[g]
@@ -88,7 +88,7 @@ def wake_and_fall(s: Any, g: int) -> None:
     due_s = np.inf
     needed = 0
     if group.wake_ahead:
-        due_s, needed = look_ahead(s, g)
+        due_s, needed = earliest_reservation(s, g)
     if due_s - group.wake_s <= k.now:
         want = max(want, needed)
     fall_asleep(s, g)

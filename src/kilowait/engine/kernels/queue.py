@@ -127,7 +127,7 @@ def add_expected_end(s: Any, job: int, end: float) -> None:
     belief = s.expected_ends[at]
     belief.key = end
     belief.job = job
-    s.job_state[job].believed_end_s = end
+    s.job_state[job].expected_end_s = end
     k.running += 1
 
 
@@ -136,7 +136,7 @@ def remove_expected_end(s: Any, job: int) -> None:
     """Take a job out of the list by believed end."""
     k = s.clock[0]
     job = assume_nonnegative(job)
-    at = place_in(s.expected_ends, 0, k.running, s.job_state[job].believed_end_s, job)
+    at = place_in(s.expected_ends, 0, k.running, s.job_state[job].expected_end_s, job)
     k.running -= 1
     if at < k.running:
         memmove(s.expected_ends, at, at + 1, k.running - at)
@@ -155,7 +155,7 @@ def rank_waiting(s: Any) -> int:
 
 
 @maybe_inline
-def renew_beliefs(s: Any) -> None:
+def renew_expected_ends(s: Any) -> None:
     """Jobs that overrun their believed end are believed to end later, by the rule of the run."""
     k = s.clock[0]
     while k.running > 0 and s.expected_ends[0].key <= k.now:
@@ -171,5 +171,5 @@ def update_overrun_ends(s: Any) -> bool:
     k = s.clock[0]
     stale = k.running > 0 and s.expected_ends[0].key <= k.now
     if stale:
-        renew_beliefs(s)
+        renew_expected_ends(s)
     return stale

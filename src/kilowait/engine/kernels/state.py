@@ -38,8 +38,8 @@ CLOCK = np.dtype(
         ("track_expected_ends", np.int64),  # believed ends are kept (a run without backfilling needs none)
         ("dependents", np.int64),  # some job waits for another's end
         ("cancels", np.int64),  # some job is withdrawn at a set time
-        ("remembering", np.int64),  # the policy is told of every start and end
-        ("predicting", np.int64),  # the policy writes what jobs are estimated and planned with
+        ("observes_jobs", np.int64),  # the policy is told of every start and end
+        ("predicts", np.int64),  # the policy writes what jobs are estimated and planned with
         ("half_life_s", np.float64),  # of usage for fair share; 0: usage is not kept
         ("first_submit_s", np.float64),
         # where the run stands
@@ -77,7 +77,7 @@ JOB_STATE = np.dtype(
         ("earliest_s", np.float64),  # max(submit, begin)
         ("key", np.float64),  # score on arrival
         ("start_s", np.float64),
-        ("believed_end_s", np.float64),
+        ("expected_end_s", np.float64),
         ("allowed", np.int64),  # bits of groups
         ("least_need", np.int64),  # of the first pool, over those groups
         ("choice", np.int32),  # row of preference
@@ -91,7 +91,7 @@ JOB_STATE = np.dtype(
 
 JOB_EXTRA = np.dtype(
     [
-        ("own_key", np.float64),  # score on arrival in the own order of backfilling
+        ("backfill_key", np.float64),  # score on arrival in the own order of backfilling
         ("reserved_s", np.float64),  # conservative: the start reserved for it,
         ("reserved_on", np.int64),  # 1 + the group it is reserved on; 0 none
         ("cancel_s", np.float64),  # infinite: never

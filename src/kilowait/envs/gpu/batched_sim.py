@@ -80,7 +80,7 @@ class GpuDecisionSettings:
                 raise UnknownNameError("placement rule", name, PLACEMENTS)
         if len(set(self.placements)) < len(self.placements) or set(self.placements) >= set(_TABLED):
             raise InputError(
-                f"placements to choose from are {', '.join(self.placements)}; name each once, and of fgd and room "
+                f"placements to choose from are {', '.join(self.placements)}; name each once, and of fgd and capacity "
                 "only one"
             )
 
