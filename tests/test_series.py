@@ -223,7 +223,7 @@ def test_holes():
     with pytest.raises(InputError) as caught:
         Series.from_samples(time, value, unix_zero_s=0.0)
     assert str(caught.value) == (
-        "1 hole(s) longer than 180 s (the usual step is 60 s): 1970-01-01 00:02 UTC to 1970-01-01 00:07 UTC. Fill the "
+        "1 gap(s) longer than 180 s (the typical step is 60 s): 1970-01-01 00:02 UTC to 1970-01-01 00:07 UTC. Fill the "
         "file, or ask for gaps='hold', gaps='interpolate' or a larger longest_s"
     )
     held = Series.from_samples(time, value, gaps="hold")

@@ -125,9 +125,9 @@ def test_mixture_lies_between_the_ratios():
     mixed = roofline(table(), ("T4",), compute_share=[0.0, 0.5, 1.0]).speed[0]
     flops, bandwidth = 8.1 / 15.7, 320 / 900
     np.testing.assert_allclose(mixed, [bandwidth, 1 / (0.5 / flops + 0.5 / bandwidth), flops])
-    with pytest.raises(InputError, match="compute_share goes from 0 to 2"):
+    with pytest.raises(InputError, match="compute_share ranges from 0 to 2"):
         roofline(table(), ("T4",), compute_share=[0, 1, 2])
-    with pytest.raises(InputError, match="compute_share goes from nan"):
+    with pytest.raises(InputError, match="compute_share ranges from nan"):
         roofline(table(), ("T4",), compute_share=math.nan)
     with pytest.raises(InputError, match=r"compute_share has the shape \(2,\)"):
         roofline(table(), ("T4",), compute_share=[0, 1])

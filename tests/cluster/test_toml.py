@@ -147,7 +147,7 @@ PLACED = GROUP + "gpus=1\ngpu_type='T4'\nnode_level=true\n"
         (GROUP + "[[queue]]\nname='q'\ngroups='n'", ClusterError, "has the keys name and groups"),
         (GROUP + "[[queue]]\nname=['q']\ngroups=['n']", ClusterError, "has the keys name and groups"),
         (GROUP + "[[queue]]\nname='q'\ngroups=['m']", UnknownNameError, "node group of queue 'q' 'm'"),
-        (GROUP + "[[queue]]\nname='q'\ngroups=['n']\n" * 2, ClusterError, "queue 'q' stands twice in"),
+        (GROUP + "[[queue]]\nname='q'\ngroups=['n']\n" * 2, ClusterError, "queue 'q' is defined twice in"),
         (GROUP + "[[outage]]\ngroup='n'\nnodes=1", ClusterError, r"\[\[outage\]\] in .* lacks start_s"),
         (GROUP + "[[outage]]\ngroup='n'\nnodes=4\nstart_s=0", ClusterError, "outage takes 4 nodes of 'n'"),
         (GROUP + "[[reservation]]\nname='r'\ngroup='n'\nnodes=1\nstart_s=0", ClusterError, "lacks end_s"),
@@ -157,7 +157,7 @@ PLACED = GROUP + "gpus=1\ngpu_type='T4'\nnode_level=true\n"
         (
             "layout = [0, 0, 0]\n" + GROUP,
             ClusterError,
-            "layout in .* is of no use: none of the groups is placed",
+            "layout in .* has no effect: no group has node_level",
         ),
         ("[[group", ClusterError, "cannot read the cluster file .*site.toml"),
     ],

@@ -1,7 +1,7 @@
-"""Shares of GPU types for jobs that run at different speeds on them: linear programs and a matching.
+"""Allocation of GPU types to jobs on heterogeneous clusters: linear programs and a matching.
 
 Sources: max-min fairness over effective throughput, Narayanan et al. (Gavel), OSDI 2020; finish-time fairness,
-Mahajan et al. (Themis), NSDI 2020; least total completion time by matching, Le et al. (AlloX), EuroSys 2020.
+Mahajan et al. (Themis), NSDI 2020; minimum total completion time by matching, Le et al. (AlloX), EuroSys 2020.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ActiveJobs:
-    """The jobs that are there now, n of them, and T types of GPUs."""
+    """The n waiting and running jobs, and T GPU types."""
 
     now_s: float
     number: npt.NDArray[np.int64]
     speed: Floats
-    """(n, T); 0: may not run there."""
+    """(n, T); 0: the job cannot run on the type."""
     gpus: Floats
     capacity: Floats
     """(T,) GPUs."""
     weight: Floats
     remaining_s: Floats
-    """Believed, at speed 1."""
+    """Estimated, at speed 1."""
     waited_s: Floats
     attained_s: Floats
     done_s: Floats
 
     @property
     def equal_rate(self) -> Floats:
-        """(n,) speed of each job if it had an equal share of every type it may use."""
+        """(n,) speed of each job with an equal share of every type it may use."""
         share = np.where(self.speed > 0, self.capacity, 0.0)
         total = share.sum(1, keepdims=True)
         return np.asarray((self.speed * share / np.where(total > 0, total, 1.0)).sum(1))
 
 
 def max_min(active: ActiveJobs) -> Floats:
-    """Shares under which the job that is worst off, for its weight, is as well off as can be (Gavel).
+    """Max-min fair shares of effective throughput per weight (Gavel).
 
     >>> two = np.array([[1.0, 0.5], [1.0, 1.0]])
     >>> ones = np.ones(2)
@@ -53,12 +53,12 @@ def max_min(active: ActiveJobs) -> Floats:
     >>> max_min(active).round(3).tolist()  # the first is slow on the second type, and gets the first type
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    usual = np.where(active.equal_rate > 0, active.equal_rate, 1.0)
-    return _maximize_minimum(active, active.speed * (active.gpus / (active.weight * usual))[:, None])
+    normal_rate = np.where(active.equal_rate > 0, active.equal_rate, 1.0)
+    return _maximize_minimum(active, active.speed * (active.gpus / (active.weight * normal_rate))[:, None])
 
 
 def finish_time_fair(active: ActiveJobs) -> Floats:
-    """Shares under which the largest ratio of finish time to that in an isolated 1/n share is smallest (Themis).
+    """Shares that minimize the largest ratio of finish time to the finish time in an isolated 1/n share (Themis).
 
     Minimising max (t + left / rate) / ideal is, for a bound rho, a linear program; rho is found by bisection.
     """
@@ -92,10 +92,10 @@ def finish_time_fair(active: ActiveJobs) -> Floats:
 
 
 def allox(active: ActiveJobs) -> Floats:
-    """Who runs where and when so that the sum of completion times is least, jobs of one GPU each (AlloX).
+    """Assignment that minimizes the sum of completion times of one-GPU jobs (AlloX).
 
-    Matching jobs to places in the line of each GPU, from the last backwards: the k-th from the end of a line delays k
-    jobs. Those first in line run. Larger jobs are matched as if each of their GPUs were one of a slower GPU's.
+    Jobs are matched to positions in the queue of each GPU, counted from the end: the k-th position from the end delays
+    k jobs. The first job of each queue runs. A job of several GPUs is matched with its time multiplied by its GPUs.
     """
     n, types = active.speed.shape
     whole = np.floor(active.capacity).astype(int)
@@ -120,7 +120,7 @@ def allox(active: ActiveJobs) -> Floats:
 
 
 def _limits(active: ActiveJobs, further: int) -> tuple[csr_array, Floats]:
-    """Rows: a job runs at most all the time; no type is given out more than once. `further` columns follow."""
+    """Constraints: a job's shares sum to at most 1; allocated GPUs are within capacity. Adds `further` columns."""
     n, types = active.speed.shape
     jobs, kinds = np.divmod(np.arange(n * types), types)
     rows = np.concatenate([jobs, n + kinds])
@@ -131,7 +131,7 @@ def _limits(active: ActiveJobs, further: int) -> tuple[csr_array, Floats]:
 
 
 def _solve(active: ActiveJobs, goal: Floats, gains: Floats, needed: Floats | None) -> Floats | None:
-    """Shares with the least `goal` whose gains are at least `needed`, or a last variable; None: there are none."""
+    """Shares that minimize `goal`, with gains of at least `needed` (or the last variable); None: infeasible."""
     n, types = active.speed.shape
     further = len(goal) - n * types
     table, most = _limits(active, further)
@@ -154,17 +154,17 @@ def _solve(active: ActiveJobs, goal: Floats, gains: Floats, needed: Floats | Non
 
 
 def _maximize_minimum(active: ActiveJobs, gains: Floats) -> Floats:
-    """Shares that make the least of gains @ shares as large as possible, and then give out what is left."""
+    """Shares that maximize the minimum gain, then distribute the remaining capacity."""
     n, types = active.speed.shape
     goal = np.zeros(n * types + 1)
     goal[-1] = -1.0
-    # Among equals prefer shares that get more done: nothing is left idle that helps anybody.
+    # Among optima prefer higher total gain, so that no useful capacity stays idle.
     goal[:-1] = -1e-4 * (gains / max(float(gains.max(initial=0.0)), 1e-12)).ravel() / max(n, 1)
     found = _solve(active, goal, gains, None)
-    assert found is not None, "no shares at all are shares too"
+    assert found is not None, "zero shares are feasible"
     return found
 
 
 def _shares_with_rate(active: ActiveJobs, needed: Floats) -> Floats | None:
-    """Shares under which every job goes at least so fast; None: there are none."""
+    """Shares that give every job at least the needed rate; None: infeasible."""
     return _solve(active, np.zeros(active.speed.size), active.speed, needed)

@@ -1,7 +1,7 @@
-"""Orders of jobs for placed nodes: what they look at is known only where jobs are preempted, moved and share GPUs.
+"""Priority policies for GPU clusters, based on attained service, remaining time and priority.
 
 `job` is an `engine.gpu.state.SEEN` record; smaller goes first. Sources: LAS and 2D-LAS, Gu et al. (Tiresias),
-NSDI 2019; SRSF, there too; QSSF, Hu et al. (Helios), SC 2021.
+NSDI 2019; SRSF, same source; QSSF, Hu et al. (Helios), SC 2021.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kilowait.errors import InputError
 
 PREEMPTING = (("preempt", True),)
 SLICED = (("preempt", True), ("round_interval_s", 300.0))
-"""Attained service changes while nothing happens: who is ahead is looked at every five minutes."""
+"""Attained service changes between events, so the order is recomputed every five minutes."""
 
 __all__ = ["las", "priority", "qssf", "srsf", "srtf", "tiresias"]
 
@@ -41,7 +41,7 @@ def _total_service(job: Any, now: float, parameters: Any) -> float:
 
 
 def _service_queue(job: Any, now: float, parameters: Any) -> float:
-    """parameters: how patient a job is, then the limits of the queues."""
+    """parameters: patience, then the queue limits in GPU-seconds."""
     service = job.attained_s * job.gpu_share
     queue = 0.0
     for i in range(1, len(parameters)):
@@ -54,7 +54,7 @@ def _service_queue(job: Any, now: float, parameters: Any) -> float:
 
 
 def priority() -> PriorityPolicy:
-    """The largest priority first; running jobs of lower priority make room."""
+    """The largest priority first; running jobs of lower priority are preempted."""
     return PriorityPolicy("priority", _by_priority, node_level=True, gpu_settings=PREEMPTING)
 
 

@@ -1,7 +1,7 @@
-"""Policies that give out GPU types in rounds: shares of each type first, then who has had least of its share.
+"""Round-based policies for heterogeneous GPU clusters: target shares per GPU type, then allocation by deficit.
 
-Gavel (Narayanan et al., OSDI 2020): a linear program says for which part of the time each job should run on each type;
-in every round the jobs furthest behind their share go first. The shares are made anew when jobs came or went.
+Gavel (Narayanan et al., OSDI 2020): a linear program computes the fraction of time each job should run on each type;
+in every round the jobs furthest behind their share go first. Shares are recomputed when the set of jobs changes.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ ROUND_S = 360.0
 
 @runtime_checkable
 class StepPolicy(Protocol):
-    """Whoever decides a run on placed nodes step by step."""
+    """A policy that controls a GPU simulation step by step."""
 
     @property
     def name(self) -> str:
-        """What logs call it."""
+        """Name of the policy in logs."""
 
     @property
     def placing(self) -> tuple[tuple[str, Any], ...]:
-        """How it is meant to run, as settings that differ from the usual."""
+        """Recommended `GpuSettings` that differ from the defaults."""
 
     def play(self, simulator: GpuSimulator) -> None:
-        """Take the run to its end."""
+        """Run the simulation to its end."""
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """Shares by a policy, kept round by round."""
+    """A round-based policy: target shares, enforced round by round."""
 
     name: str
     shares: Callable[[ActiveJobs], Floats]
-    """(jobs, types): for which part of the time each job should run on each type."""
+    """(jobs, types): fraction of time each job should run on each type."""
     placing: tuple[tuple[str, Any], ...] = (
         ("round_interval_s", ROUND_S),
         ("rounds", True),
@@ -52,34 +52,34 @@ class Rounds:
     )
 
     def play(self, simulator: GpuSimulator) -> None:
-        """At every round: preempt who has to go, move who changes type, start who comes."""
-        had: dict[int, Floats] = {}
+        """Run the simulation; at every round preempt, move and start jobs according to the shares."""
+        received_s: dict[int, Floats] = {}
         known: tuple[int, ...] = ()
-        wanted: Floats = np.zeros((0, 0))
+        target: Floats = np.zeros((0, 0))
         last_s = 0.0
         where: dict[int, int] = {}
         while (view := simulator.advance()) is not None:
             if not view.due:
                 continue
             for job, kind in where.items():
-                had[job][kind] += view.now_s - last_s
+                received_s[job][kind] += view.now_s - last_s
             last_s = view.now_s
             active = _active_jobs(simulator, view)
             present = tuple(int(number) for number in active.number)
             for job in present:
-                had.setdefault(job, np.zeros(len(view.types)))
+                received_s.setdefault(job, np.zeros(len(view.types)))
             if present != known:
-                wanted = self.shares(active)
+                target = self.shares(active)
                 known = present
-            received = np.array([had[job] for job in present])
-            chosen = _assign_types(active, wanted, received)
+            received = np.array([received_s[job] for job in present])
+            chosen = _assign_types(active, target, received)
             _apply_assignment(simulator, view, chosen)
             running = simulator.view()
             where = dict(zip(running.running["number"].tolist(), running.running_type.tolist(), strict=True))
 
 
 def _active_jobs(simulator: GpuSimulator, view: GpuView) -> ActiveJobs:
-    """Everyone who waits or runs, by number."""
+    """All waiting and running jobs, by number."""
     jobs = np.concatenate([view.waiting, view.running])
     jobs = jobs[np.argsort(jobs["number"], kind="stable")]
     numbers = jobs["number"]
@@ -97,12 +97,12 @@ def _active_jobs(simulator: GpuSimulator, view: GpuView) -> ActiveJobs:
     )
 
 
-def _assign_types(active: ActiveJobs, wanted: Floats, received: Floats) -> dict[int, int]:
-    """The type each job gets in this round: those furthest behind their share first, while there is room."""
+def _assign_types(active: ActiveJobs, target: Floats, received: Floats) -> dict[int, int]:
+    """GPU type of each job in this round: jobs furthest behind their share first, while capacity lasts."""
     total = received.sum(0)
     part = received / np.where(total > 0, total, 1.0)
-    behind = np.where(part > 0, wanted / np.where(part > 0, part, 1.0), wanted * 1e9)
-    jobs, types = np.nonzero((wanted > 1e-6) & (active.speed > 0))
+    behind = np.where(part > 0, target / np.where(part > 0, part, 1.0), target * 1e9)
+    jobs, types = np.nonzero((target > 1e-6) & (active.speed > 0))
     order = np.lexsort((active.number[jobs], -active.speed[jobs, types], -behind[jobs, types]))
     left = active.capacity.copy()
     chosen: dict[int, int] = {}
@@ -112,7 +112,7 @@ def _assign_types(active: ActiveJobs, wanted: Floats, received: Floats) -> dict[
         if number not in chosen and left[kind] >= active.gpus[job]:
             chosen[number] = kind
             left[kind] -= active.gpus[job]
-    # GPUs that nobody's share asks for in this round go to whoever is left.
+    # Unused GPUs go to the remaining jobs.
     for job in range(len(active.number)):
         number = int(active.number[job])
         if number not in chosen:
@@ -125,7 +125,7 @@ def _assign_types(active: ActiveJobs, wanted: Floats, received: Floats) -> dict[
 
 
 def _apply_assignment(simulator: GpuSimulator, view: GpuView, chosen: dict[int, int]) -> None:
-    """Bring what runs in line with what was chosen; where fragments leave no room a job waits for the next round."""
+    """Preempt and start jobs as assigned; a job that does not fit because of fragmentation waits for the next round."""
     running = dict(zip(view.running["number"].tolist(), view.running_type.tolist(), strict=True))
     time_dependent = [job for job, kind in running.items() if job in chosen and chosen[job] != kind]
     for job in running:
@@ -142,11 +142,11 @@ ROUNDS: dict[str, Rounds] = {
     "ftf": Rounds("ftf", finish_time_fair),
     "allox": Rounds("allox", allox),
 }
-"""Names of the policies that play in rounds."""
+"""Round-based policies by name."""
 
 
 def step_decider(policy: object) -> StepPolicy | None:
-    """The policy if it decides step by step; None: it is a rule."""
+    """The policy if it is a step policy; None for a priority policy."""
     if isinstance(policy, str):
         return ROUNDS.get(policy.strip().lower())
     return policy if isinstance(policy, StepPolicy) else None

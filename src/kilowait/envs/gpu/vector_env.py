@@ -77,8 +77,8 @@ class GpuVectorEnv(EngineVectorEnv):
             preference: (types, jobs) which types each job tries first, with ``placing.types="given"``.
             placing: how nodes are chosen, what preemption costs, interference, rounds; with `migrate` running jobs move
                 to where they are believed to end sooner after every pass, each at most `restarts` times.
-                Jobs that no nodes can hold are left out. Where a placement looks at the mix of jobs (fgd, capacity), it is
-                that of the whole log.
+                Jobs that no nodes can hold are left out. Where a placement looks at the mix of jobs (fgd, capacity), it
+                is that of the whole log.
             episode_jobs: jobs in an episode.
             horizon_s: seconds after which an episode is cut off, jobs that have not finished counting with what they
                 have cost so far; None: never.
