@@ -373,8 +373,8 @@ def _gaps_message(time: Floats, gap_rows: Ints, typical: float, longest: float, 
     )
     more = f" and {len(gap_rows) - _MAX_LISTED_GAPS} more" if len(gap_rows) > _MAX_LISTED_GAPS else ""
     return (
-        f"{len(gap_rows)} gap(s) longer than {longest:g} s (the typical step is {typical:g} s): {named}{more}. Complete "
-        "the file, or use gaps='hold', gaps='interpolate' or a larger longest_s"
+        f"{len(gap_rows)} gap(s) longer than {longest:g} s (the typical step is {typical:g} s): {named}{more}. "
+        "Complete the file, or use gaps='hold', gaps='interpolate' or a larger longest_s"
     )
 
 

@@ -139,7 +139,7 @@ def test_memory_too_small():
 
 
 def test_reference_must_be_known():
-    with pytest.raises(InputError, match="rates of 'G2' are not known"):
+    with pytest.raises(InputError, match="rates of 'G2' are unknown"):
         roofline(table(), ("V100",), reference="G2")
     with pytest.raises(UnknownNameError, match="unknown GPU type 'V1'"):
         roofline(table(), ("V100",), reference="V1")
@@ -183,9 +183,9 @@ def test_combine_takes_the_first_that_knows():
         codes("given", "given", "given"),
     ]
     assert speeds.speed[1, 0] == pytest.approx(32.859 / 23.318)
-    with pytest.raises(InputError, match="not of the same types and jobs"):
+    with pytest.raises(InputError, match="must have the same types and jobs"):
         first_known(measured_speeds(jobs, TYPES), roofline(jobs, ("V100",)))
-    with pytest.raises(InputError, match="not of the same types and jobs"):
+    with pytest.raises(InputError, match="must have the same types and jobs"):
         first_known(measured_speeds(jobs, TYPES), roofline(jobs[1:], TYPES))
 
 

@@ -153,7 +153,7 @@ PLACED = GROUP + "gpus=1\ngpu_type='T4'\nnode_level=true\n"
         (GROUP + "[[reservation]]\nname='r'\ngroup='n'\nnodes=1\nstart_s=0", ClusterError, "lacks end_s"),
         ("layout = 3\n" + PLACED, ClusterError, "layout in .* must be a list of whole numbers"),
         ("layout = [0, true]\n" + PLACED, ClusterError, "layout in .* must be a list of whole numbers"),
-        ("layout = [0, 0]\n" + PLACED, ClusterError, "does not name each group once for every node"),
+        ("layout = [0, 0]\n" + PLACED, ClusterError, "must name each group once per node"),
         (
             "layout = [0, 0, 0]\n" + GROUP,
             ClusterError,

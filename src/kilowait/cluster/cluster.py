@@ -133,7 +133,7 @@ class Cluster:
     reservations: tuple[Reservation, ...] = ()
     name: str = "cluster"
     node_groups: tuple[int, ...] | None = None
-    """Group number of each node, where node-level groups are interleaved; None: the nodes are numbered group by group."""
+    """Group number of each node, where node-level groups are interleaved; None: nodes are numbered by group."""
 
     def __post_init__(self) -> None:
         names = [group.name for group in self.groups]
@@ -177,7 +177,7 @@ class Cluster:
                 )
         if self.outages or self.reservations:
             raise ClusterError(
-                f"cluster {self.name!r} has node-level groups and outages or reservations; node-level groups support neither"
+                f"cluster {self.name!r} has node-level groups, which support no outages or reservations"
             )
         if self.node_groups is not None and sorted(self.node_groups) != [
             number for number, group in enumerate(self.groups) for _ in range(group.nodes)

@@ -14,12 +14,13 @@ Node-level clusters (GPU engine):
   by the GPUs seen in the job log). The trace names no types, only 24 and 12 GB; P40 and P100, and 40 cores, are what
   RAPS assumes. Memory: of a node the trace's README shows; of the small nodes assumed.
 - *helios-venus*: 133 nodes of 8 GPUs; its virtual clusters and their sizes on 2020-09-01 (HeliosData
-  data/Venus/cluster_gpu_number.csv). A virtual cluster is a node group and the only queue that uses it. V100, 48 threads
-  and 376 GB a node as in the SC'21 paper's table, unconfirmed.
+  data/Venus/cluster_gpu_number.csv). A virtual cluster is a node group and the only queue that uses it. V100, 48
+  threads and 376 GB a node as in the SC'21 paper's table, unconfirmed.
 - *thetagpu*: 24 DGX A100, two of them with 80 GB GPUs and twice the memory (ALCF user guides,
   docs/theta-gpu/hardware-overview).
 - *openb*: the 1,213 nodes with GPUs of Alibaba's cluster-trace-gpu-v2023, counted by kind from its node list. The order
-  of nodes is not the file's, which mixes the kinds; where placement ties go to the lowest node number, read the file's own list.
+  of nodes is not the file's, which mixes the kinds; read the file's own list where placement
+  ties go to the lowest node number.
 """
 
 from __future__ import annotations

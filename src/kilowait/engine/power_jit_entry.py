@@ -1,4 +1,4 @@
-"""The kernels Python calls in runs with levers; see `entry`."""
+"""Compiled kernels that are called from Python in runs with power controls; see `jit_entry`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _begin(t: Any) -> bool:
 
 
 def _start(t: Any, job: int, group: int, level: int, really: bool) -> int:
-    """As `_start`; level -1 takes the first that fits, as a pass would."""
+    """Like `jit_entry._start`; level -1 takes the first level that fits, like a scheduling pass."""
     s = power_state_without_refcount(t)
     k = s.clock[0]
     reserved_on = 0
@@ -110,7 +110,7 @@ def _hold(t: Any, job: int, until: float) -> None:
 
 
 def _wake(t: Any, group: int, nodes: int) -> int:
-    """Wake so many sleeping nodes of a group now, or as many as sleep; how many."""
+    """Wake up to `nodes` sleeping nodes of a group now; return their number."""
     s = power_state_without_refcount(t)
     node_sleep.fall_asleep(s, group)
     woken = min(nodes, s.sleepers[group].asleep)
@@ -120,7 +120,7 @@ def _wake(t: Any, group: int, nodes: int) -> int:
 
 
 def _sleep(t: Any, group: int, nodes: int) -> int:
-    """Put so many idle nodes of a group to sleep now, those idle longest first, or as many as are; how many."""
+    """Put up to `nodes` idle nodes of a group to sleep now, longest idle first; return their number."""
     s = power_state_without_refcount(t)
     sleeper = s.sleepers[group]
     put = 0
@@ -133,7 +133,7 @@ def _sleep(t: Any, group: int, nodes: int) -> int:
 
 @cache
 def compiled_power_kernel(name: str) -> Callable[..., Any]:
-    """As `compiled`, for runs with levers; also wake and sleep."""
+    """Like `jit_entry.compiled`, for runs with power controls; also wake and sleep."""
     job, state = types.int64, _state_type()
     rule = (SCORER, PARAMETERS)
     table: dict[str, tuple[Callable[..., Any], Any]] = {
@@ -151,7 +151,8 @@ def compiled_power_kernel(name: str) -> Callable[..., Any]:
     function, signature = table[name]
     if name.startswith("run") and not is_compiled(name, "kernels/power_event_loop"):
         logging.getLogger("kilowait").warning(
-            "compiling the simulator with levers, once, for about a minute; kept in %s", cache_folder()
+            "compiling the simulator with power controls, once, for about a minute; kept in %s",
+            cache_folder(),
         )
     return compile_entry(function, signature)
 
