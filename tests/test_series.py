@@ -223,8 +223,8 @@ def test_holes():
     with pytest.raises(InputError) as caught:
         Series.from_samples(time, value, unix_zero_s=0.0)
     assert str(caught.value) == (
-        "1 gap(s) longer than 180 s (the typical step is 60 s): 1970-01-01 00:02 UTC to 1970-01-01 00:07 UTC. Complete the "
-        "file, or use gaps='hold', gaps='interpolate' or a larger longest_s"
+        "1 gap(s) longer than 180 s (the typical step is 60 s): 1970-01-01 00:02 UTC to 1970-01-01 00:07 UTC. "
+        "Complete the file, or use gaps='hold', gaps='interpolate' or a larger longest_s"
     )
     held = Series.from_samples(time, value, gaps="hold")
     assert float(held.at(419)) == 4 and held.meta["holes"] == 1

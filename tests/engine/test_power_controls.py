@@ -165,7 +165,7 @@ def test_nodes_are_put_to_sleep_and_woken_by_hand() -> None:
 def test_choices_that_cannot_be() -> None:
     simulator = Simulator(table((0, 1, 10)), FOUR, Settings())
     simulator.advance()
-    with pytest.raises(ChoiceError, match="no group that sleeps"):
+    with pytest.raises(ChoiceError, match="not a group with node sleep"):
         simulator.apply(Choice.wake(0, 1))
     with pytest.raises(ChoiceError, match="there is no level 1"):
         simulator.apply(Choice.start(0, level=1))
@@ -204,7 +204,7 @@ def test_choices_that_cannot_be() -> None:
         (
             lambda: PowerControls(watts=np.full((1, 1, 1), 9), budget=((-math.inf, 5),)),
             TableError,
-            "draws 9 W at least, and the power budget is never more than 5 W",
+            "draws at least 9 W, and the power budget is never more than 5 W",
         ),
     ],
 )

@@ -4,7 +4,7 @@ Speed 1 corresponds to the job's `runtime_s` on a reference type. Sources of a s
 
 - *given*: by the caller;
 - *measured*: the ratio of two measured throughputs of this workload on this number of GPUs;
-- *roofline*: from FLOPS and bandwidth of the two types. A rough estimate: on Gavel's measured throughputs its error is a
+- *roofline*: from FLOPS and bandwidth of the two types. A rough estimate: on Gavel's throughputs its error is a
   factor of 1.8 (root mean square of logarithms), and it misses workloads that are slower on the newer GPU.
 
 `first_known` takes each cell from the first table that has a value.

@@ -53,7 +53,7 @@ def build_initial_state(
     *,
     timeline: bool = False,
 ) -> State:
-    """The state before the first event. `jobs` are in (submit, id) order; `timeline` forces planning with the timeline."""
+    """The state before the first event. `jobs` are in (submit, id) order; `timeline` forces use of the timeline."""
     n = len(jobs)
     need, pool_need = _needs(jobs, machine)
     choice, preference = _choices(jobs, machine)

@@ -96,7 +96,7 @@ class View:
     reserved_s: npt.NDArray[np.float64]
     """Conservative backfilling: reserved start of each waiting job; NaN: none."""
     freed: bool
-    """Conservative backfilling: whether resources were freed since the last pass, so that reservations may move earlier."""
+    """Conservative: whether resources were freed since the last pass, so that reservations may move earlier."""
     awake: npt.NDArray[np.int64] | None = None
     """Free nodes of each group that are awake; this and the next three are None without node sleep."""
     shutting_down: npt.NDArray[np.int64] | None = None
@@ -134,7 +134,7 @@ class Choice:
 
     @classmethod
     def start(cls, job: int, group: int = -1, level: int = -1) -> Choice:
-        """Start waiting job `job` now, on `group` (-1: chosen by placement) at `level` (-1: chosen by the power controls)."""
+        """Start waiting job `job` now on `group` (-1: by placement) at `level` (-1: by the power controls)."""
         return cls(ChoiceKind.START, job, group, level=level)
 
     @classmethod

@@ -76,7 +76,7 @@ class Simulator:
             )
         if self.rule.predicts and not self.rule.compiled:
             raise InputError(
-                f"policy {self.rule.name!r} predicts run times but is not compiled; write it so that Numba can compile it"
+                f"policy {self.rule.name!r} predicts run times but is not compiled; make it compilable by Numba"
             )
         self.backfill_rule = backfill_rule
         self._given = jobs

@@ -1,7 +1,9 @@
 """Priority policies that order jobs by one score; smaller first.
 
 `job` is an `engine.interface.JOB` record. UNICEF's logarithm has a positive lower bound, so that serial jobs go first,
-ordered by wait over estimate. Sources: WFP3 and UNICEF, Tang et al., Cluster 2009; F1-F4, Carastan-Santos and de Camargo,
+ordered by wait over estimate.
+
+Sources: WFP3 and UNICEF, Tang et al., Cluster 2009; F1-F4, Carastan-Santos and de Camargo,
 SC 2017 (their submit time counts from the first job of the log).
 """
 

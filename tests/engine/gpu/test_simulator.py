@@ -194,7 +194,7 @@ def test_unknown_type_of_gpu():
     with pytest.raises(UnknownNameError, match="unknown GPU type 'V10'; did you mean 'v100'"):
         kw.simulate(jobs, ONE)
     known = table([10], gpus=[1], gpu_types=[0], labels={"gpu_types": ("H100",)})
-    with pytest.raises(TableError, match="no nodes of the cluster can ever hold it"):
+    with pytest.raises(TableError, match="it does not fit on any nodes of the cluster"):
         kw.simulate(known, ONE)
 
 
@@ -218,7 +218,7 @@ def test_memory_counts_to_the_byte():
     [
         (
             {"gpu_milli": [500], "gpus": [2]},
-            "gpu_milli 500 with 2 GPUs; part of a GPU is asked for with gpus 1",
+            "gpu_milli 500 with 2 GPUs; a share of a GPU needs gpus 1",
         ),
         ({"nodes": [2], "gpus": [3]}, "3 GPUs on 2 nodes; give a multiple"),
     ],
@@ -234,7 +234,7 @@ def test_what_placed_nodes_do_not_have():
         kw.simulate(jobs, ONE, "fcfs", "easy")
     with pytest.raises(InputError, match="schedule_per is 'event'"):
         kw.simulate(jobs, ONE, schedule_per="event")
-    with pytest.raises(InputError, match="the jobs ask for no cores, memory or GPUs"):
+    with pytest.raises(InputError, match="the jobs request no cores, memory or GPUs"):
         kw.simulate(kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1]), ONE)
     with pytest.raises(InputError, match="some jobs wait for others"):
         kw.simulate(table([1, 1], gpus=[1, 1], after_id=[-1, 0]), ONE)
@@ -257,7 +257,7 @@ def test_speeds_must_be_known():
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="20,000 starts take half a minute interpreted")
 def test_no_headway():
     jobs = table([100, 100], gpus=[2, 2])
-    with pytest.raises(InputError, match="jobs put each other out and lose their work"):
+    with pytest.raises(InputError, match="jobs preempt each other and lose their work"):
         kw.simulate(
             jobs, ONE, "las", placing=GpuSettings(preempt=True, round_interval_s=1, checkpoint_s=math.inf)
         )

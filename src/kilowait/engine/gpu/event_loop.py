@@ -1,4 +1,4 @@
-"""From event to event on placed nodes, and the native loop of a whole run."""
+"""Event loop of GPU simulations."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from kilowait.engine.kernels.jit import kernel, noinline
 __all__ = ["END", "FULL", "MOVED", "advance", "due", "run"]
 
 END, FULL, MOVED = 0, 1, 2
-"""What `advance` says: nothing is left; arrays must grow first; it is an instant later."""
+"""Results of `advance`: end of the run; arrays must grow first; advanced to the next instant."""
 
 MAX_STARTS = 10_000
-"""A job that starts more often makes no headway."""
+"""Maximum number of starts of a job; more indicates endless preemption."""
 
 
 @noinline
 def _drop_stale_events(s: Any) -> None:
-    """Drop events from the top that have no effect any more."""
+    """Drop stale events from the top of the heap."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     while k.events > 0:
@@ -73,7 +73,7 @@ def _active(s: Any) -> int:
 
 @noinline
 def _buffers_too_small(s: Any, time: float) -> bool:
-    """Whether the arrays may be too small for what this instant can bring."""
+    """Whether the arrays may be too small for the events of this instant."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     many = _active(s) + 16
@@ -128,7 +128,7 @@ def advance(s: Any, score: Any, parameters: Any) -> int:
 
 @noinline
 def _next_tick(s: Any, time: float) -> float:
-    """The next instant, ticks included; with no job there, ticks go on with the next arrival."""
+    """The next instant, including round ticks; without active jobs, ticks resume with the next arrival."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     if _active(s) == 0:
@@ -179,21 +179,21 @@ def _on_arrival(s: Any, job: int, score: Any, parameters: Any) -> None:
 
 @kernel
 def due(s: Any) -> bool:
-    """Whether a pass is to be made at this instant."""
+    """Whether a scheduling pass is due at this instant."""
     k = s.clock[0]
-    someone = k.queue_hi > k.queue_lo or (k.migrate and k.running > 0)
-    return someone and (k.ticked or not k.rounds)
+    has_jobs = k.queue_hi > k.queue_lo or (k.migrate and k.running > 0)
+    return has_jobs and (k.ticked or not k.rounds)
 
 
 def run(t: Any, score: Any, parameters: Any) -> int:
-    """Events, then a pass, until nothing is left (END), or arrays must grow (FULL) before it goes on."""
+    """Run events and scheduling passes until the end (END) or until arrays must grow (FULL)."""
     s = gpu_state_without_refcount(t)
     k = s.clock[0]
-    said = MOVED
-    while said == MOVED and k.bad_score == 0 and k.most_starts <= MAX_STARTS:
-        said = advance(s, score, parameters)
-        if said == MOVED:
+    status = MOVED
+    while status == MOVED and k.bad_score == 0 and k.most_starts <= MAX_STARTS:
+        status = advance(s, score, parameters)
+        if status == MOVED:
             if due(s):
                 schedule(s, score, parameters)
             update_rates(s)
-    return END if k.bad_score != 0 or k.most_starts > MAX_STARTS else said
+    return END if k.bad_score != 0 or k.most_starts > MAX_STARTS else status

@@ -1,4 +1,4 @@
-"""From jobs, a cluster and settings to the state the kernels work on."""
+"""Initial state of GPU simulations from jobs, a cluster and settings."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def build_gpu_state(
     speeds: Speeds | None = None,
     preference: npt.NDArray[np.float64] | None = None,
 ) -> GpuState:
-    """The state before the first event. `jobs` stand in (submit, id) order, and so do speeds and preferences."""
+    """The state before the first event. `jobs`, speeds and preferences are in (submit, id) order."""
     n = len(jobs)
     kinds = types_of(cluster)
     want = demand_of(jobs, cluster, settings.types, speeds, preference)
@@ -120,7 +120,7 @@ def build_gpu_state(
 
 
 def with_larger_buffers(state: GpuState) -> GpuState:
-    """The state with more room for events and segments."""
+    """The state with larger buffers for events and segments."""
 
     def more(records: Any) -> Any:
         bigger = np.zeros(2 * len(records) + 1024, records.dtype)
@@ -153,7 +153,7 @@ def _nodes(cluster: Cluster, kinds: tuple[NodeType, ...]) -> Any:
 
 
 def _memory(group: NodeGroup) -> int:
-    """Bytes of a node; a group that says nothing of memory holds any."""
+    """Bytes of a node; unlimited if the group does not give its memory."""
     return round(group.memory_gb * 1e9) if group.memory_gb else UNBOUNDED
 
 
@@ -228,7 +228,7 @@ def _tiers(want: Demand) -> tuple[Ints, Ints]:
 
 
 def _fits_empty(want: Demand, cluster: Cluster, kinds: tuple[NodeType, ...]) -> npt.NDArray[np.bool_]:
-    """Whether each job finds a place on the empty machine."""
+    """Whether each job fits on the empty cluster."""
     of = want.likes
     room = np.zeros((len(of), len(kinds)))
     for group, its_type in zip(cluster.groups, types_of_groups(cluster), strict=True):
@@ -254,13 +254,13 @@ def _oversized_message(jobs: JobTable, want: Demand, row: int) -> str:
     label = want.labels[want.label[row]]
     return (
         f"job {jobs['job_id'][row]} needs {want.pieces[row]} x ({part}, {want.cpu[row] / 1000:g} cores, "
-        f"{want.memory[row] / 1e6:g} MB){f' of {label}' if label else ''}; no nodes of the cluster can ever hold it: "
+        f"{want.memory[row] / 1e6:g} MB){f' of {label}' if label else ''}; it does not fit on any nodes of the cluster: "
         'use a larger cluster, or on_oversized="drop" to leave such jobs out'
     )
 
 
 def _targets(want: Demand, fits: npt.NDArray[np.bool_], placement: str) -> Any:
-    """What nodes are measured against; `capacity` looks at rare pieces too."""
+    """Typical job shapes for fragmentation scores; `capacity` includes rare shapes."""
     if placement not in ("fgd", "capacity"):
         return np.zeros(0, TARGET)
     targets = typical_shapes(want, fits, TYPICAL_SHARE if placement == "fgd" else 1.0)

@@ -1,4 +1,4 @@
-"""Jobs at work: starting, how fast they go, what they have done, how segments end."""
+"""Job progress: start, speed, interference, checkpoints, preemption and end of segments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 @kernel
 def done_at(job_state: Any, time: float) -> float:
-    """Work done by then; none is done after its stop."""
+    """Work done by a time; no work is done after `stop_s`."""
     until = min(time, job_state.stop_s)
     return (
         job_state.done + (until - job_state.since) * job_state.rate
@@ -46,7 +46,7 @@ def done_at(job_state: Any, time: float) -> float:
 
 @kernel
 def checkpointed_work(job_state: Any, done: float) -> float:
-    """What a checkpoint keeps of the work done."""
+    """Part of the work done that a checkpoint preserves."""
     every = job_state.checkpoint_s
     if every == 0:
         return done
@@ -55,7 +55,7 @@ def checkpointed_work(job_state: Any, done: float) -> float:
 
 @noinline
 def speed_at(s: Any, job: int) -> float:
-    """The rate at the job's place, without interference."""
+    """Speed of the job on its nodes, without interference."""
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     lo = job_state.place_lo
@@ -76,7 +76,7 @@ def speed_at(s: Any, job: int) -> float:
 
 @noinline
 def begin(s: Any, job: int, delay: float) -> None:
-    """The job has its place, and works after the delay."""
+    """Start a placed job; it works after the delay."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
@@ -121,7 +121,7 @@ def _set_finish(s: Any, job: int) -> None:
 
 @noinline
 def _join_gpus(s: Any, job: int) -> None:
-    """The job loads its GPUs; those with a part of one are listed there."""
+    """Add the job's load to its GPUs; jobs with a share of a GPU are listed there."""
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
@@ -167,7 +167,7 @@ def _mark_changed(s: Any, gpu: int) -> None:
 
 @noinline
 def update_rates(s: Any) -> None:
-    """At the end of an instant: jobs on GPUs whose jobs changed get the rate of how things lie now."""
+    """At the end of an instant, update the rates of jobs on GPUs whose jobs changed."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     for i in range(k.fresh):
@@ -197,7 +197,7 @@ def update_rates(s: Any) -> None:
 
 @noinline
 def release_allocation(s: Any, job: int) -> None:
-    """The job leaves its place."""
+    """Release the job's allocation."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
@@ -219,7 +219,7 @@ def release_allocation(s: Any, job: int) -> None:
 
 @noinline
 def close(s: Any, job: int, outcome: int, done: float, lost: float) -> None:
-    """The segment ends now: it is written down with its pieces, those on one node together."""
+    """End the segment now and log its pieces, merged by node."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
@@ -249,7 +249,7 @@ def close(s: Any, job: int, outcome: int, done: float, lost: float) -> None:
 
 @noinline
 def preempt(s: Any, job: int) -> None:
-    """The job has notice to leave; where there is neither grace nor a checkpoint to write it leaves at once."""
+    """Preempt a job: it stops after grace period and checkpoint, at once without either."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
@@ -273,7 +273,7 @@ def preempt(s: Any, job: int) -> None:
 
 @noinline
 def release(s: Any, job: int) -> None:
-    """A preempted job gives its place back and waits again, with what it keeps."""
+    """End a preempted segment: release its nodes and requeue the job with its checkpointed work."""
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     done = done_at(job_state, job_state.stop_s)

@@ -1,4 +1,4 @@
-"""Finding a place for a job: its types in tiers, its pieces one after another."""
+"""Node selection: GPU types by preference, pieces one after another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["place_job"]
 
 @noinline
 def place_job(s: Any, job: int, only: int) -> bool:
-    """Place the job on what is free, on type `only` (-1: on any it may use), and take it; `places` says where."""
+    """Allocate free nodes to the job, on type `only` (-1: any allowed type); `places` stores them."""
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     types = s.tiers.shape[1]
@@ -44,7 +44,7 @@ def place_job(s: Any, job: int, only: int) -> bool:
 
 @noinline
 def _place_pieces(t: Any, job: int, first: int, several: bool) -> bool:
-    """Place all pieces on nodes of type `first`, or of all types of its rank; nothing is taken where one fails."""
+    """Place all pieces on nodes of type `first`, or of all types of its rank; allocate nothing if one does not fit."""
     s = gpu_state_without_refcount(t)
     job_state = s.job_state[job]
     s.clock[0].attempt += 1

@@ -1,4 +1,4 @@
-"""Which node is best for a piece: a number for each placement, the highest wins."""
+"""Node scores of the placement strategies; the highest score wins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PRIME = 2**31 - 1
 
 @kernel
 def score_of(s: Any, job: int, piece: int, node: int) -> float:
-    """The node's score for this piece of the job."""
+    """Score of the node for this piece of the job."""
     k = s.clock[0]
     job_state = s.job_state[job]
     n = s.nodes[node]
@@ -116,7 +116,7 @@ def _gpu_clustering_score(t: Any, job_state: Any, node: int) -> int:
 
 @noinline
 def fragments(t: Any, node: int) -> float:
-    """Thousandths of GPUs of the node that the targets cannot use, on average over them."""
+    """Fragmentation: thousandths of the node's GPUs that typical jobs cannot use, on average."""
     s = gpu_state_without_refcount(t)
     n = s.nodes[node]
     lo = n.gpu_lo
@@ -141,7 +141,7 @@ def fragments(t: Any, node: int) -> float:
 
 @noinline
 def capacity_score(t: Any, node: int) -> float:
-    """How many jobs like those of the table the node could still take, on average over their kinds."""
+    """Capacity: number of typical jobs that the node can still hold, on average over their shapes."""
     s = gpu_state_without_refcount(t)
     n = s.nodes[node]
     lo = n.gpu_lo
@@ -171,8 +171,8 @@ def capacity_score(t: Any, node: int) -> float:
 
 @noinline
 def cached_node_score(t: Any, job: int, node: int) -> float:
-    """Score of the node by what a piece does to it, kept until the node changes; `memo_gpu` has the bits of the GPUs
-    to take."""
+    """Score of the node by its change of value, cached until the node changes; `memo_gpu` has the GPUs to
+    allocate, as bits."""
     s = gpu_state_without_refcount(t)
     job_state = s.job_state[job]
     n = s.nodes[node]
@@ -215,7 +215,7 @@ def cached_node_score(t: Any, job: int, node: int) -> float:
 
 @kernel
 def _same_free_as_earlier_gpu(s: Any, lo: int, g: int) -> bool:
-    """Whether a GPU before it has as much free: then the score is the same, and the first is taken."""
+    """Whether an earlier GPU has as much free: the score is equal, and the first is used."""
     for other in range(lo, lo + g):
         if s.gpu_free[other] == s.gpu_free[lo + g]:
             return True
@@ -224,7 +224,7 @@ def _same_free_as_earlier_gpu(s: Any, lo: int, g: int) -> bool:
 
 @kernel
 def _node_value(s: Any, node: int) -> float:
-    """What a placement is to keep high."""
+    """Value of a node that the placement maximizes."""
     if s.clock[0].placement == CAPACITY:
         return capacity_score(s, node)
     return -fragments(s, node)
@@ -232,7 +232,7 @@ def _node_value(s: Any, node: int) -> float:
 
 @kernel
 def _score_of_change(s: Any, gain: float) -> float:
-    """Score of a change of worth; FGD's is a whole number from 0 to 100."""
+    """Score of a change of value; FGD's is a whole number from 0 to 100."""
     if s.clock[0].placement == CAPACITY:
         return gain
     return 0.0 + int(100 / (1 + exp(-gain / 1000)))

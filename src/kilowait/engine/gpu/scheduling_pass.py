@@ -1,4 +1,4 @@
-"""A pass: waiting jobs in order, those they put out, and those that move to a better place."""
+"""Scheduling pass: starts, preemption and migration."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from kilowait.engine.kernels.jit import kernel, noinline
 __all__ = ["migrate", "migrate_running", "start", "start_now", "schedule"]
 
 ANY = 1 << 62
-"""As often as may be."""
+"""No limit on the number of starts."""
 
 
 @kernel
 def schedule(s: Any, score: Any, parameters: Any) -> None:
-    """Start what can be started, in order."""
+    """Start jobs in priority order."""
     k = s.clock[0]
     k.walks += 1
     k.claims = 0
@@ -81,7 +81,7 @@ def start(s: Any, job: int, only: int) -> bool:
 
 @noinline
 def start_now(s: Any, job: int, only: int) -> bool:
-    """The same from outside a walk."""
+    """`start`, called outside a scheduling pass."""
     s = gpu_state_without_refcount(s)
     started = start(s, job, only)
     if started:
@@ -97,7 +97,7 @@ def _begin_here(s: Any, job: int) -> None:
 
 @noinline
 def _start_or_claim(s: Any, job: int, at: int) -> bool:
-    """Start the job, or see that it can be later: by a claim on what ending jobs hold, by preempting others."""
+    """Start the job, or claim resources of ending jobs, or preempt others for it."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
@@ -133,7 +133,7 @@ def _start_or_claim(s: Any, job: int, at: int) -> bool:
 
 @noinline
 def _find_victims(s: Any, job: int, at: int) -> int:
-    """Give back places of running jobs behind this one until it can be placed; 0, and all as it was: it cannot."""
+    """Select running jobs of lower priority to preempt until the job fits; 0 (state unchanged) if it never fits."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     found = 0
@@ -170,7 +170,7 @@ def _find_victims(s: Any, job: int, at: int) -> int:
 
 @kernel
 def _useful(s: Any, victim: int, kind: int) -> bool:
-    """Whether it lies on a node of a type that a job of this kind may use."""
+    """Whether the victim is on a node type that a job of this kind may use."""
     job_state = s.job_state[victim]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
         if s.speed[kind, s.nodes[s.places[i, 0]].type] > 0:
@@ -180,7 +180,7 @@ def _useful(s: Any, victim: int, kind: int) -> bool:
 
 @kernel
 def _on_attempted_node(s: Any, victim: int) -> bool:
-    """Whether it lies on a node where the last attempt put a piece."""
+    """Whether the victim is on a node used by the last placement attempt."""
     job_state = s.job_state[victim]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
         if s.nodes[s.places[i, 0]].attempt == s.clock[0].attempt:
@@ -217,7 +217,7 @@ def _save_place(s: Any, job: int) -> None:
 
 @kernel
 def _swap_saved_place(s: Any, job: int) -> None:
-    """Exchange the job's place with the one put aside."""
+    """Swap the job's places with the saved ones."""
     job_state = s.job_state[job]
     for i in range(job_state.pieces):
         for side in range(2):
@@ -228,7 +228,7 @@ def _swap_saved_place(s: Any, job: int) -> None:
 
 @noinline
 def migrate_running(s: Any, starts: int) -> None:
-    """Move running jobs that have not started so often, by number, to where they are believed to end sooner."""
+    """Migrate running jobs with fewer than `starts` starts to nodes where their expected end is earlier."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     many = 0
@@ -251,7 +251,7 @@ def migrate_running(s: Any, starts: int) -> None:
 
 @noinline
 def migrate(s: Any, job: int, only: int, anyway: bool) -> bool:
-    """Move the job to another place (on type `only`), if it is believed to end sooner there, or `anyway`."""
+    """Migrate the job to other nodes (of type `only`) if its expected end is earlier there, or `anyway`."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
@@ -263,8 +263,8 @@ def migrate(s: Any, job: int, only: int, anyway: bool) -> bool:
     placed = place_job(s, job, only)
     better = False
     if placed:
-        believed = max(job_state.estimate_s - done, 1.0) / job_state.uncontended_rate
-        better = anyway or delay + max(job_state.estimate_s - kept, 1.0) / speed_at(s, job) < believed
+        expected_s = max(job_state.estimate_s - done, 1.0) / job_state.uncontended_rate
+        better = anyway or delay + max(job_state.estimate_s - kept, 1.0) / speed_at(s, job) < expected_s
         free_allocation(s, job)
     _swap_saved_place(s, job)
     reallocate(s, job)

@@ -1,4 +1,4 @@
-"""Runs on placed nodes: a whole one at once, or step by step for whoever decides from outside."""
+"""GPU-cluster simulator: run a whole simulation, or step through it with an external scheduler."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_gpu_simulation(
     speeds: Speeds | None = None,
     preference: npt.NDArray[np.float64] | None = None,
 ) -> ExecutionLog:
-    """Replay the jobs on a cluster of placed nodes under a rule; the whole run compiled.
+    """Simulate the jobs on a node-level cluster under a priority policy, in compiled code.
 
     `speeds` and `preference` (types of the cluster, jobs; smaller first, with types="given") have the rows of `jobs`.
     """
@@ -55,17 +55,17 @@ def run_gpu_simulation(
 
 @dataclass(frozen=True, eq=False)
 class GpuView:
-    """What a decider sees at an instant; jobs are numbered by (submit, id), types as in `types`."""
+    """State of a GPU simulation at an instant; jobs are numbered by (submit, id), types as in `types`."""
 
     now_s: float
     due: bool
-    """Whether a pass would be made here: always, but with rounds only at ticks."""
+    """Whether a scheduling pass is due: always, but with rounds only at round ticks."""
     waiting: npt.NDArray[Any]
-    """SEEN records of the waiting jobs, by number."""
+    """Records (`state.SEEN`) of the waiting jobs, by number."""
     running: npt.NDArray[Any]
-    """The same of the running ones."""
+    """Records of the running jobs, by number."""
     running_type: npt.NDArray[np.int64]
-    """The type each runs on."""
+    """GPU type of each running job."""
     free: npt.NDArray[np.int64]
     """Free thousandths of GPUs by type."""
     capacity: npt.NDArray[np.int64]
@@ -73,7 +73,7 @@ class GpuView:
 
 
 class GpuSimulator:
-    """A run on placed nodes that can be stepped: `advance`, then `start`, `preempt`, `migrate`, until it gives None."""
+    """A GPU simulation that can be stepped: `advance`, then `start`, `preempt`, `migrate`, until it returns None."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class GpuSimulator:
             )
         if "after_id" in jobs and bool(np.isin(jobs["after_id"], jobs["job_id"]).any()):
             raise InputError(
-                "some jobs wait for others (after_id), which placed nodes cannot have; drop the column"
+                "some jobs depend on others (after_id), which node-level clusters do not support; drop the column"
             )
         self.settings = settings or GpuSettings()
         self.rule = rule or PriorityPolicy("steps", _first)
@@ -128,26 +128,26 @@ class GpuSimulator:
         if clock.most_starts > MAX_STARTS:
             job = self.table["job_id"][int(np.argmax(self._state.job_state["starts"]))]
             raise InputError(
-                f"job {job} has been started more than {MAX_STARTS} times by {clock.now:g} s: jobs put each other out "
-                "and lose their work; give min_run_before_preempt_s, round_interval_s, or checkpoints that keep it"
+                f"job {job} has been started more than {MAX_STARTS} times by {clock.now:g} s: jobs preempt each other "
+                "and lose their work; give min_run_before_preempt_s, round_interval_s, or checkpoints that preserve it"
             )
 
     # -- step by step ----------------------------------------------------------------------------
 
     def advance(self) -> GpuView | None:
-        """Move to the next instant; None when nothing is left."""
+        """Advance to the next instant; None at the end of the run."""
         if self._state.clock[0].now > -np.inf:
             compiled("settle")(self._state)
-        said = FULL
-        while said == FULL:
-            said = compiled("advance")(self._state, self._score, self._parameters)
-            if said == FULL:
+        status = FULL
+        while status == FULL:
+            status = compiled("advance")(self._state, self._score, self._parameters)
+            if status == FULL:
                 self._state = with_larger_buffers(self._state)
         self._check()
-        return None if said == END else self.view()
+        return None if status == END else self.view()
 
     def view(self) -> GpuView:
-        """What there is to be seen now."""
+        """The state of the simulation now."""
         s = self._state
         clock = s.clock[0]
         waiting = np.sort(s.queue["job"][clock.queue_lo : clock.queue_hi])
@@ -164,22 +164,22 @@ class GpuSimulator:
         )
 
     def schedule(self) -> None:
-        """Make the rule's own pass."""
+        """Make a scheduling pass of the priority policy."""
         compiled("walk")(self._state, self._score, self._parameters)
         self._check()
 
     def start(self, job: int, kind: int = -1) -> bool:
-        """Start a waiting job now, on type number `kind` (-1: on any); False: there is no room."""
+        """Start a waiting job now, on type number `kind` (-1: on any); False: it does not fit."""
         self._must_be(job, WAITING, "start", "waiting")
         return bool(compiled("start")(self._state, job, kind))
 
     def preempt(self, job: int) -> None:
-        """Give a running job notice to leave."""
+        """Preempt a running job."""
         self._must_be(job, RUNNING, "preempt", "running")
         compiled("preempt")(self._state, job)
 
     def migrate(self, job: int, kind: int = -1) -> bool:
-        """Move a running job to another place, on type number `kind`; False: there is no room."""
+        """Move a running job to another place, on type number `kind`; False: it does not fit."""
         self._must_be(job, RUNNING, "migrate", "running")
         return bool(compiled("migrate")(self._state, job, kind))
 
@@ -212,10 +212,10 @@ class GpuSimulator:
         nodes = self._state.nodes
         return np.bincount(nodes["type"], nodes["gpu_milli"], len(self.types)).astype(np.int64)
 
-    # -- what happened ---------------------------------------------------------------------------
+    # -- the result ------------------------------------------------------------------------------
 
     def log(self, decider: str | None = None) -> ExecutionLog:
-        """Segments so far, with their pieces; `decider` names who decided, where it was not the rule."""
+        """Execution log up to now; `decider` is the policy name if it is not that of the priority policy."""
         s = self._state
         segments = s.segments[: int(s.clock[0].segments)]
         segments = segments[segments["outcome"] > 0]
@@ -259,7 +259,7 @@ class GpuSimulator:
 
 
 def _speeds_of(speeds: Speeds, order: npt.NDArray[np.int64]) -> Speeds:
-    """The speeds of these jobs, in this order."""
+    """The speeds with jobs in the given order."""
     return Speeds(speeds.types, speeds.speed[:, order], speeds.spread[:, order], speeds.source[:, order])
 
 

@@ -1,4 +1,4 @@
-"""From event to event: applying what happens, and the native loop of a whole run."""
+"""Event loop: apply events, and run a whole simulation in compiled code."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def next_event_s(s: Any) -> float:
 
 @kernel
 def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> bool:
-    """Move to the next instant and apply its events (or one event, with per_event). False: nothing is left."""
+    """Move to the next instant and apply its events (or one event, with per_event). False: no event is left."""
     k = s.clock[0]
     time = next_event_s(s)
     if time == np.inf:
         return False
     k.now = time
     while time == k.now:
-        # The first of what is due now, by (kind, number), from the three places where events lie.
+        # The next event due now, by (kind, number), from the three event sources.
         code = 4 * KIND
         source = NONE
         if k.events > 0 and s.events[0].key == time:
@@ -116,7 +116,7 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
 
 @kernel
 def finish(s: Any, job: int) -> None:
-    """A job ends: what it held falls free."""
+    """A job ends: release its resources."""
     k = s.clock[0]
     job_state = s.job_state[job]
     if k.one_pool:
@@ -139,7 +139,7 @@ def finish(s: Any, job: int) -> None:
 
 @kernel
 def notify_finish(s: Any, job: int, score: Any, parameters: Any) -> None:
-    """Let a policy that remembers know that a job has just ended, and how long it ran."""
+    """Notify a policy that observes jobs of a job's end and run time."""
     k = s.clock[0]
     seen = s.jobs[job]
     seen.ran_s = max(k.now - s.job_state[job].start_s, 1e-9)
@@ -148,7 +148,7 @@ def notify_finish(s: Any, job: int, score: Any, parameters: Any) -> None:
 
 @maybe_inline
 def notify_starts(s: Any, before: int, score: Any, parameters: Any) -> None:
-    """Let a policy that remembers know which jobs a pass has started: all but the first `before` ever."""
+    """Notify a policy that observes jobs of the jobs started since the first `before`."""
     k = s.clock[0]
     for i in range(before, k.segments):
         seen = s.jobs[assume_nonnegative(s.segments[i])]
@@ -158,7 +158,7 @@ def notify_starts(s: Any, before: int, score: Any, parameters: Any) -> None:
 
 @maybe_inline
 def apply_change(s: Any) -> None:
-    """Nodes go away or come back, in every pool of their group."""
+    """Apply a capacity change to every pool of its group."""
     k = s.clock[0]
     number = s.changes[k.next_change].number
     while k.next_change < len(s.changes) and s.changes[k.next_change].number == number:
@@ -172,7 +172,7 @@ def apply_change(s: Any) -> None:
 def on_arrival(
     s: Any, job: int, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any
 ) -> None:
-    """A job arrives: it is scored where orders are fixed or times predicted, and its cancellation is set."""
+    """A job arrives: score it (fixed order or predictions) and schedule its cancellation."""
     k = s.clock[0]
     job_state = s.job_state[job]
     seen = s.jobs[job]
@@ -198,7 +198,7 @@ def on_arrival(
 
 @maybe_inline
 def release_dependents(s: Any, job: int) -> None:
-    """A job has left: those that were to come after it come when they have thought."""
+    """A job has left: submit its dependents after their think time."""
     k = s.clock[0]
     other = s.job_extra[job].first_dependent - 1
     while other >= 0:
@@ -209,7 +209,7 @@ def release_dependents(s: Any, job: int) -> None:
 
 
 def run(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> None:
-    """The whole run, natively: events, then a pass, until nothing is left (or a score was not a number)."""
+    """Run the whole simulation: events, then a pass, until no event is left (or a score is NaN)."""
     s = state_without_refcount(s)
     k = s.clock[0]
     while k.bad_score == 0 and advance(s, score, parameters, backfill_score, backfill_parameters):
@@ -226,7 +226,7 @@ def run(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_param
 def run_conservative(
     s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any
 ) -> None:
-    """The same with conservative backfilling; a kernel of its own, so that a run without it compiles sooner."""
+    """`run` with conservative backfilling; a separate kernel, so that other runs compile faster."""
     s = state_without_refcount(s)
     k = s.clock[0]
     while k.bad_score == 0 and advance(s, score, parameters, backfill_score, backfill_parameters):

@@ -1,4 +1,4 @@
-"""Runs with levers: from event to event, where nodes sleep and wake, and jobs may be held."""
+"""Event loop with power controls: node sleep, load shifting and a power budget."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def next_event_or_check_s(s: Any) -> float:
 
 @kernel
 def finish(s: Any, job: int) -> None:
-    """A job ends: what it held falls free, and its nodes are idle."""
+    """A job ends: release its resources; its nodes are idle."""
     k = s.clock[0]
     job_state = s.job_state[job]
     g = assume_nonnegative(job_state.group)
@@ -103,7 +103,7 @@ def join(s: Any, job: int) -> None:
 
 @kernel
 def arrive(s: Any, job: int) -> None:
-    """A job that was greeted joins the queue, or is held until its time."""
+    """An arrived job joins the queue, or is delayed until `hold_until_s`."""
     k = s.clock[0]
     if s.lever[0].holds and s.hold_s[job] > k.now:
         s.job_state[job].status = HELD
@@ -149,7 +149,7 @@ def begin(s: Any, time: float) -> None:
 
 @kernel
 def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> bool:
-    """As `clock.advance`; before it leaves an instant, nodes wake and fall asleep."""
+    """Like `event_loop.advance`; before it leaves an instant, nodes wake or go to sleep."""
     k = s.clock[0]
     lever = s.lever[0]
     close_instant(s)
@@ -251,7 +251,7 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
 
 @kernel
 def has_buffer_space(s: Any) -> bool:
-    """Whether all that one more instant could have nodes do can be written down."""
+    """Whether the node-state buffer has space for one more instant."""
     k = s.clock[0]
     lever = s.lever[0]
     if not lever.sleeps:
@@ -277,7 +277,7 @@ def has_buffer_space(s: Any) -> bool:
 
 
 def run(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> None:
-    """The whole run, natively; it stops early where there is no room for steps, and can be taken up again."""
+    """The whole run, natively; it stops when the node-state buffer is full, and can be continued."""
     s = power_state_without_refcount(s)
     k = s.clock[0]
     while (

@@ -1,4 +1,4 @@
-"""Starting and reserving: the moves a scheduling pass is made of, for rules, agents and rehearsals alike.
+"""Job start and reservation: the operations of scheduling passes, agents and look-ahead.
 
 Two ways of planning give the same answers. With at most one reservation per group and no capacity change
 ahead, availability only grows, so a reservation is a shadow time and what is left over at that time. All
@@ -38,7 +38,7 @@ EVERY_GROUP = -1
 
 @kernel
 def begin_pass(s: Any, all_applied: bool) -> None:
-    """Forget the reservations of the last pass; look anew at beliefs, and lay out the timeline where it is used."""
+    """Drop the reservations of the last pass, update expected ends, and build the timeline if used."""
     k = s.clock[0]
     if all_applied:
         update_overrun_ends(s)
@@ -220,7 +220,7 @@ def shadow_time_single_pool(s: Any, job: int) -> float:
 
 @maybe_inline
 def shadow(s: Any, job: int, g: int) -> float:
-    """The earliest time at which believed releases make room for the job on the group; leaves the rest in extra."""
+    """Shadow time: earliest time at which expected ends free enough for the job on the group; sets extra."""
     k = s.clock[0]
     lo = s.groups[g].pool_lo
     hi = s.groups[g].pool_hi

@@ -1,4 +1,4 @@
-"""One scheduling pass: who starts now, in which order, and who gets a reservation."""
+"""Scheduling pass with EASY or no backfilling: starts and reservations."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def score_waiting(s: Any, score: Any, parameters: Any) -> None:
 def schedule(s: Any, all_applied: bool, backfill_score: Any, backfill_parameters: Any) -> None:
     """One pass; the queue stands in order (fixed rules) or its keys are as of now (moving ones).
 
-    Only what can have changed since the last pass is looked at. *Settled*: nothing came but jobs behind the closed
-    part of the queue, so nobody else's chances have grown.
+    Only changes since the last pass are processed. If only jobs behind the closed part of the queue have arrived,
+    only these can start.
     """
     k = s.clock[0]
     stale = k.running > 0 and s.expected_ends[0].key <= k.now
@@ -62,7 +62,7 @@ def schedule(s: Any, all_applied: bool, backfill_score: Any, backfill_parameters
         if k.depth > 0:
             backfill(s, k.closed_at, True, -1, 0, backfill_score, backfill_parameters)
     elif not anything_free(s):
-        k.unchanged = 0  # nobody can start, and reservations last for a pass only
+        k.unchanged = 0  # no job can start, and reservations last for a pass only
         if all_applied:
             update_overrun_ends(s)
     else:
