@@ -194,7 +194,7 @@ def test_unknown_type_of_gpu():
     with pytest.raises(UnknownNameError, match="unknown GPU type 'V10'; did you mean 'v100'"):
         kw.simulate(jobs, ONE)
     known = table([10], gpus=[1], gpu_types=[0], labels={"gpu_types": ("H100",)})
-    with pytest.raises(TableError, match="it does not fit on any nodes of the cluster"):
+    with pytest.raises(TableError, match="it fits on no nodes of the cluster"):
         kw.simulate(known, ONE)
 
 

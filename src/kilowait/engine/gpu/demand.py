@@ -83,7 +83,7 @@ def types_of_groups(cluster: Cluster) -> list[NodeType]:
 def demand_of(
     jobs: JobTable, cluster: Cluster, types: str, speeds: Speeds | None, preference: Floats | None
 ) -> Demand:
-    """Compute the resource demand of jobs. `preference`: (types of the cluster, jobs), smaller first, for types="given"."""
+    """Resource demand of jobs. `preference`: (types of the cluster, jobs), smaller first, for types="given"."""
     n = len(jobs)
     kinds = types_of(cluster)
     names = tuple(kind.gpu for kind in kinds)

@@ -254,7 +254,7 @@ def _oversized_message(jobs: JobTable, want: Demand, row: int) -> str:
     label = want.labels[want.label[row]]
     return (
         f"job {jobs['job_id'][row]} needs {want.pieces[row]} x ({part}, {want.cpu[row] / 1000:g} cores, "
-        f"{want.memory[row] / 1e6:g} MB){f' of {label}' if label else ''}; it does not fit on any nodes of the cluster: "
+        f"{want.memory[row] / 1e6:g} MB){f' of {label}' if label else ''}; it fits on no nodes of the cluster: "
         'use a larger cluster, or on_oversized="drop" to leave such jobs out'
     )
 
