@@ -1,4 +1,4 @@
-"""What the slow twin for placed nodes is told and what it answers; written from docs/gpu-engine.md alone."""
+"""What the reference simulator of GPU clusters is told and what it answers; written from docs/gpu-engine.md alone."""
 
 from __future__ import annotations
 

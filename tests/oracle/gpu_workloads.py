@@ -1,4 +1,4 @@
-"""Small, nasty workloads for placed nodes: every feature of docs/gpu-engine.md, with ties, zeros and dead ends."""
+"""Small, nasty workloads for GPU clusters: every feature of docs/gpu-engine.md, with ties, zeros and dead ends."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ PARTS = (1, 100, 250, 250, 300, 400, 500, 500, 500, 600, 999)
 Columns = dict[str, list[Any]]
 
 
-def run_twin(case: PlacedCase) -> PlacedRun:
-    """The twin's answer."""
+def run_reference(case: PlacedCase) -> PlacedRun:
+    """The reference simulator's answer."""
     return simulate(case)
 
 
-def placed_case(seed: int, queues: bool = False) -> PlacedCase:
+def gpu_case(seed: int, queues: bool = False) -> PlacedCase:
     """The case of this seed; which features it has is part of the draw. `queues`: the cluster has some, besides."""
     rng = Random(f"placed {seed}")
     unit = rng.choice([1.0, 1.0, 1.0, 1.0, 0.25, 0.0])
@@ -65,7 +65,7 @@ def placed_case(seed: int, queues: bool = False) -> PlacedCase:
 
 def soak_case(seed: int) -> PlacedCase:
     """The case of this seed, every fifth with queues."""
-    return placed_case(seed, queues=seed % 5 == 4)
+    return gpu_case(seed, queues=seed % 5 == 4)
 
 
 # -- machine and sizes ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The twin for placed nodes on cases whose answer is worked out by hand."""
+"""The reference simulator of GPU clusters on cases whose answer is worked out by hand."""
 
 from __future__ import annotations
 
