@@ -175,12 +175,12 @@ def test_choices_that_cannot_be() -> None:
     ("levers", "problem", "words"),
     [
         (lambda: PowerControls(sleep={"node": SleepPolicy(5)}), UnknownNameError, "did you mean 'nodes'"),
-        (lambda: SleepPolicy(-1), ClusterError, "timeout_s of sleeping nodes is -1"),
-        (lambda: SleepPolicy(1, reserve=((0.0, 1),)), ClusterError, "begin with -inf and rise"),
+        (lambda: SleepPolicy(-1), ClusterError, "timeout_s of a sleep policy is -1"),
+        (lambda: SleepPolicy(1, reserve=((0.0, 1),)), ClusterError, "begin with -inf and increase"),
         (lambda: SleepPolicy(1, reserve=((-math.inf, -1),)), ClusterError, "whole numbers, 0 or more"),
-        (lambda: PowerControls(budget=((-math.inf, 5),)), ClusterError, "needs to know the watts"),
-        (lambda: PowerControls(watts=-np.ones((1, 1, 1), np.int64)), ClusterError, "draws -1 W"),
-        (lambda: PowerControls(factor=np.zeros((1, 1, 1))), ClusterError, "1 or more"),
+        (lambda: PowerControls(budget=((-math.inf, 5),)), ClusterError, "needs the power of every job"),
+        (lambda: PowerControls(watts=-np.ones((1, 1, 1), np.int64)), ClusterError, "job is -1 W"),
+        (lambda: PowerControls(factor=np.zeros((1, 1, 1))), ClusterError, "at least 1"),
         (
             lambda: PowerControls(factor=np.ones((1, 1, 2)), watts=np.ones((1, 1, 1), np.int64)),
             ClusterError,

@@ -236,7 +236,7 @@ def test_what_placed_nodes_do_not_have():
         kw.simulate(jobs, ONE, schedule_per="event")
     with pytest.raises(InputError, match="the jobs request no cores, memory or GPUs"):
         kw.simulate(kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1]), ONE)
-    with pytest.raises(InputError, match="some jobs wait for others"):
+    with pytest.raises(InputError, match="some jobs depend on others"):
         kw.simulate(table([1, 1], gpus=[1, 1], after_id=[-1, 0]), ONE)
     with pytest.raises(InputError, match="for clusters of placed nodes"):
         kw.simulate(jobs, Cluster.from_nodes(4), "gavel")
