@@ -125,7 +125,7 @@ def test_an_unknown_attribute_is_named_with_the_known_ones() -> None:
         InputError, match="policy 'hindsight' reads job.runtime_s; a waiting job has submit_s, "
     ):
         policy(hindsight)
-    with pytest.raises(InputError, match="policy 'misspelt' looks at job.submitted_s"):
+    with pytest.raises(InputError, match="policy 'misspelt' reads job.submitted_s"):
         policy(misspelt)
 
 
