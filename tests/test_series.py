@@ -115,7 +115,7 @@ def test_product_at_every_second(one, two, offset):
 
 def test_product_of_different_clocks():
     dated = Series([0, 10], [1], "g", {"name": "carbon"}, unix_zero_s=0.0)
-    with pytest.raises(InputError, match=r"the series carbon and the series are on different clocks"):
+    with pytest.raises(InputError, match=r"the series carbon and the series have different time origins"):
         dated.times(Series([0, 10], [1], unix_zero_s=5.0), "g")
     assert dated.times(Series.constant(2), "g").unix_zero_s == 0
     assert Series.constant(2).times(dated, "g").unix_zero_s == 0
@@ -193,7 +193,7 @@ def test_wrapping_a_year_repeats_52_weeks():
 
 
 def test_bad_wrapping():
-    with pytest.raises(InputError, match=r"is 6 days long; to be repeated it must fill a week"):
+    with pytest.raises(InputError, match=r"is 6 days long; to be repeated it must cover at least one week"):
         hourly(6).wrapped(0, 10 * DAY)
     with pytest.raises(InputError, match="two finite times"):
         hourly(7).wrapped(0, math.inf)
@@ -213,7 +213,7 @@ def test_order_doubles_and_blanks():
     assert series.edge_s.tolist() == [0, 60, 180, 270]
     assert series.value.tolist() == [1, 2, 4]
     with pytest.raises(
-        InputError, match=r"1 time\(s\) come twice with different values, first 60 s with 2 and 3"
+        InputError, match=r"1 time\(s\) occur twice with different values, first 60 s with 2 and 3"
     ):
         Series.from_samples([0, 60, 60], [1, 2, 3])
 
@@ -223,8 +223,8 @@ def test_holes():
     with pytest.raises(InputError) as caught:
         Series.from_samples(time, value, unix_zero_s=0.0)
     assert str(caught.value) == (
-        "1 hole(s) longer than 180 s (the usual step is 60 s): 1970-01-01 00:02 UTC to 1970-01-01 00:07 UTC. Fill the "
-        "file, or ask for gaps='hold', gaps='interpolate' or a larger longest_s"
+        "1 gap(s) longer than 180 s (the typical step is 60 s): 1970-01-01 00:02 UTC to 1970-01-01 00:07 UTC. "
+        "Complete the file, or use gaps='hold', gaps='interpolate' or a larger longest_s"
     )
     held = Series.from_samples(time, value, gaps="hold")
     assert float(held.at(419)) == 4 and held.meta["holes"] == 1
@@ -243,11 +243,11 @@ def test_holes():
 @pytest.mark.parametrize(
     ("time", "value", "options", "message"),
     [
-        ([0], [1], {}, "one sample alone"),
+        ([0], [1], {}, "the duration of a single sample is unknown"),
         ([0, 1], [1], {}, "2 times and 1 values"),
         ([0, 1], [1, math.inf], {}, "sample 1 is inf at 1.0"),
         ([0, math.nan], [1, 2], {}, "sample 1 is 2.0 at nan"),
-        ([0, 1], [math.nan, math.nan], {}, "of 2 samples none has a value"),
+        ([0, 1], [math.nan, math.nan], {}, "none of the 2 samples has a value"),
         ([0, 1], [1, 2], {"step_s": 0}, "step_s is 0 and"),
         ([0, 1], [1, 2], {"longest_s": -1}, "longest_s -1"),
         ([0, 1], [1, 2], {"gaps": "guess"}, "gaps is 'guess'"),

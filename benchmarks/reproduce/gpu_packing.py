@@ -24,7 +24,7 @@ Whole = NDArray[np.int64]
 Real = NDArray[np.float64]
 F = TypeVar("F", bound=Callable[..., Any])
 
-RULES = ("Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FGD", "room")
+RULES = ("Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FGD", "capacity")
 RANDOM, DOT, CLUSTERING, PACKING, BEST, FGD, ROOM = range(len(RULES))
 MOST_CPU, MOST_GPU, MOST_GPUS = 128_000, 8_000, 8
 """Normalization of the scores: the largest node."""

@@ -1,15 +1,15 @@
-"""The exception tree. Every message gives the fact, the value and the remedy.
+"""Exception classes. Every message gives the fact, the value and the remedy.
 
 ::
 
     KilowaitError
-    ├── InputError            a file or value handed in is wrong
-    │   ├── TraceError        a job log cannot be read, or not strictly
-    │   ├── TableError        a JobTable breaks its own rules; names the row
-    │   └── ClusterError      a cluster description is impossible
+    ├── InputError            a file or an argument is invalid
+    │   ├── TraceError        a job log cannot be read, or breaks a rule of strict reading
+    │   ├── TableError        a JobTable has an invalid value; names the row
+    │   └── ClusterError      a cluster description is invalid
     ├── UnknownNameError      no such policy, preset, format, column ... (with "did you mean")
-    ├── ChoiceError           a decider asked for something impossible; names job, time, reason
-    ├── MeterError            a meter or a service does not answer: no driver, no permission, no network
+    ├── ChoiceError           a scheduler asked for an impossible action; names job, time, reason
+    ├── MeterError            a power meter or a web service cannot be read: no driver, no permission, no network
     └── MissingExtraError     an optional dependency is not installed; names the extra
 """
 
@@ -36,7 +36,7 @@ class KilowaitError(Exception):
 
 
 class InputError(KilowaitError, ValueError):
-    """A file or a value handed in is wrong."""
+    """A file or an argument is invalid."""
 
 
 class TraceError(InputError):
@@ -44,23 +44,23 @@ class TraceError(InputError):
 
 
 class TableError(InputError):
-    """A job table breaks its own rules."""
+    """A job table has an invalid value or column."""
 
 
 class ClusterError(InputError):
-    """A cluster description is impossible."""
+    """A cluster description is invalid."""
 
 
 class ChoiceError(KilowaitError):
-    """A decider asked for something the machine cannot do now."""
+    """A scheduler asked for an action that is impossible at this instant."""
 
 
 class MeterError(KilowaitError):
-    """A meter or a service cannot be read, or what it said cannot be kept."""
+    """A power meter or a web service cannot be read, or its answer cannot be stored."""
 
 
 class UnknownNameError(KilowaitError, LookupError):
-    """A name that is not in a registry; suggests the nearest ones.
+    """A name that is not in a registry; suggests the most similar one.
 
     >>> raise UnknownNameError("policy", "sfj", ["fcfs", "sjf", "saf"])
     Traceback (most recent call last):
@@ -72,13 +72,13 @@ class UnknownNameError(KilowaitError, LookupError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
-        lowered = {one.lower(): one for one in self.known}
+        lowered = {known_name.lower(): known_name for known_name in self.known}
         near = get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
         hint = f"; did you mean {lowered[near[0]]!r}?" if near else ";"
         super().__init__(f"unknown {kind} {name!r}{hint} known: {', '.join(self.known)}")
 
     def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, list[str]]]:
-        """Worker processes send exceptions back pickled."""
+        """Support pickling: worker processes return exceptions pickled."""
         return type(self), (self.kind, self.name, self.known)
 
 
@@ -94,5 +94,5 @@ class MissingExtraError(KilowaitError, ImportError):
         super().__init__(f"this needs {package}, which is not installed: pip install 'kilowait[{extra}]'")
 
     def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
-        """Worker processes send exceptions back pickled."""
+        """Support pickling: worker processes return exceptions pickled."""
         return type(self), (self.package, self.extra)

@@ -1,4 +1,7 @@
-"""Randomness is passed in: one seed at the door, independent streams by name inside."""
+"""Random number generators: one seed per run, with independent named streams.
+
+Stream names are part of recorded results. They keep their old spelling when modules are renamed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ __all__ = ["stream"]
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
-    """The generator for one purpose under one seed; other purposes do not disturb it.
+    """Return the generator of the stream `name` under `seed`; streams are independent of each other.
 
     >>> stream(0, "arrivals").integers(100) == stream(0, "arrivals").integers(100)
     np.True_

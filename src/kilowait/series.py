@@ -1,7 +1,7 @@
-"""Step functions of time: carbon intensity, prices, temperatures, anything that holds until it changes.
+"""Step functions of time: carbon intensity, prices, temperatures and other piecewise-constant signals.
 
-Integrals are exact: the area up to each edge is summed once, so an integral between any two times is two look-ups,
-whatever lies between, and nothing is sampled.
+Integrals are exact. The cumulative area at each edge is computed once, so an integral between any two times takes two
+look-ups.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Gaps = Literal["error", "hold", "interpolate"]
 
 WEEK_S = 7 * 86400.0
 YEAR_S = 52 * WEEK_S
-"""The year a series is repeated by: 52 whole weeks, so that hour of day and day of week stay where they are."""
+"""Period with which a series repeats: 52 whole weeks, so that hour of day and day of week stay aligned."""
 
-_FOREVER_S = 1e15  # Thirty million years: a constant covers whatever is asked.
-_SHOWN = 3  # holes named in a message
+_FOREVER_S = 1e15  # 30 million years: a constant covers every time.
+_MAX_LISTED_GAPS = 3  # gaps listed in an error message
 
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """A value for every moment: ``value[i]`` holds from ``edge_s[i]`` until ``edge_s[i + 1]``.
+    """A piecewise-constant signal: ``value[i]`` holds from ``edge_s[i]`` until ``edge_s[i + 1]``.
 
-    Methods that take times take arrays of them and give arrays of the same shape.
+    Methods accept arrays of times and return arrays of the same shape.
 
     >>> series = Series([0, 10, 30], [4, 1], "g/kWh")
     >>> series.at([0, 9, 10]).tolist(), float(series.integral(5, 20)), float(series.mean(0, 30))
@@ -43,34 +43,32 @@ class Series:
     """
 
     edge_s: Floats
-    """Rising, one more than there are values. Unix seconds as read from a file; see `shifted`."""
+    """Increasing times, one more than values. Unix seconds when read from a file; see `shifted`."""
     value: Floats
     unit: str = ""
     meta: Mapping[str, Any] = field(default_factory=dict)
-    """Where it comes from: name, location, kind (average, marginal), scope (direct, life-cycle), source, sha256."""
+    """Origin of the data: name, location, kind (average, marginal), scope (direct, life-cycle), source, sha256."""
     unix_zero_s: float | None = None
-    """Unix time at which this series' clock says 0; None where its clock has no date."""
+    """Unix time of second 0 of this series; None if its times have no date."""
     _area: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         edge, value = _floats(self.edge_s, "edge_s"), _floats(self.value, "value")
         if len(edge) != len(value) + 1 or len(value) == 0:
             raise InputError(
-                f"a series needs one value or more, and one edge more than values; it has {len(value)} values "
+                f"a series needs at least one value, and one edge more than values; it has {len(value)} values "
                 f"and {len(edge)} edges"
             )
         for name, array in (("edge_s", edge), ("value", value)):
             if not np.isfinite(array).all():
                 at = int(np.argmin(np.isfinite(array)))
-                raise InputError(
-                    f"{name}[{at}] of a series is {array[at]}; every one must be a finite number"
-                )
+                raise InputError(f"{name}[{at}] of a series is {array[at]}; all must be finite numbers")
         falls = np.flatnonzero(np.diff(edge) <= 0)
         if len(falls):
             at = int(falls[0])
             raise InputError(
-                f"the edges of a series must rise, but edge_s[{at + 1}] = {edge[at + 1]:.12g} follows "
-                f"{edge[at]:.12g}; sort them and keep one of each"
+                f"the edges of a series must increase, but edge_s[{at + 1}] = {edge[at + 1]:.12g} follows "
+                f"{edge[at]:.12g}; sort them and remove duplicates"
             )
         area = np.concatenate(([0.0], np.cumsum(value * np.diff(edge))))
         for name, array in (("edge_s", edge), ("value", value), ("_area", area)):
@@ -78,11 +76,11 @@ class Series:
             object.__setattr__(self, name, array)
         object.__setattr__(self, "meta", dict(self.meta))
 
-    # -- made ---------------------------------------------------------------------------------------
+    # -- constructors -------------------------------------------------------------------------------
 
     @classmethod
     def constant(cls, value: float, unit: str = "", meta: Mapping[str, Any] | None = None) -> Series:
-        """The same value at any time, on any clock.
+        """A series with one value at all times.
 
         >>> float(Series.constant(400, "g/kWh").integral(0, 10))
         4000.0
@@ -102,13 +100,13 @@ class Series:
         longest_s: float | None = None,
         unix_zero_s: float | None = None,
     ) -> Series:
-        """A series from samples, each of which holds until the next one.
+        """Build a series from samples; each sample holds until the next one.
 
-        The usual step is `step_s`, or else the median distance of two samples. NaN is a missing sample: the one before
-        holds on. No sample holds for longer than `longest_s` (three usual steps unless given): a longer hole is an
-        error, unless `gaps` is "hold" (it holds nevertheless) or "interpolate" (a straight line, in usual steps). The
-        last sample holds for the usual step, or for the step before it if that is shorter. Samples may come in any
-        order; of two for the same time one is kept if they are equal, and they are an error if not.
+        The typical step is `step_s`, or else the median distance of two samples. NaN is a missing sample: the previous
+        one continues to hold. No sample holds for longer than `longest_s` (default: three typical steps). A longer gap
+        is an error, unless `gaps` is "hold" (the sample holds anyway) or "interpolate" (linear, in typical steps). The
+        last sample holds for the typical step, or for the step before it if that is shorter. Samples may be in any
+        order. Two samples of one time are merged if they are equal, and are an error otherwise.
 
         >>> series = Series.from_samples([0, 60, 120, 240], [1, 2, 3, 4])
         >>> series.edge_s.tolist(), float(series.at(239))
@@ -118,21 +116,21 @@ class Series:
         time, values = _one_each(time, values, unix_zero_s)
         steps = np.diff(time)
         if step_s is None and len(steps) == 0:
-            raise InputError("one sample alone does not say how long it holds; give step_s")
-        usual = float(np.median(steps)) if step_s is None else float(step_s)
-        longest = 3 * usual if longest_s is None else float(longest_s)
-        if not (0 < usual < math.inf and longest > 0):
+            raise InputError("the duration of a single sample is unknown; give step_s")
+        typical = float(np.median(steps)) if step_s is None else float(step_s)
+        longest = 3 * typical if longest_s is None else float(longest_s)
+        if not (0 < typical < math.inf and longest > 0):
             raise InputError(
-                f"step_s is {usual:g} and longest_s {longest:g}; both must be above 0, and the step finite"
+                f"step_s is {typical:g} and longest_s {longest:g}; both must be above 0, and the step finite"
             )
-        holes = np.flatnonzero(steps > longest)
-        if len(holes) and gaps == "error":
-            raise InputError(_holes_said(time, holes, usual, longest, unix_zero_s))
-        last = usual if step_s is not None or len(steps) == 0 else min(usual, float(steps[-1]))
-        facts = {"samples": len(time), "step_s": usual, "holes": len(holes)}
-        if len(holes) and gaps == "interpolate":
+        gap_rows = np.flatnonzero(steps > longest)
+        if len(gap_rows) and gaps == "error":
+            raise InputError(_gaps_message(time, gap_rows, typical, longest, unix_zero_s))
+        last = typical if step_s is not None or len(steps) == 0 else min(typical, float(steps[-1]))
+        facts = {"samples": len(time), "step_s": typical, "holes": len(gap_rows)}
+        if len(gap_rows) and gaps == "interpolate":
             inside = np.concatenate(
-                [np.arange(time[at] + usual, time[at + 1] - usual / 2, usual) for at in holes]
+                [np.arange(time[at] + typical, time[at + 1] - typical / 2, typical) for at in gap_rows]
             )
             filled = np.sort(np.concatenate((time, inside)))
             time, values = filled, np.interp(filled, time, values)
@@ -141,27 +139,27 @@ class Series:
         edge = np.append(time, time[-1] + last)
         return cls(edge, values, unit, {**(meta or {}), **facts}, unix_zero_s)
 
-    # -- asked --------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.value)
 
     @property
     def start_s(self) -> float:
-        """The first moment it covers."""
+        """Start of the time it covers."""
         return float(self.edge_s[0])
 
     @property
     def end_s(self) -> float:
-        """The moment at which it ends."""
+        """End of the time it covers."""
         return float(self.edge_s[-1])
 
     def covers(self, start_s: float, end_s: float) -> bool:
-        """Whether it has a value at all times from `start_s` to `end_s`."""
+        """Whether it has values at all times from `start_s` to `end_s`."""
         return bool(self.edge_s[0] <= start_s and end_s <= self.edge_s[-1])
 
     def require(self, start_s: float, end_s: float, what: str = "the run") -> None:
-        """An error that names the missing span and what helps, unless it covers all of it; `what` needs it."""
+        """Raise an error that names the missing time span unless the series covers it all; `what` names the caller."""
         if self.covers(start_s, end_s):
             return
         if math.isnan(start_s) or math.isnan(end_s):
@@ -179,7 +177,7 @@ class Series:
         )
 
     def at(self, time_s: npt.ArrayLike) -> Floats:
-        """The value at each time; at the very end that of the last step."""
+        """The value at each time; at `end_s` it is that of the last step."""
         time = np.asarray(time_s, np.float64)
         if time.size:
             self.require(float(time.min()), float(time.max()), "a look-up")
@@ -201,7 +199,7 @@ class Series:
             )
         self.require(float(start.min()), float(end.max()), "an integral")
         first, last = self._step(start), self._step(end)
-        # Within one step no areas are subtracted: short spans keep all their digits.
+        # Within one step no areas are subtracted, so that short spans keep full precision.
         head = self.value[first] * (np.minimum(self.edge_s[first + 1], end) - start)
         whole = self._area[last] - self._area[np.minimum(first + 1, last)]
         tail = np.where(first == last, 0.0, self.value[last] * (end - self.edge_s[last]))
@@ -216,7 +214,7 @@ class Series:
         value = self.at(np.broadcast_to(np.asarray(start_s, np.float64), area.shape))
         return np.asarray(np.where(length > 0, area / np.where(length > 0, length, 1.0), value))
 
-    # -- changed ------------------------------------------------------------------------------------
+    # -- derived series -----------------------------------------------------------------------------
 
     def between(self, start_s: float, end_s: float) -> Series:
         """The part from `start_s` to `end_s`."""
@@ -230,7 +228,7 @@ class Series:
         return replace(self, edge_s=edge, value=self.value[first:last])
 
     def shifted(self, by_s: float) -> Series:
-        """The same on another clock, which reads `by_s` more: minus a log's Unix start puts it on the log's.
+        """The series with `by_s` added to all times; minus a log's Unix start converts Unix time to log time.
 
         >>> Series([3600, 7200], [5]).shifted(-3600).edge_s.tolist()
         [0.0, 3600.0]
@@ -250,8 +248,8 @@ class Series:
         """
         if None not in (self.unix_zero_s, other.unix_zero_s) and self.unix_zero_s != other.unix_zero_s:
             raise InputError(
-                f"{self._name()} and {other._name()} are on different clocks (their seconds 0 are Unix "
-                f"{self.unix_zero_s} and {other.unix_zero_s}); shift both alike"
+                f"{self._name()} and {other._name()} have different time origins (their seconds 0 are Unix "
+                f"{self.unix_zero_s} and {other.unix_zero_s}); shift both to one origin"
             )
         start, end = max(self.start_s, other.start_s), min(self.end_s, other.end_s)
         if not start < end:
@@ -266,11 +264,11 @@ class Series:
         return Series(edge, self.at(edge[:-1]) * other.at(edge[:-1]), unit, self.meta, zero)
 
     def wrapped(self, start_s: float, end_s: float) -> Series:
-        """From `start_s` to `end_s`, repeating itself where it has no values of its own.
+        """The series from `start_s` to `end_s`, repeated periodically where it has no data.
 
-        It repeats with a period of 52 weeks (or the largest multiple it fills); what is shorter than 52 weeks, with the
-        largest number of whole weeks it fills. So hour of day and day of week stay aligned (in UTC), and a year
-        moves by a day and a quarter. After its end come its last period's values, before its start its first's.
+        The period is 52 weeks (or the largest multiple it covers); for a series shorter than 52 weeks it is the
+        largest number of whole weeks it covers. So hour of day and day of week stay aligned (in UTC), and a year
+        shifts by 1.25 days. After the end, the last period repeats; before the start, the first period repeats.
 
         >>> week = Series(np.arange(8) * 86400.0, [1, 2, 3, 4, 5, 6, 7])
         >>> week.wrapped(-86400, 8 * 86400).value.tolist()
@@ -283,7 +281,7 @@ class Series:
         period = math.floor(length / unit_s) * unit_s
         if period == 0:
             raise InputError(
-                f"{self._name()} is {length / 86400:.3g} days long; to be repeated it must fill a week at least"
+                f"{self._name()} is {length / 86400:.3g} days long; to be repeated it must cover at least one week"
             )
         if not (math.isfinite(start_s) and math.isfinite(end_s) and start_s < end_s):
             raise InputError(
@@ -300,18 +298,18 @@ class Series:
         meta = {**self.meta, "wrapped": f"repeated every {period / WEEK_S:.0f} weeks"}
         return replace(self, edge_s=np.append(edge, stop), value=value, meta=meta).between(start_s, end_s)
 
-    # -- said ---------------------------------------------------------------------------------------
+    # -- descriptions -------------------------------------------------------------------------------
 
     def moment(self, time_s: float) -> str:
-        """A time on this clock for people: UTC where the clock has a date, else its seconds."""
+        """Format a time of this series: UTC if its times have a date, else seconds."""
         return _moment(time_s, self.unix_zero_s)
 
     def describe(self) -> str:
-        """One line to print with every result: what, where, which kind, unit, span, mean, file."""
-        told = {
+        """Describe the series in one line: name, location, kind, unit, time span, mean, source file."""
+        properties = {
             key: str(self.meta[key]) for key in ("name", "location", "kind", "scope") if self.meta.get(key)
         }
-        facts = [f"{key} {words}" if words == "not stated" else words for key, words in told.items()]
+        facts = [f"{key} {words}" if words == "not stated" else words for key, words in properties.items()]
         mean = f"{float(self.mean(self.start_s, self.end_s)):.4g} {self.unit}".rstrip()
         if self.end_s - self.start_s >= 2 * _FOREVER_S:
             return ", ".join([*facts, f"constant {mean}"])
@@ -350,7 +348,7 @@ def _samples(time_s: npt.ArrayLike, value: npt.ArrayLike) -> tuple[Floats, Float
         raise InputError(f"sample {at} is {values[at]} at {time[at]}; give finite times and values")
     known = ~np.isnan(values)
     if not known.any():
-        raise InputError(f"of {len(time)} samples none has a value; there is nothing to make a series of")
+        raise InputError(f"none of the {len(time)} samples has a value; a series needs at least one")
     return time[known], values[known]
 
 
@@ -362,19 +360,21 @@ def _one_each(time: Floats, value: Floats, zero: float | None) -> tuple[Floats, 
     if len(differ):
         at = int(differ[0])
         raise InputError(
-            f"{len(differ)} time(s) come twice with different values, first {_moment(time[at], zero)} with "
-            f"{value[at]:g} and {value[at + 1]:g}; keep one of each (local times? give them in UTC)"
+            f"{len(differ)} time(s) occur twice with different values, first {_moment(time[at], zero)} with "
+            f"{value[at]:g} and {value[at + 1]:g}; remove the duplicates (give local times in UTC)"
         )
     keep = np.append(True, np.diff(time) > 0)
     return time[keep], value[keep]
 
 
-def _holes_said(time: Floats, holes: Ints, usual: float, longest: float, zero: float | None) -> str:
-    named = ", ".join(f"{_moment(time[at], zero)} to {_moment(time[at + 1], zero)}" for at in holes[:_SHOWN])
-    more = f" and {len(holes) - _SHOWN} more" if len(holes) > _SHOWN else ""
+def _gaps_message(time: Floats, gap_rows: Ints, typical: float, longest: float, zero: float | None) -> str:
+    named = ", ".join(
+        f"{_moment(time[at], zero)} to {_moment(time[at + 1], zero)}" for at in gap_rows[:_MAX_LISTED_GAPS]
+    )
+    more = f" and {len(gap_rows) - _MAX_LISTED_GAPS} more" if len(gap_rows) > _MAX_LISTED_GAPS else ""
     return (
-        f"{len(holes)} hole(s) longer than {longest:g} s (the usual step is {usual:g} s): {named}{more}. Fill "
-        "the file, or ask for gaps='hold', gaps='interpolate' or a larger longest_s"
+        f"{len(gap_rows)} gap(s) longer than {longest:g} s (the typical step is {typical:g} s): {named}{more}. "
+        "Complete the file, or use gaps='hold', gaps='interpolate' or a larger longest_s"
     )
 
 

@@ -1,4 +1,4 @@
-"""Spans of time written by people: ``2-12:30:00``, ``90m``, ``3600``; and back."""
+"""Parse and format durations such as ``2-12:30:00``, ``90m`` and ``3600``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _SUFFIX = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def parse_span(text: str) -> float:
-    """Seconds of a span: plain seconds, a number with s/m/h/d/w, or Slurm's ``[days-]hours:minutes:seconds``.
+    """Seconds of a duration: plain seconds, a number with s/m/h/d/w, or Slurm's ``[days-]hours:minutes:seconds``.
 
-    Like Slurm, two fields without days are minutes:seconds and after days are hours:minutes.
+    As in Slurm, two fields are minutes:seconds; after days they are hours:minutes.
 
     >>> parse_span("90m"), parse_span("2-12"), parse_span("01:30"), parse_span("1:00:00"), parse_span("45")
     (5400.0, 216000.0, 90.0, 3600.0, 45.0)
@@ -48,7 +48,7 @@ def _seconds(text: str) -> float:
 
 
 def format_span(seconds: float) -> str:
-    """A span for people, two units at most.
+    """Format a duration with at most two units.
 
     >>> [format_span(s) for s in (0.4, 59, 3700, 200000, float("nan"))]
     ['0.4 s', '59 s', '1 h 1 min', '2 d 7 h', '-']

@@ -1,4 +1,4 @@
-"""The score "room" of the benchmark is the engine's placement of that name."""
+"""The score "capacity" of the benchmark is the engine's placement of that name."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def by_the_benchmark(pods: list[tuple[int, int, int, str]]) -> list[int]:
     kind = np.array([place[pod] for pod in pods])
     nodes = Nodes(*np.array(rows).T.copy())
     kinds = Kinds(np.array(needs), shares, shares)
-    return used_after_each(RULES.index("room"), kind, np.zeros_like(kind), kinds, nodes).tolist()
+    return used_after_each(RULES.index("capacity"), kind, np.zeros_like(kind), kinds, nodes).tolist()
 
 
 def by_the_engine(pods: list[tuple[int, int, int, str]]) -> list[int]:
@@ -84,7 +84,7 @@ def by_the_engine(pods: list[tuple[int, int, int, str]]) -> list[int]:
         jobs,
         cluster,
         backfill="skip",
-        settings=GpuSettings(placement="room", head_of_line_blocking=False),
+        settings=GpuSettings(placement="capacity", head_of_line_blocking=False),
         gpu_speeds="none",
     )
     asked = np.array(gpus) * gpu_milli

@@ -78,7 +78,7 @@ def test_no_more_is_placed_than_there_is(rule):
     assert placed(rule, [0], [[1000, 1, 500, 2]], [2])[-1] == 0, "no GPU of that type"
 
 
-@pytest.mark.parametrize("rule", ["GpuPacking", "BestFit", "FGD", "room"])
+@pytest.mark.parametrize("rule", ["GpuPacking", "BestFit", "FGD", "capacity"])
 def test_halves_share_a_gpu_so_that_a_pair_still_fits(rule):
     assert placed(rule, [0, 0, 1], [HALF, PAIR], [3])[-1] == 3000
 
@@ -98,7 +98,7 @@ def test_openb_is_reproduced_by_seed(sources, monkeypatch):
     for (name, rule), published in openb.BY_SEED.items():
         if name == "default":
             assert found[rule] == list(published[:2]), rule
-    assert np.all(np.greater(found["room"], found["FGD"]))
+    assert np.all(np.greater(found["capacity"], found["FGD"]))
 
 
 def test_missing_list_is_named(tmp_path):

@@ -194,7 +194,7 @@ def test_a_hole_of_the_service_is_a_note(kilowait, web, tmp_path):
         ]
     }
     told = kilowait("telemetry", "carbon", "gb", "--base-url", web.url, "--out", tmp_path / "gb.json")
-    assert told.status == 0 and told.err.startswith("note: ") and "1 hole(s)" in told.err
+    assert told.status == 0 and told.err.startswith("note: ") and "1 gap(s)" in told.err
 
 
 @pytest.mark.parametrize(

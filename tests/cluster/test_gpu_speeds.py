@@ -91,7 +91,7 @@ def test_speeds_of_gavel_s_own_jobs(data_dir):
 
 def test_lm_on_eight_gpus_apart(data_dir):
     rates = read_throughputs(data_dir / "gpu/gavel_throughputs.json.gz")
-    lm = {"labels": {"model": ("LM (batch size 10)",)}, "gpus": [8], "spread": [1]}
+    lm = {"labels": {"model": ("LM (batch size 10)",)}, "gpus": [8], "gpus_may_span_nodes": [1]}
     jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], model=[0], **lm)
     assert measured_speeds(jobs, ("V100",), rates).spread[0, 0] == pytest.approx(65.52 / 615.09, rel=1e-3)
     every = gavel_jobs(3000, 4.0, 0, multi_gpu=True)
@@ -125,9 +125,9 @@ def test_mixture_lies_between_the_ratios():
     mixed = roofline(table(), ("T4",), compute_share=[0.0, 0.5, 1.0]).speed[0]
     flops, bandwidth = 8.1 / 15.7, 320 / 900
     np.testing.assert_allclose(mixed, [bandwidth, 1 / (0.5 / flops + 0.5 / bandwidth), flops])
-    with pytest.raises(InputError, match="compute_share goes from 0 to 2"):
+    with pytest.raises(InputError, match="compute_share ranges from 0 to 2"):
         roofline(table(), ("T4",), compute_share=[0, 1, 2])
-    with pytest.raises(InputError, match="compute_share goes from nan"):
+    with pytest.raises(InputError, match="compute_share ranges from nan"):
         roofline(table(), ("T4",), compute_share=math.nan)
     with pytest.raises(InputError, match=r"compute_share has the shape \(2,\)"):
         roofline(table(), ("T4",), compute_share=[0, 1])
@@ -139,7 +139,7 @@ def test_memory_too_small():
 
 
 def test_reference_must_be_known():
-    with pytest.raises(InputError, match="rates of 'G2' are not known"):
+    with pytest.raises(InputError, match="rates of 'G2' are unknown"):
         roofline(table(), ("V100",), reference="G2")
     with pytest.raises(UnknownNameError, match="unknown GPU type 'V1'"):
         roofline(table(), ("V100",), reference="V1")
@@ -183,9 +183,9 @@ def test_combine_takes_the_first_that_knows():
         codes("given", "given", "given"),
     ]
     assert speeds.speed[1, 0] == pytest.approx(32.859 / 23.318)
-    with pytest.raises(InputError, match="not of the same types and jobs"):
+    with pytest.raises(InputError, match="must have the same types and jobs"):
         first_known(measured_speeds(jobs, TYPES), roofline(jobs, ("V100",)))
-    with pytest.raises(InputError, match="not of the same types and jobs"):
+    with pytest.raises(InputError, match="must have the same types and jobs"):
         first_known(measured_speeds(jobs, TYPES), roofline(jobs[1:], TYPES))
 
 

@@ -33,8 +33,8 @@ def test_reading(tmp_path, packed):
     ("text", "message"),
     [
         ("{", "cannot read the throughput file"),
-        ("[]", "holds no table"),
-        ("{}", "holds no table"),
+        ("[]", "has no table"),
+        ("{}", "has no table"),
         ('{"v100": 3}', "'v100' in .* is not a table"),
         ('{"v100": {"LM": {"null": 1}}}', "has 'LM'; it must be"),
         ('{"v100": {"(\'LM\', 1)": {"null": "x"}}}', "with a number"),

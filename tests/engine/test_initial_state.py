@@ -88,9 +88,7 @@ def test_a_job_of_astronomic_size_is_oversized() -> None:
 @pytest.mark.parametrize(("after", "named"), [([1], "1"), ([2, 1], "1|2"), ([-1, 4, 2, 3], "2|3|4")])
 def test_jobs_that_wait_for_one_another_are_refused(after: list[int], named: str) -> None:
     jobs = table(*[(0, 1, 9)] * len(after), after_id=after)
-    with pytest.raises(
-        TableError, match=rf"job ({named}) waits, through after_id, for its own end; break the"
-    ):
+    with pytest.raises(TableError, match=rf"job ({named}) depends on itself through after_id; break the"):
         simulate(jobs, TWO, backfill="none")
     assert starts(simulate(jobs, TWO, dependencies=False, backfill="none")) == [0.0] * len(after)
 

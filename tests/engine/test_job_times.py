@@ -52,7 +52,7 @@ def test_kill_ends_jobs_at_their_limit_or_without_one_at_their_estimate() -> Non
     assert log.job_outcome.tolist() == [Outcome.KILLED, Outcome.KILLED, Outcome.COMPLETED]
 
 
-def test_so_on_placed_nodes() -> None:
+def test_so_on_gpu_nodes_engine() -> None:
     jobs = JobTable(
         job_id=[1, 2, 3],
         submit_s=[0, 0, 0],

@@ -14,7 +14,7 @@ from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
 from kilowait.jobs import JobTable
 from tests.oracle.priority_rules import rule_for
-from tests.oracle.reference import TwinGroup, TwinJob, simulate
+from tests.oracle.reference import ReferenceGroup, ReferenceJob, simulate
 from tests.oracle.reservations import Planner
 
 HOUR = 3600.0
@@ -74,7 +74,7 @@ def test_what_is_believed(overrun: str, planned: float, limit: Any, later: Any, 
 
 
 @pytest.mark.parametrize(("overrun", "planned", "limit", "later", "looks"), CASES)
-def test_the_twin_believes_the_same(
+def test_reference_has_the_same_expected_ends(
     overrun: str, planned: float, limit: Any, later: Any, looks: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[float] = []
@@ -86,11 +86,11 @@ def test_the_twin_believes_the_same(
         return renewed
 
     monkeypatch.setattr(Planner, "renew_beliefs", noting)
-    jobs = [TwinJob(1, 0.0, 1e7, 7.0, 1, planned=planned, limit=limit, later=later)]
-    jobs += [TwinJob(2 + i, look, 1.0, 1.0, 2) for i, (look, _) in enumerate(looks)]
+    jobs = [ReferenceJob(1, 0.0, 1e7, 7.0, 1, planned=planned, limit=limit, later=later)]
+    jobs += [ReferenceJob(2 + i, look, 1.0, 1.0, 2) for i, (look, _) in enumerate(looks)]
     rule, fixed = rule_for("fcfs", jobs)
     simulate(
-        jobs, (TwinGroup("g", 2),), queues={}, outages=(), reservations=(), rule=rule, fixed=fixed, depth=1,
+        jobs, (ReferenceGroup("g", 2),), queues={}, outages=(), reservations=(), rule=rule, fixed=fixed, depth=1,
         overrun=overrun,
     )  # fmt: skip
     assert found[: len(looks)] == [end for _, end in looks]

@@ -170,7 +170,7 @@ def test_nodes_are_put_to_sleep_and_woken_by_hand() -> None:
 def test_choices_that_cannot_be() -> None:
     simulator = Simulator(table((0, 1, 10)), FOUR, Settings())
     simulator.advance()
-    with pytest.raises(ChoiceError, match="no group that sleeps"):
+    with pytest.raises(ChoiceError, match="not a group with node sleep"):
         simulator.apply(Choice.wake(0, 1))
     with pytest.raises(ChoiceError, match="there is no level 1"):
         simulator.apply(Choice.start(0, level=1))
@@ -180,12 +180,12 @@ def test_choices_that_cannot_be() -> None:
     ("levers", "problem", "words"),
     [
         (lambda: PowerControls(sleep={"node": SleepPolicy(5)}), UnknownNameError, "did you mean 'nodes'"),
-        (lambda: SleepPolicy(-1), ClusterError, "timeout_s of sleeping nodes is -1"),
-        (lambda: SleepPolicy(1, reserve=((0.0, 1),)), ClusterError, "begin with -inf and rise"),
+        (lambda: SleepPolicy(-1), ClusterError, "timeout_s of a sleep policy is -1"),
+        (lambda: SleepPolicy(1, reserve=((0.0, 1),)), ClusterError, "begin with -inf and increase"),
         (lambda: SleepPolicy(1, reserve=((-math.inf, -1),)), ClusterError, "whole numbers, 0 or more"),
-        (lambda: PowerControls(budget=((-math.inf, 5),)), ClusterError, "needs to know the watts"),
-        (lambda: PowerControls(watts=-np.ones((1, 1, 1), np.int64)), ClusterError, "draws -1 W"),
-        (lambda: PowerControls(factor=np.zeros((1, 1, 1))), ClusterError, "1 or more"),
+        (lambda: PowerControls(budget=((-math.inf, 5),)), ClusterError, "needs the power of every job"),
+        (lambda: PowerControls(watts=-np.ones((1, 1, 1), np.int64)), ClusterError, "job is -1 W"),
+        (lambda: PowerControls(factor=np.zeros((1, 1, 1))), ClusterError, "at least 1"),
         (
             lambda: PowerControls(factor=np.ones((1, 1, 2)), watts=np.ones((1, 1, 1), np.int64)),
             ClusterError,
@@ -209,7 +209,7 @@ def test_choices_that_cannot_be() -> None:
         (
             lambda: PowerControls(watts=np.full((1, 1, 1), 9), budget=((-math.inf, 5),)),
             TableError,
-            "draws 9 W at least, and the power budget is never more than 5 W",
+            "draws at least 9 W, and the power budget is never more than 5 W",
         ),
     ],
 )
@@ -228,13 +228,13 @@ def test_shared_nodes_do_not_sleep() -> None:
 
 def test_a_burst_that_wakes_many_nodes_finds_room_to_be_written_down(monkeypatch):
     monkeypatch.setattr(power_initial_state, "STEPS", 0)
-    kept = simulator.with_room
+    kept = simulator.with_larger_step_buffer
 
     def checked(state):
         assert int(state.lever["steps"][0]) <= len(state.steps)
         return kept(state)
 
-    monkeypatch.setattr(simulator, "with_room", checked)
+    monkeypatch.setattr(simulator, "with_larger_step_buffer", checked)
     for slow in range(68, 84, 3):  # whatever is left of the room when the burst comes
         burst = 100
         submit = np.concatenate([np.arange(slow) * 1000.0, np.full(burst, slow * 1000.0 + 500.0)])

@@ -14,7 +14,7 @@ from kilowait.engine.kernels.queue import (
     enqueue,
     remove,
     remove_expected_end,
-    renew_beliefs,
+    renew_expected_ends,
 )
 from kilowait.engine.kernels.state import CANCELLED, QUEUED, State
 from tests.engine.stepwise_policy import fresh_state, table
@@ -44,7 +44,7 @@ def call_forget(s: Any, job: int) -> None:
 
 @numba.njit
 def call_renew(s: Any) -> None:
-    renew_beliefs(s)
+    renew_expected_ends(s)
 
 
 def state(*, time_dependent: bool = False) -> State:

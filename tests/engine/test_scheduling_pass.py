@@ -10,7 +10,7 @@ from kilowait.cluster import Cluster, NodeGroup, Outage
 from kilowait.policies import simulate
 from tests.engine.stepwise_policy import starts, table
 from tests.oracle.conversion import difference, run_engine
-from tests.oracle.workloads import random_case, run_twin
+from tests.oracle.workloads import random_case, run_reference
 
 EIGHT = Cluster.from_nodes(8)
 
@@ -122,7 +122,7 @@ def test_conservative_keeps_a_place_that_another_could_use() -> None:
 def test_the_timeline_has_room_for_every_reservation_that_moves(seed: int) -> None:
     """Random workloads that once wrote beyond the timeline; bounds are checked in another run of these tests."""
     case = replace(random_case(seed), depth=None, backfill_order=None)
-    assert difference(case, run_twin(case), run_engine(case)) is None
+    assert difference(case, run_reference(case), run_engine(case)) is None
 
 
 def test_beliefs_are_renewed_at_every_pass_when_nothing_is_free_too() -> None:
@@ -142,6 +142,6 @@ def test_beliefs_are_renewed_at_every_pass_when_nothing_is_free_too() -> None:
 
 @pytest.mark.parametrize("seed", [2436, 7827, 15254, 17118, 18441])
 def test_cases_where_a_belief_was_not_renewed(seed: int) -> None:
-    """Random workloads with a pass per event on which engine and twin differed."""
+    """Random workloads with a pass per event on which engine and reference differed."""
     case = random_case(seed)
-    assert difference(case, run_twin(case), run_engine(case)) is None
+    assert difference(case, run_reference(case), run_engine(case)) is None

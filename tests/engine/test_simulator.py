@@ -289,9 +289,7 @@ def test_a_score_that_is_no_number_is_an_error_that_names_the_job(time_dependent
 
 def test_a_backfill_order_in_python_is_refused() -> None:
     own = PriorityPolicy("mine", lambda job, now, parameters: 0.0, compiled=False)
-    with pytest.raises(
-        InputError, match="the backfill order 'mine' cannot be compiled; only policies may stay"
-    ):
+    with pytest.raises(InputError, match="the backfill order 'mine' is not compiled; only policies may run"):
         run_simulation(JOBS, FOUR, resolve("fcfs"), Settings("easy"), own)
 
 

@@ -184,7 +184,7 @@ def test_chunks_are_joined():
 
 def test_empty_cells_where_a_value_must_be_known():
     with pytest.raises(
-        TableError, match="column 'runtime_s', row 1: empty, and there is no value that means unknown"
+        TableError, match="column 'runtime_s', row 1: empty; this column has no value for unknown"
     ):
         JobTable.from_arrow(pa.table({**BASE, "runtime_s": [1.0, None, 2.0]}))
 
@@ -207,7 +207,7 @@ def test_a_column_twice():
 
 
 def test_mixed_cells():
-    with pytest.raises(TableError, match="does not go into Arrow"):
+    with pytest.raises(TableError, match="cannot convert the frame to Arrow"):
         JobTable.from_pandas(pd.DataFrame({**BASE, "user": pd.Series(["ann", 5, b"x"], dtype=object)}))
 
 

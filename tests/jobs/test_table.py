@@ -341,7 +341,9 @@ def test_labels_cover_the_numbers():
         table(user=[0, 5, 1], labels={"user": ("ann", "bob")})
 
 
-@pytest.mark.parametrize(("name", "value"), [("gpu_milli", 1001), ("gpu_milli", 0), ("spread", 2)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("gpu_milli", 1001), ("gpu_milli", 0), ("gpus_may_span_nodes", 2)]
+)
 def test_whole_numbers_have_limits_too(name, value):
     with pytest.raises(TableError, match=f"row 1 .*{name} is {value}; it must be at least . and at most"):
         table(**{name: [1, value, 1]})

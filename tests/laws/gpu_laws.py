@@ -1,7 +1,7 @@
-"""Laws every schedule on placed nodes obeys, whoever made it: functions of a case and its log.
+"""Laws every schedule on GPU clusters obeys, whoever made it: functions of a case and its log.
 
 A law that is broken raises AssertionError and says where. The results are those of tests/oracle/gpu_model.py;
-only what the case says outright is used, nothing of how the twin comes to its answer.
+only what the case says outright is used, nothing of how the reference simulator comes to its answer.
 """
 
 from __future__ import annotations

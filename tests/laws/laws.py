@@ -12,8 +12,8 @@ from dataclasses import replace
 from tests.oracle.model import (
     Change,
     Promise,
+    ReferenceJob,
     Result,
-    TwinJob,
     all_groups,
     changes_of,
     groups_of,
@@ -27,7 +27,7 @@ STARTED = ("completed", "killed")
 UNSTARTED = ("cancelled", "rejected", "unstarted")
 
 
-def true_run(case: Case, job: TwinJob) -> float:
+def true_run(case: Case, job: ReferenceJob) -> float:
     """For how long the job runs once it has started."""
     allowed = max(job.estimate if job.limit is None else job.limit, 1.0)
     return min(job.runtime, allowed) if case.at_limit == "kill" else job.runtime
@@ -73,7 +73,7 @@ def none_starts_before_it_is_eligible(case: Case, results: Sequence[Result]) -> 
         assert result.start is None or result.start >= result.eligible, f"job {job.job_id}: {result}"
 
 
-def left_at(job: TwinJob, result: Result) -> float | None:
+def left_at(job: ReferenceJob, result: Result) -> float | None:
     """When the job finished, was cancelled or was rejected; None: never."""
     if result.outcome in STARTED:
         return result.end
@@ -141,7 +141,7 @@ GENERAL = (
 # -- promises ------------------------------------------------------------------------------------
 
 
-def _as_long_as_believed(job: TwinJob) -> TwinJob:
+def _as_long_as_believed(job: ReferenceJob) -> ReferenceJob:
     """The job with an estimate, a planned time and a limit, where it has them, that hold."""
     spans = {"estimate": job.estimate, "planned": job.planned, "limit": job.limit}
     return replace(job, **{name: max(span, job.runtime) for name, span in spans.items() if span is not None})

@@ -1,4 +1,4 @@
-"""The laws of placed nodes hold for the slow twin; and a law that is broken is seen to be."""
+"""The laws of GPU clusters hold for the reference simulator; and a law that is broken is seen to be."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tests.oracle.gpu_model import (
     PlacedRun,
     Segment,
 )
-from tests.oracle.gpu_workloads import placed_case, run_twin
+from tests.oracle.gpu_workloads import gpu_case, run_reference
 
 CASES = 300
 
 
 @cache
 def answers() -> list[tuple[PlacedCase, PlacedRun]]:
-    cases = [placed_case(seed, queues=seed % 5 == 4) for seed in range(CASES)]
-    return [(case, run_twin(case)) for case in cases]
+    cases = [gpu_case(seed, queues=seed % 5 == 4) for seed in range(CASES)]
+    return [(case, run_reference(case)) for case in cases]
 
 
 @pytest.mark.parametrize("law", laws.LAWS, ids=lambda law: law.__name__)

@@ -1,4 +1,4 @@
-"""The laws hold for the slow twin; and a law that is broken is seen to be."""
+"""The laws hold for the reference simulator; and a law that is broken is seen to be."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from tests.laws import laws
-from tests.oracle.model import Promise, Result, TwinGroup, TwinJob
-from tests.oracle.workloads import Case, random_case, run_twin
+from tests.oracle.model import Promise, ReferenceGroup, ReferenceJob, Result
+from tests.oracle.workloads import Case, random_case, run_reference
 
 CASES = 400
 
@@ -19,7 +19,7 @@ def test_general_laws(law: Callable[[Case, Sequence[Result]], None]) -> None:
     for seed in range(CASES):
         case = random_case(seed)
         try:
-            law(case, run_twin(case).results)
+            law(case, run_reference(case).results)
         except AssertionError as broken:
             raise AssertionError(f"seed {seed}: {broken}") from None
 
@@ -28,7 +28,7 @@ def test_easy_keeps_its_promise_to_the_head() -> None:
     promised = 0
     for seed in range(CASES):
         case = laws.honest(random_case(seed))
-        run = run_twin(case)
+        run = run_reference(case)
         laws.heads_start_by_their_first_promise(case, run.results, run.promises)
         promised += len({promise.job_id for promise in run.promises if promise.head})
     assert promised > CASES  # the law was tried
@@ -39,7 +39,7 @@ def test_conservative_keeps_all_promises() -> None:
     promised = 0
     for seed in range(CASES):
         case = laws.kept(random_case(seed))
-        run = run_twin(case)
+        run = run_reference(case)
         laws.all_start_by_their_first_promise(case, run.results, run.promises)
         laws.promises_only_move_forward(case, run.promises)
         promised += len({promise.job_id for promise in run.promises})
@@ -50,23 +50,25 @@ def test_conservative_is_any_large_depth_when_nothing_is_freed() -> None:
     """With estimates that are the run times and in order of submission, a plan made anew is the one kept."""
     for seed in range(CASES // 2):
         case = laws.exact(random_case(seed))
-        assert run_twin(case).results == run_twin(replace(case, depth=len(case.jobs))).results, f"seed {seed}"
+        assert run_reference(case).results == run_reference(replace(case, depth=len(case.jobs))).results, (
+            f"seed {seed}"
+        )
 
 
 def test_conservative_is_not_moved_by_those_behind() -> None:
     for seed in range(CASES // 2):
         case = laws.exact(random_case(seed))
-        results = run_twin(case).results
+        results = run_reference(case).results
         for job in case.jobs[:: max(1, len(case.jobs) // 3)]:
-            laws.none_is_moved_by_those_behind(case, results, lambda c: run_twin(c).results, job.job_id)
+            laws.none_is_moved_by_those_behind(case, results, lambda c: run_reference(c).results, job.job_id)
 
 
 # -- the laws can be broken ----------------------------------------------------------------------
 
 PAIR = Case(
     seed=0,
-    jobs=(TwinJob(1, 0.0, 10.0, 10.0, 3), TwinJob(2, 0.0, 10.0, 10.0, 2)),
-    groups=(TwinGroup("g", 4),),
+    jobs=(ReferenceJob(1, 0.0, 10.0, 10.0, 3), ReferenceJob(2, 0.0, 10.0, 10.0, 2)),
+    groups=(ReferenceGroup("g", 4),),
     queues={},
 )
 GOOD = (Result(0.0, 0.0, 10.0, 0, "completed"), Result(0.0, 10.0, 20.0, 0, "completed"))
@@ -114,12 +116,12 @@ def test_a_broken_promise_is_seen() -> None:
 EARLY = Case(
     seed=0,
     jobs=(
-        TwinJob(1, 0.0, 10.0, 10.0, 2),
-        TwinJob(2, 0.0, 5.0, 20.0, 2),
-        TwinJob(3, 0.0, 10.0, 10.0, 4),
-        TwinJob(4, 0.0, 10.0, 10.0, 2),
+        ReferenceJob(1, 0.0, 10.0, 10.0, 2),
+        ReferenceJob(2, 0.0, 5.0, 20.0, 2),
+        ReferenceJob(3, 0.0, 10.0, 10.0, 4),
+        ReferenceJob(4, 0.0, 10.0, 10.0, 2),
     ),
-    groups=(TwinGroup("g", 4),),
+    groups=(ReferenceGroup("g", 4),),
     queues={},
     depth=None,
 )
@@ -129,7 +131,7 @@ EARLY = Case(
 
 def test_conservative_keeps_its_promises_when_a_job_finishes_early() -> None:
     """At 5, job 4 stands in the way of 3, which stays at 20; then 4 goes at once; at 10, 3 moves to 15."""
-    run = run_twin(EARLY)
+    run = run_reference(EARLY)
     assert [(p.time, p.job_id, p.start) for p in run.promises] == [
         (0, 3, 20),
         (0, 4, 10),
@@ -142,7 +144,7 @@ def test_conservative_keeps_its_promises_when_a_job_finishes_early() -> None:
 
 def test_a_large_depth_with_early_finishes_may_break_a_promise() -> None:
     """The plan made anew at 5 brings job 3 forward to 10, where 4 was to be, and 4 comes only after it, at 20."""
-    run = run_twin(replace(EARLY, depth=50))
+    run = run_reference(replace(EARLY, depth=50))
     assert [(p.job_id, p.start) for p in run.promises[:2]] == [(3, 20.0), (4, 10.0)]
     assert [result.start for result in run.results] == [0.0, 0.0, 10.0, 20.0]
     with pytest.raises(AssertionError, match="started at 20"):

@@ -1,13 +1,13 @@
-"""Laws that hold with levers too; the twin stands for the engine, which gives the same logs."""
+"""Laws that hold with levers too; the reference simulator stands for the engine, which gives the same logs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from tests.laws import laws
-from tests.oracle.model import TwinLevers
+from tests.oracle.model import ReferencePowerControls
 from tests.oracle.power_workloads import lever_case
-from tests.oracle.workloads import Case, run_twin
+from tests.oracle.workloads import Case, run_reference
 
 CASES = 400
 
@@ -19,7 +19,7 @@ def honest(case: Case) -> Case:
     return laws.honest(replace(case, jobs=jobs, schedule_per="instant", levers=falling(case.levers)))
 
 
-def falling(levers: TwinLevers) -> TwinLevers:
+def falling(levers: ReferencePowerControls) -> ReferencePowerControls:
     if levers.watts is None:
         return levers
     watts = tuple(tuple(tuple(sorted(row, reverse=True)) for row in group) for group in levers.watts)
@@ -34,7 +34,7 @@ def test_easy_gives_the_head_its_nodes_by_the_time_it_was_told() -> None:
         assert case.levers is not None
         if case.levers.budget is not None and len(case.levers.budget) > 1:
             continue
-        run = run_twin(case)
+        run = run_reference(case)
         told: dict[int, float] = {}
         for promise in run.promises:
             if promise.head:
@@ -57,7 +57,7 @@ def test_a_budget_is_kept_at_every_moment() -> None:
         watts = [value for _, value in levers.budget]
         if watts != sorted(watts):
             continue
-        run = run_twin(case)
+        run = run_reference(case)
         parents = [group.name for group in case.groups]
         like = [*range(len(parents)), *(parents.index(r.group) for r in case.reservations)]
         spans = [

@@ -1,4 +1,4 @@
-"""Between the twin's words and kilowait's: a case to its tables, a log to the twin's results."""
+"""Convert cases of the reference simulator to kilowait tables, and execution logs to reference results."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kilowait.cluster.cluster import (
 from kilowait.cluster.power_controls import PowerControls, SleepPolicy
 from kilowait.jobs.execution_log import ExecutionLog, Outcome
 from kilowait.jobs.table import JobTable
-from tests.oracle.model import NodeStep, Result, Run, TwinJob, TwinLevers
+from tests.oracle.model import NodeStep, ReferenceJob, ReferencePowerControls, Result, Run
 from tests.oracle.workloads import Case
 
 DEPTHS: dict[int | None, str] = {0: "none", 1: "easy", None: "conservative"}
 
 
-def job_table(jobs: tuple[TwinJob, ...]) -> JobTable:
+def job_table(jobs: tuple[ReferenceJob, ...]) -> JobTable:
     """The jobs as a table, in their order; columns that no job uses are left out."""
     names = sorted({job.queue for job in jobs if job.queue is not None})
     columns: dict[str, Any] = {
@@ -57,7 +57,7 @@ def job_table(jobs: tuple[TwinJob, ...]) -> JobTable:
 
 
 def cluster(case: Case) -> Cluster:
-    """The machine of the case. Groups of reservations are numbered after the plain ones, as in the twin."""
+    """The machine of the case. Groups of reservations are numbered after the plain ones, as in the reference."""
     return Cluster(
         groups=tuple(
             NodeGroup(g.name, g.nodes, cores=g.cores, memory_gb=g.memory_gb, gpus=g.gpus, shared=g.shared)
@@ -69,8 +69,8 @@ def cluster(case: Case) -> Cluster:
     )
 
 
-def levers_of(levers: TwinLevers) -> PowerControls:
-    """The twin's levers as kilowait's."""
+def levers_of(levers: ReferencePowerControls) -> PowerControls:
+    """The reference simulator's levers as kilowait's."""
     return PowerControls(
         sleep={
             name: SleepPolicy(rule.timeout, rule.fall, rule.wake, rule.reserve, rule.wake_ahead)
@@ -87,7 +87,7 @@ def levers_of(levers: TwinLevers) -> PowerControls:
 
 
 def run_engine(case: Case) -> Run:
-    """kilowait's answer, in the twin's words; it tells nothing of its reservations."""
+    """kilowait's answer, in the reference simulator's words; it tells nothing of its reservations."""
     import kilowait
 
     pulled: dict[str, Any] = {} if case.levers is None else {"levers": levers_of(case.levers)}
@@ -108,7 +108,7 @@ def run_engine(case: Case) -> Run:
 
 
 def run_of(log: ExecutionLog) -> Run:
-    """A log in the twin's words."""
+    """A log in the reference simulator's words."""
     jobs = log.jobs()
     level = np.zeros(len(jobs), np.int64)
     level[log.job] = log.level
@@ -144,7 +144,7 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def difference(case: Case, twin: Run, engine: Run) -> str | None:
+def difference(case: Case, reference_run: Run, engine: Run) -> str | None:
     """Words for the first job, in simulated time, that fared differently; None: all fared the same."""
     settings = (
         f"seed {case.seed}: policy={case.policy!r} depth={case.depth} backfill_order={case.backfill_order!r} "
@@ -159,26 +159,26 @@ def difference(case: Case, twin: Run, engine: Run) -> str | None:
             f"; {sum(job.hold is not None for job in case.jobs)} holds, {levers.levels} levels, "
             f"crowd={levers.full_speed_backlog_nodes}, budget={levers.budget}, sleep={dict(levers.sleep)}"
         )
-    trios = list(zip(case.jobs, twin.results, engine.results, strict=True))
+    trios = list(zip(case.jobs, reference_run.results, engine.results, strict=True))
     different = [trio for trio in trios if trio[1] != trio[2]]
     if different:
         job, ours, theirs = min(different, key=lambda trio: (_parting(trio[1], trio[2]), trio[0].submit))
         first = f"{len(different)} jobs differ; the first is {job}"
-        return f"{settings}\n{first}\n  twin   {ours}\n  engine {theirs}"
-    for place, (ours_id, theirs_id) in enumerate(zip(twin.segments, engine.segments, strict=True)):
+        return f"{settings}\n{first}\n  reference_run   {ours}\n  engine {theirs}"
+    for place, (ours_id, theirs_id) in enumerate(zip(reference_run.segments, engine.segments, strict=True)):
         if ours_id != theirs_id:
             return (
                 f"{settings}\nall jobs fare the same, but segment {place} is job {theirs_id}, not {ours_id}: "
                 "segments stand in the order in which they were started"
             )
-    for g in sorted({*twin.states, *engine.states}):
-        steps = zip_longest(twin.states.get(g, ()), engine.states.get(g, ()))
+    for g in sorted({*reference_run.states, *engine.states}):
+        steps = zip_longest(reference_run.states.get(g, ()), engine.states.get(g, ()))
         unlike = [(ours, theirs) for ours, theirs in steps if ours != theirs]
         if unlike:
             mine, other = unlike[0]
             return (
                 f"{settings}\nall jobs fare the same, but {len(unlike)} steps of the nodes of group {g} differ"
-                f"\n  twin   {mine}\n  engine {other}"
+                f"\n  reference_run   {mine}\n  engine {other}"
             )
     return None
 

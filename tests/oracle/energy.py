@@ -1,4 +1,4 @@
-"""Joules of a run of the twin, added up second by second: for workloads in which all happens at whole seconds."""
+"""Energy of a reference run, summed second by second, for workloads in which all events are at whole seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of the twin for placed nodes as the engine takes them, and its answers as the twin gives them."""
+"""Convert cases and results between the GPU reference simulator and the engine."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def difference(case: PlacedCase, theirs: PlacedRun, ours: PlacedRun) -> str | No
     said = _differences(ours, theirs)
     if not said:
         return None
-    return f"seed {case.seed}, {case.rule}: {len(said)} differences, ours / the twin's\n  " + "\n  ".join(
+    return f"seed {case.seed}, {case.rule}: {len(said)} differences, engine / reference\n  " + "\n  ".join(
         said[:3]
     )
 

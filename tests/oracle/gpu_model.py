@@ -1,4 +1,4 @@
-"""What the slow twin for placed nodes is told and what it answers; written from docs/gpu-engine.md alone."""
+"""What the reference simulator of GPU clusters is told and what it answers; written from docs/gpu-engine.md alone."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ MISSING: dict[str, Any] = {
     "cpu_milli": -1,
     "gpu_milli": 1000,
     "gpu_types": None,
-    "spread": 0,
+    "gpus_may_span_nodes": 0,
     "priority": 0.0,
     "checkpoint_s": math.nan,
     "checkpoint_load_s": math.nan,
@@ -237,7 +237,7 @@ def _job(case: PlacedCase, number: int, row: int) -> PlacedJob:
     allowed = e if math.isnan(has["limit_s"]) else max(has["limit_s"], 1.0)
     kill = settings["at_limit"] == "kill"
     gpus = has["gpus"]
-    spread = has["spread"] == 1 and gpus >= 1
+    spread = has["gpus_may_span_nodes"] == 1 and gpus >= 1
     pieces = gpus if spread else has["nodes"]
     assert gpus % pieces == 0, f"job {number}: {gpus} GPUs on {pieces} nodes"
     assert has["gpu_milli"] == 1000 or gpus == 1, f"job {number}: a part of {gpus} GPUs"

@@ -49,12 +49,12 @@ class Node:
 
 
 def class_of(job: PlacedJob) -> int:
-    """The class of its pieces for the placement "cluster"."""
+    """The class of its pieces for the placement "gpu-clustering"."""
     return 0 if job.part else job.k
 
 
 Target = tuple[int, int, int, str]
-"""Thousandths of cores, of a GPU, number of GPUs, label: what "fgd" and "room" expect more of."""
+"""Thousandths of cores, of a GPU, number of GPUs, label: what "fgd" and "capacity" expect more of."""
 
 
 class Machine:
@@ -78,7 +78,7 @@ class Machine:
         self.kinds: list[tuple[Target, float]] = []
 
     def expect(self, jobs: Sequence[PlacedJob]) -> None:
-        """These are the jobs of the table that are not rejected: "fgd" and "room" ask what is left for such."""
+        """These are the jobs of the table that are not rejected: "fgd" and "capacity" ask what is left for such."""
         counts = Counter((job.cpu, job.gpu_milli, job.k, job.label or "") for job in jobs)
         line = sorted(counts, key=lambda target: (counts[target], target), reverse=True)
         taken: list[Target] = []
@@ -144,7 +144,7 @@ class Machine:
             return (max(room, key=lambda gpu: (node.gpus[gpu], -gpu)),)
         if self.placement == "fgd":
             return (max(room, key=lambda gpu: (self.fragment_score(job, node, (gpu,)), -gpu)),)
-        if self.placement == "room":
+        if self.placement == "capacity":
             return (max(room, key=lambda gpu: (self.room_score(job, node, (gpu,)), -gpu)),)
         return (min(room, key=lambda gpu: (node.gpus[gpu], gpu)),)
 
@@ -167,18 +167,18 @@ class Machine:
                 return 2000000 - wholly if wholly >= job.k * (job.pieces - len(place)) else wholly
             case "random":
                 return drawn(self.seed, job.number, len(place), node.number)
-            case "dot":
+            case "dot-product":
                 match_ = (node.cpu / self.most_cpu) * (job.cpu / self.most_cpu)
                 if self.most_gpus > 0:
                     match_ += (free / self.most_gpus) * (takes / self.most_gpus)
                 return -match_ / 2
-            case "pack":
+            case "gpu-packing":
                 return packing_score(job, node, gpus)
-            case "cluster":
+            case "gpu-clustering":
                 return self.clustering_score(job, node)
             case "fgd":
                 return self.fragment_score(job, node, gpus)
-            case "room":
+            case "capacity":
                 return self.room_score(job, node, gpus)
         raise ValueError(self.placement)
 
@@ -232,7 +232,7 @@ class Machine:
 
 
 def room_for(kind: Target, node: Node) -> float:
-    """Jobs of one kind that the node could still take, as "room" counts them."""
+    """Jobs of one kind that the node could still take, as "capacity" counts them."""
     c, m, k, label = kind
     usable = [g for g in node.gpus if g >= m]
     foreign = label != "" and node.name not in label.split("|")

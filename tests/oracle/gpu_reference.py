@@ -1,8 +1,7 @@
-"""The slow twin for placed nodes: a plain simulator written from docs/gpu-engine.md alone.
+"""The reference simulator of GPU clusters: a plain simulator written from docs/gpu-engine.md alone.
 
-It imports nothing of kilowait, so the two share no bug. The next event is looked for among all jobs whenever one is
-wanted; speed is nobody's concern here. This file has the events; a pass is in placed_passes.py, nodes and where a job
-is placed on them in placed_nodes.py.
+It imports nothing of kilowait, so the two share no bug. It searches all jobs for the next event; speed is not a goal.
+This module has the events; gpu_scheduling_pass.py has the scheduling pass, gpu_nodes.py nodes and placement.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A pass over placed nodes: who starts, who claims, who is preempted, who moves; from docs/gpu-engine.md alone."""
+"""A pass over GPU clusters: who starts, who claims, who is preempted, who moves; from docs/gpu-engine.md alone."""
 
 from __future__ import annotations
 

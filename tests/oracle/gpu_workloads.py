@@ -1,4 +1,4 @@
-"""Small, nasty workloads for placed nodes: every feature of docs/gpu-engine.md, with ties, zeros and dead ends."""
+"""Small, nasty workloads for GPU clusters: every feature of docs/gpu-engine.md, with ties, zeros and dead ends."""
 
 from __future__ import annotations
 
@@ -19,18 +19,29 @@ from tests.oracle.workloads import snap
 TYPES = ("P100", "T4", "V100M16", "A10")
 ELSEWHERE = "V100M32"
 """A type that no cluster drawn here has."""
-PLACEMENTS = ("first", "best", "worst", "consolidate", "random", "dot", "pack", "cluster", "fgd", "room")
+PLACEMENTS = (
+    "first",
+    "best",
+    "worst",
+    "consolidate",
+    "random",
+    "dot-product",
+    "gpu-packing",
+    "gpu-clustering",
+    "fgd",
+    "capacity",
+)
 PARTS = (1, 100, 250, 250, 300, 400, 500, 500, 500, 600, 999)
 
 Columns = dict[str, list[Any]]
 
 
-def run_twin(case: PlacedCase) -> PlacedRun:
-    """The twin's answer."""
+def run_reference(case: PlacedCase) -> PlacedRun:
+    """The reference simulator's answer."""
     return simulate(case)
 
 
-def placed_case(seed: int, queues: bool = False) -> PlacedCase:
+def gpu_case(seed: int, queues: bool = False) -> PlacedCase:
     """The case of this seed; which features it has is part of the draw. `queues`: the cluster has some, besides."""
     rng = Random(f"placed {seed}")
     unit = rng.choice([1.0, 1.0, 1.0, 1.0, 0.25, 0.0])
@@ -54,7 +65,7 @@ def placed_case(seed: int, queues: bool = False) -> PlacedCase:
 
 def soak_case(seed: int) -> PlacedCase:
     """The case of this seed, every fifth with queues."""
-    return placed_case(seed, queues=seed % 5 == 4)
+    return gpu_case(seed, queues=seed % 5 == 4)
 
 
 # -- machine and sizes ---------------------------------------------------------------------------
@@ -89,7 +100,7 @@ def _sizes(rng: Random, groups: list[dict[str, Any]], count: int) -> Columns:
     largest = max(1, *(group["gpus"] for group in groups))
     most = max(group["nodes"] for group in groups)
     all_gpus = max(1, *(group["gpus"] * group["nodes"] for group in groups))
-    names = ("nodes", "gpus", "gpu_milli", "spread", "cores", "cpu_milli", "memory_mb")
+    names = ("nodes", "gpus", "gpu_milli", "gpus_may_span_nodes", "cores", "cpu_milli", "memory_mb")
     jobs: Columns = {"job_id": rng.sample(range(1, 3 * count), count)} | {name: [] for name in names}
     needy = rng.choice([0.0, 0.3, 1.0])  # how much cores and memory matter
     few = rng.choice([1, 2, *(group["cores"] for group in groups)])
@@ -115,7 +126,7 @@ def _sizes(rng: Random, groups: list[dict[str, Any]], count: int) -> Columns:
         jobs["nodes"].append(nodes)
         jobs["gpus"].append(gpus)
         jobs["gpu_milli"].append(gpu_milli)
-        jobs["spread"].append(spread)
+        jobs["gpus_may_span_nodes"].append(spread)
         jobs["cores"].append(cores * (pieces if rng.random() < 0.7 else 1))
         jobs["cpu_milli"].append(max(0, milli_cores) * pieces if rng.random() < 0.4 else -1)
         jobs["memory_mb"].append(pieces * rng.choice([0.0, 0.0, 500.0, 1000.5, 2500.0, 3750.0]))

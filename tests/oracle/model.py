@@ -1,4 +1,4 @@
-"""What the slow twin is told and what it answers: jobs, groups, capacity changes, results."""
+"""What the reference simulator is told and what it answers: jobs, groups, capacity changes, results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 
 @dataclass(frozen=True)
-class TwinJob:
+class ReferenceJob:
     """A job as the table has it; None: no such column, or no such wish."""
 
     job_id: int
@@ -33,7 +33,7 @@ class TwinJob:
 
 
 @dataclass(frozen=True)
-class TwinGroup:
+class ReferenceGroup:
     """Nodes of one kind; cores, memory and GPUs are per node."""
 
     name: str
@@ -71,7 +71,7 @@ def value_at(steps: Steps, time: float) -> int:
 
 
 @dataclass(frozen=True)
-class TwinSleep:
+class ReferenceSleep:
     """How the nodes of a group sleep."""
 
     timeout: float
@@ -87,10 +87,10 @@ Table: TypeAlias = tuple[tuple[tuple[N, ...], ...], ...]
 
 
 @dataclass(frozen=True)
-class TwinLevers:
+class ReferencePowerControls:
     """All the levers of a run; each may be missing."""
 
-    sleep: Mapping[str, TwinSleep] = field(default_factory=dict)
+    sleep: Mapping[str, ReferenceSleep] = field(default_factory=dict)
     """By name of the group."""
     factor: Table[float] | None = None
     watts: Table[int] | None = None
@@ -170,7 +170,7 @@ class Run:
 class State:
     """A job on its way through the clock."""
 
-    job: TwinJob
+    job: ReferenceJob
     number: int
     planned: float
     """P of the page."""
@@ -195,11 +195,11 @@ class State:
     scores: list[float] = field(default_factory=list)
 
 
-Rule = Callable[[TwinJob, float, float], float]
+Rule = Callable[[ReferenceJob, float, float], float]
 """(job, now, eligible) -> score; a smaller score goes first."""
 
 
-def pools_per_node(group: TwinGroup) -> tuple[int, ...]:
+def pools_per_node(group: ReferenceGroup) -> tuple[int, ...]:
     """What one node puts into each pool of its group."""
     if not group.shared:
         return (1,)
@@ -208,7 +208,7 @@ def pools_per_node(group: TwinGroup) -> tuple[int, ...]:
     return (group.cores, *memory, *gpus)
 
 
-def need_of(job: TwinJob, group: TwinGroup) -> tuple[int, ...]:
+def need_of(job: ReferenceJob, group: ReferenceGroup) -> tuple[int, ...]:
     """What the job needs of each pool of the group."""
     if not group.shared:
         return (job.nodes,)
@@ -218,16 +218,18 @@ def need_of(job: TwinJob, group: TwinGroup) -> tuple[int, ...]:
     return (cores, *memory, *gpus)
 
 
-def all_groups(groups: Sequence[TwinGroup], reservations: Iterable[Reservation]) -> list[TwinGroup]:
+def all_groups(groups: Sequence[ReferenceGroup], reservations: Iterable[Reservation]) -> list[ReferenceGroup]:
     """The plain groups, then one per reservation: like the group it is cut from, of the size it holds."""
     plain = {group.name: group for group in groups}
     cut = [(r, plain[r.group]) for r in reservations]
-    return [*groups] + [TwinGroup(r.name, r.nodes, g.cores, g.memory_gb, g.gpus, g.shared) for r, g in cut]
+    return [*groups] + [
+        ReferenceGroup(r.name, r.nodes, g.cores, g.memory_gb, g.gpus, g.shared) for r, g in cut
+    ]
 
 
 def groups_of(
-    job: TwinJob,
-    groups: Sequence[TwinGroup],
+    job: ReferenceJob,
+    groups: Sequence[ReferenceGroup],
     queues: Mapping[str, Sequence[str]],
     reservations: Sequence[Reservation],
 ) -> list[int]:
@@ -249,7 +251,7 @@ def levels_of(
     table: Table[N] | None,
     levels: int,
     default: N,
-    groups: Sequence[TwinGroup],
+    groups: Sequence[ReferenceGroup],
     reservations: Sequence[Reservation],
     g: int,
     row: int,
@@ -272,7 +274,7 @@ class Change(NamedTuple):
 
 
 def changes_of(
-    groups: Sequence[TwinGroup], outages: Iterable[Outage], reservations: Iterable[Reservation]
+    groups: Sequence[ReferenceGroup], outages: Iterable[Outage], reservations: Iterable[Reservation]
 ) -> list[Change]:
     """Capacity changes by (time, order of listing); what happens at infinity never happens."""
     names = [group.name for group in groups]

@@ -1,6 +1,6 @@
-"""Nodes that sleep, one by one: the slow twin's picture of a group whose nodes nobody needs all the time.
+"""Nodes that sleep, one by one: the reference simulator's picture of a group whose nodes nobody needs all the time.
 
-Written from docs/engine.md alone, like the rest of the twin.
+Written from docs/engine.md alone, like the rest of the reference simulator.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from tests.oracle.model import NodeStep, TwinSleep, value_at
+from tests.oracle.model import NodeStep, ReferenceSleep, value_at
 
 AWAKE, FALLING, ASLEEP, WAKING, HELD, OUT = "awake", "falling", "asleep", "waking", "held", "out"
 
@@ -33,7 +33,7 @@ class Node:
 class Sleepers:
     """The nodes of one group that can sleep."""
 
-    def __init__(self, rule: TwinSleep, count: int, now: float) -> None:
+    def __init__(self, rule: ReferenceSleep, count: int, now: float) -> None:
         self.rule = rule
         self.nodes = [Node(AWAKE, now) for _ in range(count)]
 

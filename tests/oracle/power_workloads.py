@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from tests.oracle.model import Steps, Table, TwinGroup, TwinJob, TwinLevers, TwinSleep
+from tests.oracle.model import (
+    ReferenceGroup,
+    ReferenceJob,
+    ReferencePowerControls,
+    ReferenceSleep,
+    Steps,
+    Table,
+)
 from tests.oracle.priority_rules import NAMES
 from tests.oracle.workloads import (
     Case,
@@ -60,19 +67,19 @@ def _lever_case(seed: int, whole: bool) -> Case:
     )
 
 
-def _groups(rng: Random, whole: bool) -> tuple[TwinGroup, ...]:
+def _groups(rng: Random, whole: bool) -> tuple[ReferenceGroup, ...]:
     groups = []
     for i in range(rng.choice([1, 1, 1, 2, 2, 3])):
         if whole or rng.random() < 0.85:
-            groups.append(TwinGroup(f"g{i}", rng.choice([1, 2, 3, 4, 4, 6, 8])))
+            groups.append(ReferenceGroup(f"g{i}", rng.choice([1, 2, 3, 4, 4, 6, 8])))
         else:
-            groups.append(TwinGroup(f"g{i}", rng.randint(1, 3), rng.choice([2, 4]), shared=True))
+            groups.append(ReferenceGroup(f"g{i}", rng.randint(1, 3), rng.choice([2, 4]), shared=True))
     return tuple(groups)
 
 
 def _times(
-    rng: Random, jobs: list[TwinJob], groups: Sequence[TwinGroup], unit: float
-) -> tuple[list[TwinJob], float, float]:
+    rng: Random, jobs: list[ReferenceJob], groups: Sequence[ReferenceGroup], unit: float
+) -> tuple[list[ReferenceJob], float, float]:
     """Lengths and submit times, with idle stretches as well as queues; the first submit and the span."""
     guesses = rng.choice(["exact", "exact", "over", "under", "mixed"])
     long = rng.choice([1.0, 1.0, 4.0])
@@ -98,7 +105,9 @@ def _times(
     return made, min(job.submit for job in made), span
 
 
-def _holds(rng: Random, jobs: list[TwinJob], first: float, span: float, unit: float) -> list[TwinJob]:
+def _holds(
+    rng: Random, jobs: list[ReferenceJob], first: float, span: float, unit: float
+) -> list[ReferenceJob]:
     share = rng.choice([0.0, 0.0, 0.3, 0.7])
     together = first + snap(rng.uniform(0, span), unit)
     made = []
@@ -121,13 +130,13 @@ def _holds(rng: Random, jobs: list[TwinJob], first: float, span: float, unit: fl
 
 def _levers(
     rng: Random,
-    jobs: Sequence[TwinJob],
-    groups: Sequence[TwinGroup],
+    jobs: Sequence[ReferenceJob],
+    groups: Sequence[ReferenceGroup],
     first: float,
     span: float,
     unit: float,
     whole: bool,
-) -> TwinLevers:
+) -> ReferencePowerControls:
     levels = rng.choice([1, 1, 2, 2, 3, 4])
     bounded = rng.random() < 0.45
     sleep = {}
@@ -139,7 +148,7 @@ def _levers(
     slower = levels > 1 or rng.random() < 0.4
     likes = rng.choice([None, "any", "any", "lowest"])
     preferred_level = [rng.randrange(levels) if likes == "any" else levels - 1 for _ in jobs]
-    return TwinLevers(
+    return ReferencePowerControls(
         sleep=sleep,
         factor=_factors(rng, len(jobs), len(groups), levels, whole) if slower else None,
         watts=watts,
@@ -149,13 +158,13 @@ def _levers(
     )
 
 
-def _sleep(rng: Random, group: TwinGroup, first: float, span: float, unit: float) -> TwinSleep:
+def _sleep(rng: Random, group: ReferenceGroup, first: float, span: float, unit: float) -> ReferenceSleep:
     few = [0, 0, 1, 2, group.nodes, group.nodes + 1]
     odd = 0.0 if unit == 1.0 else rng.choice([0.0, 0.25, 0.1])
     reserve: Steps = ((-math.inf, rng.choice(few)),)
     if rng.random() < 0.4:
         reserve = _steps(rng, few, first, span, unit)
-    return TwinSleep(
+    return ReferenceSleep(
         timeout=rng.choice([0.0, 0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0]) + odd,
         fall=rng.choice([0.0, 0.0, 1.0, 2.0, 5.0]) + odd,
         wake=rng.choice([0.0, 1.0, 2.0, 3.0, 5.0, 8.0]) + odd,
@@ -188,7 +197,9 @@ def _factors(rng: Random, jobs: int, groups: int, levels: int, whole: bool) -> T
     return tuple(table)
 
 
-def _watts(rng: Random, jobs: Sequence[TwinJob], groups: Sequence[TwinGroup], levels: int) -> Table[int]:
+def _watts(
+    rng: Random, jobs: Sequence[ReferenceJob], groups: Sequence[ReferenceGroup], levels: int
+) -> Table[int]:
     shares = [1.0, 0.8, 0.5, 0.3]
     odd = rng.random() < 0.2  # a later level need not draw less
     table = []

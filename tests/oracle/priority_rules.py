@@ -1,11 +1,11 @@
-"""The rules in plain Python, for the slow twin."""
+"""The rules in plain Python, for the reference simulator."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 
-from tests.oracle.reference import Rule, TwinJob
+from tests.oracle.reference import ReferenceJob, Rule
 
 Formula = Callable[[float, int, float, float, float], float]
 """(e, n, w, s, eligible) -> score; s is the eligible time since the first submit of the table."""
@@ -53,10 +53,10 @@ class LastTwo:
     def __init__(self) -> None:
         self.ran: dict[int, list[float]] = {}
 
-    def __call__(self, job: TwinJob, now: float, eligible: float) -> float:
+    def __call__(self, job: ReferenceJob, now: float, eligible: float) -> float:
         return eligible
 
-    def predict(self, job: TwinJob, now: float, eligible: float) -> tuple[float, float]:
+    def predict(self, job: ReferenceJob, now: float, eligible: float) -> tuple[float, float]:
         estimate = max(job.estimate, 1.0)
         if job.user is None or job.user not in self.ran:
             return estimate, estimate if job.planned is None else job.planned
@@ -64,19 +64,19 @@ class LastTwo:
         guess = max(min(sum(last) / len(last), estimate), 1.0)
         return guess, guess
 
-    def told(self, job: TwinJob, ran: float | None) -> None:
+    def told(self, job: ReferenceJob, ran: float | None) -> None:
         if ran is not None and job.user is not None:
             self.ran.setdefault(job.user, []).append(ran)
 
 
-def rule_for(name: str, jobs: Sequence[TwinJob]) -> tuple[Rule, bool]:
+def rule_for(name: str, jobs: Sequence[ReferenceJob]) -> tuple[Rule, bool]:
     """The rule for this table of jobs, and whether it is fixed."""
     if name in PREDICTING:
         return LastTwo(), True
     formula = FIXED[name] if name in FIXED else MOVING[name]
     first = min((job.submit for job in jobs), default=0.0)
 
-    def rule(job: TwinJob, now: float, eligible: float) -> float:
+    def rule(job: ReferenceJob, now: float, eligible: float) -> float:
         return formula(max(job.estimate, 1.0), job.nodes, now - eligible, eligible - first, eligible)
 
     return rule, name in FIXED

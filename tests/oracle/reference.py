@@ -1,8 +1,7 @@
-"""The slow twin: a plain simulator written from docs/engine.md alone.
+"""The reference simulator: a plain simulator written from docs/engine.md alone.
 
-It imports nothing of kilowait, so the two share no bug. Where the page says a thing once, so does the twin;
-availability is added up anew whenever it is looked at, and speed is nobody's concern here. This file has the events;
-a pass is in planner.py, nodes that sleep are in sleeping.py.
+It imports nothing of kilowait, so the two share no bug. Availability is recomputed at every use; speed is not a goal.
+This module has the events; reservations.py has the scheduling pass, node_sleep.py sleeping nodes.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from tests.oracle.model import (
     Count,
     Outage,
     Promise,
+    ReferenceGroup,
+    ReferenceJob,
+    ReferencePowerControls,
     Reservation,
     Result,
     Rule,
     Run,
     State,
-    TwinGroup,
-    TwinJob,
-    TwinLevers,
     all_groups,
     changes_of,
     groups_of,
@@ -50,14 +49,24 @@ from tests.oracle.reservations import (
     Planner,
 )
 
-__all__ = ["Outage", "Promise", "Reservation", "Result", "Rule", "Run", "TwinGroup", "TwinJob", "simulate"]
+__all__ = [
+    "Outage",
+    "Promise",
+    "Reservation",
+    "Result",
+    "Rule",
+    "Run",
+    "ReferenceGroup",
+    "ReferenceJob",
+    "simulate",
+]
 
 
 class _Clock(Planner):
     def __init__(
         self,
         states: list[State],
-        groups: list[TwinGroup],
+        groups: list[ReferenceGroup],
         changes: list[Change],
         empty: int,
         rules: list[tuple[Rule, bool]],
@@ -65,7 +74,7 @@ class _Clock(Planner):
         schedule_per: str,
         placement: str,
         overrun: str,
-        levers: TwinLevers,
+        levers: ReferencePowerControls,
     ) -> None:
         super().__init__(groups, changes, empty, rules, depth, placement, overrun, levers)
         self.states, self.schedule_per = states, schedule_per
@@ -240,8 +249,8 @@ class _Clock(Planner):
 
 
 def simulate(
-    jobs: Sequence[TwinJob],
-    groups: Sequence[TwinGroup],
+    jobs: Sequence[ReferenceJob],
+    groups: Sequence[ReferenceGroup],
     *,
     queues: Mapping[str, Sequence[str]],
     outages: Sequence[Outage],
@@ -256,10 +265,10 @@ def simulate(
     placement: str = "first",
     overrun: str = "double",
     on_oversized: str = "drop",
-    levers: TwinLevers | None = None,
+    levers: ReferencePowerControls | None = None,
 ) -> Run:
     """Run the clock; `depth` is 0 (no backfilling), 1 (EASY), k, or None (conservative)."""
-    levers = TwinLevers() if levers is None else levers
+    levers = ReferencePowerControls() if levers is None else levers
     if hasattr(rule, "predict") and all(job.limit is None for job in jobs):
         jobs = [replace(job, limit=max(job.estimate, 1.0)) for job in jobs]
     whole = all_groups(groups, reservations)

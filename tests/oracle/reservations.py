@@ -1,4 +1,4 @@
-"""What the slow twin's planner believes, and its passes; written from docs/engine.md alone, like all of the twin."""
+"""Expected ends, reservations and scheduling passes of the reference simulator; written from docs/engine.md alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from itertools import chain, repeat
 
-from tests.oracle.model import Change, Promise, Rule, State, TwinGroup, TwinLevers, pools_per_node
+from tests.oracle.model import (
+    Change,
+    Promise,
+    ReferenceGroup,
+    ReferencePowerControls,
+    Rule,
+    State,
+    pools_per_node,
+)
 from tests.oracle.node_sleep import Node, Sleepers
 
 FINISH, CHANGE, ARRIVAL, TIMER = range(4)
@@ -27,14 +35,14 @@ class Planner:
 
     def __init__(
         self,
-        groups: list[TwinGroup],
+        groups: list[ReferenceGroup],
         changes: list[Change],
         empty: int,
         rules: list[tuple[Rule, bool]],
         depth: int | None,
         placement: str,
         overrun: str,
-        levers: TwinLevers,
+        levers: ReferencePowerControls,
     ) -> None:
         self.changes, self.rules, self.depth = changes, rules, depth
         self.placement, self.overrun, self.levers = placement, overrun, levers

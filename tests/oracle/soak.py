@@ -1,4 +1,4 @@
-"""Compare engine and twin on as many random workloads as there is time for.
+"""Compare engine and reference on as many random workloads as there is time for.
 
 python -m tests.oracle.soak --cases 100000 --first 0 --processes 2
 python -m tests.oracle.soak --kind levers
@@ -21,16 +21,16 @@ SHOWN = 5
 
 
 def differs(kind: str, seed: int) -> str | None:
-    """Where the logs of engine and twin differ in the case of this seed; None: nowhere."""
+    """Where the logs of engine and reference differ in the case of this seed; None: nowhere."""
     from tests.oracle import conversion, gpu_conversion
 
     if kind == "placed":
         case = gpu_workloads.soak_case(seed)
         return gpu_conversion.difference(
-            case, gpu_workloads.run_twin(case), gpu_conversion.run_engine(case, steps=seed % 7 == 0)
+            case, gpu_workloads.run_reference(case), gpu_conversion.run_engine(case, steps=seed % 7 == 0)
         )
     other = power_workloads.lever_case(seed) if kind == "levers" else workloads.random_case(seed)
-    return conversion.difference(other, workloads.run_twin(other), conversion.run_engine(other))
+    return conversion.difference(other, workloads.run_reference(other), conversion.run_engine(other))
 
 
 def check(first: int, last: int, kind: str = "plain") -> list[str]:
@@ -57,7 +57,9 @@ def _blocks(first: int, cases: int, kind: str) -> Iterator[tuple[int, int, str]]
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0: all the same; 1: some differ; 130: interrupted."""
-    parser = argparse.ArgumentParser(description="Compare the engine with the slow twin on random workloads.")
+    parser = argparse.ArgumentParser(
+        description="Compare the engine with the reference simulator on random workloads."
+    )
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--processes", type=int, default=2)

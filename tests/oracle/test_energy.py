@@ -8,20 +8,20 @@ from random import Random
 import pytest
 
 from tests.oracle.energy import Joules, NodeWatts, joules
-from tests.oracle.model import Outage, TwinGroup, TwinJob, TwinLevers, TwinSleep
+from tests.oracle.model import Outage, ReferenceGroup, ReferenceJob, ReferencePowerControls, ReferenceSleep
 from tests.oracle.power_workloads import lever_case
-from tests.oracle.workloads import Case, run_twin
+from tests.oracle.workloads import Case, run_reference
 
 
 def small(**more: object) -> Case:
     """Four nodes that sleep after 5 s, fall for 2 and wake for 3; two jobs, the second at a lower level."""
     return Case(
         seed=0,
-        jobs=(TwinJob(1, 0, 2, 2, 1), TwinJob(2, 20, 4, 4, 4)),
-        groups=(TwinGroup("g", 4),),
+        jobs=(ReferenceJob(1, 0, 2, 2, 1), ReferenceJob(2, 20, 4, 4, 4)),
+        groups=(ReferenceGroup("g", 4),),
         queues={},
-        levers=TwinLevers(
-            sleep={"g": TwinSleep(5, 2, 3, ((-math.inf, 1),))},
+        levers=ReferencePowerControls(
+            sleep={"g": ReferenceSleep(5, 2, 3, ((-math.inf, 1),))},
             factor=(((1.0, 1.0), (1.0, 2.0)),),
             preferred_level=(0, 1),
         ),
@@ -35,7 +35,7 @@ NODES = [NodeWatts(idle=10, falling=5, asleep=1, waking=20)]
 
 def test_by_hand() -> None:
     case = small()
-    run = run_twin(case)
+    run = run_reference(case)
     # Three are idle from 0 to 5, one (job 1's) from 2 on. At 5 the three fall, until 7; they sleep until 20, when job 2
     # wakes them; until 23 its fourth node, the reserve, is idle. It runs from 23 to 31.
     assert [(r.start, r.end) for r in run.results] == [(0, 2), (23, 31)]
@@ -51,14 +51,14 @@ def test_by_hand() -> None:
 
 def test_jobs_draw_on_into_an_outage_and_nodes_that_are_out_draw_nothing() -> None:
     case = small(outages=(Outage("g", 4, 1, 4, 1),))
-    spent = joules(case, run_twin(case), BUSY, NODES, 0, 6)
+    spent = joules(case, run_reference(case), BUSY, NODES, 0, 6)
     assert (spent.jobs, spent.idle) == (200, 10 * (3 + 4 * 2))
 
 
 def test_windows_add_up_and_every_node_second_is_somewhere() -> None:
     for seed in range(60):
         case = lever_case(seed, whole=True)
-        run = run_twin(case)
+        run = run_reference(case)
         first = int(min(job.submit for job in case.jobs)) - 5
         last = min(int(run.end) + 5, first + 300)
         middle = (first + last) // 2
@@ -81,4 +81,4 @@ def test_windows_add_up_and_every_node_second_is_somewhere() -> None:
 def test_only_whole_seconds() -> None:
     case = small(outages=(Outage("g", 1, 0.5, 4, 1),))
     with pytest.raises(ValueError, match="whole seconds"):
-        joules(case, run_twin(case), BUSY, NODES, 0, 6)
+        joules(case, run_reference(case), BUSY, NODES, 0, 6)

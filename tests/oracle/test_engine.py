@@ -1,4 +1,4 @@
-"""The engine and the slow twin give the same log, job by job and bit by bit, on random workloads."""
+"""The engine and the reference simulator give the same log, job by job and bit by bit, on random workloads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tests.oracle.conversion import difference, run_engine
-from tests.oracle.workloads import random_case, run_twin
+from tests.oracle.workloads import random_case, run_reference
 
 CASES = 2000
 BLOCK = 100
@@ -23,12 +23,12 @@ FOUND = (1018, 1384, 2436, 47802)
 @pytest.mark.parametrize("seed", FOUND)
 def test_what_was_once_different_is_the_same(seed: int) -> None:
     case = random_case(seed)
-    assert difference(case, run_twin(case), run_engine(case)) is None
+    assert difference(case, run_reference(case), run_engine(case)) is None
 
 
 @pytest.mark.parametrize("first", range(FIRST, LAST, BLOCK))
-def test_engine_and_twin_give_the_same_log(first: int) -> None:
+def test_engine_and_reference_give_the_same_log(first: int) -> None:
     for seed in range(first, min(first + BLOCK, LAST)):
         case = random_case(seed)
-        differs = difference(case, run_twin(case), run_engine(case))
+        differs = difference(case, run_reference(case), run_engine(case))
         assert differs is None, differs

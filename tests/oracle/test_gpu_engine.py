@@ -1,4 +1,4 @@
-"""The engine and the slow twin give the same log on placed nodes: shared GPUs, gangs, preemption, migration."""
+"""The engine and the reference give the same log on GPU clusters: shared GPUs, gangs, preemption, migration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tests.oracle.gpu_conversion import difference, run_engine
-from tests.oracle.gpu_workloads import run_twin, soak_case
+from tests.oracle.gpu_workloads import run_reference, soak_case
 
 CASES = 1200
 BLOCK = 100
@@ -17,8 +17,8 @@ LAST = FIRST + int(os.environ.get("KILOWAIT_TWIN_CASES", str(CASES)))
 
 
 @pytest.mark.parametrize("first", range(FIRST, LAST, BLOCK))
-def test_engine_and_twin_give_the_same_log_on_placed_nodes(first: int) -> None:
+def test_engine_and_reference_give_the_same_log_on_gpu_clusters(first: int) -> None:
     for seed in range(first, min(first + BLOCK, LAST)):
         case = soak_case(seed)
-        differs = difference(case, run_twin(case), run_engine(case, steps=seed % 4 == 0))
+        differs = difference(case, run_reference(case), run_engine(case, steps=seed % 4 == 0))
         assert differs is None, differs

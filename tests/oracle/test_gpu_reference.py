@@ -1,4 +1,4 @@
-"""The twin for placed nodes on cases whose answer is worked out by hand."""
+"""The reference simulator of GPU clusters on cases whose answer is worked out by hand."""
 
 from __future__ import annotations
 
@@ -32,7 +32,16 @@ def group(nodes: int, gpus: int, gpu_type: str = "T4", cores: int = 8) -> dict[s
 
 def case_of(groups: list[dict[str, Any]], rule: str = "fcfs", **given: Any) -> PlacedCase:
     """Columns by their names, `submit`, `run` for short; whatever else is a setting. Estimates are exact."""
-    columns = {"gpus", "gpu_milli", "nodes", "spread", "priority", "cores", "gpu_types", "gpu_utilization"}
+    columns = {
+        "gpus",
+        "gpu_milli",
+        "nodes",
+        "gpus_may_span_nodes",
+        "priority",
+        "cores",
+        "gpu_types",
+        "gpu_utilization",
+    }
     count = len(given["run"])
     jobs = {
         "job_id": list(range(count)),
@@ -134,7 +143,7 @@ def test_a_gang_that_is_spread_runs_slower_and_moves_together_when_it_can() -> N
         submit=[0.0, 0.0, 1.0],
         run=[10.0, 12.0, 20.0],
         gpus=[1, 1, 2],
-        spread=[0, 0, 1],
+        gpus_may_span_nodes=[0, 0, 1],
         factor=[[1.0, 1.0, 0.5]],
         placement="worst",
         migration=True,
@@ -191,11 +200,11 @@ def test_least_attained_service_takes_turns() -> None:
         ("first", [(0, 0), (0, 0), (0, 1)]),
         ("best", [(0, 0), (0, 0), (0, 1)]),
         ("worst", [(1, 0), (1, 1), (1, 2)]),
-        ("dot", [(0, 0), (0, 0), (0, 1)]),
+        ("dot-product", [(0, 0), (0, 0), (0, 1)]),
         # All empty: 33 - 2 against 33 - 4; then a GPU is filled up to 800 (98, left * 100 // 1000 // 10 is 2).
-        ("pack", [(0, 0), (0, 0), (0, 1)]),
+        ("gpu-packing", [(0, 0), (0, 0), (0, 1)]),
         # A node with parts of GPUs only is best for another one.
-        ("cluster", [(0, 0), (0, 0), (0, 1)]),
+        ("gpu-clustering", [(0, 0), (0, 0), (0, 1)]),
     ],
 )
 def test_three_parts_of_gpus_go_where_the_placement_says(
@@ -239,7 +248,7 @@ def test_room_for_the_jobs_expected() -> None:
         cores=[2, 2, 2, 1],
     )
     jobs = jobs_of(case)
-    machine = Machine(case, "room", 0)
+    machine = Machine(case, "capacity", 0)
     machine.expect(jobs)
     machine.nodes[0].cpu = 9000
     machine.put(jobs[0], [Hold(0, (0,))], 1)

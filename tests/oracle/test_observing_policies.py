@@ -1,4 +1,4 @@
-"""Policies that remember: engine and twin are told of the same starts and ends, in the same order."""
+"""Policies that remember: engine and reference are told of the same starts and ends, in the same order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kilowait.engine.jit_entry import SCORE
 from kilowait.engine.kernels.jit import compile_entry
 from kilowait.policies import simulate as engine_simulate
 from tests.oracle import conversion
-from tests.oracle.model import TwinJob
+from tests.oracle.model import ReferenceJob
 from tests.oracle.reference import simulate
 from tests.oracle.workloads import Case, random_case
 
@@ -32,15 +32,15 @@ def nearest(job: Any, now: float, parameters: Any) -> float:
 
 
 class Nearest:
-    """The same for the twin."""
+    """The same for the reference simulator."""
 
     def __init__(self) -> None:
         self.memory = 3.0
 
-    def __call__(self, job: TwinJob, now: float, eligible: float) -> float:
+    def __call__(self, job: ReferenceJob, now: float, eligible: float) -> float:
         return abs(max(job.estimate, 1.0) - self.memory)
 
-    def told(self, job: TwinJob, ran: float | None) -> None:
+    def told(self, job: ReferenceJob, ran: float | None) -> None:
         if ran is None:
             self.memory = 0.9 * self.memory + 0.1 * job.nodes
         else:
@@ -53,7 +53,7 @@ def rule(moving: bool) -> PriorityPolicy:
     )
 
 
-def twin(case: Case, moving: bool) -> Any:
+def reference_run(case: Case, moving: bool) -> Any:
     return simulate(
         case.jobs, case.groups, queues=case.queues, outages=case.outages, reservations=case.reservations,
         rule=Nearest(), fixed=not moving, depth=case.depth, at_limit=case.at_limit, schedule_per=case.schedule_per,
@@ -79,10 +79,12 @@ def engine(case: Case, moving: bool) -> Any:
 
 
 @pytest.mark.parametrize("first", range(0, 300, BLOCK))
-def test_engine_and_twin_remember_the_same(first: int) -> None:
+def test_engine_and_reference_remember_the_same(first: int) -> None:
     for seed in range(first, first + BLOCK):
         case = replace(random_case(seed), backfill_order=None)
-        differs = conversion.difference(case, twin(case, bool(seed % 2)), engine(case, bool(seed % 2)))
+        differs = conversion.difference(
+            case, reference_run(case, bool(seed % 2)), engine(case, bool(seed % 2))
+        )
         assert differs is None, differs
 
 

@@ -1,4 +1,4 @@
-"""The engine and the slow twin give the same log with levers, nodes that sleep included, on random workloads."""
+"""The engine and the reference give the same log with power controls and node sleep, on random workloads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import kilowait
 from tests.oracle.conversion import difference, run_engine
 from tests.oracle.power_workloads import lever_case
-from tests.oracle.workloads import run_twin
+from tests.oracle.workloads import run_reference
 
 CASES = 400
 BLOCK = 50
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("first", range(FIRST, LAST, BLOCK))
-def test_engine_and_twin_give_the_same_log_with_levers(first: int) -> None:
+def test_engine_and_reference_give_the_same_log_with_levers(first: int) -> None:
     for seed in range(first, min(first + BLOCK, LAST)):
         case = lever_case(seed)
-        differs = difference(case, run_twin(case), run_engine(case))
+        differs = difference(case, run_reference(case), run_engine(case))
         assert differs is None, differs

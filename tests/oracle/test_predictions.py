@@ -1,4 +1,4 @@
-"""Policies that predict: engine and twin plan with the same written times, at arrival and at every pass."""
+"""Policies that predict: engine and reference plan with the same written times, at arrival and at every pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kilowait.engine.jit_entry import SCORE
 from kilowait.engine.kernels.jit import compile_entry
 from kilowait.policies import simulate as engine_simulate
 from tests.oracle import conversion, priority_rules
-from tests.oracle.model import TwinJob
+from tests.oracle.model import ReferenceJob
 from tests.oracle.power_workloads import lever_case
 from tests.oracle.reference import simulate
 from tests.oracle.workloads import Case, random_case
@@ -37,22 +37,22 @@ def guesses(job: Any, now: float, parameters: Any) -> float:
 
 
 class Guesses:
-    """The same for the twin."""
+    """The same for the reference simulator."""
 
     def __init__(self) -> None:
         self.memory = [3.0, 5.0, 0.0, 8.0, 0.0]
 
-    def predict(self, job: TwinJob, now: float, eligible: float) -> tuple[float, float]:
+    def predict(self, job: ReferenceJob, now: float, eligible: float) -> tuple[float, float]:
         before = max(job.estimate, 1.0) if job.planned is None else max(job.planned, 1.0)
         if job.limit is not None:
             before = min(before, max(job.limit, 1.0))
         guess = self.memory[job.nodes % 4] + 0.25 * (self.memory[4] % 3.0)
         return guess, 0.5 * guess + 0.125 * before
 
-    def __call__(self, job: TwinJob, now: float, eligible: float) -> float:
+    def __call__(self, job: ReferenceJob, now: float, eligible: float) -> float:
         return (self.memory[job.nodes % 4] + 0.25 * (self.memory[4] % 3.0)) * job.nodes
 
-    def told(self, job: TwinJob, ran: float | None) -> None:
+    def told(self, job: ReferenceJob, ran: float | None) -> None:
         if ran is None:
             self.memory[4] += 1.0
         else:
@@ -71,7 +71,7 @@ def rule(moving: bool) -> PriorityPolicy:
     )
 
 
-def twin(case: Case, mine: Any, fixed: bool) -> Any:
+def reference_run(case: Case, mine: Any, fixed: bool) -> Any:
     own = (
         (None, True)
         if case.backfill_order is None
@@ -104,10 +104,12 @@ def engine(case: Case, mine: Any) -> Any:
 
 
 @pytest.mark.parametrize("first", range(0, 300, BLOCK))
-def test_engine_and_twin_plan_with_the_same_predictions(first: int) -> None:
+def test_engine_and_reference_plan_with_the_same_predictions(first: int) -> None:
     for seed in range(first, first + BLOCK):
         case, moving = random_case(seed), bool(seed % 2)
-        differs = conversion.difference(case, twin(case, Guesses(), not moving), engine(case, rule(moving)))
+        differs = conversion.difference(
+            case, reference_run(case, Guesses(), not moving), engine(case, rule(moving))
+        )
         assert differs is None, differs
 
 
@@ -115,7 +117,9 @@ def test_engine_and_twin_plan_with_the_same_predictions(first: int) -> None:
 def test_so_they_do_with_levers(first: int) -> None:
     for seed in range(first, first + BLOCK):
         case, moving = lever_case(seed), bool(seed % 2)
-        differs = conversion.difference(case, twin(case, Guesses(), not moving), engine(case, rule(moving)))
+        differs = conversion.difference(
+            case, reference_run(case, Guesses(), not moving), engine(case, rule(moving))
+        )
         assert differs is None, differs
 
 
@@ -127,6 +131,7 @@ def test_predictions_make_a_difference() -> None:
         deaf = Guesses()
         deaf.predict = lambda job, now, eligible: (max(job.estimate, 1.0), job.estimate)  # type: ignore[method-assign]
         differing += (
-            conversion.difference(case, twin(case, deaf, True), engine(case, rule(False))) is not None
+            conversion.difference(case, reference_run(case, deaf, True), engine(case, rule(False)))
+            is not None
         )
     assert differing > 10

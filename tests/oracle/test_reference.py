@@ -1,4 +1,4 @@
-"""The twin's own answers, worked out by hand."""
+"""The reference simulator's own answers, worked out by hand."""
 
 from __future__ import annotations
 
@@ -11,28 +11,32 @@ from tests.oracle.priority_rules import NAMES, rule_for
 from tests.oracle.reference import (
     Outage,
     Promise,
+    ReferenceGroup,
+    ReferenceJob,
     Reservation,
     Run,
-    TwinGroup,
-    TwinJob,
     simulate,
 )
 
 
-def job(job_id: int, submit: float, nodes: int, run: float, **more: Any) -> TwinJob:
+def job(job_id: int, submit: float, nodes: int, run: float, **more: Any) -> ReferenceJob:
     """A job whose estimate is its run time unless said otherwise."""
-    return TwinJob(job_id, submit, run, more.pop("estimate", run), nodes, **more)
+    return ReferenceJob(job_id, submit, run, more.pop("estimate", run), nodes, **more)
 
 
 def go(
-    jobs: list[TwinJob], *groups: TwinGroup, policy: str = "fcfs", own: str | None = None, **more: Any
+    jobs: list[ReferenceJob],
+    *groups: ReferenceGroup,
+    policy: str = "fcfs",
+    own: str | None = None,
+    **more: Any,
 ) -> Run:
     """Run on the groups, or on one of four nodes."""
     rule, fixed = rule_for(policy, jobs)
     if own is not None:
         more["backfill_rule"], more["backfill_fixed"] = rule_for(own, jobs)
     settings: dict[str, Any] = {"queues": {}, "outages": (), "reservations": (), "depth": 1} | more
-    return simulate(jobs, groups or (TwinGroup("g", 4),), rule=rule, fixed=fixed, **settings)
+    return simulate(jobs, groups or (ReferenceGroup("g", 4),), rule=rule, fixed=fixed, **settings)
 
 
 def starts(run: Run) -> list[float | None]:
@@ -65,7 +69,7 @@ def test_easy_gives_away_the_extra_once() -> None:
         job(4, 2, 2, 100),  # fits now, but not beside job 2
         job(5, 2, 1, 100),
     ]
-    assert starts(go(jobs, TwinGroup("g", 8))) == [0, 10, 2, 20, 2]
+    assert starts(go(jobs, ReferenceGroup("g", 8))) == [0, 10, 2, 20, 2]
 
 
 def test_all_releases_of_the_shadow_time_count_as_extra() -> None:
@@ -91,13 +95,13 @@ FIVE = [job(1, 0, 3, 10), job(2, 1, 3, 10), job(3, 2, 5, 10), job(4, 3, 2, 30)]
 )
 def test_what_is_reserved_is_not_delayed(depth: int | None, expected: list[float]) -> None:
     """Job 4 fits beside job 2 but would keep job 3 from its place, which EASY does not know of."""
-    assert starts(go(FIVE, TwinGroup("g", 5), depth=depth)) == expected
+    assert starts(go(FIVE, ReferenceGroup("g", 5), depth=depth)) == expected
 
 
 @pytest.mark.parametrize(("depth", "expected"), [(2, [0, 10, 20, 55, 5]), (None, [0, 10, 20, 30, 40])])
 def test_depth_two_keeps_two_promises_and_conservative_all(depth: int | None, expected: list[float]) -> None:
     jobs = [job(1, 0, 3, 10), job(2, 1, 3, 10), job(3, 2, 4, 10), job(4, 3, 5, 10), job(5, 5, 1, 50)]
-    run = go(jobs, TwinGroup("g", 5), depth=depth)
+    run = go(jobs, ReferenceGroup("g", 5), depth=depth)
     assert starts(run) == expected
     assert told(run, 4)[0] == ((10, 55) if depth == 2 else (3, 30))  # too late: job 5 runs
 
@@ -319,7 +323,7 @@ def test_reservation() -> None:
 
 
 def test_shared_pools() -> None:
-    group = TwinGroup("s", 2, cores=4, memory_gb=1.2505, gpus=1, shared=True)  # 8 cores, 2500 MB, 2 GPUs
+    group = ReferenceGroup("s", 2, cores=4, memory_gb=1.2505, gpus=1, shared=True)  # 8 cores, 2500 MB, 2 GPUs
     jobs = [
         job(1, 0, 1, 10, cores=2, memory_mb=0.0, gpus=2),
         job(2, 0, 1, 10, cores=1, memory_mb=0.5, gpus=1),
@@ -333,13 +337,13 @@ def test_shared_pools() -> None:
 
 
 def test_shared_group_without_columns_gives_out_the_cores_of_whole_nodes() -> None:
-    group = TwinGroup("s", 3, cores=4, memory_gb=8.0, gpus=1, shared=True)
+    group = ReferenceGroup("s", 3, cores=4, memory_gb=8.0, gpus=1, shared=True)
     assert starts(go([job(1, 0, 2, 10), job(2, 0, 2, 10), job(3, 0, 1, 10)], group)) == [0, 10, 0]
 
 
 # -- several groups ------------------------------------------------------------------------------
 
-A, B = TwinGroup("a", 2), TwinGroup("b", 2)
+A, B = ReferenceGroup("a", 2), ReferenceGroup("b", 2)
 ONLY = {"qa": ("a",), "qb": ("b",), "ba": ("b", "a")}
 
 
@@ -377,7 +381,7 @@ def test_without_backfilling_a_job_blocks_its_own_groups_only() -> None:
 @pytest.mark.parametrize(("placement", "groups"), [("first", [0, 0, 0]), ("balance", [0, 1, 0])])
 def test_placement(placement: str, groups: list[int]) -> None:
     jobs = [job(1, 0, 1, 10), job(2, 1, 1, 10), job(3, 2, 1, 10)]
-    run = go(jobs, TwinGroup("a", 4), TwinGroup("b", 4), placement=placement)
+    run = go(jobs, ReferenceGroup("a", 4), ReferenceGroup("b", 4), placement=placement)
     assert [r.group for r in run.results] == groups
 
 

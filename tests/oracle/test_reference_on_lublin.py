@@ -1,4 +1,4 @@
-"""The twin against the starts that other people's simulators computed on a generated log."""
+"""The reference simulator against the starts that other people's simulators computed on a generated log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.oracle.priority_rules import rule_for
-from tests.oracle.reference import TwinGroup, TwinJob, simulate
+from tests.oracle.reference import ReferenceGroup, ReferenceJob, simulate
 
 DATA = os.environ.get("KILOWAIT_DATA")
 needs_data = pytest.mark.skipif(not DATA, reason="KILOWAIT_DATA does not name the folder of logs")
@@ -26,7 +26,7 @@ RUNS: list[Settings] = [
 """Run, rule, depth, passes, how many jobs of the log."""
 
 
-def read_swf(path: Path, count: int) -> list[TwinJob]:
+def read_swf(path: Path, count: int) -> list[ReferenceJob]:
     """The first jobs of the log; it has no requests, so the estimate is the run time."""
     jobs = []
     with gzip.open(path, "rt") as lines:
@@ -36,7 +36,7 @@ def read_swf(path: Path, count: int) -> list[TwinJob]:
                 continue
             assert len(fields) == 18
             run = float(fields[3])
-            jobs.append(TwinJob(int(fields[0]), float(fields[1]), run, run, int(fields[4])))
+            jobs.append(ReferenceJob(int(fields[0]), float(fields[1]), run, run, int(fields[4])))
             if len(jobs) == count:
                 break
     return jobs
@@ -65,7 +65,7 @@ def test_starts_are_those_of_others(
     rule, fixed = rule_for(policy, jobs)
     run = simulate(
         jobs,
-        [TwinGroup("nodes", oracle["processors"])],
+        [ReferenceGroup("nodes", oracle["processors"])],
         queues={},
         outages=(),
         reservations=(),

@@ -1,4 +1,4 @@
-"""The twin's own answers with levers, worked out by hand; and that no node is ever lost."""
+"""The reference simulator's own answers with levers, worked out by hand; and that no node is ever lost."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.model import NodeStep, TwinLevers, TwinSleep, changes_of
+from tests.oracle.model import NodeStep, ReferencePowerControls, ReferenceSleep, changes_of
 from tests.oracle.power_workloads import lever_case
 from tests.oracle.reference import (
     Outage,
+    ReferenceGroup,
+    ReferenceJob,
     Reservation,
     Run,
-    TwinGroup,
-    TwinJob,
 )
 from tests.oracle.test_reference import (
     go,
@@ -23,10 +23,10 @@ from tests.oracle.test_reference import (
     starts,
     told,
 )
-from tests.oracle.workloads import run_twin
+from tests.oracle.workloads import run_reference
 
 EVER = -math.inf
-FOUR = TwinGroup("g", 4)
+FOUR = ReferenceGroup("g", 4)
 
 
 def ends(run: Run) -> list[float | None]:
@@ -42,12 +42,14 @@ def slept(run: Run, g: int = 0) -> list[tuple[float, int, int, int]]:
     return [(step.time, step.falling, step.asleep, step.waking) for step in run.states[g]]
 
 
-def resting(jobs: list[TwinJob], timeout: float, fall: float = 0.0, wake: float = 0.0, **more: Any) -> Run:
+def resting(
+    jobs: list[ReferenceJob], timeout: float, fall: float = 0.0, wake: float = 0.0, **more: Any
+) -> Run:
     """Run on a group of four that sleep; `reserve` is a number or steps."""
     reserve = more.pop("reserve", 0)
     steps = ((EVER, reserve),) if isinstance(reserve, int) else reserve
-    rule = TwinSleep(timeout, fall, wake, steps, more.pop("wake_ahead", False))
-    return go(jobs, FOUR, levers=TwinLevers(sleep={"g": rule}), **more)
+    rule = ReferenceSleep(timeout, fall, wake, steps, more.pop("wake_ahead", False))
+    return go(jobs, FOUR, levers=ReferencePowerControls(sleep={"g": rule}), **more)
 
 
 def table(*rows: tuple[Any, ...]) -> Any:
@@ -108,7 +110,7 @@ def test_a_held_job_that_is_cancelled_frees_nothing() -> None:
 
 @pytest.mark.parametrize(("at_limit", "end"), [("extend", 30), ("kill", 15)])
 def test_a_lower_level_takes_longer(at_limit: str, end: float) -> None:
-    levers = TwinLevers(factor=table((1.0, 1.5)), preferred_level=(1,))
+    levers = ReferencePowerControls(factor=table((1.0, 1.5)), preferred_level=(1,))
     run = go([job(1, 0, 4, 20, estimate=10)], at_limit=at_limit, levers=levers)
     assert (ends(run), levels(run)) == ([end], [1])
     assert outcomes(run) == ["killed" if at_limit == "kill" else "completed"]
@@ -118,20 +120,24 @@ def test_a_lower_level_takes_longer(at_limit: str, end: float) -> None:
 def test_a_job_is_planned_with_its_level(factor: float, third: float) -> None:
     """From 2 on, 6 s at a lower level end by the shadow, 10, or do not."""
     jobs = [job(1, 0, 3, 10), job(2, 1, 4, 10), job(3, 2, 1, 6)]
-    levers = TwinLevers(factor=table((1.0, 9.0), (1.0, 9.0), (1.0, factor)), preferred_level=(0, 0, 1))
+    levers = ReferencePowerControls(
+        factor=table((1.0, 9.0), (1.0, 9.0), (1.0, factor)), preferred_level=(0, 0, 1)
+    )
     assert starts(go(jobs, levers=levers)) == [0, 10, third]
 
 
 def test_a_belief_doubles_what_was_planned_at_the_level() -> None:
     jobs = [job(1, 0, 3, 40, estimate=10), job(2, 1, 4, 1), job(3, 16, 1, 1)]
-    levers = TwinLevers(factor=table((1.0, 1.5), (1.0, 1.0), (1.0, 1.0)), preferred_level=(1, 0, 0))
+    levers = ReferencePowerControls(
+        factor=table((1.0, 1.5), (1.0, 1.0), (1.0, 1.0)), preferred_level=(1, 0, 0)
+    )
     assert told(go(jobs, levers=levers), 2)[:2] == [(1, 15), (16, 30)]
 
 
 @pytest.mark.parametrize(("full_speed_backlog_nodes", "level"), [(-1, 1), (0, 0), (3, 0), (4, 1)])
 def test_jobs_run_at_full_speed_in_a_crowd(full_speed_backlog_nodes: int, level: int) -> None:
     """Two jobs want eight nodes, and four are free: four too many. Alone, the second is no crowd."""
-    levers = TwinLevers(
+    levers = ReferencePowerControls(
         factor=table((1.0, 2.0), (1.0, 2.0)),
         preferred_level=(1, 1),
         full_speed_backlog_nodes=full_speed_backlog_nodes,
@@ -143,18 +149,18 @@ def test_jobs_run_at_full_speed_in_a_crowd(full_speed_backlog_nodes: int, level:
 
 def test_a_crowd_asks_for_the_least_need_and_counts_the_free_nodes_of_all_groups() -> None:
     """Held jobs and debts: the job asks for 2 cores or 1 node; one group is one node short."""
-    groups = TwinGroup("a", 2), TwinGroup("s", 2, cores=2, shared=True)
+    groups = ReferenceGroup("a", 2), ReferenceGroup("s", 2, cores=2, shared=True)
     jobs = [job(1, 0, 2, 9, queue="a"), job(2, 1, 1, 1), job(3, 1, 1, 1), job(4, 0, 1, 1, hold=90)]
     outages = [Outage("a", 1, 0.5, 50, 0.5)]
     for full_speed_backlog_nodes, level in ((-1, 1), (0, 1)):
         factor = (((1.0, 2.0),) * 4,) * 2
-        levers = TwinLevers(
+        levers = ReferencePowerControls(
             factor=factor, preferred_level=(0, 1, 1, 1), full_speed_backlog_nodes=full_speed_backlog_nodes
         )
         run = go(jobs, *groups, queues={"a": ("a",)}, outages=outages, levers=levers)
         assert levels(run)[1:] == [level, level, 1]  # they ask for two; free are 4 - 1 = 3
     more = [*jobs, job(5, 1, 1, 1), job(6, 1, 1, 1)]  # four, one more than is free
-    levers = TwinLevers(
+    levers = ReferencePowerControls(
         factor=(((1.0, 2.0),) * 6,) * 2, preferred_level=(0, 1, 1, 1, 1, 1), full_speed_backlog_nodes=0
     )
     run = go(more, *groups, queues={"a": ("a",)}, outages=outages, levers=levers)
@@ -166,10 +172,10 @@ def test_factors_are_the_groups_and_a_reservation_has_its_groups() -> None:
     jobs = [job(1, 0, 2, 10), job(2, 0, 2, 10), job(3, 30, 1, 1, queue="r")]
     run = go(
         jobs,
-        TwinGroup("a", 2),
-        TwinGroup("b", 2),
+        ReferenceGroup("a", 2),
+        ReferenceGroup("b", 2),
         reservations=[Reservation("r", "b", 1, 30, 40, 30)],
-        levers=TwinLevers(factor=factor),
+        levers=ReferencePowerControls(factor=factor),
     )
     assert ends(run) == [10, 20, 35]
 
@@ -177,7 +183,7 @@ def test_factors_are_the_groups_and_a_reservation_has_its_groups() -> None:
 def test_a_reservation_keeps_the_level_it_was_made_with() -> None:
     """No crowd at 1: job 2 is planned for 20 s from 10 on. At 2 there is one: job 3 is planned for 10 s after that.
     At 10 four nodes are free for eight, no crowd again."""
-    levers = TwinLevers(
+    levers = ReferencePowerControls(
         factor=table(*[(1.0, 2.0)] * 3), preferred_level=(0, 1, 1), full_speed_backlog_nodes=4
     )
     run = go([job(1, 0, 4, 10), job(2, 1, 4, 10), job(3, 2, 4, 10)], depth=None, levers=levers)
@@ -187,7 +193,9 @@ def test_a_reservation_keeps_the_level_it_was_made_with() -> None:
 
 
 def test_the_level_is_not_scored() -> None:
-    levers = TwinLevers(factor=table((1.0, 1.0), (1.0, 9.0), (1.0, 1.0)), preferred_level=(0, 1, 0))
+    levers = ReferencePowerControls(
+        factor=table((1.0, 1.0), (1.0, 9.0), (1.0, 1.0)), preferred_level=(0, 1, 0)
+    )
     jobs = [job(1, 0, 4, 10), job(2, 1, 4, 5), job(3, 1, 4, 6)]
     assert starts(go(jobs, policy="sjf", levers=levers)) == [0, 10, 55]
 
@@ -195,14 +203,14 @@ def test_the_level_is_not_scored() -> None:
 # -- a budget of power ---------------------------------------------------------------------------
 
 
-A, B = TwinGroup("a", 2), TwinGroup("b", 2)
+A, B = ReferenceGroup("a", 2), ReferenceGroup("b", 2)
 ONLY = {"a": ("a",), "b": ("b",)}
 
 
 def test_jobs_of_all_groups_draw_on_one_budget() -> None:
     watts = (((10,), (99,), (99,)), ((99,), (10,), (5,)))
     jobs = [job(1, 0, 2, 10, queue="a"), job(2, 1, 1, 10, queue="b"), job(3, 2, 1, 8, queue="b")]
-    levers = TwinLevers(watts=watts, budget=((EVER, 15),))
+    levers = ReferencePowerControls(watts=watts, budget=((EVER, 15),))
     run = go(jobs, A, B, queues=ONLY, levers=levers)
     assert starts(run) == [0, 10, 2]
     assert told(run, 2) == [(1, 10), (2, 10)]
@@ -213,7 +221,7 @@ def test_jobs_of_all_groups_draw_on_one_budget() -> None:
 def test_a_reservation_of_one_group_is_kept_from_the_budget_of_all(watts: int, third: float) -> None:
     """Job 2 is to have 10 W of 15 from 10 on: what job 3 draws elsewhere, for longer, must leave them."""
     jobs = [job(1, 0, 2, 10, queue="a"), job(2, 1, 2, 10, queue="a"), job(3, 2, 1, 30, queue="b")]
-    levers = TwinLevers(watts=(((9,), (10,), (watts,)),) * 2, budget=((EVER, 15),))
+    levers = ReferencePowerControls(watts=(((9,), (10,), (watts,)),) * 2, budget=((EVER, 15),))
     assert starts(go(jobs, A, B, queues=ONLY, levers=levers)) == [0, 10, third]
 
 
@@ -221,17 +229,21 @@ def test_a_group_where_no_level_fits_the_largest_budget_is_none_of_a_jobs_groups
     """Job 2 waits for group a alone and does not block b."""
     watts = (((1,), (1,), (1,)), ((99,), (99,), (1,)))
     jobs = [job(1, 0, 2, 10, queue="a"), job(2, 1, 2, 10), job(3, 2, 1, 1, queue="b")]
-    run = go(jobs, A, B, queues=ONLY, depth=0, levers=TwinLevers(watts=watts, budget=((EVER, 50),)))
+    run = go(
+        jobs, A, B, queues=ONLY, depth=0, levers=ReferencePowerControls(watts=watts, budget=((EVER, 50),))
+    )
     assert starts(run) == [0, 10, 2]
 
 
 def test_a_job_goes_at_the_first_level_that_the_budget_allows() -> None:
     jobs = [job(1, 0, 1, 10), job(2, 0, 1, 10), job(3, 0, 1, 10)]
     rows = [(10, 6, 3)] * 3
-    levers = TwinLevers(factor=table(*[(1.0, 1.5, 2.0)] * 3), watts=table(*rows), budget=((EVER, 20),))
+    levers = ReferencePowerControls(
+        factor=table(*[(1.0, 1.5, 2.0)] * 3), watts=table(*rows), budget=((EVER, 20),)
+    )
     run = go(jobs, levers=levers)
     assert (starts(run), levels(run)) == ([0, 0, 10], [0, 0, 0])
-    levers = TwinLevers(
+    levers = ReferencePowerControls(
         factor=levers.factor, watts=levers.watts, preferred_level=(0, 1, 0), budget=((EVER, 20),)
     )
     run = go(jobs, levers=levers)
@@ -244,7 +256,7 @@ def test_a_reservation_is_made_with_the_first_level(watts: int, third: float) ->
     """Job 2 will have 10 W of 13 from 10 on, though at its lower level 9 would do."""
     jobs = [job(1, 0, 1, 10), job(2, 0, 1, 10), job(3, 1, 1, 30)]
     draws = table((9, 9), (10, 9), (watts, watts))
-    run = go(jobs, levers=TwinLevers(watts=draws, budget=((EVER, 13),)))
+    run = go(jobs, levers=ReferencePowerControls(watts=draws, budget=((EVER, 13),)))
     assert told(run, 2)[0] == (0, 10)
     assert starts(run) == [0, 10, third]
     assert levels(run) == [0, 0, 0]
@@ -252,7 +264,7 @@ def test_a_reservation_is_made_with_the_first_level(watts: int, third: float) ->
 
 def test_a_budget_that_falls_lets_jobs_run_on_and_is_known_before() -> None:
     jobs = [job(1, 0, 1, 10), job(2, 0, 1, 4), job(3, 1, 1, 4), job(4, 1, 1, 5), job(5, 6, 1, 1)]
-    levers = TwinLevers(
+    levers = ReferencePowerControls(
         watts=table((10,), (10,), (10,), (10,), (10,)), budget=((EVER, 40), (5, 10), (20, 30))
     )
     run = go(jobs, levers=levers, depth=3)
@@ -262,7 +274,11 @@ def test_a_budget_that_falls_lets_jobs_run_on_and_is_known_before() -> None:
 
 def test_steps_at_or_before_the_first_event_are_no_events() -> None:
     budget = ((EVER, 40), (-5, 0), (3, 10), (20, 40))
-    run = go([job(1, 3, 1, 5)], levers=TwinLevers(watts=table((11,)), budget=budget), schedule_per="event")
+    run = go(
+        [job(1, 3, 1, 5)],
+        levers=ReferencePowerControls(watts=table((11,)), budget=budget),
+        schedule_per="event",
+    )
     assert starts(run) == [20]
     assert [promise.time for promise in run.promises] == [3]
 
@@ -270,7 +286,7 @@ def test_steps_at_or_before_the_first_event_are_no_events() -> None:
 def test_rejected_if_no_level_fits_the_largest_budget() -> None:
     budget = ((EVER, 5), (100, 9))
     watts = table((10, 10), (11, 9), (10, 1))
-    levers = TwinLevers(
+    levers = ReferencePowerControls(
         factor=table(*[(1.0, 2.0)] * 3), watts=watts, preferred_level=(0, 0, 1), budget=budget
     )
     run = go([job(1, 0, 1, 10), job(2, 0, 1, 10), job(3, 0, 1, 10)], levers=levers)
@@ -280,11 +296,13 @@ def test_rejected_if_no_level_fits_the_largest_budget() -> None:
 
 def test_the_budget_is_drawn_from_the_moment_nodes_are_held() -> None:
     """Job 2 is given sleeping nodes at 20 and starts at 25; job 3, elsewhere, waits for its end."""
-    sleep = {"a": TwinSleep(timeout=5, wake=5)}
+    sleep = {"a": ReferenceSleep(timeout=5, wake=5)}
     watts = (((1,), (10,), (10,)),) * 2
-    levers = TwinLevers(sleep=sleep, watts=watts, budget=((EVER, 10),))
+    levers = ReferencePowerControls(sleep=sleep, watts=watts, budget=((EVER, 10),))
     jobs = [job(1, 0, 1, 1), job(2, 20, 4, 5, queue="a"), job(3, 21, 1, 1, queue="b")]
-    run = go(jobs, TwinGroup("a", 4), TwinGroup("b", 1), queues={"a": ("a",), "b": ("b",)}, levers=levers)
+    run = go(
+        jobs, ReferenceGroup("a", 4), ReferenceGroup("b", 1), queues={"a": ("a",), "b": ("b",)}, levers=levers
+    )
     assert starts(run) == [0, 25, 30]
     assert run.taken[2] == 20
 
@@ -335,8 +353,10 @@ def test_a_job_takes_the_freshest_awake_nodes_first() -> None:
 # Five nodes at 12. One, idle since 0, fell at 2 and is woken at 9 for the reserve of that moment: waking until 13.
 # Job 1's falls at 8: asleep since 11. Job 2's falls at 10: falling until 13. Job 3's is awake, job 4's busy.
 MIXED = [job(1, 0, 1, 6), job(2, 0, 1, 8), job(3, 0, 1, 11.5), job(4, 0, 1, 40)]
-FIVE = TwinGroup("g", 5)
-MIXING = TwinLevers(sleep={"g": TwinSleep(timeout=2, fall=3, wake=4, reserve=((EVER, 0), (9, 2), (9.5, 0)))})
+FIVE = ReferenceGroup("g", 5)
+MIXING = ReferencePowerControls(
+    sleep={"g": ReferenceSleep(timeout=2, fall=3, wake=4, reserve=((EVER, 0), (9, 2), (9.5, 0)))}
+)
 UNTIL_11 = [(2, 1, 0, 0), (5, 0, 1, 0), (8, 1, 1, 0), (9, 1, 0, 1), (10, 2, 0, 1), (11, 1, 1, 1)]
 
 
@@ -601,7 +621,7 @@ def test_every_node_is_somewhere(first: int) -> None:
     seen = 0
     for seed in range(first, first + 100):
         case = lever_case(seed)
-        run = run_twin(case)
+        run = run_reference(case)
         changes = changes_of(case.groups, case.outages, case.reservations)
         jobs = [
             (j, r, run.taken[j.job_id])

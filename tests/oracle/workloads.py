@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.oracle.model import TwinLevers
+from tests.oracle.model import ReferencePowerControls
 from tests.oracle.priority_rules import (
     BACKFILL_ORDER,
     NAMES,
@@ -17,10 +17,10 @@ from tests.oracle.priority_rules import (
 )
 from tests.oracle.reference import (
     Outage,
+    ReferenceGroup,
+    ReferenceJob,
     Reservation,
     Run,
-    TwinGroup,
-    TwinJob,
     simulate,
 )
 
@@ -30,8 +30,8 @@ class Case:
     """One simulation, whole: machine, jobs and settings."""
 
     seed: int
-    jobs: tuple[TwinJob, ...]
-    groups: tuple[TwinGroup, ...]
+    jobs: tuple[ReferenceJob, ...]
+    groups: tuple[ReferenceGroup, ...]
     queues: dict[str, tuple[str, ...]]
     outages: tuple[Outage, ...] = ()
     reservations: tuple[Reservation, ...] = ()
@@ -44,11 +44,11 @@ class Case:
     placement: str = "first"
     overrun: str | None = None
     """None: as the policy brings it, or double."""
-    levers: TwinLevers | None = None
+    levers: ReferencePowerControls | None = None
 
 
-def run_twin(case: Case) -> Run:
-    """The twin's answer."""
+def run_reference(case: Case) -> Run:
+    """The reference simulator's answer."""
     rule, fixed = rule_for(case.policy, case.jobs)
     order = case.backfill_order or BACKFILL_ORDER.get(case.policy)
     own = (None, True) if order is None else rule_for(order, case.jobs)
@@ -156,7 +156,7 @@ def with_predictions(case: Case) -> Case:
     return replace(case, jobs=jobs, policy=rng.choice(PREDICTING), overrun=overrun, backfill_order=order)
 
 
-def _believed_span(rng: Random, job: TwinJob) -> float:
+def _believed_span(rng: Random, job: ReferenceJob) -> float:
     """Seconds: nothing, too little, just right, too much."""
     some = rng.choice([job.runtime, job.estimate, rng.choice([0.0, 0.5, 1.0, 3.0, 61.0, 90.0, 361.0])])
     scale = rng.choice([0.0, 0.1, 0.25, 0.5, 1.0, 1.0, 1.0, 1.5, 2.0, 4.0])
@@ -168,28 +168,30 @@ def snap(value: float, unit: float) -> float:
     return round(value / unit) * unit if unit else value
 
 
-def draw_groups(rng: Random) -> tuple[TwinGroup, ...]:
+def draw_groups(rng: Random) -> tuple[ReferenceGroup, ...]:
     count = rng.choice([1, 1, 1, 2, 2, 3, 4])
     style = rng.choice(["whole", "whole", "shared", "mixed"])
     groups = []
     for i in range(count):
         if style == "whole" or (style == "mixed" and rng.random() < 0.5):
-            groups.append(TwinGroup(f"g{i}", rng.choice([1, 2, 4, 4, 8, 10, 16]), cores=rng.choice([1, 4])))
+            groups.append(
+                ReferenceGroup(f"g{i}", rng.choice([1, 2, 4, 4, 8, 10, 16]), cores=rng.choice([1, 4]))
+            )
         else:
             memory_gb = rng.choice([0.0, 0.0, 1.2505, 4.0, 16.0])
             cores, gpus = rng.choice([2, 4, 8]), rng.choice([0, 0, 1, 2, 4])
-            groups.append(TwinGroup(f"g{i}", rng.randint(1, 5), cores, memory_gb, gpus, shared=True))
+            groups.append(ReferenceGroup(f"g{i}", rng.randint(1, 5), cores, memory_gb, gpus, shared=True))
     return tuple(groups)
 
 
-def draw_queues(rng: Random, groups: Sequence[TwinGroup]) -> dict[str, tuple[str, ...]]:
+def draw_queues(rng: Random, groups: Sequence[ReferenceGroup]) -> dict[str, tuple[str, ...]]:
     if rng.random() < (0.8 if len(groups) == 1 else 0.3):
         return {}
     names = [group.name for group in groups]
     return {f"q{i}": tuple(rng.sample(names, rng.randint(1, len(names)))) for i in range(rng.randint(1, 3))}
 
 
-def draw_sizes(rng: Random, groups: Sequence[TwinGroup], count: int) -> list[TwinJob]:
+def draw_sizes(rng: Random, groups: Sequence[ReferenceGroup], count: int) -> list[ReferenceJob]:
     """Jobs with needs only; columns for shared groups are there for all jobs or for none."""
     widest = max(group.nodes for group in groups)
     style = rng.choice(["any", "small", "large", "few", "few"])
@@ -212,7 +214,7 @@ def draw_sizes(rng: Random, groups: Sequence[TwinGroup], count: int) -> list[Twi
         }[style]
         if rng.random() < large_share:
             nodes = widest + rng.randint(1, 3)
-        job = TwinJob(job_id, 0.0, 0.0, 0.0, nodes)
+        job = ReferenceJob(job_id, 0.0, 0.0, 0.0, nodes)
         if cores:
             job = replace(job, cores=rng.choice([0, 1, 2, rng.randint(1, cores), cores]))
         if memory_mb:
@@ -223,7 +225,7 @@ def draw_sizes(rng: Random, groups: Sequence[TwinGroup], count: int) -> list[Twi
     return jobs
 
 
-def draw_lengths(rng: Random, jobs: list[TwinJob], unit: float) -> list[TwinJob]:
+def draw_lengths(rng: Random, jobs: list[ReferenceJob], unit: float) -> list[ReferenceJob]:
     lengths = rng.choice(["set", "uniform", "skewed"])
     guesses = rng.choice(["exact", "exact", "over", "under", "round", "tiny", "mixed", "mixed"])
     made = []
@@ -248,8 +250,8 @@ def draw_lengths(rng: Random, jobs: list[TwinJob], unit: float) -> list[TwinJob]
 
 
 def draw_submits(
-    rng: Random, jobs: list[TwinJob], groups: Sequence[TwinGroup], unit: float
-) -> tuple[list[TwinJob], float]:
+    rng: Random, jobs: list[ReferenceJob], groups: Sequence[ReferenceGroup], unit: float
+) -> tuple[list[ReferenceJob], float]:
     """Submit times dense enough for queues to form; the span they cover comes back as well."""
     nodes = sum(group.nodes for group in groups)
     work = sum(min(job.nodes, nodes) * (job.runtime + 1.0) for job in jobs)
@@ -272,7 +274,7 @@ def draw_submits(
 
 
 def draw_outages(
-    rng: Random, groups: Sequence[TwinGroup], first: float, span: float, unit: float
+    rng: Random, groups: Sequence[ReferenceGroup], first: float, span: float, unit: float
 ) -> tuple[Outage, ...]:
     outages = []
     for _ in range(rng.randint(1, 4)):
@@ -285,7 +287,7 @@ def draw_outages(
 
 
 def draw_reservations(
-    rng: Random, groups: Sequence[TwinGroup], first: float, span: float, unit: float
+    rng: Random, groups: Sequence[ReferenceGroup], first: float, span: float, unit: float
 ) -> tuple[Reservation, ...]:
     reservations = []
     for i in range(rng.randint(1, 2)):
@@ -304,14 +306,14 @@ def draw_window(rng: Random, first: float, span: float, unit: float) -> tuple[fl
 
 
 def draw_wishes(
-    rng: Random, jobs: list[TwinJob], queues: list[str], first: float, span: float, unit: float
-) -> list[TwinJob]:
+    rng: Random, jobs: list[ReferenceJob], queues: list[str], first: float, span: float, unit: float
+) -> list[ReferenceJob]:
     """Queues, dependencies, holds and cancellations."""
     after_share = rng.choice([0.0, 0.0, 0.0, 0.2, 0.5])
     begin_share = rng.choice([0.0, 0.0, 0.0, 0.3])
     cancel_share = rng.choice([0.0, 0.0, 0.0, 0.15, 0.5])
     together = first + snap(rng.uniform(0, span), unit)
-    before: list[TwinJob] = []  # a job may only depend on those drawn before it: no circles
+    before: list[ReferenceJob] = []  # a job may only depend on those drawn before it: no circles
     made = {}
     for job in rng.sample(jobs, len(jobs)) if rng.random() < 0.3 else jobs:
         if queues and rng.random() < 0.8:

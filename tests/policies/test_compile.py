@@ -122,10 +122,10 @@ def test_an_unknown_attribute_is_named_with_the_known_ones() -> None:
         return now - job.submitted_s
 
     with pytest.raises(
-        InputError, match="policy 'hindsight' looks at job.runtime_s; a waiting job has submit_s, "
+        InputError, match="policy 'hindsight' reads job.runtime_s; a waiting job has submit_s, "
     ):
         policy(hindsight)
-    with pytest.raises(InputError, match="policy 'misspelt' looks at job.submitted_s"):
+    with pytest.raises(InputError, match="policy 'misspelt' reads job.submitted_s"):
         policy(misspelt)
 
 
@@ -164,7 +164,7 @@ def test_usage_needs_a_half_life() -> None:
     def least(job: Any, now: float) -> float:
         return job.usage_share
 
-    with pytest.raises(InputError, match="looks at job.usage_share; say how fast usage fades"):
+    with pytest.raises(InputError, match="reads job.usage_share; give the half-life of usage"):
         policy(least)
     rule = policy(half_life_s=3600.0)(least)
     assert (rule.time_dependent, rule.half_life_s) == (True, 3600.0)

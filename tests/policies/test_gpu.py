@@ -75,7 +75,7 @@ def test_priority_makes_room():
     assert ends(jobs, machine(V100=1), "priority") == [110, 15]
 
 
-def crowd(speed, capacity, remaining=None, **more):
+def active(speed, capacity, remaining=None, **more):
     n = len(speed)
     ones = np.ones(n)
     usual = {"weight": ones, "waited_s": 0 * ones, "attained_s": 0 * ones, "done_s": 0 * ones, "gpus": ones}
@@ -91,18 +91,18 @@ def crowd(speed, capacity, remaining=None, **more):
 
 def test_max_min_gives_the_type_to_whom_it_helps():
     # Gavel's example: what gains most from the fast type gets it.
-    shares = max_min(crowd([[4, 1], [1, 1]], [1, 1]))
+    shares = max_min(active([[4, 1], [1, 1]], [1, 1]))
     assert shares.round(2).tolist() == [[1, 0], [0, 1]]
-    alike = max_min(crowd([[1], [1], [1]], [1]))
+    alike = max_min(active([[1], [1], [1]], [1]))
     assert alike.ravel() == pytest.approx([1 / 3] * 3)
-    weighted = max_min(crowd([[1], [1]], [1], weight=np.array([3.0, 1.0])))
+    weighted = max_min(active([[1], [1]], [1], weight=np.array([3.0, 1.0])))
     assert weighted.ravel() == pytest.approx([0.75, 0.25])
 
 
 def test_shares_keep_to_what_there_is():
     rng = np.random.default_rng(0)
     for n in (1, 3, 20):
-        many = crowd(
+        many = active(
             rng.uniform(0.1, 5, (n, 3)) * (rng.random((n, 3)) < 0.9), [2, 3, 1], rng.uniform(1, 99, n)
         )
         for policy in (max_min, finish_time_fair, allox):
@@ -112,13 +112,13 @@ def test_shares_keep_to_what_there_is():
 
 
 def test_finish_time_fair_favours_who_has_waited():
-    waited = crowd([[1], [1]], [1], [100, 100], waited_s=np.array([300.0, 0.0]))
+    waited = active([[1], [1]], [1], [100, 100], waited_s=np.array([300.0, 0.0]))
     shares = finish_time_fair(waited)
     assert shares[0, 0] > 0.6 > shares[1, 0]
 
 
 def test_allox_runs_short_jobs_first_and_on_their_type():
-    shares = allox(crowd([[1, 0.1], [1, 0.5], [1, 1]], [1, 1], [10, 50, 20]))
+    shares = allox(active([[1, 0.1], [1, 0.5], [1, 1]], [1, 1], [10, 50, 20]))
     assert shares[0].tolist() == [1, 0] and shares[2].tolist() == [0, 1] and shares[1].tolist() == [0, 0]
 
 

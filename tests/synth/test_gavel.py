@@ -32,7 +32,7 @@ def test_mean_run_time_of_the_jobs_gavel_judges(seed, hours):
     """As measured with Gavel's own program."""
     jobs = gavel_jobs(5000, 4.0, seed)
     assert jobs["runtime_s"][4000:].mean() / 3600 == pytest.approx(hours, abs=0.005)
-    assert (jobs["gpus"] == 1).all() and "spread" not in jobs and "priority" not in jobs
+    assert (jobs["gpus"] == 1).all() and "gpus_may_span_nodes" not in jobs and "priority" not in jobs
 
 
 def test_the_first_jobs():
@@ -62,7 +62,7 @@ def test_sizes_models_and_weights():
     gangs = set(jobs["model"][jobs["gpus"] > 1].tolist())
     assert gangs == set(range(len(MULTI_GPU_MODELS)))
     assert set(jobs["model"].tolist()) == set(range(26)) == set(range(len(MODELS)))
-    assert (jobs["spread"] == 1).all() and (jobs["nodes"] == 1).all()
+    assert (jobs["gpus_may_span_nodes"] == 1).all() and (jobs["nodes"] == 1).all()
     assert Counter(jobs["priority"].tolist())[5.0] / 20_000 == pytest.approx(0.2, abs=0.01)
     factors = Counter((1 + jobs["slack_s"] / jobs["runtime_s"]).round(6).tolist())
     assert set(factors) == {1.2, 2.0, 10.0} and min(factors.values()) > 6000

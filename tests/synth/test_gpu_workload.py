@@ -73,7 +73,7 @@ def test_gangs_larger_than_a_node_lie_on_several():
     made = gpu_workload(500, MIXED, sizes={4: 1, 8: 1})
     assert set(zip(made["gpus"].tolist(), made["nodes"].tolist(), strict=True)) == {(4, 1), (8, 2)}
     loose = gpu_workload(500, MIXED, sizes={6: 1, 8: 1}, spread=True)
-    assert (loose["nodes"] == 1).all() and (loose["spread"] == 1).all()
+    assert (loose["nodes"] == 1).all() and (loose["gpus_may_span_nodes"] == 1).all()
     openb = gpu_workload(500, Cluster.preset("openb"), sizes={2: 1, 16: 1})
     assert set(zip(openb["gpus"].tolist(), openb["nodes"].tolist(), strict=True)) == {(2, 1), (16, 2)}
     philly = gpu_workload(500, Cluster.preset("philly"), sizes={2: 1, 8: 1, 64: 1})

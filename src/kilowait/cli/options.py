@@ -116,7 +116,8 @@ Placement = Annotated[
     typer.Option(
         metavar="P",
         help="Of several node groups: first that fits, or balance: the emptiest. Of placed nodes (GPU clusters): "
-        "first, best, worst, consolidate, random, dot, pack, cluster, fgd, room; see kilowait clusters --gpus. By "
+        "first, best, worst, consolidate, random, dot-product, gpu-packing, "
+        "gpu-clustering, fgd, capacity; see kilowait clusters --gpus. By "
         "default first, or the policy's own.",
         show_default=False,
     ),

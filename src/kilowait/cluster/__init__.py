@@ -1,4 +1,4 @@
-"""What jobs run on: node groups, queues, outages, levers, and presets of known machines."""
+"""Clusters: node groups, queues, outages, power controls, and presets of known machines."""
 
 from kilowait.cluster.cluster import (
     Cluster,

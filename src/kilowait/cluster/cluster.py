@@ -1,4 +1,4 @@
-"""Cluster: node groups, the queues that map to them, and the times when they were not whole."""
+"""Cluster description: node groups, queues, outages and reservations."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from kilowait.errors import ClusterError, UnknownNameError
 
 __all__ = ["Cluster", "NodeGroup", "Outage", "Reservation"]
 
-MOST_GROUPS = 62
-"""Groups a job may run on are bits of an int64 in the engine."""
+MAX_GROUPS = 62
+"""The engine stores the groups of a job as bits of an int64."""
 
 
-MOST_GPUS = 62
-"""GPUs of a node are bits of an int64 where jobs are placed."""
+MAX_GPUS = 62
+"""The GPU engine stores the GPUs of a node as bits of an int64."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
     """Nodes of one kind.
 
-    An exclusive group (the default) gives out whole nodes. A shared group gives out cores, memory and GPUs from
-    one pool; how they lie on single nodes is not looked at. In a placed group every node, and every GPU on it down to
-    thousandths, is given out singly.
+    An exclusive group (the default) allocates whole nodes. A shared group allocates cores, memory and GPUs from
+    one pool and does not model single nodes. A node-level group (`node_level`) allocates the cores, memory and GPUs of
+    each node, GPUs in thousandths.
     """
 
     name: str
@@ -55,25 +55,25 @@ class NodeGroup:
             )
         if self.shared and self.node_level:
             raise ClusterError(
-                f"group {self.name!r} is both shared (one pool) and placed (node by node); choose one"
+                f"group {self.name!r} is both shared (one pool) and node_level (single nodes); choose one"
             )
-        if self.node_level and self.gpus > MOST_GPUS:
+        if self.node_level and self.gpus > MAX_GPUS:
             raise ClusterError(
-                f"group {self.name!r} has {self.gpus} GPUs a node; placed groups have at most {MOST_GPUS}"
+                f"group {self.name!r} has {self.gpus} GPUs a node; node-level groups have at most {MAX_GPUS}"
             )
         if max(self.nodes, 1) * max(self.cores, self.gpus, self.memory_gb * 1000) >= 2**62:
             raise ClusterError(
                 f"group {self.name!r}: {self.nodes} nodes of {self.cores} cores, {self.gpus} GPUs and "
-                f"{self.memory_gb} GB are more than can be counted; memory_gb is in GB"
+                f"{self.memory_gb} GB exceed the supported range; memory_gb is in GB"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """`nodes` of a group are away from `start_s` to `end_s`.
+    """`nodes` of a group are unavailable from `start_s` to `end_s`.
 
-    Planners know it from `announced_s` on (the default: from the beginning, as with planned maintenance;
-    ``announced_s=start_s`` is a failure). Jobs that run when it starts run on: the nodes go as they fall free.
+    The scheduler knows it from `announced_s` on (default: from the beginning, as with planned maintenance;
+    ``announced_s=start_s`` is a failure). Running jobs continue: nodes become unavailable when they become free.
     """
 
     group: str
@@ -88,7 +88,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """`nodes` of a group are kept from `start_s` to `end_s` for jobs of the queue called `name`."""
+    """`nodes` of a group are reserved from `start_s` to `end_s` for jobs of the queue `name`."""
 
     name: str
     group: str
@@ -118,7 +118,7 @@ def _check_window(
 
 @dataclass(frozen=True)
 class Cluster:
-    """A machine.
+    """A cluster: node groups, queues, outages and reservations.
 
     `queues` maps a queue (partition) to the groups its jobs may use, in order of preference; jobs of a queue
     that is not listed, or of none, may use every group.
@@ -133,8 +133,7 @@ class Cluster:
     reservations: tuple[Reservation, ...] = ()
     name: str = "cluster"
     node_groups: tuple[int, ...] | None = None
-    """Number of the group of each node, by number of the node, where kinds of placed nodes are mixed; None: the groups
-    one after another."""
+    """Group number of each node, where node-level groups are interleaved; None: nodes are numbered by group."""
 
     def __post_init__(self) -> None:
         names = [group.name for group in self.groups]
@@ -145,11 +144,11 @@ class Cluster:
             if twice:
                 raise ClusterError(f"cluster {self.name!r} has more than one {kind} called {twice[0]!r}")
         if self.node_level:
-            self._check_placed()
-        elif len(names) + len(self.reservations) > MOST_GROUPS:
+            self._check_node_level()
+        elif len(names) + len(self.reservations) > MAX_GROUPS:
             raise ClusterError(
                 f"cluster {self.name!r} has {len(names)} groups and {len(self.reservations)} reservations; "
-                f"at most {MOST_GROUPS} together: merge like groups"
+                f"at most {MAX_GROUPS} together: merge similar groups"
             )
         for queue, members in self.queues.items():
             if not members:
@@ -158,59 +157,59 @@ class Cluster:
                 if member not in names:
                     raise UnknownNameError(f"node group of queue {queue!r}", member, names)
         windows: tuple[Outage | Reservation, ...] = (*self.outages, *self.reservations)
-        for away in windows:
-            if away.group not in names:
-                raise UnknownNameError(f"node group of {type(away).__name__.lower()}", away.group, names)
-            size = self.groups[names.index(away.group)].nodes
-            if away.nodes > size:
-                kind = type(away).__name__.lower()
-                raise ClusterError(f"{kind} takes {away.nodes} nodes of {away.group!r}, which has {size}")
+        for window in windows:
+            if window.group not in names:
+                raise UnknownNameError(f"node group of {type(window).__name__.lower()}", window.group, names)
+            size = self.groups[names.index(window.group)].nodes
+            if window.nodes > size:
+                kind = type(window).__name__.lower()
+                raise ClusterError(f"{kind} takes {window.nodes} nodes of {window.group!r}, which has {size}")
         for reservation in self.reservations:
             if reservation.name in names or reservation.name in self.queues:
                 raise ClusterError(f"reservation {reservation.name!r} has the name of a group or a queue")
 
-    def _check_placed(self) -> None:
+    def _check_node_level(self) -> None:
         for group in self.groups:
             if not group.node_level:
                 raise ClusterError(
-                    f"cluster {self.name!r} has placed groups, but {group.name!r} is not; "
-                    "jobs are placed on single nodes in all groups of a cluster or in none"
+                    f"cluster {self.name!r} has node-level groups, but {group.name!r} is not one; "
+                    "set node_level in all groups of a cluster or in none"
                 )
         if self.outages or self.reservations:
             raise ClusterError(
-                f"cluster {self.name!r} has placed groups and outages or reservations, which placed nodes cannot have"
+                f"cluster {self.name!r} has node-level groups, which support no outages or reservations"
             )
         if self.node_groups is not None and sorted(self.node_groups) != [
             number for number, group in enumerate(self.groups) for _ in range(group.nodes)
         ]:
             raise ClusterError(
-                f"the layout of cluster {self.name!r} does not name each group once for every node it has"
+                f"the layout of cluster {self.name!r} must name each group once per node of the group"
             )
 
     @property
     def node_level(self) -> bool:
-        """Whether its jobs are placed on single nodes."""
+        """Whether jobs are allocated on single nodes (GPU engine)."""
         return any(group.node_level for group in self.groups)
 
     @property
     def nodes(self) -> int:
-        """Nodes in all groups, outages apart."""
+        """Nodes in all groups, ignoring outages."""
         return sum(group.nodes for group in self.groups)
 
     def with_outages(self, *outages: Outage) -> Cluster:
-        """The same machine with further outages."""
+        """A copy with additional outages."""
         return replace(self, outages=(*self.outages, *outages))
 
     @classmethod
     def from_nodes(cls, nodes: int, *, cores: int = 1) -> Cluster:
-        """One exclusive group of `nodes` like nodes (or processors, for logs that count those)."""
+        """One exclusive group of `nodes` identical nodes (or processors, for logs that count those)."""
         if not (nodes >= 1 and nodes % 1 == 0):
             raise ClusterError(f"a cluster of {nodes} nodes; it needs a whole number, at least 1")
         return cls(groups=(NodeGroup("nodes", int(nodes), cores=cores),), name=f"{nodes} nodes")
 
     @classmethod
     def preset(cls, name: str) -> Cluster:
-        """A machine known by name; `kilowait.cluster.presets.PRESETS` lists them with their sources."""
+        """A predefined cluster; `kilowait.cluster.presets.PRESETS` lists them with their sources."""
         from kilowait.cluster.presets import PRESETS
 
         try:
@@ -220,7 +219,7 @@ class Cluster:
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Cluster:
-        """A machine described in a TOML file; the format is in docs/formats.md."""
+        """Read a cluster from a TOML file; the format is in docs/formats.md."""
         from kilowait.cluster.toml import read_cluster
 
         return read_cluster(path)

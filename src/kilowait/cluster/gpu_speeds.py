@@ -1,13 +1,13 @@
-"""How fast each job runs on each type of GPU: a table made before the clock runs.
+"""Relative speed of each job on each GPU type, computed before the simulation.
 
-Speed 1 is the job's `runtime_s`, which counts seconds on a reference type. Three ways to know a speed, best first:
+Speed 1 corresponds to the job's `runtime_s` on a reference type. Sources of a speed, best first:
 
-- *given*: somebody says so;
-- *measured*: the ratio of two measured throughputs of this kind of work on so many GPUs;
-- *roofline*: from the rates of the two types. It is a guess: over the throughputs Gavel measured it is off by a
-  factor of 1.8 (root mean square of logarithms), and it never sees that some work is slower on the newer GPU.
+- *given*: by the caller;
+- *measured*: the ratio of two measured throughputs of this workload on this number of GPUs;
+- *roofline*: from FLOPS and bandwidth of the two types. A rough estimate: on Gavel's throughputs its error is a
+  factor of 1.8 (root mean square of logarithms), and it misses workloads that are slower on the newer GPU.
 
-`combine` takes each cell from the best that knows it.
+`first_known` takes each cell from the first table that has a value.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 
 SOURCES = ("unknown", "given", "measured", "roofline")
-"""Where a speed comes from, by its code."""
+"""Source of a speed, by code."""
 
 
 class JobColumns(Protocol):
-    """What is asked of a table of jobs."""
+    """Columns and labels of a job table."""
 
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
@@ -68,13 +68,13 @@ class JobColumns(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Speeds:
-    """Speeds by type and job; the jobs are the rows of their table. NaN: not known."""
+    """Speeds by GPU type and job, in the order of the job table. NaN: unknown."""
 
     types: tuple[str, ...]
     speed: Floats
-    """(types, jobs): 1 is the job's `runtime_s`; 0: it cannot run there."""
+    """(types, jobs): 1 corresponds to `runtime_s`; 0: the job cannot run on this type."""
     spread: Floats
-    """(types, jobs): a factor on that, above 0 and at most 1, for a job whose GPUs lie on more nodes than they must."""
+    """(types, jobs): factor on the speed (0 to 1] of a job whose GPUs are on more nodes than necessary."""
     source: npt.NDArray[np.int8]
     """(types, jobs): place in `SOURCES`."""
 
@@ -103,11 +103,11 @@ class Speeds:
             place, row = (int(at[0]) for at in np.nonzero(unknown))
             raise InputError(
                 f"row {row}: its speed on {self.types[place]!r} is not known ({int(unknown.sum())} cells are not); "
-                "fill them up: combine(speeds, given(jobs, types, 1.0))"
+                "fill them: first_known(speeds, constant_speeds(jobs, types, 1.0))"
             )
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many speeds of each type come from where.
+        """Number of speeds by GPU type and source.
 
         >>> from kilowait.jobs import JobTable
         >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], gpus=[1, 1])
@@ -122,7 +122,7 @@ class Speeds:
 
 
 def gpu_types(cluster: Cluster) -> tuple[str, ...]:
-    """The types of a cluster's nodes in the order in which its groups name them; "" are nodes without GPUs.
+    """GPU types of a cluster in the order of its groups; "" stands for nodes without GPUs.
 
     >>> gpu_types(Cluster.preset("polaris"))
     ('A100-SXM4-40',)
@@ -136,7 +136,7 @@ def constant_speeds(
     speed: float | Mapping[str, npt.ArrayLike],
     spread: float | Mapping[str, npt.ArrayLike] = 1.0,
 ) -> Speeds:
-    """One speed for all, or by type one number or one per job; types that are not named are not known.
+    """Constant speeds: one for all, or per type one number or one per job; other types are unknown.
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], gpus=[1, 1])
@@ -161,12 +161,12 @@ def constant_speeds(
 def measured_speeds(
     jobs: JobColumns, types: Sequence[str], throughputs: Throughputs = GAVEL, reference: str = "V100"
 ) -> Speeds:
-    """Ratios of measured throughputs, by the jobs' `model` and `gpus`.
+    """Speeds from measured throughputs, by the jobs' `model` and `gpus`.
 
     A type is found in the table by its name, or by a type of its family (any V100 for "v100"). Jobs whose model,
-    number of GPUs or type was not measured are left unknown: the ratio of one GPU says little of eight (over Gavel's
-    table it is as far off as the roofline). Where a job was measured to be faster on more nodes than it needs (44
-    of 165 in Gavel's table) the factor is 1: lying closer together is never slower here. So it is where it was
+    number of GPUs or type was not measured stay unknown: the ratio on one GPU predicts eight GPUs poorly (on Gavel's
+    table no better than the roofline). Where a job was measured to be faster on more nodes than it needs (44
+    of 165 in Gavel's table) the factor is 1: fewer nodes are never slower here. The factor is also 1 where it was
     not measured.
 
     >>> from kilowait.jobs import JobTable
@@ -205,16 +205,16 @@ def roofline(
     compute_share: npt.ArrayLike | None = None,
     gpu_memory_gb: npt.ArrayLike | None = None,
 ) -> Speeds:
-    """Speeds from the catalogue's rates.
+    """Speeds from FLOPS and memory bandwidth of the GPU catalogue (roofline model).
 
     With f and b the ratios of the type's FLOPS and memory bandwidth to the reference's, the speed is the smaller of
     the two; or, where the share c of its time on the reference that a job spends computing is known, from 0 to 1,
     1 / (c / f + (1 - c) / b). Types that are not in the catalogue, or whose rates are not known there, stay unknown.
 
     Args:
-        jobs: their table.
+        jobs: the job table.
         types: see `gpu_types`.
-        reference: the type on which `runtime_s` was taken.
+        reference: the type on which `runtime_s` was measured.
         precision: "fp64", "fp32" or "fp16" (with tensor cores where there are any).
         compute_share: one number, or one per job.
         gpu_memory_gb: memory a job needs on each of its GPUs, GB; with less it cannot run (speed 0).
@@ -226,11 +226,11 @@ def roofline(
     """
     base = gpu(reference)
     if np.isnan(base.tflops(precision)) or np.isnan(base.bandwidth_gb_per_s):
-        raise InputError(f"the rates of {reference!r} are not known; take another reference, such as V100")
+        raise InputError(f"the rates of {reference!r} are unknown; use another reference, such as V100")
     count = len(jobs)
     share = None if compute_share is None else _per_job("compute_share", compute_share, count)
     if share is not None and not ((share >= 0) & (share <= 1)).all():
-        raise InputError(f"compute_share goes from {share.min():g} to {share.max():g}; it lies in 0 to 1")
+        raise InputError(f"compute_share ranges from {share.min():g} to {share.max():g}; it must be 0 to 1")
     need = None if gpu_memory_gb is None else _per_job("gpu_memory_gb", gpu_memory_gb, count)
     speed = np.full((len(types), count), np.nan)
     for place, name in enumerate(types):
@@ -249,7 +249,7 @@ def roofline(
 
 
 def first_known(first: Speeds, *others: Speeds) -> Speeds:
-    """The first table, its unknown cells taken from the second, and so on.
+    """The first table with its unknown cells filled from the second, and so on.
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], gpus=[1, 1])
@@ -262,7 +262,7 @@ def first_known(first: Speeds, *others: Speeds) -> Speeds:
         if other.types != first.types or other.speed.shape != first.speed.shape:
             raise InputError(
                 f"tables of {first.types} with {first.speed.shape[1]} jobs and {other.types} with "
-                f"{other.speed.shape[1]} are not of the same types and jobs"
+                f"{other.speed.shape[1]} must have the same types and jobs"
             )
         unknown = np.isnan(speed)
         for mine, theirs in ((speed, other.speed), (spread, other.spread), (source, other.source)):
@@ -271,7 +271,7 @@ def first_known(first: Speeds, *others: Speeds) -> Speeds:
 
 
 def _finished(jobs: JobColumns, types: Sequence[str], speed: Floats, spread: Floats, source: str) -> Speeds:
-    """The table; jobs of no GPU have speed 1 everywhere, the others 0 on nodes without GPUs."""
+    """Build the table; jobs without GPUs have speed 1 everywhere, GPU jobs 0 on nodes without GPUs."""
     without = _gpus(jobs) == 0
     codes = np.where(np.isnan(speed), 0, SOURCES.index(source)).astype(np.int8)
     for place, name in enumerate(types):
@@ -285,13 +285,13 @@ def _finished(jobs: JobColumns, types: Sequence[str], speed: Floats, spread: Flo
 def _gpus(jobs: JobColumns) -> npt.NDArray[np.int64]:
     if "gpus" not in jobs:
         raise InputError(
-            "these jobs have no column 'gpus'; speeds by GPU type need to know how many each takes"
+            "these jobs have no column 'gpus'; speeds by GPU type need the number of GPUs of each job"
         )
     return jobs.column("gpus")
 
 
 def _key(name: str, throughputs: Throughputs) -> str:
-    """The table's own name of a type; "" where it has none."""
+    """The key of a GPU type in the throughput table; "" if missing."""
     for key in throughputs.together:
         if key.lower() == name.lower():
             return key

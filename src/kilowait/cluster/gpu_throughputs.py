@@ -1,4 +1,4 @@
-"""Measured throughputs of kinds of work on types of GPU, in the form Gavel keeps them."""
+"""Measured training throughputs by workload and GPU type, in Gavel's file format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kilowait.errors import InputError
 __all__ = ["GAVEL", "Throughputs", "read_throughputs"]
 
 Table = Mapping[str, Mapping[tuple[str, int], float]]
-"""Type of GPU to (kind of work, GPUs) to steps per second, all GPUs together."""
+"""GPU type -> (workload, number of GPUs) -> steps per second of all GPUs together."""
 
 _KEY = re.compile(r"\('(.*)', (\d+)\)")
 _APART = "_unconsolidated"
@@ -25,16 +25,16 @@ _APART = "_unconsolidated"
 
 @dataclass(frozen=True, eq=False)
 class Throughputs:
-    """Steps per second; 0: it does not run there (as a rule its memory is too small).
+    """Steps per second; 0: the workload does not run on the type (usually too little memory).
 
     >>> round(GAVEL.together["v100"]["CycleGAN", 1] / GAVEL.together["k80"]["CycleGAN", 1], 2)
     8.76
     """
 
     together: Table
-    """On as few nodes as can be."""
+    """GPUs on as few nodes as possible."""
     apart: Table = field(default_factory=dict)
-    """On more nodes than it must."""
+    """GPUs on more nodes than necessary."""
 
     def __post_init__(self) -> None:
         for table in (self.together, self.apart):
@@ -48,11 +48,11 @@ class Throughputs:
 
 
 def read_throughputs(path: str | PathLike[str]) -> Throughputs:
-    """Read a JSON file (.gz: packed) like Gavel's simulation_throughputs.json.
+    """Read a JSON file (.gz: compressed) like Gavel's simulation_throughputs.json.
 
     It maps a type of GPU to "('MODEL', GPUS)" to {"null": steps per second}. A type that ends in _unconsolidated
-    is the one before that, with the job's GPUs on several nodes. What stands beside "null", two jobs on one GPU, is
-    not read.
+    holds throughputs with the job's GPUs on several nodes. Keys other than "null" (two jobs on one GPU) are
+    ignored.
     """
     path = Path(path)
     try:
@@ -63,7 +63,7 @@ def read_throughputs(path: str | PathLike[str]) -> Throughputs:
     except (OSError, EOFError, ValueError) as problem:
         raise InputError(f"cannot read the throughput file {path}: {problem}") from None
     if not (isinstance(content, dict) and content):
-        raise InputError(f"{path} holds no table from types of GPU to throughputs")
+        raise InputError(f"{path} has no table from GPU types to throughputs")
     together: dict[str, dict[tuple[str, int], float]] = {}
     apart: dict[str, dict[tuple[str, int], float]] = {}
     for kind, rows in content.items():

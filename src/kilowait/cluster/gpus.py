@@ -1,4 +1,4 @@
-"""Types of GPU: memory, bandwidth, rates and watts, each with its source (gpus.toml beside this file)."""
+"""GPU catalogue: memory, bandwidth, FLOPS and power of GPU types, with sources (data in gpus.toml)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kilowait.errors import InputError, UnknownNameError
 __all__ = ["CATALOGUE", "PRECISIONS", "GpuType", "gpu"]
 
 IDLE_SHARE = 0.15
-"""Of the TDP, taken for the idle draw where none is known."""
+"""Idle power as a share of the TDP, where it is not known."""
 
 PRECISIONS = ("fp64", "fp32", "fp16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuType:
-    """One type. NaN where a number is not known; `unsure` names those that are estimates or unconfirmed.
+    """One GPU type. NaN: unknown; `unsure` names fields that are estimates or unconfirmed.
 
     >>> gpu("V100").tdp_w, gpu("G2").tdp_w, gpu("rtx 4090").unsure[0]
     (300.0, nan, 'memory_gb')
@@ -32,11 +32,11 @@ class GpuType:
     fp64_tflops: float = math.nan
     fp32_tflops: float = math.nan
     fp16_tflops: float = math.nan
-    """With 32-bit sums, tensor cores where there are any; NaN: half precision is not fast."""
+    """With 32-bit accumulation, on tensor cores if present; NaN: no faster half precision."""
     tdp_w: float = math.nan
     idle_w: float = math.nan
     family: str = ""
-    """Types of one family share measured speeds; the name where none is given."""
+    """Types of one family share measured speeds; default: the name."""
     aliases: tuple[str, ...] = ()
     source: str = ""
     unsure: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class GpuType:
                 )
 
     def tflops(self, precision: str) -> float:
-        """Dense rate; half precision runs at least as fast as single. NaN: not known.
+        """Dense TFLOPS; half precision is at least as fast as single. NaN: unknown.
 
         >>> gpu("K80").tflops("fp16"), gpu("T4").tflops("fp16")
         (4.113, 65.0)
@@ -62,7 +62,7 @@ class GpuType:
 
 
 def gpu(name: str) -> GpuType:
-    """A type by name or alias; case, blanks and dashes do not matter.
+    """Look up a GPU type by name or alias; case, blanks and dashes are ignored.
 
     >>> gpu("v100m32").memory_gb, gpu("A100-SXM4-40").name
     (32.0, 'A100-SXM4-40')
@@ -81,7 +81,7 @@ def _plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def _made(row: dict[str, Any]) -> GpuType:
+def _gpu_type(row: dict[str, Any]) -> GpuType:
     words: dict[str, Any] = {"family": row["name"], **row}
     words |= {key: tuple(row.get(key, ())) for key in ("aliases", "unsure")}
     if "tdp_w" in row and "idle_w" not in row:
@@ -94,9 +94,9 @@ def _made(row: dict[str, Any]) -> GpuType:
 
 _ROWS = tomllib.loads(Path(__file__).with_name("gpus.toml").read_text(encoding="utf-8"))["gpu"]
 
-CATALOGUE: dict[str, GpuType] = {row["name"]: _made(row) for row in _ROWS}
+CATALOGUE: dict[str, GpuType] = {row["name"]: _gpu_type(row) for row in _ROWS}
 """Name to type."""
 
-# Lower case, as names that are looked for are compared in it.
+# Lower case for case-insensitive suggestions.
 _NAMES = [known.lower() for one in CATALOGUE.values() for known in (one.name, *one.aliases)]
 _BY_NAME = {_plain(name): one for one in CATALOGUE.values() for name in (one.name, *one.aliases)}

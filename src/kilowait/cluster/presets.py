@@ -1,25 +1,26 @@
-"""Machines known by name.
+"""Predefined clusters.
 
 Sources: Polaris, ALCF user guides (docs/polaris/index.md); Mira and Theta, ALCF machine pages (Theta's memory
 and Mira's per-node figures as listed there, unconfirmed); Cooley, ALCF's GettingStarted repository.
 
-Clusters whose jobs are placed on single nodes and GPUs:
+Node-level clusters (GPU engine):
 
-- *gpu-mixed*: 16 A100, 16 V100, 12 T4 and 12 RTX 4090, the 56 GPUs of HenryAJX/DRL_Scheduler. It does not say how
-  they lie on nodes: here 4 to a node, with cores and memory such as these nodes often have.
-- *gavel*: 36 V100, 36 P100 and 36 K80 as in Gavel's published sweeps (EXPERIMENTS.md), each a server of its own: the
+- *gpu-mixed*: 16 A100, 16 V100, 12 T4 and 12 RTX 4090, the 56 GPUs of HenryAJX/DRL_Scheduler. The source does not
+  give their nodes; here each node has 4 GPUs, with typical cores and memory.
+- *gavel*: 36 V100, 36 P100 and 36 K80 as in Gavel's published sweeps (EXPERIMENTS.md), one per server: the
   sweeps leave --num_gpus_per_server at 1:1:1. Gavel does not model cores and memory; these are of the instances its
   price table names (p3.2xlarge, NC6s v2, p2.xlarge).
 - *philly*: 469 nodes of 8 and 83 of 2 GPUs (ExaDigiT/RAPS config/philly, which corrects the trace's own machine list
   by the GPUs seen in the job log). The trace names no types, only 24 and 12 GB; P40 and P100, and 40 cores, are what
   RAPS assumes. Memory: of a node the trace's README shows; of the small nodes assumed.
 - *helios-venus*: 133 nodes of 8 GPUs; its virtual clusters and their sizes on 2020-09-01 (HeliosData
-  data/Venus/cluster_gpu_number.csv). A virtual cluster is a group and the queue that uses it alone. V100, 48 threads
-  and 376 GB a node as in the SC'21 paper's table, unconfirmed.
+  data/Venus/cluster_gpu_number.csv). A virtual cluster is a node group and the only queue that uses it. V100, 48
+  threads and 376 GB a node as in the SC'21 paper's table, unconfirmed.
 - *thetagpu*: 24 DGX A100, two of them with 80 GB GPUs and twice the memory (ALCF user guides,
   docs/theta-gpu/hardware-overview).
 - *openb*: the 1,213 nodes with GPUs of Alibaba's cluster-trace-gpu-v2023, counted by kind from its node list. The order
-  of nodes is not the file's, which mixes the kinds; where ties go to the smallest node, read the file's own list.
+  of nodes is not the file's, which mixes the kinds; read the file's own list where placement
+  ties go to the lowest node number.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from kilowait.cluster.cluster import Cluster, NodeGroup
 __all__ = ["PRESETS"]
 
 
-def _placed(name: str, *groups: NodeGroup, queues: bool = False) -> Cluster:
-    """A cluster of placed groups; with `queues`, each has the queue of its name to itself."""
+def _gpu_cluster(name: str, *groups: NodeGroup, queues: bool = False) -> Cluster:
+    """A node-level cluster; with `queues`, each group is used only by the queue of its name."""
     return Cluster(groups, {group.name: (group.name,) for group in groups} if queues else {}, name=name)
 
 
@@ -39,7 +40,7 @@ def _nodes(name: str, nodes: int, cores: int, memory_gb: float, gpus: int, gpu_t
 
 
 def _mib(memory_mib: int) -> float:
-    """GB (10^9 bytes) of so many MiB."""
+    """Convert MiB to GB (10^9 bytes)."""
     return round(memory_mib * 2**20 / 1e9, 3)
 
 
@@ -78,33 +79,33 @@ PRESETS: dict[str, Cluster] = {
         groups=(NodeGroup("cooley", 126, cores=12, memory_gb=384.0, gpus=2, gpu_type="K80"),), name="cooley"
     ),
     "theta": Cluster(groups=(NodeGroup("theta", 4_392, cores=64, memory_gb=208.0),), name="theta"),
-    "gpu-mixed": _placed(
+    "gpu-mixed": _gpu_cluster(
         "gpu-mixed",
         _nodes("a100", 4, 64, 512.0, 4, "A100"),
         _nodes("v100", 4, 40, 384.0, 4, "V100"),
         _nodes("t4", 3, 48, 192.0, 4, "T4"),
         _nodes("rtx4090", 3, 64, 256.0, 4, "RTX4090"),
     ),
-    "gavel": _placed(
+    "gavel": _gpu_cluster(
         "gavel",
         _nodes("v100", 36, 8, 65.5, 1, "V100"),
         _nodes("p100", 36, 6, 120.3, 1, "P100"),
         _nodes("k80", 36, 4, 65.5, 1, "K80"),
     ),
-    "philly": _placed(
+    "philly": _gpu_cluster(
         "philly", _nodes("8-gpu", 469, 40, 540.9, 8, "P40"), _nodes("2-gpu", 83, 40, 128.0, 2, "P100-12")
     ),
-    "helios-venus": _placed(
+    "helios-venus": _gpu_cluster(
         "helios-venus", *(_nodes(vc, nodes, 48, 376.0, 8, "V100") for vc, nodes in _VENUS), queues=True
     ),
-    "thetagpu": _placed(
+    "thetagpu": _gpu_cluster(
         "thetagpu",
         _nodes("a100-40", 22, 128, 1000.0, 8, "A100-SXM4-40"),
         _nodes("a100-80", 2, 128, 2000.0, 8, "A100-SXM4-80"),
     ),
-    "openb": _placed(
+    "openb": _gpu_cluster(
         "openb",
         *(_nodes(name, n, cores, _mib(mib), gpus, kind) for name, n, cores, mib, gpus, kind in _OPENB),
     ),
 }
-"""Name to machine. 512 GiB is 549.8 GB, 16 GiB is 17.2 GB; a K80 card is two GPUs."""
+"""Clusters by name. 512 GiB is 549.8 GB, 16 GiB is 17.2 GB; a K80 card is two GPUs."""

@@ -1,4 +1,4 @@
-"""A cluster described in TOML, to and fro; see docs/formats.md for every key."""
+"""Read and write cluster descriptions in TOML; docs/formats.md lists every key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KINDS: dict[str, type[Any]] = {"int": int, "float": float, "str": str, "bool": 
 
 
 def read_cluster(path: str | PathLike[str]) -> Cluster:
-    """Read the file; an unknown key, a missing one or a wrong type is an error that names it."""
+    """Read a cluster file; an unknown key, a missing key or a wrong type is an error that names it."""
     path = Path(path)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -38,13 +38,17 @@ def read_cluster(path: str | PathLike[str]) -> Cluster:
     name = content.get("name", path.stem)
     if not isinstance(name, str):
         raise ClusterError(f"name in {path} is {name!r}, which is not of type str")
-    groups = tuple(_made(NodeGroup, row, f"[[group]] in {path}") for row in _rows(content, "group", path))
+    groups = tuple(
+        _dataclass_from(NodeGroup, row, f"[[group]] in {path}") for row in _rows(content, "group", path)
+    )
     return Cluster(
         groups=groups,
         queues=_queues(_rows(content, "queue", path), path),
-        outages=tuple(_made(Outage, row, f"[[outage]] in {path}") for row in _rows(content, "outage", path)),
+        outages=tuple(
+            _dataclass_from(Outage, row, f"[[outage]] in {path}") for row in _rows(content, "outage", path)
+        ),
         reservations=tuple(
-            _made(Reservation, row, f"[[reservation]] in {path}")
+            _dataclass_from(Reservation, row, f"[[reservation]] in {path}")
             for row in _rows(content, "reservation", path)
         ),
         name=name,
@@ -53,7 +57,7 @@ def read_cluster(path: str | PathLike[str]) -> Cluster:
 
 
 def to_dict(cluster: Cluster) -> dict[str, Any]:
-    """The machine as plain data, with the keys of a cluster file; what is at its default is left out."""
+    """The cluster as a dict with the keys of a cluster file; default values are omitted."""
     data: dict[str, Any] = {"name": cluster.name}
     for key, listed in (
         ("group", cluster.groups),
@@ -79,7 +83,7 @@ def _rows(content: dict[str, Any], key: str, path: Path) -> list[dict[str, Any]]
     return rows
 
 
-def _made(kind: type[T], row: dict[str, Any], where: str) -> T:
+def _dataclass_from(kind: type[T], row: dict[str, Any], where: str) -> T:
     """The dataclass from a TOML table, its keys and types checked against the fields."""
     rules = {rule.name: rule for rule in fields(kind)}
     values: dict[str, Any] = {}
@@ -105,11 +109,11 @@ def _layout(content: dict[str, Any], groups: tuple[NodeGroup, ...], path: Path) 
         return None
     if type(numbers) is not list or not all(type(number) is int for number in numbers):
         raise ClusterError(
-            f"layout in {path} must be a list of whole numbers: for each node that of its group, counted from 0"
+            f"layout in {path} must be a list of whole numbers: the group number of each node, counted from 0"
         )
     if not any(group.node_level for group in groups):
         raise ClusterError(
-            f"layout in {path} is of no use: none of the groups is placed; write node_level = true or leave it out"
+            f"layout in {path} has no effect: no group has node_level = true; set it or remove the layout"
         )
     return tuple(numbers)
 
@@ -120,6 +124,6 @@ def _queues(rows: list[dict[str, Any]], path: Path) -> dict[str, tuple[str, ...]
         if set(row) != {"name", "groups"} or type(row["name"]) is not str or type(row["groups"]) is not list:
             raise ClusterError(f"a [[queue]] in {path} has the keys name and groups (a list of group names)")
         if row["name"] in queues:
-            raise ClusterError(f"queue {row['name']!r} stands twice in {path}")
+            raise ClusterError(f"queue {row['name']!r} is defined twice in {path}")
         queues[row["name"]] = tuple(str(name) for name in row["groups"])
     return queues

@@ -1,4 +1,4 @@
-"""From a job table and a machine to the state the kernels work on."""
+"""Initial simulation state from a job table and a cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = ["build_initial_state"]
 Ints = npt.NDArray[np.int64]
 
 _UNKNOWN = np.zeros(1, JOB)
-"""A job of which nothing is known: copied whole, which is quicker than field by field."""
+"""Template record with unknown fields; copying it whole is faster than field by field."""
 for _name in ("user", "account", "queue", "qos"):
     _UNKNOWN[_name] = -1
 
@@ -49,11 +49,11 @@ def build_initial_state(
     machine: ResourcePools,
     settings: Settings,
     rule: PriorityPolicy,
-    own: PriorityPolicy | None,
+    backfill_policy: PriorityPolicy | None,
     *,
     timeline: bool = False,
 ) -> State:
-    """The state before the first event. `jobs` stand in (submit, id) order; `timeline`: it is needed in any case."""
+    """The state before the first event. `jobs` are in (submit, id) order; `timeline` forces use of the timeline."""
     n = len(jobs)
     need, pool_need = _needs(jobs, machine)
     choice, preference = _choices(jobs, machine)
@@ -65,15 +65,15 @@ def build_initial_state(
     cancels = "cancel_s" in jobs
     changes = np.array(machine.changes, CHANGE_OF_CAPACITY).view(np.recarray)
     timeline = timeline or settings.depth > 1 or len(changes) > 0
-    # A job running or reserved is two breakpoints at most; one that is moved leaves its old ones behind.
+    # A running or reserved job has at most two breakpoints; a moved one leaves its old ones behind.
     breakpoints = (4 if settings.depth == UNLIMITED else 2) * n + len(changes) + 4 if timeline else 0
-    half_life = max(rule.half_life_s, own.half_life_s if own is not None else 0.0)
+    half_life = max(rule.half_life_s, backfill_policy.half_life_s if backfill_policy is not None else 0.0)
     user, users = _users(jobs) if half_life > 0 else (0, 0)
 
     clock = _records(CLOCK, 1)
     clock["depth"] = settings.depth
     clock["time_dependent"] = rule.time_dependent
-    clock["backfill_order"] = 0 if own is None else 1 + own.time_dependent
+    clock["backfill_order"] = 0 if backfill_policy is None else 1 + backfill_policy.time_dependent
     clock["per_event"] = settings.schedule_per == "event"
     clock["overrun"] = OVERRUN[settings.overrun]
     clock["balance"] = settings.placement == "balance"
@@ -82,8 +82,8 @@ def build_initial_state(
     clock["track_expected_ends"] = True
     clock["dependents"] = dependents
     clock["cancels"] = cancels
-    clock["remembering"] = rule.observes_jobs
-    clock["predicting"] = rule.predicts
+    clock["observes_jobs"] = rule.observes_jobs
+    clock["predicts"] = rule.predicts
     clock["half_life_s"] = half_life
     clock["first_submit_s"] = clock["now"] = jobs["submit_s"][0] if n else 0.0
 
@@ -96,7 +96,9 @@ def build_initial_state(
         job_state["choice"] = choice
     job_extra = _records(
         JOB_EXTRA,
-        n if own is not None or settings.depth == UNLIMITED or half_life or cancels or dependents else 0,
+        n
+        if backfill_policy is not None or settings.depth == UNLIMITED or half_life or cancels or dependents
+        else 0,
     )
     if cancels:
         job_extra["cancel_s"] = jobs["cancel_s"]
@@ -127,7 +129,7 @@ def build_initial_state(
         changes=changes,
         announcements=np.unique(changes["announced_s"][changes["announced_s"] > -np.inf]),
         segments=np.empty(n, np.int64),
-        # A job has at most a finish, an arrival or an end of hold, and a cancellation to come.
+        # A job has at most two pending events: finish, arrival or end of hold; and a cancellation.
         events=_blank(RANKED, 2 * n + 2),
         queue=_blank(QUEUE_ENTRY, n + 1),
         fresh=np.empty(n + 1, np.int64),
@@ -150,7 +152,7 @@ def _blank(kind: np.dtype[Any], count: int) -> npt.NDArray[Any]:
 
 
 def _needs(jobs: JobTable, machine: ResourcePools) -> tuple[Ints, Ints]:
-    """(n, K) what each job takes, and which of the K columns each pool reads."""
+    """(n, K) resource demand of each job, and the column of each pool."""
     n = len(jobs)
     columns: dict[tuple[int, int], npt.NDArray[Any]] = {}
     pool_need = []
@@ -166,7 +168,9 @@ def _needs(jobs: JobTable, machine: ResourcePools) -> tuple[Ints, Ints]:
             elif kind == MEMORY:
                 columns[which] = np.ceil(jobs["memory_mb"]) if "memory_mb" in jobs else np.zeros(n)
             elif kind == WATTS:
-                columns[which] = np.zeros(n)  # what a job draws depends on its level; see levering
+                columns[which] = np.zeros(
+                    n
+                )  # the power of a job depends on its DVFS level; see power_initial_state
             else:
                 columns[which] = jobs["gpus"] if "gpus" in jobs else np.zeros(n)
         pool_need.append(list(columns).index(which))
@@ -174,17 +178,17 @@ def _needs(jobs: JobTable, machine: ResourcePools) -> tuple[Ints, Ints]:
         need = np.ascontiguousarray(next(iter(columns.values())), np.int64).reshape(n, 1)
     else:
         need = np.stack(list(columns.values()), axis=1).astype(np.int64)
-    need.flags.writeable = False  # as a table's columns are: the kernels' types say so
+    need.flags.writeable = False  # like table columns: the compiled signatures require it
     return need, np.array(pool_need, np.int64)
 
 
 def _times(nodes: Ints, cores: int) -> Ints:
-    """nodes x cores, or more than any machine has where that is too large for an int64."""
+    """nodes x cores, or 2**62 on int64 overflow."""
     return np.where(nodes > 2**62 // cores, 2**62, np.minimum(nodes, 2**62 // cores) * cores)
 
 
 def _choices(jobs: JobTable, machine: ResourcePools) -> tuple[Ints, Ints]:
-    """Each job's row of preference, and the rows: groups in order, -1 at the end."""
+    """Row of group preferences of each job, and the rows: groups in order, -1 at the end."""
     rows = list(machine.rows.values())
     preference = np.full((len(rows), len(machine.names)), -1, np.int64)
     for i, row in enumerate(rows):
@@ -215,7 +219,7 @@ def _allowed(
     preference: Ints,
     settings: Settings,
 ) -> tuple[Ints, Ints]:
-    """Bits of the groups of each job's queue that could hold it when empty; least first-pool need over them."""
+    """Groups of each job's queue that can hold it when empty, as bits; minimum first-pool demand over them."""
     allowed = np.zeros(len(jobs), np.int64)
     least = np.zeros(0, np.int64)
     for g in range(len(machine.names)):
@@ -243,11 +247,11 @@ def _allowed(
 def _dependents(
     jobs: JobTable, earliest: npt.NDArray[np.float64], wanted: bool
 ) -> tuple[Ints | int, Ints | int, Ints]:
-    """Lists of dependents by job, and the jobs that depend on none by (earliest, number)."""
+    """Linked lists of dependents by job, and the jobs without dependency by (earliest, number)."""
     n = len(jobs)
-    everyone = np.arange(n, dtype=np.int64)
+    all_jobs = np.arange(n, dtype=np.int64)
     if "begin_s" not in jobs and not (wanted and "after_id" in jobs):
-        return 0, 0, everyone
+        return 0, 0, all_jobs
     after = np.full(n, -1, np.int64)
     if wanted and "after_id" in jobs and (jobs["after_id"] >= 0).any():
         ids = jobs["job_id"]
@@ -257,24 +261,24 @@ def _dependents(
         row = by_id[found]
         known = (ids[row] == jobs["after_id"]) & (jobs["after_id"] >= 0)
         after[known] = row[known]
-        _refuse_cycles(jobs, after)
+        _reject_cycles(jobs, after)
     free = after < 0
-    arrivals = everyone[free]
+    arrivals = all_jobs[free]
     if "begin_s" in jobs:
         arrivals = arrivals[np.argsort(earliest[arrivals], kind="stable")]
     if free.all():
         return 0, 0, arrivals
     first = np.zeros(n, np.int64)
     following = np.zeros(n, np.int64)
-    for job in everyone[~free][::-1]:  # backwards, so that each list stands by number
+    for job in all_jobs[~free][::-1]:  # backwards, so that each list is in job order
         following[job] = first[after[job]]
         first[after[job]] = job + 1
     return first, following, arrivals
 
 
-def _refuse_cycles(jobs: JobTable, after: Ints) -> None:
-    """Jobs that wait for one another would never come: an error that names one."""
-    seen = np.zeros(len(after), np.int8)  # 1 on the way, 2 clear
+def _reject_cycles(jobs: JobTable, after: Ints) -> None:
+    """Raise an error that names a job of a dependency cycle."""
+    seen = np.zeros(len(after), np.int8)  # 1 on the current path, 2 checked
     for first in np.flatnonzero(after >= 0):
         trail = []
         job = first
@@ -284,20 +288,20 @@ def _refuse_cycles(jobs: JobTable, after: Ints) -> None:
             job = after[job]
         if job >= 0 and seen[job] == 1:
             raise TableError(
-                f"job {jobs['job_id'][job]} waits, through after_id, for its own end; "
-                "break the circle or use dependencies=False"
+                f"job {jobs['job_id'][job]} depends on itself through after_id; "
+                "break the cycle or use dependencies=False"
             )
         seen[trail] = 2
 
 
 def _users(jobs: JobTable) -> tuple[Ints, int]:
-    """Users numbered from 0 without gaps, all unknown ones as one."""
+    """Users numbered from 0 without gaps; all unknown users are one."""
     names, number = np.unique(jobs.column("user"), return_inverse=True)
     return number.astype(np.int64), len(names)
 
 
 def _view(jobs: JobTable, times: JobTimes) -> npt.NDArray[Any]:
-    """The records policies may look at."""
+    """The job records that policies may read."""
     view = np.repeat(_UNKNOWN, len(jobs)).view(np.recarray)
     # submit_s, since_first_s and number are written when a job arrives
     view["estimate_s"], view["planned_s"], view["limit_s"] = times.estimate_s, times.planned_s, times.limit_s

@@ -1,4 +1,4 @@
-"""The kernels Python calls, each compiled once for the one state there is."""
+"""Compiled kernels that are called from Python."""
 
 from __future__ import annotations
 
@@ -30,42 +30,44 @@ from kilowait.jobs import JobTable
 __all__ = ["FOUR_NUMBERS", "PARAMETERS", "SCORE", "SCORER", "compiled", "no_score", "no_score_compiled"]
 
 SCORE = types.float64(numba.from_dtype(JOB), types.float64, types.float64[::1])
-"""Signature of a rule: (job, now, parameters) to score."""
+"""Signature of a priority policy: (job, now, parameters) to score."""
 
 FOUR_NUMBERS = types.UniTuple(types.float64, 4)(*SCORE.args)
-"""Signature of what says four things of a job where a rule says one."""
+"""Signature of a function that returns four values for a job."""
 
 SCORER = types.FunctionType(SCORE)
 PARAMETERS = types.float64[::1]
 
 
 def no_score(job: Any, now: float, parameters: Any) -> float:
-    """Stands where no rule is used."""
+    """Placeholder score for runs without a priority policy."""
     return 0.0
 
 
 @cache
 def no_score_compiled() -> Any:
-    """The same as the kernels take it."""
+    """`no_score`, compiled."""
     return compile_entry(no_score, SCORE)
 
 
-def _advance(t: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> bool:
-    return event_loop.advance(state_without_refcount(t), score, parameters, own_score, own_parameters)
+def _advance(t: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> bool:
+    return event_loop.advance(
+        state_without_refcount(t), score, parameters, backfill_score, backfill_parameters
+    )
 
 
-def _schedule(t: Any, own_score: Any, own_parameters: Any) -> None:
+def _schedule(t: Any, backfill_score: Any, backfill_parameters: Any) -> None:
     s = state_without_refcount(t)
     k = s.clock[0]
     all_applied = not k.per_event or event_loop.next_event_s(s) > k.now
     if k.depth == UNLIMITED:
         conservative.conservative_pass(s, all_applied)
     else:
-        scheduling_pass.schedule(s, all_applied, own_score, own_parameters)
+        scheduling_pass.schedule(s, all_applied, backfill_score, backfill_parameters)
 
 
 def _begin(t: Any) -> bool:
-    """Open a pass; whether something fell free since the last one (conservative only)."""
+    """Open a pass; return whether resources were freed since the last one (conservative only)."""
     s = state_without_refcount(t)
     k = s.clock[0]
     k.unchanged = 0
@@ -81,7 +83,7 @@ def _begin(t: Any) -> bool:
 
 
 def _start(t: Any, job: int, group: int, really: bool) -> int:
-    """Start the job, or only see where it would; its own reservation is not in its way."""
+    """Start the job, or with `really` False only return its group; its own reservation is ignored."""
     s = state_without_refcount(t)
     k = s.clock[0]
     reserved_on = 0
@@ -119,7 +121,7 @@ def _hold(t: Any, job: int, until: float) -> None:
 def compiled(name: str) -> Callable[..., Any]:
     """The kernel of that name: run, run_conservative, advance, schedule, begin, start, reserve or hold.
 
-    The first ever use compiles it and says so; later processes find it in the cache.
+    The first use compiles it and logs a warning; later processes load it from the cache.
     """
     job, state = types.int64, _state_type()
     rule = (SCORER, PARAMETERS)
@@ -143,10 +145,10 @@ def compiled(name: str) -> Callable[..., Any]:
 
 def _state_type() -> Any:
     if numba.config.DISABLE_JIT:
-        return types.int64  # signatures are not looked at then
-    nobody = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
+        return types.int64  # signatures are ignored then
+    example = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
     return numba.typeof(
         build_initial_state(
-            nobody, machine_of(Cluster.from_nodes(1)), Settings(), PriorityPolicy("none", no_score), None
+            example, machine_of(Cluster.from_nodes(1)), Settings(), PriorityPolicy("none", no_score), None
         )
     )

@@ -1,4 +1,4 @@
-"""What is known and believed of how long jobs take: by whom, and until when they may run."""
+"""Run times of jobs: true, estimated, planned and limit."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from kilowait.jobs import JobTable
 __all__ = ["JobTimes", "resolve_job_times"]
 
 Floats = npt.NDArray[np.float64]
-SHORTEST_S = 1.0
-"""Nothing is planned shorter: a job believed to end at once would hold nothing."""
+MIN_PLANNED_S = 1.0
+"""Minimum planned time: a job planned with 0 s would reserve nothing."""
 
 
 class JobTimes(NamedTuple):
-    """Of each job, seconds."""
+    """Run times of each job, seconds."""
 
     run_s: Floats
-    """The truth."""
+    """True run time."""
     estimate_s: Floats
-    """What rules order by."""
+    """Used by priority policies."""
     planned_s: Floats
-    """What planners plan with."""
+    """Used for reservations and backfilling."""
     limit_s: Floats
-    """Infinite: none."""
+    """Walltime limit; infinite: none."""
     overrun_planned_s: Floats
-    """What a job is believed to take that has overrun planned_s; 0: not known."""
+    """Expected run time of a job that has exceeded planned_s; 0: unknown."""
     expected_inverse_runtime: Floats
-    """Expected 10 s over its run time, at most 1; without unit."""
+    """Expected value of 10 s / run time, at most 1."""
 
 
 def resolve_job_times(jobs: JobTable, at_limit: str = "extend", *, limited: bool = False) -> JobTimes:
-    """By the table and the walltime rule; `limited`: without a column of limits, estimates are limits.
+    """Run times from the job table and `at_limit`; `limited`: without column `limit_s`, estimates are limits.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2],
@@ -47,13 +47,13 @@ def resolve_job_times(jobs: JobTable, at_limit: str = "extend", *, limited: bool
     >>> resolve_job_times(jobs, "kill").run_s.tolist()
     [800.0, 600.0]
     """
-    estimate = np.maximum(jobs["estimate_s"], SHORTEST_S)
+    estimate = np.maximum(jobs["estimate_s"], MIN_PLANNED_S)
     limit = estimate if limited else np.broadcast_to(np.inf, len(jobs))
     if "limit_s" in jobs:
-        limit = _known(np.maximum(jobs["limit_s"], SHORTEST_S), np.inf)
+        limit = _known(np.maximum(jobs["limit_s"], MIN_PLANNED_S), np.inf)
     planned = estimate
     if "planned_s" in jobs:
-        planned = _known(np.maximum(jobs["planned_s"], SHORTEST_S), estimate)
+        planned = _known(np.maximum(jobs["planned_s"], MIN_PLANNED_S), estimate)
     if limited or "limit_s" in jobs:
         planned = np.minimum(planned, limit)
     run = jobs["runtime_s"]
@@ -71,5 +71,5 @@ def resolve_job_times(jobs: JobTable, at_limit: str = "extend", *, limited: bool
 
 
 def _known(values: Floats, otherwise: Floats | float) -> Floats:
-    """The values, and the other where one is not known."""
+    """The values, with NaN replaced by `otherwise`."""
     return np.where(np.isnan(values), otherwise, values)

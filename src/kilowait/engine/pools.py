@@ -1,4 +1,4 @@
-"""A cluster as the kernels see it: pools of resources, and the times at which they change."""
+"""Resource pools of a cluster and their capacity changes over time."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ NODES, CORES, MEMORY, GPUS, WATTS = 0, 1, 2, 3, 4
 
 @dataclass(frozen=True)
 class ResourcePools:
-    """A cluster as pools: what the engine knows of it."""
+    """Resource pools of a cluster."""
 
     names: tuple[str, ...]
     rows: dict[str, tuple[int, ...]]
-    """Groups of each queue in order of preference; "" is every other job's."""
+    """Groups of each queue in order of preference; "" is for all other jobs."""
     pool_lo: Ints
     pool_kind: Ints
     pool_cores: Ints
     """Cores per node of the pool's group."""
     capacity: Ints
-    """Of the empty machine, per pool; for a reservation's group what it will hold."""
+    """Capacity of each pool of the empty cluster; for a reservation's group its future capacity."""
     free: Ints
-    """At the beginning of time."""
+    """Free amount at the beginning."""
     changes: list[tuple[float, float, int, int, int]]
     """CHANGE_OF_CAPACITY rows, sorted."""
     capacity_s: npt.NDArray[np.float64]
     capacity_nodes: Ints
     like: Ints
-    """Of each group the cluster's group its nodes are of: itself, or the one a reservation is made on."""
+    """Cluster group of each group's nodes: itself, or the group of a reservation."""
 
 
 def machine_of(cluster: Cluster) -> ResourcePools:
-    """Lay a cluster out as pools, its outages and reservations as capacity changes."""
+    """Convert a cluster to pools, its outages and reservations to capacity changes."""
     names = [group.name for group in cluster.groups]
     by_name = {group.name: group for group in cluster.groups}
     kinds: list[int] = []
@@ -66,26 +66,26 @@ def machine_of(cluster: Cluster) -> ResourcePools:
 
     for group in cluster.groups:
         add(group.name, group.nodes, group.nodes)
-    for kept in cluster.reservations:
-        add(kept.group, kept.nodes, 0)
+    for reserved in cluster.reservations:
+        add(reserved.group, reserved.nodes, 0)
 
     steps: list[tuple[float, int, int, float]] = []  # (time, group, nodes, announced), in order of listing
-    for away in cluster.outages:
-        g = names.index(away.group)
+    for outage in cluster.outages:
+        g = names.index(outage.group)
         steps += [
-            (away.start_s, g, -away.nodes, away.announced_s),
-            (away.end_s, g, away.nodes, away.announced_s),
+            (outage.start_s, g, -outage.nodes, outage.announced_s),
+            (outage.end_s, g, outage.nodes, outage.announced_s),
         ]
-    for i, kept in enumerate(cluster.reservations):
-        g, own = names.index(kept.group), len(names) + i
+    for i, reserved in enumerate(cluster.reservations):
+        g, own = names.index(reserved.group), len(names) + i
         steps += [
-            (kept.start_s, g, -kept.nodes, kept.announced_s),
-            (kept.start_s, own, kept.nodes, kept.announced_s),
-            (kept.end_s, own, -kept.nodes, kept.announced_s),
-            (kept.end_s, g, kept.nodes, kept.announced_s),
+            (reserved.start_s, g, -reserved.nodes, reserved.announced_s),
+            (reserved.start_s, own, reserved.nodes, reserved.announced_s),
+            (reserved.end_s, own, -reserved.nodes, reserved.announced_s),
+            (reserved.end_s, g, reserved.nodes, reserved.announced_s),
         ]
     steps = [step for step in sorted(steps, key=lambda step: step[0]) if step[0] < math.inf]
-    group_names = [*names, *(kept.group for kept in cluster.reservations)]
+    group_names = [*names, *(reserved.group for reserved in cluster.reservations)]
     changes = []
     for number, (time, g, nodes, announced) in enumerate(steps):
         for p, (_, amount) in zip(range(pool_lo[g], pool_lo[g + 1]), per_node(group_names[g]), strict=True):
@@ -102,9 +102,9 @@ def machine_of(cluster: Cluster) -> ResourcePools:
             capacity_nodes.append(nodes_now)
     rows = {"": tuple(range(len(names)))}
     rows |= {queue: tuple(names.index(g) for g in groups) for queue, groups in cluster.queues.items()}
-    rows |= {kept.name: (len(names) + i,) for i, kept in enumerate(cluster.reservations)}
+    rows |= {reserved.name: (len(names) + i,) for i, reserved in enumerate(cluster.reservations)}
     return ResourcePools(
-        names=(*names, *(kept.name for kept in cluster.reservations)),
+        names=(*names, *(reserved.name for reserved in cluster.reservations)),
         rows=rows,
         pool_lo=np.array(pool_lo, np.int64),
         pool_kind=np.array(kinds, np.int64),
@@ -114,5 +114,7 @@ def machine_of(cluster: Cluster) -> ResourcePools:
         changes=changes,
         capacity_s=np.array(capacity_s),
         capacity_nodes=np.array(capacity_nodes, np.int64),
-        like=np.array([*range(len(names)), *(names.index(kept.group) for kept in cluster.reservations)]),
+        like=np.array(
+            [*range(len(names)), *(names.index(reserved.group) for reserved in cluster.reservations)]
+        ),
     )

@@ -1,4 +1,4 @@
-"""From levers to the state of a run that has some."""
+"""Initial simulation state of runs with power controls."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from kilowait.engine.settings import Settings
 from kilowait.errors import ClusterError, TableError, UnknownNameError
 from kilowait.jobs import JobTable
 
-__all__ = ["levered_state_of", "with_room", "add_power_pool"]
+__all__ = ["build_power_state", "with_larger_step_buffer", "add_power_pool"]
 
 STEPS = 4096
-"""Rows for changes of node states to begin with, and two for each job; a run that needs more gets more."""
+"""Initial rows for node-state changes, plus two per job; the buffer grows on demand."""
 
 
 def add_power_pool(machine: ResourcePools, levers: PowerControls, first_s: float) -> ResourcePools:
-    """The machine with a pool of watts in every group, and the steps of the budget as capacity changes."""
+    """Add a pool of watts to every group, with the steps of the power budget as capacity changes."""
     if levers.budget is None:
         return machine
     past = [watts for time, watts in levers.budget if time <= first_s]
@@ -64,7 +64,7 @@ def add_power_pool(machine: ResourcePools, levers: PowerControls, first_s: float
     )
 
 
-def levered_state_of(
+def build_power_state(
     jobs: JobTable,
     order: npt.NDArray[np.int64] | None,
     machine: ResourcePools,
@@ -73,7 +73,7 @@ def levered_state_of(
     own: PriorityPolicy | None,
     levers: PowerControls,
 ) -> PowerState:
-    """The state before the first event. `jobs` stand by (submit, id), which is `order` of the rows as given."""
+    """The state before the first event. `jobs` are in (submit, id) order; `order` maps them to the given rows."""
     n, groups = len(jobs), len(machine.names)
     budget = levers.budget is not None
     base = build_initial_state(
@@ -81,7 +81,7 @@ def levered_state_of(
     )
     levels = levers.levels
     factor = np.ones((1, 1, 1)) if levers.factor is None else _table(levers.factor, "factor", n, machine)
-    alike = factor.shape[1] == 1 or factor.strides[1] == 0  # one row is everybody's
+    alike = factor.shape[1] == 1 or factor.strides[1] == 0  # one row shared by all jobs
     factor = factor[:, :1] if alike else _sorted(factor, order, 1)
     watts, least_watts = np.zeros((0, 0, 0), np.int64), np.zeros(0, np.int64)
     need = np.array(base.need)
@@ -90,7 +90,7 @@ def levered_state_of(
         watts = np.require(watts, np.int64, ["C", "W"])
         of_group = watts.min(axis=2)
         least_watts = of_group.min(axis=0)
-        _refuse_unaffordable(jobs, base.job_state, need, base.pools["need"], of_group, machine, settings)
+        _reject_over_budget(jobs, base.job_state, need, base.pools["need"], of_group, machine, settings)
     preferred_level = np.zeros(n, np.int64)
     if levers.preferred_level is not None:
         if levers.preferred_level.shape != (n,):
@@ -134,8 +134,8 @@ def levered_state_of(
     )
 
 
-def with_room(state: PowerState) -> PowerState:
-    """The same state with twice the room for changes of node states."""
+def with_larger_step_buffer(state: PowerState) -> PowerState:
+    """Double the buffer for node-state changes."""
     steps = _blank(STEP, 2 * len(state.steps) + STEPS)
     steps[: len(state.steps)] = state.steps
     return state._replace(steps=steps)
@@ -157,7 +157,7 @@ def _sorted(table: npt.NDArray[Any], order: npt.NDArray[np.int64] | None, axis: 
     return table if order is None else table.take(order, axis)
 
 
-def _refuse_unaffordable(
+def _reject_over_budget(
     jobs: JobTable,
     job_state: Any,
     need: npt.NDArray[np.int64],
@@ -166,7 +166,7 @@ def _refuse_unaffordable(
     machine: ResourcePools,
     settings: Settings,
 ) -> None:
-    """Jobs that draw more than the largest budget at every level may not use a group; or are an error."""
+    """Disallow groups on which a job exceeds the largest budget at every level; raise an error if none is left."""
     least = np.full(len(jobs), 2**62)
     for g in range(len(machine.names)):
         most = machine.capacity[machine.pool_lo[g + 1] - 1]
@@ -177,18 +177,18 @@ def _refuse_unaffordable(
     if settings.on_oversized == "error" and len(jobs) and not job_state["allowed"].all():
         row = int(np.argmin(job_state["allowed"] != 0))
         raise TableError(
-            f"job {jobs['job_id'][row]} draws {int(least_watts[:, row].min()):,} W at least, and the power budget is "
+            f"job {jobs['job_id'][row]} draws at least {int(least_watts[:, row].min()):,} W, and the power budget is "
             f"never more than {int(machine.capacity[machine.pool_lo[1] - 1]):,} W above what the idle machine draws: "
             "give a larger budget, or on_oversized='drop' to leave such jobs out"
         )
 
 
 def _sleepers(levers: PowerControls, machine: ResourcePools) -> tuple[Any, Any]:
-    """How each group sleeps, and the steps of the reserves, one group after the other."""
+    """Sleep settings of each group, and the steps of their reserves, concatenated."""
     plain = machine.names[: int(machine.like.max()) + 1]
     for name in levers.sleep:
         if name not in plain:
-            raise UnknownNameError("group that is to sleep", name, plain)
+            raise UnknownNameError("sleeping group", name, plain)
         if machine.pool_kind[machine.pool_lo[plain.index(name)]] != NODES:
             raise ClusterError(f"group {name!r} is shared among jobs; only whole nodes can be put to sleep")
     sleepers = _records(SLEEPER, len(machine.names))

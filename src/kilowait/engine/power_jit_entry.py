@@ -1,4 +1,4 @@
-"""The kernels Python calls in runs with levers; see `entry`."""
+"""Compiled kernels that are called from Python in runs with power controls; see `jit_entry`."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from kilowait.engine.kernels.jit import cache_folder, compile_entry, is_compiled
 from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED
 from kilowait.engine.pools import machine_of
-from kilowait.engine.power_initial_state import levered_state_of
+from kilowait.engine.power_initial_state import build_power_state
 from kilowait.engine.settings import Settings
 from kilowait.jobs import JobTable
 
-__all__ = ["compiled_with_levers"]
+__all__ = ["compiled_power_kernel"]
 
 
-def _advance(t: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> bool:
+def _advance(t: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> bool:
     s = power_state_without_refcount(t)
     return power_event_loop.has_buffer_space(s) and power_event_loop.advance(
-        s, score, parameters, own_score, own_parameters
+        s, score, parameters, backfill_score, backfill_parameters
     )
 
 
-def _schedule(t: Any, own_score: Any, own_parameters: Any) -> None:
+def _schedule(t: Any, backfill_score: Any, backfill_parameters: Any) -> None:
     s = power_state_without_refcount(t)
     k = s.clock[0]
     all_applied = not k.per_event or power_event_loop.next_event_or_check_s(s) > k.now
@@ -51,7 +51,7 @@ def _schedule(t: Any, own_score: Any, own_parameters: Any) -> None:
     if k.depth == UNLIMITED:
         power_pass.conservative_pass(s, all_applied)
     else:
-        power_pass.schedule(s, all_applied, own_score, own_parameters)
+        power_pass.schedule(s, all_applied, backfill_score, backfill_parameters)
 
 
 def _begin(t: Any) -> bool:
@@ -71,7 +71,7 @@ def _begin(t: Any) -> bool:
 
 
 def _start(t: Any, job: int, group: int, level: int, really: bool) -> int:
-    """As `_start`; level -1 takes the first that fits, as a pass would."""
+    """Like `jit_entry._start`; level -1 takes the first level that fits, like a scheduling pass."""
     s = power_state_without_refcount(t)
     k = s.clock[0]
     reserved_on = 0
@@ -110,7 +110,7 @@ def _hold(t: Any, job: int, until: float) -> None:
 
 
 def _wake(t: Any, group: int, nodes: int) -> int:
-    """Wake so many sleeping nodes of a group now, or as many as sleep; how many."""
+    """Wake up to `nodes` sleeping nodes of a group now; return their number."""
     s = power_state_without_refcount(t)
     node_sleep.fall_asleep(s, group)
     woken = min(nodes, s.sleepers[group].asleep)
@@ -120,7 +120,7 @@ def _wake(t: Any, group: int, nodes: int) -> int:
 
 
 def _sleep(t: Any, group: int, nodes: int) -> int:
-    """Put so many idle nodes of a group to sleep now, those idle longest first, or as many as are; how many."""
+    """Put up to `nodes` idle nodes of a group to sleep now, longest idle first; return their number."""
     s = power_state_without_refcount(t)
     sleeper = s.sleepers[group]
     put = 0
@@ -132,8 +132,8 @@ def _sleep(t: Any, group: int, nodes: int) -> int:
 
 
 @cache
-def compiled_with_levers(name: str) -> Callable[..., Any]:
-    """As `compiled`, for runs with levers; also wake and sleep."""
+def compiled_power_kernel(name: str) -> Callable[..., Any]:
+    """Like `jit_entry.compiled`, for runs with power controls; also wake and sleep."""
     job, state = types.int64, _state_type()
     rule = (SCORER, PARAMETERS)
     table: dict[str, tuple[Callable[..., Any], Any]] = {
@@ -151,7 +151,8 @@ def compiled_with_levers(name: str) -> Callable[..., Any]:
     function, signature = table[name]
     if name.startswith("run") and not is_compiled(name, "kernels/power_event_loop"):
         logging.getLogger("kilowait").warning(
-            "compiling the simulator with levers, once, for about a minute; kept in %s", cache_folder()
+            "compiling the simulator with power controls, once, for about a minute; kept in %s",
+            cache_folder(),
         )
     return compile_entry(function, signature)
 
@@ -159,7 +160,7 @@ def compiled_with_levers(name: str) -> Callable[..., Any]:
 def _state_type() -> Any:
     if numba.config.DISABLE_JIT:
         return types.int64
-    nobody = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
+    example = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
     rule = PriorityPolicy("none", no_score)
     machine = machine_of(Cluster.from_nodes(1))
-    return numba.typeof(levered_state_of(nobody, None, machine, Settings(), rule, None, PowerControls()))
+    return numba.typeof(build_power_state(example, None, machine, Settings(), rule, None, PowerControls()))

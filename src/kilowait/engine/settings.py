@@ -1,4 +1,4 @@
-"""How to replay: backfilling, at_limit rule, schedule_per, placement."""
+"""Simulation settings: backfilling, walltime limits, scheduling passes, placement."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ __all__ = ["OVERRUN", "Settings"]
 
 _BACKFILL = {"none": 0, "easy": 1, "conservative": UNLIMITED}
 OVERRUN = {"double": DOUBLE, "steps": STEPS, "quantile": QUANTILE}
-"""What a planner believes of a running job that has overrun its belief, by name."""
+"""Rules for the expected end of a running job that has exceeded it, by name."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to replay; recorded with every log."""
+    """Simulation settings; recorded in every execution log."""
 
     backfill: str | int = "easy"
     """none, easy, conservative, or the number of reservations per group."""
     at_limit: str = "extend"
-    """extend: jobs run as long as the log says; kill: they end at their limit, or at their estimate."""
+    """extend: jobs run for their recorded run time; kill: they end at their limit, or at their estimate."""
     schedule_per: str = "instant"
     """One scheduling pass per instant, or per event."""
     placement: str = "first"
-    """Of several groups the first that fits, or balance: the emptiest."""
+    """Node group of a job: first (the first that fits) or balance (the emptiest)."""
     dependencies: bool = True
-    """Whether after_id and think_s hold jobs back."""
+    """Whether after_id and think_s delay submissions."""
     on_oversized: str = "error"
     """Jobs no group can hold: error, or drop (they leave on arrival)."""
     overrun: str = "double"
-    """A running job that overrun what planners believe is now believed to take: double, again and again; steps: a
-    minute more, then 5, ...; quantile: its overrun_planned_s, then its limit. Never more than a limit that
-    lies ahead."""
+    """New expected run time of a running job that has exceeded it. double: doubled repeatedly; steps: increased by 1
+    min, then 5 min, ...; quantile: its overrun_planned_s, then its limit. A limit in the future is an upper bound."""
 
     def __post_init__(self) -> None:
         for name, known in (

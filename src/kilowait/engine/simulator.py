@@ -1,4 +1,4 @@
-"""The clock's public face: a whole run at once, or step by step for whoever decides from outside."""
+"""Batch-cluster simulator: run a whole simulation, or step through it with an external scheduler."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from kilowait.engine.interface import (
 from kilowait.engine.kernels import event_loop
 from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING, UNLIMITED
 from kilowait.engine.pools import machine_of
-from kilowait.engine.power_initial_state import add_power_pool, levered_state_of, with_room
-from kilowait.engine.power_jit_entry import compiled_with_levers
+from kilowait.engine.power_initial_state import add_power_pool, build_power_state, with_larger_step_buffer
+from kilowait.engine.power_jit_entry import compiled_power_kernel
 from kilowait.engine.settings import Settings
 from kilowait.errors import ChoiceError, InputError
 from kilowait.jobs import ExecutionLog, JobTable
@@ -42,9 +42,9 @@ def run_simulation(
     backfill_rule: PriorityPolicy | None = None,
     levers: PowerControls | None = None,
 ) -> ExecutionLog:
-    """Replay the jobs on the cluster under a rule; the whole run compiled.
+    """Simulate the jobs on the cluster under a priority policy, in compiled code.
 
-    `backfill_rule` is an own order for backfill candidates; None takes them in the rule's order.
+    `backfill_rule` orders backfill candidates; None uses the order of `rule`.
     """
     simulator = Simulator(jobs, cluster, settings, rule=rule, backfill_rule=backfill_rule, levers=levers)
     simulator.run()
@@ -52,9 +52,9 @@ def run_simulation(
 
 
 class Simulator:
-    """A run that can be stepped: `advance` to the next instant, `apply` choices, until `advance` gives None.
+    """A simulation that can be stepped: `advance` to the next instant, `apply` choices, until `advance` returns None.
 
-    Jobs are known by number: their place in the table by (submit, id). `table` holds them in that order.
+    Jobs are numbered by (submit, id). `table` holds them in that order.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class Simulator:
         self.rule = rule or PriorityPolicy("steps", jit_entry.no_score_compiled())
         if backfill_rule is not None and (backfill_rule.observes_jobs or backfill_rule.predicts):
             raise InputError(
-                f"the backfill order {backfill_rule.name!r} remembers what jobs did or predicts what they will do, "
-                "which only a policy does; make it the policy, or take another order"
+                f"the backfill order {backfill_rule.name!r} observes jobs or predicts run times, "
+                "which only the policy may do; make it the policy, or use another order"
             )
         if self.rule.predicts and not self.rule.compiled:
             raise InputError(
-                f"policy {self.rule.name!r} predicts and is not compiled; write it as Numba compiles it"
+                f"policy {self.rule.name!r} predicts run times but is not compiled; make it compilable by Numba"
             )
         self.backfill_rule = backfill_rule
         self._given = jobs
@@ -93,18 +93,18 @@ class Simulator:
                 self.table, self._machine, self.settings, self.rule, backfill_rule
             )
         else:
-            self._kernel = compiled_with_levers
+            self._kernel = compiled_power_kernel
             self._machine = add_power_pool(self._machine, self.levers, self._first_event_s())
-            self._state = levered_state_of(
+            self._state = build_power_state(
                 self.table, jobs.order, self._machine, self.settings, self.rule, backfill_rule, self.levers
             )
         self._parameters = _parameters(self.rule, self.table, cluster)
-        self._own_parameters = (
+        self._backfill_parameters = (
             _parameters(backfill_rule, self.table, cluster) if backfill_rule else np.zeros(0)
         )
 
     def _first_event_s(self) -> float:
-        """The first arrival of a job that waits for no other, or change of the machine; infinite: nothing happens."""
+        """Time of the first arrival of a job without dependency or of the first capacity change; infinite: none."""
         jobs = self.table
         comes = np.maximum(jobs["submit_s"], jobs.column("begin_s"))
         if self.settings.dependencies and "after_id" in jobs:
@@ -115,15 +115,15 @@ class Simulator:
     # -- the whole run ---------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run to the end under the rule."""
+        """Run to the end under the priority policy."""
         own = self.backfill_rule
         if self.rule.compiled and (own is None or own.compiled):
-            own_score = self.rule.score if own is None else own.score
+            backfill_score = self.rule.score if own is None else own.score
             self._state.clock["track_expected_ends"] = self.settings.depth > 0 or len(self._state.line_s) > 0
             run = self._kernel("run_conservative" if self.settings.depth == UNLIMITED else "run")
-            run(self._state, self.rule.score, self._parameters, own_score, self._own_parameters)
-            while self._made_room():
-                run(self._state, self.rule.score, self._parameters, own_score, self._own_parameters)
+            run(self._state, self.rule.score, self._parameters, backfill_score, self._backfill_parameters)
+            while self._enlarge_step_buffer():
+                run(self._state, self.rule.score, self._parameters, backfill_score, self._backfill_parameters)
         else:
             self._run_in_python()
         bad = int(self._state.clock["bad_score"][0])
@@ -136,37 +136,37 @@ class Simulator:
                 f"{float(self._state.clock['now'][0]):g} s; a score must be a number (inf is one)"
             )
 
-    def _made_room(self) -> bool:
-        """Whether the run stopped for want of room for what nodes do, and now has some."""
+    def _enlarge_step_buffer(self) -> bool:
+        """Enlarge the node-state buffer if the run stopped because it was full; return whether it did."""
         if self.levers is None or not self._state.lever["full"][0]:
             return False
-        self._state = with_room(self._state)
+        self._state = with_larger_step_buffer(self._state)
         return True
 
-    def _advance(self, own_score: Any) -> bool:
-        """To the next instant, no rule of the engine's being asked."""
-        nothing, parameters = jit_entry.no_score_compiled(), self._own_parameters
+    def _advance(self, backfill_score: Any) -> bool:
+        """Advance to the next instant without evaluating a priority policy."""
+        nothing, parameters = jit_entry.no_score_compiled(), self._backfill_parameters
         while True:
-            moved = self._kernel("advance")(self._state, nothing, np.zeros(0), own_score, parameters)
-            if moved or not self._made_room():
+            moved = self._kernel("advance")(self._state, nothing, np.zeros(0), backfill_score, parameters)
+            if moved or not self._enlarge_step_buffer():
                 return bool(moved)
 
     def _run_in_python(self) -> None:
-        """The same kernels, with a rule that is not compiled asked between them."""
+        """Run the kernels step by step, with a policy evaluated in Python between them."""
         own = self.backfill_rule
         if own is not None and not own.compiled:
             raise InputError(
-                f"the backfill order {own.name!r} cannot be compiled; only policies may stay in Python"
+                f"the backfill order {own.name!r} is not compiled; only policies may run in Python"
             )
         s = self._state
         k = s.clock[0]
         k.time_dependent = 1
-        own_score = jit_entry.no_score_compiled() if own is None else own.score
+        backfill_score = jit_entry.no_score_compiled() if own is None else own.score
         remembered: dict[int, float] = {}
         running: list[int] = []
-        while self._advance(own_score):
+        while self._advance(backfill_score):
             if self.rule.observes_jobs:
-                running = self._tell_ends(running)
+                running = self._notify_ends(running)
             for i in range(k.queue_lo, k.queue_hi):
                 job = int(s.queue[i].job)
                 if self.rule.time_dependent or job not in remembered:
@@ -177,12 +177,12 @@ class Simulator:
                 s.queue[i].key = remembered[job]
             if k.queue_hi > k.queue_lo:
                 before = int(k.segments)
-                self._kernel("schedule")(self._state, own_score, self._own_parameters)
+                self._kernel("schedule")(self._state, backfill_score, self._backfill_parameters)
                 if self.rule.observes_jobs:
-                    running += self._tell_starts(before)
+                    running += self._notify_starts(before)
 
-    def _tell_ends(self, running: list[int]) -> list[int]:
-        """Let a policy in Python know of those of the running jobs that have ended; the others."""
+    def _notify_ends(self, running: list[int]) -> list[int]:
+        """Notify a Python policy of ended jobs; return the jobs still running."""
         s = self._state
         now = float(s.clock["now"][0])
         for job in running:
@@ -191,8 +191,8 @@ class Simulator:
                 self.rule.score(s.jobs[job], now, self._parameters)
         return [job for job in running if s.job_state[job].status != DONE]
 
-    def _tell_starts(self, before: int) -> list[int]:
-        """Let a policy in Python know of the jobs started after the first `before`; these."""
+    def _notify_starts(self, before: int) -> list[int]:
+        """Notify a Python policy of the jobs started after the first `before`; return them."""
         s = self._state
         started = [int(job) for job in s.segments[before : int(s.clock["segments"][0])]]
         for job in started:
@@ -204,11 +204,11 @@ class Simulator:
 
     @property
     def state(self) -> Any:
-        """What the kernels work on, for rooms that compile kernels of their own over it."""
+        """The state of the kernels, for packages with their own kernels."""
         return self._state
 
     def advance(self) -> View | None:
-        """Move to the next instant at which some job waits; None when the run is over."""
+        """Advance to the next instant with a waiting job; None at the end of the run."""
         k = self._state.clock[0]
         while self._advance(jit_entry.no_score_compiled()):
             if k.queue_hi > k.queue_lo:
@@ -218,7 +218,7 @@ class Simulator:
         return None
 
     def view(self) -> View:
-        """What a decider sees now. The arrays are copies."""
+        """The state of the simulation now, as copies."""
         s = self._state
         k = s.clock[0]
         waiting = s.queue["job"][k.queue_lo : k.queue_hi]
@@ -236,7 +236,7 @@ class Simulator:
         )
 
     def _sleeping(self) -> dict[str, Any]:
-        """Free nodes of each group by what they do; nothing where none sleep."""
+        """Free nodes of each group by state; empty without node sleep."""
         if self.levers is None or not self.levers.sleep:
             return {}
         return {
@@ -251,27 +251,27 @@ class Simulator:
         return reserved
 
     def can_start(self, job: int, group: int = -1, level: int = -1) -> bool:
-        """Whether `Choice.start` would be possible now."""
+        """Whether `Choice.start` is possible now."""
         known = self._waits(job) and -1 <= group < len(self._machine.names) and -1 <= level < self._levels
         return known and self._start(job, group, level, False) >= 0
 
     def _start(self, job: int, group: int, level: int, really: bool) -> int:
-        """The group the job starts on, or would; -1: it cannot."""
+        """The group on which the job starts (or could start); -1: none."""
         if self.levers is None:
             return int(jit_entry.compiled("start")(self._state, job, group, really))
         return int(self._kernel("start")(self._state, job, group, level, really))
 
     def can_reserve(self, job: int) -> bool:
-        """Whether some group of the job may still take a reservation at this instant."""
+        """Whether some group of the job can take another reservation at this instant."""
         s = self._state
         if self.settings.depth == 0 or not self._waits(job) or job in self._reserved_now:
             return False
         return bool(int(s.job_state[job].allowed) & int(s.clock[0].open_groups))
 
     def apply(self, choice: Choice) -> float | None:
-        """Carry a choice out, or raise a ChoiceError that names job, time and reason and leaves all as it was.
+        """Apply a choice, or raise a ChoiceError with job, time and reason and leave the state unchanged.
 
-        A reservation returns the time it is for, seconds (infinite: the job fits at no known time).
+        For a reservation, return its start time, seconds (infinite: the job never fits).
         """
         s = self._state
         k = s.clock[0]
@@ -294,7 +294,7 @@ class Simulator:
                 raise self._impossible(choice, self._why_not(job, choice.group))
         elif choice.kind is ChoiceKind.RESERVE:
             if job in self._reserved_now:
-                raise self._impossible(choice, "it has a reservation of this instant already")
+                raise self._impossible(choice, "it already has a reservation of this instant")
             if not self.can_reserve(job):
                 held = f"its groups hold {self.settings.depth} reservation(s) already"
                 raise self._impossible(choice, held)
@@ -323,7 +323,7 @@ class Simulator:
             self._start(int(waiting[i]), -1, -1, True)
 
     def _nodes(self, choice: Choice) -> int:
-        """Wake nodes or put them to sleep; how many."""
+        """Wake nodes or put them to sleep; return their number."""
         g = choice.group
         if (
             self.levers is None
@@ -331,8 +331,8 @@ class Simulator:
             or not self._state.sleepers["sleeps"][g]
         ):
             raise ChoiceError(
-                f"cannot {choice.kind.value} nodes of group {g} at {float(self._state.clock['now'][0]):g} s: it is no "
-                "group that sleeps; give the simulator Levers(sleep={...})"
+                f"cannot {choice.kind.value} nodes of group {g} at {float(self._state.clock['now'][0]):g} s: it is not "
+                "a group with node sleep; give the simulator PowerControls(sleep={...})"
             )
         return int(self._kernel(choice.kind.value)(self._state, g, choice.nodes))
 
@@ -367,7 +367,7 @@ class Simulator:
     # -- the result ------------------------------------------------------------------------------
 
     def log(self) -> ExecutionLog:
-        """What has happened so far."""
+        """The execution log up to now."""
         s = self._state
         job_state = s.job_state
         started = s.segments[: int(s.clock["segments"][0])]
@@ -380,13 +380,13 @@ class Simulator:
             )  # a level changes the run time too
             killed = planned < self.table["runtime_s"]
             outcome[killed & (outcome == Outcome.COMPLETED)] = Outcome.KILLED
-        eligible = s.jobs["submit_s"].copy()  # the clock wrote the arrival there
+        eligible = s.jobs["submit_s"].copy()  # the event loop stores the arrival there
         if (job_state["status"] == COMING).any():
             eligible[job_state["status"] == COMING] = np.nan
         segment_outcome = outcome[started]
         job = started
         order = self._given.order
-        if order is not None:  # back to the rows of the table as it was given
+        if order is not None:  # in the row order of the given table
             job = order[started]
             back = np.empty_like(order)
             back[order] = np.arange(len(order))
@@ -413,13 +413,13 @@ class Simulator:
                 "schedule_per": self.settings.schedule_per,
                 "placement": self.settings.placement,
                 "dependencies": self.settings.dependencies,
-                **self._levers_in_words(),
+                **self._recorded_power_controls(),
             },
             states=self._states(),
         )
 
-    def _levers_in_words(self) -> dict[str, Any]:
-        """What was pulled, for the record."""
+    def _recorded_power_controls(self) -> dict[str, Any]:
+        """The power controls, for the record of the run."""
         if self.levers is None:
             return {}
         return {
@@ -432,12 +432,12 @@ class Simulator:
         }
 
     def _states(self) -> NodeStates | None:
-        """What sleeping nodes did, in the order of time."""
+        """States of sleeping nodes over time."""
         if self.levers is None or not self.levers.sleep:
             return None
         steps = self._state.steps[: int(self._state.lever["steps"][0])]
         order = np.lexsort((steps["time_s"], steps["group"]))
-        # Column by column: gathering whole records takes as long as all the rest.
+        # Column by column: gathering whole records is slow.
         return node_states(
             *(steps[name][order] for name in ("time_s", "group", "shutting_down", "asleep", "waking"))
         )
@@ -446,6 +446,6 @@ class Simulator:
 def _parameters(rule: PriorityPolicy, jobs: JobTable, cluster: Cluster) -> Any:
     prepare: Callable[[Any, Any], Any] | None = rule.prepare
     values = rule.parameters if prepare is None else prepare(jobs, cluster)
-    if rule.observes_jobs:  # it writes into them, and the next run is to begin as this one does
+    if rule.observes_jobs:  # it writes into them: copy, so that the next run starts from the same values
         return np.array(values, np.float64)
     return np.ascontiguousarray(values, np.float64)

@@ -52,12 +52,12 @@ def twin_s(jobs: JobTable, nodes: int, policy: str, backfill: str) -> float | No
     if twin is None or rules is None:
         return None
     columns = ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes")
-    rows = [twin.TwinJob(*row) for row in zip(*(jobs[name].tolist() for name in columns), strict=True)]
+    rows = [twin.ReferenceJob(*row) for row in zip(*(jobs[name].tolist() for name in columns), strict=True)]
     rule, fixed = rules.rule_for(policy, rows)
     began = time.perf_counter()
     twin.simulate(
         rows,
-        [twin.TwinGroup("nodes", nodes)],
+        [twin.ReferenceGroup("nodes", nodes)],
         queues={},
         outages=(),
         reservations=(),

@@ -1,4 +1,4 @@
-"""What a job is: before the clock runs (JobTable) and after (ExecutionLog)."""
+"""Job data: the input of a simulation (JobTable) and its result (ExecutionLog)."""
 
 from kilowait.jobs.execution_log import ExecutionLog, JobRecords, NodeStates
 from kilowait.jobs.table import JobTable

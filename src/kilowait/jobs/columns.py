@@ -1,6 +1,6 @@
-"""The columns a job may have: their names, types, units and rules.
+"""Definition of all job columns: names, types, units and valid ranges.
 
-This is the only list of them; the table, its validation and its exchange formats read it.
+The job table, its validation and its file formats use this list.
 """
 
 from __future__ import annotations
@@ -22,83 +22,88 @@ MOST = 1e15
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: type, the smallest value allowed, what stands for "unknown" (None: must be known), the largest."""
+    """One column: type, minimum, value that means "unknown" (None: required), maximum."""
 
     dtype: type[np.generic]
     least: float
     missing: float | None
     meaning: str
     most: float = MOST
-    """Of whole numbers only where it is below `MOST`."""
+    """Checked for integer columns only if below `MOST`."""
 
 
 COLUMNS: dict[str, Column] = {
-    "job_id": Column(np.int64, -(2**62), None, "the log's own number of the job, unique"),
-    "submit_s": Column(np.float64, -1e15, None, "submission, seconds on the log's own clock"),
-    "runtime_s": Column(np.float64, 0, None, "true run time, seconds; deciders never see it"),
-    "estimate_s": Column(np.float64, 0, None, "the user's request or a prediction, seconds"),
+    "job_id": Column(np.int64, -(2**62), None, "unique job number of the log"),
+    "submit_s": Column(np.float64, -1e15, None, "submission time, seconds of the log"),
+    "runtime_s": Column(np.float64, 0, None, "true run time, seconds; hidden from policies"),
+    "estimate_s": Column(
+        np.float64, 0, None, "run time estimate: the user's request or a prediction, seconds"
+    ),
     "planned_s": Column(
-        np.float64, 0, np.nan, "what planners reserve and backfill with, seconds; the estimate where unknown"
+        np.float64,
+        0,
+        np.nan,
+        "run time used for reservations and backfilling, seconds; the estimate if unknown",
     ),
     "limit_s": Column(
         np.float64,
         0,
         np.nan,
-        "the user's limit, seconds: killed then, never planned beyond while it lies ahead; none where unknown",
+        "walltime limit, seconds; upper bound of planned run times; no limit if unknown",
     ),
     "overrun_planned_s": Column(
-        np.float64, 0, np.nan, "what it is believed to take once it has overrun planned_s, seconds"
+        np.float64, 0, np.nan, "expected run time of a job that has exceeded planned_s, seconds"
     ),
     "expected_inverse_runtime": Column(
-        np.float64, 0, np.nan, "expected 10 s / run time, at most 1; of the estimate where unknown", 1
+        np.float64, 0, np.nan, "expected value of 10 s / run time, at most 1; from the estimate if unknown", 1
     ),
     "nodes": Column(np.int64, 1, None, "whole nodes (processors, where the log counts those)"),
-    "cores": Column(np.int64, 0, None, "cores in all, for shared groups"),
-    "memory_mb": Column(np.float64, 0, None, "memory in all, MB (10^6 bytes), for shared groups"),
-    "gpus": Column(np.int64, 0, None, "GPUs in all, for shared groups"),
-    "cpu_milli": Column(np.int64, -1, -1, "thousandths of a core in all, where it is not whole cores"),
-    "gpu_milli": Column(np.int64, 1, 1000, "thousandths of its GPU, for nodes where jobs are placed", 1000),
-    "gpu_types": Column(
-        np.int32, -1, -1, "GPU types it may run on, a label of names with bars between; any if unknown"
+    "cores": Column(np.int64, 0, None, "total cores, for shared groups"),
+    "memory_mb": Column(np.float64, 0, None, "total memory, MB (10^6 bytes), for shared groups"),
+    "gpus": Column(np.int64, 0, None, "total GPUs, for shared groups"),
+    "cpu_milli": Column(np.int64, -1, -1, "total thousandths of a core, for fractions of cores"),
+    "gpu_milli": Column(
+        np.int64, 1, 1000, "thousandths of its GPU, for GPU sharing on node-level clusters", 1000
     ),
-    "model": Column(np.int32, -1, -1, "kind of work, for measured speeds: 'ResNet-18 (batch size 16)'"),
-    "spread": Column(np.int8, 0, 0, "1: its GPUs may lie on any number of nodes, each apart", 1),
-    "priority": Column(np.float64, -1e15, 0, "larger is more important"),
+    "gpu_types": Column(np.int32, -1, -1, "GPU types it may run on, names separated by bars; any if unknown"),
+    "model": Column(np.int32, -1, -1, "workload, for measured speeds: 'ResNet-18 (batch size 16)'"),
+    "gpus_may_span_nodes": Column(np.int8, 0, 0, "1: its GPUs may be on any number of nodes", 1),
+    "priority": Column(np.float64, -1e15, 0, "priority, larger is more important"),
     "checkpoint_s": Column(
         np.float64, 0, np.nan, "seconds of work between checkpoints; 0: when preempted; inf: never", np.inf
     ),
-    "checkpoint_load_s": Column(np.float64, 0, np.nan, "seconds it takes to go on from a checkpoint"),
+    "checkpoint_load_s": Column(np.float64, 0, np.nan, "time to resume from a checkpoint, seconds"),
     "user": Column(np.int32, -1, -1, "user, a number or an index into labels['user']"),
     "account": Column(np.int32, -1, -1, "account, project or Unix group"),
     "queue": Column(np.int32, -1, -1, "queue or partition"),
     "qos": Column(np.int32, -1, -1, "quality of service"),
     "name": Column(np.int32, -1, -1, "job name or executable"),
     "node_list": Column(np.int32, -1, -1, "nodes it ran on, a label as Slurm writes it: 'node[01-04],gpu7'"),
-    "status": Column(np.int8, -1, -1, "how it ended in the log: 0 failed, 1 ok, 5 cancelled"),
-    "wait_s": Column(np.float64, 0, np.nan, "wait the log recorded, seconds"),
-    "after_id": Column(np.int64, -1, -1, "job_id that must end before this one is submitted"),
-    "think_s": Column(np.float64, 0, 0, "seconds between that end and this submission"),
-    "begin_s": Column(np.float64, -1e15, -np.inf, "held until then, on the log's clock"),
-    "cancel_s": Column(np.float64, -1e15, np.inf, "withdrawn then, if it has not started"),
+    "status": Column(np.int8, -1, -1, "exit status in the log: 0 failed, 1 ok, 5 cancelled"),
+    "wait_s": Column(np.float64, 0, np.nan, "recorded wait time, seconds"),
+    "after_id": Column(np.int64, -1, -1, "dependency: job_id that must end before this submission"),
+    "think_s": Column(np.float64, 0, 0, "think time between that end and this submission, seconds"),
+    "begin_s": Column(np.float64, -1e15, -np.inf, "earliest start requested by the user, seconds of the log"),
+    "cancel_s": Column(
+        np.float64, -1e15, np.inf, "time of cancellation if it has not started, seconds of the log"
+    ),
     "energy_j": Column(np.float64, 0, np.nan, "measured energy, joules"),
-    "power_w": Column(np.float64, 0, np.nan, "mean power at full speed, all its nodes together, watts"),
+    "power_w": Column(np.float64, 0, np.nan, "mean power of all its nodes at full speed, watts"),
     "predicted_power_w": Column(
-        np.float64, 0, np.nan, "what levers take its mean power to be, watts; the power model's where unknown"
+        np.float64, 0, np.nan, "mean power assumed by power controls, watts; the power model's if unknown"
     ),
-    "beta": Column(
-        np.float64, 0, np.nan, "share of its run time that grows as the clock slows down, 0 to 1", 1
-    ),
+    "beta": Column(np.float64, 0, np.nan, "share of its run time that scales with CPU frequency, 0 to 1", 1),
     "cpu_utilization": Column(np.float64, 0, np.nan, "mean load of its processors, 0 to 1", 1),
     "gpu_utilization": Column(np.float64, 0, np.nan, "mean load of its GPUs, 0 to 1", 1),
-    "slack_s": Column(np.float64, 0, np.nan, "how long the scheduler may hold it back, seconds"),
+    "slack_s": Column(np.float64, 0, np.nan, "how long load shifting may delay it, seconds"),
     "hold_until_s": Column(
-        np.float64, -1e15, -np.inf, "the scheduler holds it until then; its waiting counts on"
+        np.float64, -1e15, -np.inf, "delayed until then by load shifting; the delay counts as waiting"
     ),
 }
-"""Every column, in the order in which tables show them."""
+"""All columns, in display order."""
 
 REQUIRED = ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes")
 """Columns every table has."""
 
 LABELLED = ("user", "account", "queue", "qos", "name", "node_list", "gpu_types", "model")
-"""Columns whose whole numbers may stand for names."""
+"""Columns whose integers may be codes of labels."""

@@ -1,4 +1,4 @@
-"""JobTable to and from Arrow, Parquet, pandas and Polars."""
+"""Convert job tables to and from Arrow, Parquet, pandas and Polars."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ META_KEY = b"kilowait"
 
 
 def to_arrow(jobs: JobTable) -> Any:
-    """Labelled columns become dictionaries of strings, so that the file reads well elsewhere."""
+    """Convert to an Arrow table; labelled columns become dictionaries of strings."""
     import pyarrow as pa
 
     arrays: dict[str, Any] = {}
@@ -62,14 +62,14 @@ def as_polars(table: Any) -> Any:
 
 
 def to_parquet(jobs: JobTable, path: Any) -> None:
-    """One Parquet file; labels and meta lie in its schema."""
+    """Write a Parquet file; labels and meta are stored in its schema."""
     import pyarrow.parquet as pq
 
     pq.write_table(to_arrow(jobs), path, write_page_checksum=True)
 
 
 def from_parquet(path: Any) -> JobTable:
-    """What `to_parquet` wrote, or any Parquet file with kilowait's column names."""
+    """Read a file of `to_parquet`, or any Parquet file with kilowait's column names."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -81,7 +81,7 @@ def from_parquet(path: Any) -> JobTable:
 
 
 def from_frame(frame: Any) -> JobTable:
-    """From a pyarrow.Table, a pandas or a Polars frame with kilowait's column names."""
+    """Convert a pyarrow.Table, a pandas or a Polars frame with kilowait's column names."""
     from kilowait.jobs.table import JobTable
 
     frame = _as_arrow(frame)
@@ -95,7 +95,7 @@ def from_frame(frame: Any) -> JobTable:
     labels: dict[str, tuple[str, ...]] = {}
     for name in frame.column_names:
         column = frame.column(name)
-        if _holds_words(column.type):
+        if _is_text(column.type):
             if name not in LABELLED:
                 raise TableError(f"column {name!r} holds {column.type}, not numbers")
             columns[name], labels[name] = encoded(column, known.get(name))
@@ -128,14 +128,14 @@ def _as_arrow(frame: Any) -> Any:
         try:
             return pa.Table.from_pandas(frame, preserve_index=False)
         except pa.ArrowException as problem:
-            raise TableError(f"the frame does not go into Arrow: {problem}") from None
+            raise TableError(f"cannot convert the frame to Arrow: {problem}") from None
     if hasattr(frame, "to_arrow"):  # Polars
         return frame.to_arrow()
     raise TableError(f"{type(frame).__name__} is not a pyarrow, pandas or Polars table")
 
 
 def _notes(frame: Any) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """Meta and labels from the schema, where kilowait wrote the table."""
+    """Meta and labels from the schema of a table written by kilowait."""
     try:
         note = json.loads((frame.schema.metadata or {}).get(META_KEY, b"{}"))
         return dict(note.get("meta", {})), dict(note.get("labels", {}))
@@ -144,11 +144,11 @@ def _notes(frame: Any) -> tuple[dict[str, Any], dict[str, list[str]]]:
 
 
 def _plain(value: Any) -> Any:
-    """A numpy scalar or array of meta as JSON knows it; anything else by its words."""
+    """Convert a numpy value of meta for JSON; other objects to their string."""
     return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else str(value)
 
 
-def _holds_words(kind: Any) -> bool:
+def _is_text(kind: Any) -> bool:
     import pyarrow.types as pt
 
     return bool(
@@ -163,7 +163,7 @@ def _filled(name: str, column: Any) -> Any:
     rule = COLUMNS[name]
     if rule.missing is None:
         row = column.is_null().index(True).as_py()
-        raise TableError(f"column {name!r}, row {row}: empty, and there is no value that means unknown")
+        raise TableError(f"column {name!r}, row {row}: empty; this column has no value for unknown")
     if issubclass(rule.dtype, np.floating) or column.type == pa.null():
         column = column.cast(pa.from_numpy_dtype(rule.dtype))
     return pc.fill_null(column, rule.missing)

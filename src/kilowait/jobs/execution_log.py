@@ -1,4 +1,4 @@
-"""ExecutionLog: what happened, one row per stretch of running; and the per-job record derived from it."""
+"""Simulation result: ExecutionLog with one row per execution segment, and per-job records derived from it."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ Ints = npt.NDArray[np.int64]
 
 
 class Outcome(IntEnum):
-    """How a segment, and so its job, came out."""
+    """Outcome of a segment or job."""
 
     UNSTARTED = 0
-    """Still waiting when nothing more could happen."""
+    """Still waiting at the end of the simulation."""
     COMPLETED = 1
     """Ran for its whole run time."""
     KILLED = 2
-    """Stopped at its estimate under walltime="kill"."""
+    """Stopped at its limit with at_limit="kill"."""
     CANCELLED = 3
-    """Withdrawn while it waited."""
+    """Cancelled while waiting."""
     REJECTED = 4
-    """Larger than the machine; never queued."""
+    """Larger than the cluster; never queued."""
     PREEMPTED = 5
-    """Of a segment: its job had to make room."""
+    """Of a segment: its job was preempted."""
     MIGRATED = 6
-    """Of a segment: its job went on elsewhere."""
+    """Of a segment: its job migrated to other nodes."""
 
 
 @dataclass(frozen=True, eq=False)
 class NodeStates:
-    """Nodes falling asleep, asleep or waking, as steps of time: a row for every change of a group.
+    """Number of nodes shutting down, asleep or waking over time: one row per change of a group.
 
-    Row i holds for its group from ``time_s[i]`` until the group's next row; before its first row all numbers are 0.
-    Nodes that a job holds and that are not ready yet are among them.
+    Row i holds for its group from ``time_s[i]`` until the group's next row; before the first row all numbers are 0.
+    Nodes allocated to a job and still waking are included.
     """
 
     time_s: Floats
@@ -59,8 +59,8 @@ class NodeStates:
         return len(self.time_s)
 
 
-def node_states(time_s: Floats, group: Ints, falling: Ints, asleep: Ints, waking: Ints) -> NodeStates:
-    """Steps of time from changes, which stand by (group, time); those of one instant are one, and some are none."""
+def node_states(time_s: Floats, group: Ints, shutting_down: Ints, asleep: Ints, waking: Ints) -> NodeStates:
+    """Build NodeStates from changes sorted by (group, time); changes of one instant are merged, empty ones dropped."""
     if not len(time_s):
         none = np.zeros(0, np.int64)
         return NodeStates(np.zeros(0), none.astype(np.int16), none, none, none)
@@ -73,7 +73,7 @@ def node_states(time_s: Floats, group: Ints, falling: Ints, asleep: Ints, waking
         base = np.concatenate(([0], total))[before]
         return total - base
 
-    columns = [counts(change) for change in (falling, asleep, waking)]
+    columns = [counts(change) for change in (shutting_down, asleep, waking)]
     where = group[ends]
     same_group = np.append(False, where[1:] == where[:-1])
     changed = np.zeros(len(ends), bool)
@@ -87,21 +87,21 @@ def node_states(time_s: Floats, group: Ints, falling: Ints, asleep: Ints, waking
 
 @dataclass(frozen=True, eq=False)
 class Allocations:
-    """Where segments lay, on clusters whose jobs are placed on single nodes: a row per segment and node."""
+    """Nodes and GPUs of segments on node-level clusters: one row per segment and node."""
 
     segment: Ints
-    """Row of the log."""
+    """Row of the execution log."""
     node: Ints
     gpus: Ints
-    """The node's GPUs as bits."""
+    """Allocated GPUs of the node, as bits."""
     gpu_milli: Ints
-    """Thousandths of GPUs taken, of all of them together."""
+    """Allocated thousandths of GPUs, summed over GPUs."""
     count: Ints
-    """Pieces of the job there."""
+    """Number of pieces of the job on the node."""
     work_s: Floats
     """Per segment: work done in it, seconds at speed 1."""
     lost_s: Floats
-    """Per segment: work lost at its end, of all the job had done."""
+    """Per segment: work lost at its end (since the last checkpoint), seconds at speed 1."""
     node_group: Ints
     """Per node: number of its group."""
 
@@ -111,11 +111,11 @@ class Allocations:
 
 @dataclass(frozen=True, eq=False)
 class ExecutionLog:
-    """Segments in the order in which jobs were given their nodes, which with sleeping nodes need not be that of their
-    starts. A job that was never started has none.
+    """Result of a simulation: execution segments in the order of allocation (with node sleep not always the order of
+    starts). A job that never started has no segment.
 
-    `run` says how the log came about (policy, backfill, walltime rule, ...); `capacity_s` and
-    `capacity_nodes` are the steps of the machine's size over time.
+    `run` records the settings (policy, backfill, at_limit, ...); `capacity_s` and
+    `capacity_nodes` are the available nodes over time.
     """
 
     jobs_table: JobTable
@@ -126,7 +126,7 @@ class ExecutionLog:
     group: npt.NDArray[np.int16]
     """Number of the node group."""
     level: npt.NDArray[np.int16]
-    """Power level; 0 is full speed."""
+    """DVFS level; 0 is full speed."""
     outcome: npt.NDArray[np.int8]
     """`Outcome` of the segment."""
     eligible_s: Floats
@@ -138,9 +138,9 @@ class ExecutionLog:
     groups: tuple[str, ...] = ("nodes",)
     run: Mapping[str, Any] = field(default_factory=dict)
     states: NodeStates | None = None
-    """What the nodes did that slept; None where none could."""
+    """States of sleeping nodes; None without node sleep."""
     pieces: Allocations | None = None
-    """Where jobs lay; None where they were not placed on single nodes."""
+    """Node-level allocations; None for clusters without node-level groups."""
 
     def __len__(self) -> int:
         return len(self.job)
@@ -160,7 +160,7 @@ class ExecutionLog:
         start = np.full(n, np.nan)
         end = np.full(n, np.nan)
         group = np.full(n, -1, np.int16)
-        # Segments stand in start order, so writing backwards leaves each job's first start.
+        # Segments are in start order: writing backwards leaves each job's first start.
         start[self.job[::-1]] = self.start_s[::-1]
         end[self.job] = self.end_s
         group[self.job] = self.group
@@ -169,7 +169,7 @@ class ExecutionLog:
             run = np.bincount(self.job, self.end_s - self.start_s, n).astype(np.float64)
             run[np.isnan(start)] = np.nan
             again = np.bincount(self.job, minlength=n) > 1
-            # Sums of many segments are rounded; nobody has waited less than nothing.
+            # Sums of many segments have rounding errors; wait times are not negative.
             wait[again] = np.maximum(end - self.eligible_s - run, 0.0)[again]
         return JobRecords(
             {
@@ -188,7 +188,7 @@ class ExecutionLog:
         )
 
     def to_arrow(self) -> Any:
-        """The segments as a pyarrow.Table, with the job's id in place of its row."""
+        """The segments as a pyarrow.Table with job ids."""
         import pyarrow as pa
 
         return pa.table(
@@ -212,10 +212,10 @@ class ExecutionLog:
 class JobRecords:
     """Per-job results as columns, in the job table's order; NaN where a job never started.
 
-    `start_s` is the first start, `end_s` the last end; a job that was preempted waited (`wait_s`) all the time in
-    between that it did not run (`run_s`).
+    `start_s` is the first start, `end_s` the last end. The `wait_s` of a preempted job includes all time
+    in which it did not run.
 
-    ``records["wait_s"]`` is a numpy array; `to_pandas`, `to_arrow` and `to_parquet` take them all along.
+    ``records["wait_s"]`` is a numpy array; `to_pandas`, `to_arrow` and `to_parquet` convert all columns.
     """
 
     __slots__ = ("_columns",)

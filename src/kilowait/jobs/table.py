@@ -1,4 +1,4 @@
-"""JobTable: the jobs of a log before the clock runs, as typed columns with units in their names."""
+"""JobTable: the jobs of a log as typed columns with units in their names."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["JobTable"]
 
 
 class JobTable:
-    """Jobs as columns; read-only, sliced without copying.
+    """Table of jobs with read-only columns; slices share memory.
 
-    `labels` gives the names behind the numbers of a labelled column, `meta` what the source said of the
+    `labels` maps codes of labelled columns to names; `meta` has facts of the source about the
     machine (``max_procs``, ``unix_start_s``, ...). Columns left out are unknown for every job.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])
@@ -30,7 +30,7 @@ class JobTable:
     labels: Mapping[str, tuple[str, ...]]
     meta: Mapping[str, Any]
     order: npt.NDArray[np.int64] | None
-    """Rows by (submit_s, job_id), or None when they stand in that order already."""
+    """Row order by (submit_s, job_id), or None if the rows are in that order."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class JobTable:
         return name in self._columns
 
     def __getitem__(self, key: Any) -> Any:
-        """A column by name; or the table of some rows, by slice, mask or row numbers."""
+        """A column by name, or a table of selected rows by slice, mask or row numbers."""
         if isinstance(key, str):
             try:
                 return self._columns[key]
@@ -80,14 +80,14 @@ class JobTable:
             return self._rebuilt({name: column[key] for name, column in self._columns.items()})
         rows = np.asarray(key, None if len(key) else np.intp)
         if rows.ndim != 1:
-            raise TypeError(f"rows are chosen by a list of them; this one has {rows.ndim} dimensions")
+            raise TypeError(f"rows are selected by a 1-D list; this one has {rows.ndim} dimensions")
         table = self._rebuilt({name: column[rows] for name, column in self._columns.items()})
         if rows.dtype.kind != "b":  # row numbers may repeat
             _check_unique(table["job_id"])
         return table
 
     def column(self, name: str) -> ColumnArray:
-        """The column, or a fresh one of its "unknown" value where the table lacks it.
+        """The column, or an array of its "unknown" value if the table lacks it.
 
         >>> JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1]).column("user").tolist()
         [-1]
@@ -108,7 +108,7 @@ class JobTable:
             span = f", {float(submit.max() - submit.min()) / 86400:.1f} days"
         return f"JobTable({len(self):,} jobs{span}; {', '.join(self._columns)})"
 
-    # -- making others ---------------------------------------------------------------------------
+    # -- derived tables --------------------------------------------------------------------------
 
     def with_columns(self, **columns: npt.ArrayLike | None) -> JobTable:
         """The same jobs with columns added or replaced; None removes one.
@@ -120,13 +120,13 @@ class JobTable:
         return JobTable(labels=self.labels, meta=self.meta, **{**self._columns, **columns})
 
     def sorted(self) -> JobTable:
-        """The same jobs by (submit_s, job_id); the table itself where it is so already."""
+        """The table sorted by (submit_s, job_id); the table itself if it is sorted."""
         if self.order is None:
             return self
         return self._rebuilt({name: column[self.order] for name, column in self._columns.items()})
 
     def _rebuilt(self, columns: dict[str, ColumnArray]) -> JobTable:
-        """A table of rows of this one: they were valid there, so only the order is looked at again."""
+        """Build a table from rows of this one; they are valid, so only the order is recomputed."""
         table = JobTable.__new__(JobTable)
         for column in columns.values():
             column.flags.writeable = False
@@ -140,7 +140,7 @@ class JobTable:
     # -- exchange --------------------------------------------------------------------------------
 
     def to_arrow(self) -> Any:
-        """A pyarrow.Table; labels and meta travel in the schema's metadata."""
+        """A pyarrow.Table; labels and meta are stored in the schema's metadata."""
         from kilowait.jobs import conversion
 
         return conversion.to_arrow(self)
@@ -158,7 +158,7 @@ class JobTable:
         return conversion.to_polars(self)
 
     def to_parquet(self, path: Any) -> None:
-        """Write a Parquet file that `from_parquet` reads back to the bit."""
+        """Write a Parquet file that `from_parquet` restores exactly."""
         from kilowait.jobs import conversion
 
         conversion.to_parquet(self, path)
@@ -182,7 +182,7 @@ class JobTable:
 
 
 def _typed(name: str, values: npt.ArrayLike) -> ColumnArray:
-    """The values as the column's type, or an error that names the first row that will not go."""
+    """Convert values to the column's type; an error names the first invalid row."""
     rule = COLUMNS[name]
     array = np.asarray(values)
     if array.ndim != 1:
@@ -198,7 +198,7 @@ def _typed(name: str, values: npt.ArrayLike) -> ColumnArray:
             raise TableError(f"column {name!r}, row {row}: {array[row].item()} is not a whole number")
     if issubclass(rule.dtype, np.integer) and len(array) and array.dtype.kind in "iuf":
         least, most = np.iinfo(rule.dtype).min, np.iinfo(rule.dtype).max
-        # As floats these bounds are powers of two: the upper one is one too many.
+        # As floats these bounds are powers of two: the upper bound is one too large.
         inside = (array >= least) & (array < float(most) + 1 if array.dtype.kind == "f" else array <= most)
         if not inside.all():
             row = int(np.argmin(inside))
@@ -210,7 +210,7 @@ def _typed(name: str, values: npt.ArrayLike) -> ColumnArray:
 
 
 def _validate(columns: Mapping[str, ColumnArray], labels: Mapping[str, tuple[str, ...]]) -> None:
-    """Raise a TableError naming the first row that breaks a rule."""
+    """Raise a TableError that names the first invalid row."""
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise TableError(f"columns differ in length: {lengths}")
@@ -254,7 +254,7 @@ def _check_unique(ids: ColumnArray) -> None:
 
 
 def _submit_order(submit_s: ColumnArray, job_id: ColumnArray) -> npt.NDArray[np.int64] | None:
-    """Rows by (submit_s, job_id), None when they stand so."""
+    """Row order by (submit_s, job_id), None if the rows are sorted."""
     gap = np.diff(submit_s)
     if (gap > 0).all() or ((gap >= 0) & ((gap > 0) | (job_id[1:] > job_id[:-1]))).all():
         return None

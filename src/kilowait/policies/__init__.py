@@ -1,4 +1,4 @@
-"""Rules: who goes next, and the simulation under them."""
+"""Scheduling policies, and simulation with them."""
 
 from kilowait.policies.compile import policy
 from kilowait.policies.registry import POLICIES, as_policy, describe_policies, resolve

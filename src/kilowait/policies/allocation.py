@@ -1,7 +1,7 @@
-"""Shares of GPU types for jobs that run at different speeds on them: linear programs and a matching.
+"""Allocation of GPU types to jobs on heterogeneous clusters: linear programs and a matching.
 
 Sources: max-min fairness over effective throughput, Narayanan et al. (Gavel), OSDI 2020; finish-time fairness,
-Mahajan et al. (Themis), NSDI 2020; least total completion time by matching, Le et al. (AlloX), EuroSys 2020.
+Mahajan et al. (Themis), NSDI 2020; minimum total completion time by matching, Le et al. (AlloX), EuroSys 2020.
 """
 
 from __future__ import annotations
@@ -20,59 +20,59 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ActiveJobs:
-    """The jobs that are there now, n of them, and T types of GPUs."""
+    """The n waiting and running jobs, and T GPU types."""
 
     now_s: float
     number: npt.NDArray[np.int64]
     speed: Floats
-    """(n, T); 0: may not run there."""
+    """(n, T); 0: the job cannot run on the type."""
     gpus: Floats
     capacity: Floats
     """(T,) GPUs."""
     weight: Floats
     remaining_s: Floats
-    """Believed, at speed 1."""
+    """Estimated, at speed 1."""
     waited_s: Floats
     attained_s: Floats
     done_s: Floats
 
     @property
     def equal_rate(self) -> Floats:
-        """(n,) speed of each job if it had an equal share of every type it may use."""
+        """(n,) speed of each job with an equal share of every type it may use."""
         share = np.where(self.speed > 0, self.capacity, 0.0)
         total = share.sum(1, keepdims=True)
         return np.asarray((self.speed * share / np.where(total > 0, total, 1.0)).sum(1))
 
 
-def max_min(crowd: ActiveJobs) -> Floats:
-    """Shares under which the job that is worst off, for its weight, is as well off as can be (Gavel).
+def max_min(active: ActiveJobs) -> Floats:
+    """Max-min fair shares of effective throughput per weight (Gavel).
 
     >>> two = np.array([[1.0, 0.5], [1.0, 1.0]])
     >>> ones = np.ones(2)
-    >>> crowd = ActiveJobs(0.0, np.arange(2), two, ones, ones, ones, ones, ones, ones, ones)
-    >>> max_min(crowd).round(3).tolist()  # the first is slow on the second type, and gets the first type
+    >>> active = ActiveJobs(0.0, np.arange(2), two, ones, ones, ones, ones, ones, ones, ones)
+    >>> max_min(active).round(3).tolist()  # the first is slow on the second type, and gets the first type
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    usual = np.where(crowd.equal_rate > 0, crowd.equal_rate, 1.0)
-    return _worst_off(crowd, crowd.speed * (crowd.gpus / (crowd.weight * usual))[:, None])
+    normal_rate = np.where(active.equal_rate > 0, active.equal_rate, 1.0)
+    return _maximize_minimum(active, active.speed * (active.gpus / (active.weight * normal_rate))[:, None])
 
 
-def finish_time_fair(crowd: ActiveJobs) -> Floats:
-    """Shares under which the largest ratio of finish time to that in an isolated 1/n share is smallest (Themis).
+def finish_time_fair(active: ActiveJobs) -> Floats:
+    """Shares that minimize the largest ratio of finish time to the finish time in an isolated 1/n share (Themis).
 
     Minimising max (t + left / rate) / ideal is, for a bound rho, a linear program; rho is found by bisection.
     """
-    n = len(crowd.number)
-    alone = np.where(crowd.equal_rate > 0, crowd.equal_rate, 1.0) * np.minimum(
-        1.0, crowd.capacity.sum() / (n * crowd.gpus)
+    n = len(active.number)
+    alone = np.where(active.equal_rate > 0, active.equal_rate, 1.0) * np.minimum(
+        1.0, active.capacity.sum() / (n * active.gpus)
     )
-    past = crowd.waited_s + crowd.attained_s
-    ideal = (crowd.done_s + crowd.remaining_s) / alone
+    past = active.waited_s + active.attained_s
+    ideal = (active.done_s + active.remaining_s) / alone
     lowest, highest = float((past / ideal).max(initial=0.0)), 0.0
-    best = max_min(crowd)
-    rate = (best * crowd.speed).sum(1)
+    best = max_min(active)
+    rate = (best * active.speed).sum(1)
     with np.errstate(divide="ignore"):
-        highest = float(((past + crowd.remaining_s / rate) / ideal).max(initial=0.0))
+        highest = float(((past + active.remaining_s / rate) / ideal).max(initial=0.0))
     if not np.isfinite(highest):
         return best
     for _ in range(20):
@@ -80,8 +80,10 @@ def finish_time_fair(crowd: ActiveJobs) -> Floats:
             break
         middle = (lowest + highest) / 2
         with np.errstate(divide="ignore", invalid="ignore"):
-            needed = crowd.remaining_s / (middle * ideal - past)
-        found = _at_least(crowd, needed) if (needed > 0).all() and np.isfinite(needed).all() else None
+            needed = active.remaining_s / (middle * ideal - past)
+        found = (
+            _shares_with_rate(active, needed) if (needed > 0).all() and np.isfinite(needed).all() else None
+        )
         if found is None:
             lowest = middle
         else:
@@ -89,20 +91,20 @@ def finish_time_fair(crowd: ActiveJobs) -> Floats:
     return best
 
 
-def allox(crowd: ActiveJobs) -> Floats:
-    """Who runs where and when so that the sum of completion times is least, jobs of one GPU each (AlloX).
+def allox(active: ActiveJobs) -> Floats:
+    """Assignment that minimizes the sum of completion times of one-GPU jobs (AlloX).
 
-    Matching jobs to places in the line of each GPU, from the last backwards: the k-th from the end of a line delays k
-    jobs. Those first in line run. Larger jobs are matched as if each of their GPUs were one of a slower GPU's.
+    Jobs are matched to positions in the queue of each GPU, counted from the end: the k-th position from the end delays
+    k jobs. The first job of each queue runs. A job of several GPUs is matched with its time multiplied by its GPUs.
     """
-    n, types = crowd.speed.shape
-    whole = np.floor(crowd.capacity).astype(int)
+    n, types = active.speed.shape
+    whole = np.floor(active.capacity).astype(int)
     lines = np.minimum(whole, n)
     depth = int(np.ceil(n / max(lines.sum(), 1)))
     kinds = np.repeat(np.arange(types), lines)
     with np.errstate(divide="ignore"):
-        length = crowd.remaining_s[:, None] / np.where(crowd.speed > 0, crowd.speed, 0.0)
-    length = np.where(np.isfinite(length), length, 1e15)[:, kinds] * np.maximum(crowd.gpus, 1.0)[:, None]
+        length = active.remaining_s[:, None] / np.where(active.speed > 0, active.speed, 0.0)
+    length = np.where(np.isfinite(length), length, 1e15)[:, kinds] * np.maximum(active.gpus, 1.0)[:, None]
     cost = np.hstack([length * (k + 1) for k in range(depth)])
     jobs, places = linear_sum_assignment(cost)
     shares = np.zeros((n, types))
@@ -117,22 +119,22 @@ def allox(crowd: ActiveJobs) -> Floats:
     return shares
 
 
-def _limits(crowd: ActiveJobs, further: int) -> tuple[csr_array, Floats]:
-    """Rows: a job runs at most all the time; no type is given out more than once. `further` columns follow."""
-    n, types = crowd.speed.shape
+def _limits(active: ActiveJobs, further: int) -> tuple[csr_array, Floats]:
+    """Constraints: a job's shares sum to at most 1; allocated GPUs are within capacity. Adds `further` columns."""
+    n, types = active.speed.shape
     jobs, kinds = np.divmod(np.arange(n * types), types)
     rows = np.concatenate([jobs, n + kinds])
     columns = np.tile(np.arange(n * types), 2)
-    values = np.concatenate([np.ones(n * types), crowd.gpus[jobs]])
+    values = np.concatenate([np.ones(n * types), active.gpus[jobs]])
     table = coo_array((values, (rows, columns)), shape=(n + types, n * types + further))
-    return table.tocsr(), np.concatenate([np.ones(n), crowd.capacity])
+    return table.tocsr(), np.concatenate([np.ones(n), active.capacity])
 
 
-def _solved(crowd: ActiveJobs, goal: Floats, gains: Floats, needed: Floats | None) -> Floats | None:
-    """Shares with the least `goal` whose gains are at least `needed`, or a last variable; None: there are none."""
-    n, types = crowd.speed.shape
+def _solve(active: ActiveJobs, goal: Floats, gains: Floats, needed: Floats | None) -> Floats | None:
+    """Shares that minimize `goal`, with gains of at least `needed` (or the last variable); None: infeasible."""
+    n, types = active.speed.shape
     further = len(goal) - n * types
-    table, most = _limits(crowd, further)
+    table, most = _limits(active, further)
     jobs = np.repeat(np.arange(n), types)
     rows, columns, values = jobs, np.arange(n * types), -gains.ravel()
     if further:
@@ -140,7 +142,7 @@ def _solved(crowd: ActiveJobs, goal: Floats, gains: Floats, needed: Floats | Non
         columns = np.concatenate([columns, np.full(n, n * types)])
         values = np.concatenate([values, np.ones(n)])
     least = coo_array((values, (rows, columns)), shape=(n, n * types + further)).tocsr()
-    bounds = [(0.0, None if speed > 0 else 0.0) for speed in crowd.speed.ravel()] + [(None, None)] * further
+    bounds = [(0.0, None if speed > 0 else 0.0) for speed in active.speed.ravel()] + [(None, None)] * further
     found = linprog(
         goal,
         A_ub=vstack([table, least]).tocsr(),
@@ -151,18 +153,18 @@ def _solved(crowd: ActiveJobs, goal: Floats, gains: Floats, needed: Floats | Non
     return None if found.x is None else np.clip(found.x[: n * types].reshape(n, types), 0.0, 1.0) + 0.0
 
 
-def _worst_off(crowd: ActiveJobs, gains: Floats) -> Floats:
-    """Shares that make the least of gains @ shares as large as possible, and then give out what is left."""
-    n, types = crowd.speed.shape
+def _maximize_minimum(active: ActiveJobs, gains: Floats) -> Floats:
+    """Shares that maximize the minimum gain, then distribute the remaining capacity."""
+    n, types = active.speed.shape
     goal = np.zeros(n * types + 1)
     goal[-1] = -1.0
-    # Among equals prefer shares that get more done: nothing is left idle that helps anybody.
+    # Among optima prefer higher total gain, so that no useful capacity stays idle.
     goal[:-1] = -1e-4 * (gains / max(float(gains.max(initial=0.0)), 1e-12)).ravel() / max(n, 1)
-    found = _solved(crowd, goal, gains, None)
-    assert found is not None, "no shares at all are shares too"
+    found = _solve(active, goal, gains, None)
+    assert found is not None, "zero shares are feasible"
     return found
 
 
-def _at_least(crowd: ActiveJobs, needed: Floats) -> Floats | None:
-    """Shares under which every job goes at least so fast; None: there are none."""
-    return _solved(crowd, np.zeros(crowd.speed.size), crowd.speed, needed)
+def _shares_with_rate(active: ActiveJobs, needed: Floats) -> Floats | None:
+    """Shares that give every job at least the needed rate; None: infeasible."""
+    return _solve(active, np.zeros(active.speed.size), active.speed, needed)

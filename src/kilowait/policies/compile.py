@@ -1,4 +1,4 @@
-"""Rules into machine code: the built-in ones from the cache, a user's own on the spot."""
+"""Compile priority policies with Numba: built-in ones from the cache, user-defined ones at definition."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["compiled_score", "policy"]
 OwnScore = Callable[[Any, float], float]
 
 KNOWN = tuple(name for name in JOB.names or () if name != "ran_s")
-"""What is known of a job that waits."""
+"""Fields of a waiting job."""
 
 
 @cache
 def compiled_score(function: Callable[..., float]) -> Any:
-    """A built-in rule's score, compiled once and kept in the cache on disk."""
+    """A built-in policy's score, compiled once and cached on disk."""
     return compile_entry(function, SCORE)
 
 
@@ -45,13 +45,12 @@ def policy(
     half_life_s: float = 0.0,
     name: str | None = None,
 ) -> PriorityPolicy | Callable[[OwnScore], PriorityPolicy]:
-    """A user's own rule, ``score(job, now)``, smaller first; compiled into the engine.
+    """Define a priority policy by ``score(job, now)``, smaller first; compiled with Numba.
 
     `job` has submit_s, estimate_s (s), nodes, cores, memory_mb, gpus, user, account, queue, qos (numbers),
     since_first_s and, with `half_life_s` (s), usage_share (0..1). `time_dependent` says whether the order of two
-    waiting
-    jobs can change with time; by default it does if the function looks at `now` or at usage. A rule that cannot be
-    compiled runs in Python, much slower, after one warning.
+    waiting jobs can change with time; by default it does if the function reads `now` or usage_share. A policy that
+    cannot be compiled runs in Python, much slower, after a warning.
 
     >>> @policy
     ... def shortest(job, now):
@@ -60,11 +59,11 @@ def policy(
     ('shortest', False, True)
     """
     if function is None:
-        return lambda late: _made(late, time_dependent, half_life_s, name)
-    return _made(function, time_dependent, half_life_s, name)
+        return lambda decorated: _make_policy(decorated, time_dependent, half_life_s, name)
+    return _make_policy(function, time_dependent, half_life_s, name)
 
 
-def _made(
+def _make_policy(
     function: OwnScore, time_dependent: bool | None, half_life_s: float, name: str | None
 ) -> PriorityPolicy:
     name = name or str(getattr(function, "__name__", "own"))
@@ -81,7 +80,7 @@ def _made(
             raise _unknown_attribute(name, attribute)
     if "usage_share" in uses and half_life_s <= 0:
         raise InputError(
-            f"policy {name!r} looks at job.usage_share; say how fast usage fades: policy(half_life_s=...)"
+            f"policy {name!r} reads job.usage_share; give the half-life of usage: policy(half_life_s=...)"
         )
     if time_dependent is None:
         time_dependent = _reads(function, arguments[1]) or "usage_share" in uses
@@ -97,7 +96,7 @@ def _made(
         return PriorityPolicy(
             name, numba.njit(SCORE, nogil=True)(score), time_dependent=time_dependent, half_life_s=half_life_s
         )
-    except KeyError as problem:  # how Numba answers for a field that a record does not have
+    except KeyError as problem:  # Numba's error for a missing record field
         raise _unknown_attribute(name, str(problem.args[0])) from None
     except (NumbaError, TypeError, NotImplementedError) as problem:
         reason = next((line.strip() for line in str(problem).splitlines() if line.strip()), "no reason given")
@@ -116,7 +115,7 @@ def _made(
 
 def _unknown_attribute(policy: str, attribute: str) -> InputError:
     known = ", ".join(KNOWN)
-    return InputError(f"policy {policy!r} looks at job.{attribute}; a waiting job has {known}")
+    return InputError(f"policy {policy!r} reads job.{attribute}; a waiting job has {known}")
 
 
 def _reads(function: OwnScore, argument: str) -> bool:
@@ -128,7 +127,7 @@ def _reads(function: OwnScore, argument: str) -> bool:
 
 
 def _job_attributes(function: OwnScore, argument: str) -> set[str]:
-    """Names read straight off the job argument."""
+    """Attributes read directly from the job argument."""
     found = set()
     instructions = list(dis.get_instructions(function))
     for before, after in pairwise(instructions):

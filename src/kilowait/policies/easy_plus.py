@@ -1,7 +1,7 @@
-"""Schedulers that predict how long jobs will take from what their users' last jobs took.
+"""EASY+ and EASY++: backfilling with run times predicted from the user's last two jobs.
 
 Source: Tsafrir, Etsion, Feitelson, "Backfilling using system-generated predictions rather than user runtime
-estimates", IEEE TPDS 18(6), 2007. Both are EASY, so they want `backfill` to be easy.
+estimates", IEEE TPDS 18(6), 2007. Both require EASY backfilling.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["easy_plus", "easy_plus_plus"]
 
 
 def last_two(job: Any, now: float, parameters: Any) -> float:
-    """First come, first served; a job is predicted to take the mean of the last two of its user that have ended.
+    """First come, first served; the predicted run time is the mean of the user's last two ended jobs.
 
-    parameters[2 u] is how long user u's last job ran, seconds, parameters[2 u + 1] the one before; 0: there is none.
+    parameters[2 u] is the run time of user u's last job, seconds, parameters[2 u + 1] of the one before; 0: none.
     """
     if job.user >= 0:
         last = 2 * job.user
@@ -32,28 +32,28 @@ def last_two(job: Any, now: float, parameters: Any) -> float:
             parameters[last + 1] = parameters[last]
             parameters[last] = job.ran_s
         elif job.ran_s == 0.0 and parameters[last] > 0.0:
-            usual = parameters[last]
+            predicted = parameters[last]
             if parameters[last + 1] > 0.0:
-                usual = 0.5 * (parameters[last] + parameters[last + 1])
-            job.estimate_s = max(min(usual, job.estimate_s), 1.0)
+                predicted = 0.5 * (parameters[last] + parameters[last + 1])
+            job.estimate_s = max(min(predicted, job.estimate_s), 1.0)
             job.planned_s = job.estimate_s
     return job.submit_s
 
 
-def _nobody_yet(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
+def _empty_history(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
     return np.zeros(2 * (int(jobs.column("user").max(initial=-1)) + 1))
 
 
 def easy_plus() -> PriorityPolicy:
-    """First come, first served, planned with the mean of what the user's last two jobs took (EASY+)."""
+    """First come, first served, with run times predicted by the user's last two jobs (EASY+)."""
     score = compiled_score(last_two)
     return PriorityPolicy(
-        "easy+", score, observes_jobs=True, predicts=True, overrun="steps", prepare=_nobody_yet
+        "easy+", score, observes_jobs=True, predicts=True, overrun="steps", prepare=_empty_history
     )
 
 
 def easy_plus_plus() -> PriorityPolicy:
-    """As easy+, and whoever is predicted to take shortest is tried first in backfilling (EASY++)."""
+    """Like easy+, with backfill candidates in order of predicted run time (EASY++)."""
     return replace(
         easy_plus(), name="easy++", backfill_order=PriorityPolicy("sjf", compiled_score(priority.sjf))
     )

@@ -1,6 +1,6 @@
-"""Rules with weights: Slurm-like multifactor priority, user fair share, and favour for large jobs.
+"""Weighted policies: Slurm-like multifactor priority, user fair share, and ALCF's WFP with a boost for large jobs.
 
-Their weights travel in the parameters array, so that changing one compiles nothing.
+Weights are passed in the parameters array, so that changing one needs no compilation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kilowait.units import parse_span
 __all__ = ["alcf_wfp", "fair_share", "multifactor"]
 
 WEEK_S = 604800.0
-# Places of the weights in the parameters of multifactor; the factors of QOS and queues follow.
+# Indices into the parameters of multifactor; the factors of QOS and queues follow.
 AGE, MAX_AGE, SIZE, TOTAL_NODES, FAIR, SHARE, QOS, QOS_COUNT, QUEUE, FACTORS = range(10)
 
 
@@ -60,7 +60,7 @@ def multifactor(
     """Slurm's multifactor priority: the weighted sum of age, size, fair share, QOS and partition, each 0 to 1.
 
     Age grows to 1 in `max_age_s`; size is the share of the machine; fair share is 2^(-usage share / equal share)
-    with usage that halves in `half_life_s`. `qos_factor` and `queue_factor` give names their factor (else 0).
+    of usage with half-life `half_life_s`. `qos_factor` and `queue_factor` map names to factors (default 0).
 
     >>> multifactor(age=0, queue_factor={"debug": 1.0}).name
     'multifactor'
@@ -88,7 +88,7 @@ def multifactor(
 
 
 def fair_share(*, half_life_s: float | str = WEEK_S) -> PriorityPolicy:
-    """Users who used least lately go first; usage halves in `half_life_s`."""
+    """Users with the least recent usage first; usage decays with half-life `half_life_s`."""
     return PriorityPolicy(
         "fair_share",
         compiled_score(_fair_share),
@@ -98,7 +98,7 @@ def fair_share(*, half_life_s: float | str = WEEK_S) -> PriorityPolicy:
 
 
 def alcf_wfp(*, share: float = 0.2, favour: float = 10.0) -> PriorityPolicy:
-    """As ALCF does: (wait / estimate)^3 x nodes, times `favour` for jobs of at least `share` of the machine."""
+    """ALCF's WFP: (wait / estimate)^3 x nodes, times `favour` for jobs of at least `share` of the nodes."""
     if not 0 < share <= 1 or not favour > 0:
         raise InputError(
             f"alcf_wfp with share {share} and favour {favour}; need 0 < share <= 1 and favour > 0"
@@ -113,12 +113,12 @@ def alcf_wfp(*, share: float = 0.2, favour: float = 10.0) -> PriorityPolicy:
 def _seconds(name: str, value: float | str) -> float:
     seconds = parse_span(value) if isinstance(value, str) else float(value)
     if not 0 < seconds < np.inf:
-        raise InputError(f"{name} is {value!r}; it must be a positive span of time")
+        raise InputError(f"{name} is {value!r}; it must be a positive duration")
     return seconds
 
 
 def _factors(jobs: JobTable, column: str, factor: Mapping[str, float]) -> list[float]:
-    """Factor by code of the column; codes without labels are looked up as written numbers."""
+    """Factor by code of the column; codes without labels are looked up as decimal numbers."""
     if column not in jobs:
         return []
     codes = int(jobs[column].max(initial=-1)) + 1

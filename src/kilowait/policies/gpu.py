@@ -1,7 +1,7 @@
-"""Orders of jobs for placed nodes: what they look at is known only where jobs are preempted, moved and share GPUs.
+"""Priority policies for GPU clusters, based on attained service, remaining time and priority.
 
 `job` is an `engine.gpu.state.SEEN` record; smaller goes first. Sources: LAS and 2D-LAS, Gu et al. (Tiresias),
-NSDI 2019; SRSF, there too; QSSF, Hu et al. (Helios), SC 2021.
+NSDI 2019; SRSF, same source; QSSF, Hu et al. (Helios), SC 2021.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kilowait.errors import InputError
 
 PREEMPTING = (("preempt", True),)
 SLICED = (("preempt", True), ("round_interval_s", 300.0))
-"""Attained service changes while nothing happens: who is ahead is looked at every five minutes."""
+"""Attained service changes between events, so the order is recomputed every five minutes."""
 
 __all__ = ["las", "priority", "qssf", "srsf", "srtf", "tiresias"]
 
@@ -36,12 +36,12 @@ def _attained_service(job: Any, now: float, parameters: Any) -> float:
     return job.attained_s * job.gpu_share
 
 
-def _whole_service(job: Any, now: float, parameters: Any) -> float:
+def _total_service(job: Any, now: float, parameters: Any) -> float:
     return job.estimate_s * job.gpu_share
 
 
-def _queue_of_service(job: Any, now: float, parameters: Any) -> float:
-    """parameters: how patient a job is, then the limits of the queues."""
+def _service_queue(job: Any, now: float, parameters: Any) -> float:
+    """parameters: patience, then the queue limits in GPU-seconds."""
     service = job.attained_s * job.gpu_share
     queue = 0.0
     for i in range(1, len(parameters)):
@@ -54,7 +54,7 @@ def _queue_of_service(job: Any, now: float, parameters: Any) -> float:
 
 
 def priority() -> PriorityPolicy:
-    """The largest priority first; running jobs of lower priority make room."""
+    """The largest priority first; running jobs of lower priority are preempted."""
     return PriorityPolicy("priority", _by_priority, node_level=True, gpu_settings=PREEMPTING)
 
 
@@ -77,7 +77,7 @@ def las() -> PriorityPolicy:
 
 def qssf() -> PriorityPolicy:
     """Smallest service (estimate times GPUs) first; with predicted estimates this is Helios' QSSF."""
-    return PriorityPolicy("qssf", _whole_service, node_level=True)
+    return PriorityPolicy("qssf", _total_service, node_level=True)
 
 
 def tiresias(*, limits: str = "3250,7200,18000", patience: float = 0.0) -> PriorityPolicy:
@@ -93,7 +93,7 @@ def tiresias(*, limits: str = "3250,7200,18000", patience: float = 0.0) -> Prior
         ) from None
     return PriorityPolicy(
         "tiresias",
-        _queue_of_service,
+        _service_queue,
         np.array([float(patience), *values]),
         time_dependent=True,
         node_level=True,

@@ -1,7 +1,9 @@
-"""The rules that order jobs by one number. Each is a few words of arithmetic; smaller goes first.
+"""Priority policies that order jobs by one score; smaller first.
 
-`job` is an `engine.interface.JOB` record. UNICEF's logarithm is kept off zero, so that serial jobs go first by
-wait over estimate. Sources: WFP3 and UNICEF, Tang et al., Cluster 2009; F1-F4, Carastan-Santos and de Camargo,
+`job` is an `engine.interface.JOB` record. UNICEF's logarithm has a positive lower bound, so that serial jobs go first,
+ordered by wait over estimate.
+
+Sources: WFP3 and UNICEF, Tang et al., Cluster 2009; F1-F4, Carastan-Santos and de Camargo,
 SC 2017 (their submit time counts from the first job of the log).
 """
 
@@ -34,7 +36,7 @@ def saf(job: Any, now: float, parameters: Any) -> float:
 
 
 def saf_short(job: Any, now: float, parameters: Any) -> float:
-    """Smallest area, over the root of how quick such jobs are, first."""
+    """Smallest area divided by the square root of the expected inverse run time first."""
     return job.estimate_s * job.nodes / sqrt(max(job.expected_inverse_runtime, 1e-6))
 
 
@@ -59,7 +61,7 @@ def lxf(job: Any, now: float, parameters: Any) -> float:
 
 
 def wfp3(job: Any, now: float, parameters: Any) -> float:
-    """The longer it waits for its length, cubed, and the larger, the sooner."""
+    """Largest (wait / estimate)^3 x nodes first."""
     return -(((now - job.submit_s) / job.estimate_s) ** 3 * job.nodes)
 
 
@@ -74,27 +76,27 @@ def f1(job: Any, now: float, parameters: Any) -> float:
 
 
 def f2(job: Any, now: float, parameters: Any) -> float:
-    """F2 of the same family."""
+    """F2, from the same regression."""
     return sqrt(job.estimate_s) * job.nodes + 25600.0 * log10(max(job.since_first_s, 1.0))
 
 
 def f3(job: Any, now: float, parameters: Any) -> float:
-    """F3 of the same family."""
+    """F3, from the same regression."""
     return job.estimate_s * job.nodes + 6860000.0 * log10(max(job.since_first_s, 1.0))
 
 
 def f4(job: Any, now: float, parameters: Any) -> float:
-    """F4 of the same family."""
+    """F4, from the same regression."""
     return job.estimate_s * sqrt(float(job.nodes)) + 530000.0 * log10(max(job.since_first_s, 1.0))
 
 
 def random(job: Any, now: float, parameters: Any) -> float:
-    """In an order drawn beforehand: parameters[number]."""
+    """Random order drawn before the run: parameters[number]."""
     return parameters[job.number]
 
 
 FIXED = (fcfs, sjf, ljf, saf, saf_short, laf, smallest, largest, f1, f2, f3, f4)
-"""Rules whose order is settled when a job arrives."""
+"""Policies whose score is fixed when a job arrives."""
 
 MOVING = (lxf, wfp3, unicef)
-"""Rules that change with the wait."""
+"""Policies whose score changes with the wait."""

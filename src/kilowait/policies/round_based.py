@@ -1,7 +1,7 @@
-"""Policies that give out GPU types in rounds: shares of each type first, then who has had least of its share.
+"""Round-based policies for heterogeneous GPU clusters: target shares per GPU type, then allocation by deficit.
 
-Gavel (Narayanan et al., OSDI 2020): a linear program says for which part of the time each job should run on each type;
-in every round the jobs furthest behind their share go first. The shares are made anew when jobs came or went.
+Gavel (Narayanan et al., OSDI 2020): a linear program computes the fraction of time each job should run on each type;
+in every round the jobs furthest behind their share go first. Shares are recomputed when the set of jobs changes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ROUND_S = 360.0
 
 @dataclass(frozen=True)
 class Rounds:
-    """Shares by a policy, kept round by round."""
+    """A round-based policy: target shares, enforced round by round."""
 
     name: str
     shares: Callable[[ActiveJobs], Floats]
-    """(jobs, types): for which part of the time each job should run on each type."""
+    """(jobs, types): fraction of time each job should run on each type."""
     gpu_settings: tuple[tuple[str, Any], ...] = (
         ("round_interval_s", ROUND_S),
         ("rounds", True),
@@ -47,34 +47,34 @@ class Rounds:
         return simulator.log(self.name)
 
     def schedule(self, simulator: GpuSimulator) -> None:
-        """At every round: preempt who has to go, move who changes type, start who comes."""
-        had: dict[int, Floats] = {}
+        """Run the simulation; at every round preempt, move and start jobs according to the shares."""
+        received_s: dict[int, Floats] = {}
         known: tuple[int, ...] = ()
-        wanted: Floats = np.zeros((0, 0))
+        target: Floats = np.zeros((0, 0))
         last_s = 0.0
         where: dict[int, int] = {}
         while (view := simulator.advance()) is not None:
             if not view.due:
                 continue
             for job, kind in where.items():
-                had[job][kind] += view.now_s - last_s
+                received_s[job][kind] += view.now_s - last_s
             last_s = view.now_s
-            crowd = _crowd(simulator, view)
-            present = tuple(int(number) for number in crowd.number)
+            active = _active_jobs(simulator, view)
+            present = tuple(int(number) for number in active.number)
             for job in present:
-                had.setdefault(job, np.zeros(len(view.types)))
+                received_s.setdefault(job, np.zeros(len(view.types)))
             if present != known:
-                wanted = self.shares(crowd)
+                target = self.shares(active)
                 known = present
-            received = np.array([had[job] for job in present])
-            chosen = _chosen(crowd, wanted, received)
-            _carry_out(simulator, view, chosen)
+            received = np.array([received_s[job] for job in present])
+            chosen = _assign_types(active, target, received)
+            _apply_assignment(simulator, view, chosen)
             running = simulator.view()
             where = dict(zip(running.running["number"].tolist(), running.running_type.tolist(), strict=True))
 
 
-def _crowd(simulator: GpuSimulator, view: GpuView) -> ActiveJobs:
-    """Everyone who waits or runs, by number."""
+def _active_jobs(simulator: GpuSimulator, view: GpuView) -> ActiveJobs:
+    """All waiting and running jobs, by number."""
     jobs = np.concatenate([view.waiting, view.running])
     jobs = jobs[np.argsort(jobs["number"], kind="stable")]
     numbers = jobs["number"]
@@ -92,35 +92,35 @@ def _crowd(simulator: GpuSimulator, view: GpuView) -> ActiveJobs:
     )
 
 
-def _chosen(crowd: ActiveJobs, wanted: Floats, received: Floats) -> dict[int, int]:
-    """The type each job gets in this round: those furthest behind their share first, while there is room."""
+def _assign_types(active: ActiveJobs, target: Floats, received: Floats) -> dict[int, int]:
+    """GPU type of each job in this round: jobs furthest behind their share first, while capacity lasts."""
     total = received.sum(0)
     part = received / np.where(total > 0, total, 1.0)
-    behind = np.where(part > 0, wanted / np.where(part > 0, part, 1.0), wanted * 1e9)
-    jobs, types = np.nonzero((wanted > 1e-6) & (crowd.speed > 0))
-    order = np.lexsort((crowd.number[jobs], -crowd.speed[jobs, types], -behind[jobs, types]))
-    left = crowd.capacity.copy()
+    behind = np.where(part > 0, target / np.where(part > 0, part, 1.0), target * 1e9)
+    jobs, types = np.nonzero((target > 1e-6) & (active.speed > 0))
+    order = np.lexsort((active.number[jobs], -active.speed[jobs, types], -behind[jobs, types]))
+    left = active.capacity.copy()
     chosen: dict[int, int] = {}
     for place in order:
         job, kind = int(jobs[place]), int(types[place])
-        number = int(crowd.number[job])
-        if number not in chosen and left[kind] >= crowd.gpus[job]:
+        number = int(active.number[job])
+        if number not in chosen and left[kind] >= active.gpus[job]:
             chosen[number] = kind
-            left[kind] -= crowd.gpus[job]
-    # GPUs that nobody's share asks for in this round go to whoever is left.
-    for job in range(len(crowd.number)):
-        number = int(crowd.number[job])
+            left[kind] -= active.gpus[job]
+    # Unused GPUs go to the remaining jobs.
+    for job in range(len(active.number)):
+        number = int(active.number[job])
         if number not in chosen:
-            kinds = np.flatnonzero((crowd.speed[job] > 0) & (left >= crowd.gpus[job]))
+            kinds = np.flatnonzero((active.speed[job] > 0) & (left >= active.gpus[job]))
             if len(kinds):
-                kind = int(kinds[np.argmax(crowd.speed[job, kinds])])
+                kind = int(kinds[np.argmax(active.speed[job, kinds])])
                 chosen[number] = kind
-                left[kind] -= crowd.gpus[job]
+                left[kind] -= active.gpus[job]
     return chosen
 
 
-def _carry_out(simulator: GpuSimulator, view: GpuView, chosen: dict[int, int]) -> None:
-    """Bring what runs in line with what was chosen; where fragments leave no room a job waits for the next round."""
+def _apply_assignment(simulator: GpuSimulator, view: GpuView, chosen: dict[int, int]) -> None:
+    """Preempt and start jobs as assigned; a job that does not fit because of fragmentation waits for the next round."""
     running = dict(zip(view.running["number"].tolist(), view.running_type.tolist(), strict=True))
     time_dependent = [job for job, kind in running.items() if job in chosen and chosen[job] != kind]
     for job in running:
@@ -137,7 +137,7 @@ ROUNDS: dict[str, Rounds] = {
     "ftf": Rounds("ftf", finish_time_fair),
     "allox": Rounds("allox", allox),
 }
-"""Names of the policies that play in rounds."""
+"""Round-based policies by name."""
 
 
 def round_based_policy(name: str) -> Rounds | None:

@@ -109,7 +109,7 @@ def gavel_jobs(
         nodes=np.ones(count, np.int64),
         gpus=gpus,
         model=model,
-        spread=np.ones(count, np.int8) if multi_gpu else None,
+        gpus_may_span_nodes=np.ones(count, np.int8) if multi_gpu else None,
         priority=priority if priorities else None,
         slack_s=slack if slo else None,
         labels={"model": MODELS},

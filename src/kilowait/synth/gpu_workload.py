@@ -126,7 +126,7 @@ def gpu_workload(
         nodes=nodes,
         gpus=gpus,
         gpu_milli=milli,
-        spread=np.ones(count, np.int8) if spread else None,
+        gpus_may_span_nodes=np.ones(count, np.int8) if spread else None,
         model=_models(gpus, seed),
         priority=None if priorities is None else _sample("priorities", priorities, count, seed),
         user=stream(seed, "gpu.users").choice(USERS, count, p=weights / weights.sum()),

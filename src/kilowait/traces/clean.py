@@ -33,7 +33,7 @@ MOST = 1e12
 _LIMIT = {"runtime_s": LONGEST_S, "estimate_s": LONGEST_S, "wait_s": LONGEST_S, "think_s": LONGEST_S}
 _LIMIT |= {"planned_s": LONGEST_S, "limit_s": LONGEST_S, "overrun_planned_s": LONGEST_S}
 _LIMIT |= {"nodes": 1e9, "cores": MOST, "gpus": MOST, "memory_mb": MOST, "energy_j": 1e15, "status": 127}
-_LIMIT |= {"cpu_milli": 1000 * MOST, "gpu_milli": 1000, "spread": 1, "priority": 1e15}
+_LIMIT |= {"cpu_milli": 1000 * MOST, "gpu_milli": 1000, "gpus_may_span_nodes": 1, "priority": 1e15}
 _LIMIT |= {"checkpoint_s": LONGEST_S, "checkpoint_load_s": LONGEST_S}
 _OPTIONAL: tuple[str, ...] = (
     "planned_s",
@@ -48,11 +48,18 @@ _OPTIONAL: tuple[str, ...] = (
     "begin_s",
     "cancel_s",
 )
-_OPTIONAL += ("cpu_milli", "gpu_milli", "spread", "priority", "checkpoint_s", "checkpoint_load_s")
-_WHOLE = ("nodes", "cores", "gpus", "status", "cpu_milli", "gpu_milli", "spread")
+_OPTIONAL += (
+    "cpu_milli",
+    "gpu_milli",
+    "gpus_may_span_nodes",
+    "priority",
+    "checkpoint_s",
+    "checkpoint_load_s",
+)
+_WHOLE = ("nodes", "cores", "gpus", "status", "cpu_milli", "gpu_milli", "gpus_may_span_nodes")
 _LEAST = {"gpu_milli": 1, "priority": -1e15}
 _MISSING = {"status": -1.0, "begin_s": -np.inf, "cancel_s": np.inf}
-_MISSING |= {"cpu_milli": -1.0, "gpu_milli": 1000.0, "spread": 0.0, "priority": 0.0}
+_MISSING |= {"cpu_milli": -1.0, "gpu_milli": 1000.0, "gpus_may_span_nodes": 0.0, "priority": 0.0}
 
 
 @dataclass

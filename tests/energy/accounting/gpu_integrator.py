@@ -128,7 +128,7 @@ def _watts(log: ExecutionLog, row: int, group: NodeGroup, power: GroupPower) -> 
     jobs, job = log.jobs_table, int(log.job[log.pieces.segment[row]])
     count, gpus = int(log.pieces.count[row]), float(log.pieces.gpu_milli[row]) / 1000
     asked = int(jobs["gpus"][job]) if "gpus" in jobs else 0
-    pieces = asked if jobs.column("spread")[job] == 1 and asked else int(jobs["nodes"][job])
+    pieces = asked if jobs.column("gpus_may_span_nodes")[job] == 1 and asked else int(jobs["nodes"][job])
     gpu_milli = int(jobs.column("cpu_milli")[job])
     if gpu_milli < 0:
         gpu_milli = 1000 * int(jobs["cores"][job]) if "cores" in jobs else 0

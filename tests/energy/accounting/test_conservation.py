@@ -26,7 +26,7 @@ from tests.oracle.conversion import (
 )
 from tests.oracle.energy import NodeWatts, joules
 from tests.oracle.power_workloads import lever_case
-from tests.oracle.workloads import Case, run_twin
+from tests.oracle.workloads import Case, run_reference
 
 CASES = 60
 LEVELS = 4
@@ -196,7 +196,7 @@ def test_the_twin_added_up_second_by_second_agrees(whole: list[Trial]) -> None:
             for group in trial.machine.groups
         )
         groups = [rates] * len(trial.machine.groups)
-        twin = joules(trial.case, run_twin(trial.case), busy, groups, *trial.horizon)
+        twin = joules(trial.case, run_reference(trial.case), busy, groups, *trial.horizon)
         mine = {name: joule * 3.6e6 for name, joule in trial.found.by_state.items() if name != "fixed"}
         names = ("jobs", "idle", "shutting_down", "asleep", "waking")
         assert mine == pytest.approx(dict(zip(names, twin[:5], strict=True)), rel=1e-9, abs=1e-9)

@@ -100,7 +100,7 @@ def test_an_idle_cluster_draws_its_idle_power():
 
 
 def test_a_gang_on_two_nodes_and_pieces_that_share_one():
-    jobs = table(gpus=[4, 3], nodes=[2, 1], cores=[20, 3], spread=[0, 1])
+    jobs = table(gpus=[4, 3], nodes=[2, 1], cores=[20, 3], gpus_may_span_nodes=[0, 1])
     cluster = machine(4)
     whole, spread = [(0, 3, 2000, 1), (1, 3, 2000, 1)], [(2, 3, 2000, 2), (3, 1, 1000, 1)]
     log = lay(jobs, cluster, [(0, 0, 10, whole), (1, 0, 10, spread)])

@@ -33,7 +33,7 @@ from tests.oracle.gpu_conversion import (
     settings_of,
     speeds_of,
 )
-from tests.oracle.gpu_workloads import placed_case
+from tests.oracle.gpu_workloads import gpu_case
 
 CASES = 150
 J = 3.6e6
@@ -72,7 +72,7 @@ def power_of(rng: Random, cluster: Cluster) -> PowerModel:
 def trials() -> list[Trial]:
     made = []
     for seed in range(CASES):
-        case = placed_case(seed)
+        case = gpu_case(seed)
         rng = Random(f"placed accounts {seed}")
         jobs, cluster = jobs_of(case), cluster_of(case)
         columns = {}

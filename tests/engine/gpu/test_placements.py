@@ -49,7 +49,7 @@ def test_best_takes_the_fullest_and_worst_the_emptiest():
 
 
 def test_consolidate_keeps_a_gang_together():
-    spread = {"spread": [0, 1], "nodes": [1, 3]}
+    spread = {"gpus_may_span_nodes": [0, 1], "nodes": [1, 3]}
     machine = cluster(4, 4)
     log = kw.simulate(
         kw.JobTable(job_id=[0, 1], submit_s=[0, 0], runtime_s=[9, 9], gpus=[2, 3], cores=[1, 3], **spread),
@@ -76,17 +76,17 @@ def test_random_is_drawn_with_its_seed():
 
 
 def test_dot_goes_where_least_of_what_is_asked_for_is_free():
-    assert where("dot", cluster(8, 4), [1]) == [1]
+    assert where("dot-product", cluster(8, 4), [1]) == [1]
 
 
 def test_pack_fills_shared_gpus_before_free_ones():
     parts = {"gpu_milli": [500, 500, 1000]}
-    assert where("pack", cluster(2, 2), [1, 1, 1], **parts) == [0, 0, 0]
+    assert where("gpu-packing", cluster(2, 2), [1, 1, 1], **parts) == [0, 0, 0]
 
 
 def test_cluster_puts_like_with_like():
     parts = {"gpu_milli": [500, 1000, 400, 1000]}
-    assert where("cluster", cluster(4, 4), [1, 1, 1, 1], **parts) == [0, 1, 0, 1]
+    assert where("gpu-clustering", cluster(4, 4), [1, 1, 1, 1], **parts) == [0, 1, 0, 1]
 
 
 def test_fgd_keeps_whole_nodes_whole():
@@ -99,12 +99,12 @@ def test_fgd_keeps_whole_nodes_whole():
 def test_room_is_kept_for_the_jobs_of_the_table():
     # Most jobs want four GPUs: a small one goes where four are not free any more.
     asked = [1, 1, 4, 4, 4, 4, 4, 4]
-    assert where("room", cluster(4, 4, 2, 4, 4, 4, 4), asked)[:2] == [2, 2]
+    assert where("capacity", cluster(4, 4, 2, 4, 4, 4, 4), asked)[:2] == [2, 2]
 
 
 def test_room_fills_a_gpu_in_use_before_it_opens_one():
     parts = {"gpu_milli": [500, 500, 1000]}
-    assert where("room", cluster(2, 2), [1, 1, 1], **parts) == [0, 0, 0]
+    assert where("capacity", cluster(2, 2), [1, 1, 1], **parts) == [0, 0, 0]
 
 
 def test_room_is_lost_where_cores_run_out():
@@ -116,7 +116,7 @@ def test_room_is_lost_where_cores_run_out():
             for cores in (10, 40)
         )
     )
-    assert where("room", machine, [1] * 5, cores=[6] * 5) == [1, 1, 1, 1, 0]
+    assert where("capacity", machine, [1] * 5, cores=[6] * 5) == [1, 1, 1, 1, 0]
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)

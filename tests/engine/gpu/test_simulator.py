@@ -77,11 +77,11 @@ def test_a_gang_takes_all_its_nodes_at_once():
 
 
 def test_a_spread_gang_takes_what_is_left_and_pays_for_it():
-    jobs = table([10, 10], gpus=[6, 2], nodes=[6, 2], spread=[1, 1])
+    jobs = table([10, 10], gpus=[6, 2], nodes=[6, 2], gpus_may_span_nodes=[1, 1])
     slow = speeds({"V100": [1, 1]}, {"V100": [0.5, 0.5]})
     log = kw.simulate(jobs, nodes(("a", 2, 4, "V100")), speeds=slow, backfill="none")
     assert ends(log) == [10, 10]  # six GPUs need two nodes: no more than they must
-    apart = table([10, 10], gpus=[3, 4], nodes=[3, 4], spread=[1, 1])
+    apart = table([10, 10], gpus=[3, 4], nodes=[3, 4], gpus_may_span_nodes=[1, 1])
     assert ends(kw.simulate(apart, TWO, speeds=slow, backfill="none")) == [
         10,
         20,
@@ -218,7 +218,7 @@ def test_unknown_type_of_gpu():
     with pytest.raises(UnknownNameError, match="unknown GPU type 'V10'; did you mean 'v100'"):
         kw.simulate(jobs, ONE, backfill="none", gpu_speeds="none")
     known = table([10], gpus=[1], gpu_types=[0], labels={"gpu_types": ("H100",)})
-    with pytest.raises(TableError, match="no nodes of the cluster can ever hold it"):
+    with pytest.raises(TableError, match="it fits on no nodes of the cluster"):
         kw.simulate(known, ONE, backfill="none", gpu_speeds="none")
 
 
@@ -242,7 +242,7 @@ def test_memory_counts_to_the_byte():
     [
         (
             {"gpu_milli": [500], "gpus": [2]},
-            "gpu_milli 500 with 2 GPUs; part of a GPU is asked for with gpus 1",
+            "gpu_milli 500 with 2 GPUs; a share of a GPU needs gpus 1",
         ),
         ({"nodes": [2], "gpus": [3]}, "3 GPUs on 2 nodes; give a multiple"),
     ],
@@ -258,14 +258,14 @@ def test_what_placed_nodes_do_not_have():
         kw.simulate(jobs, ONE, "fcfs", "easy", gpu_speeds="none")
     with pytest.raises(InputError, match="schedule_per is 'event'"):
         kw.simulate(jobs, ONE, schedule_per="event", backfill="none", gpu_speeds="none")
-    with pytest.raises(InputError, match="the jobs ask for no cores, memory or GPUs"):
+    with pytest.raises(InputError, match="the jobs request no cores, memory or GPUs"):
         kw.simulate(
             kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1]),
             ONE,
             backfill="none",
             gpu_speeds="none",
         )
-    with pytest.raises(InputError, match="some jobs wait for others"):
+    with pytest.raises(InputError, match="some jobs depend on others"):
         kw.simulate(table([1, 1], gpus=[1, 1], after_id=[-1, 0]), ONE, backfill="none", gpu_speeds="none")
     with pytest.raises(InputError, match="for clusters of placed nodes"):
         kw.simulate(jobs, Cluster.from_nodes(4), "gavel", backfill="none")
@@ -286,7 +286,7 @@ def test_speeds_must_be_known():
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="20,000 starts take half a minute interpreted")
 def test_no_headway():
     jobs = table([100, 100], gpus=[2, 2])
-    with pytest.raises(InputError, match="jobs put each other out and lose their work"):
+    with pytest.raises(InputError, match="jobs preempt each other and lose their work"):
         kw.simulate(
             jobs,
             ONE,

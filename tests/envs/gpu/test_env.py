@@ -53,8 +53,8 @@ def test_policy_run_through_env_matches_engine_log(seed, types, placement):
     )
 
 
-@pytest.mark.parametrize("placement", ["fgd", "room"])
-def test_placements_that_depend_on_the_job_mix(placement):
+@pytest.mark.parametrize("placement", ["fgd", "capacity"])
+def test_placements_that_look_at_the_mix_of_jobs(placement):
     jobs = crowded(60, 3)
     vec = gpu_env(jobs, placing=usual(placement=placement))
     for _ in range(2):  # what the first episode has found must not be taken for true in the second
@@ -416,6 +416,6 @@ def test_input_errors():
     with pytest.raises(UnknownNameError, match="consolidate"):
         GpuDecisionSettings(placements=("consolidat",))
     with pytest.raises(InputError, match="only one"):
-        GpuDecisionSettings(placements=("fgd", "room"))
+        GpuDecisionSettings(placements=("fgd", "capacity"))
     with pytest.raises(InputError, match="at least 1"):
         GpuDecisionSettings(slots=0)

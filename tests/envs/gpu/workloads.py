@@ -47,7 +47,7 @@ def crowded(jobs: int, seed: int) -> JobTable:
         gpu_milli=np.where(part, random.choice([200, 500, 700], jobs), 1000),
         cores=random.integers(1, 5, jobs),
         memory_mb=random.choice([1000.0, 4000.0, 20000.0], jobs),
-        spread=spread.astype(np.int8),
+        gpus_may_span_nodes=spread.astype(np.int8),
         priority=random.choice([-1.0, 0.0, 1.0, 5.0], jobs),
         gpu_types=np.where((gpus > 0) & (nodes == 1) & (gpus <= 2), random.integers(-1, 2, jobs), -1),
         labels={"gpu_types": ("A100", "T4|A100")},

@@ -63,9 +63,7 @@ def test_policy_run_through_env_matches_engine_log(seed, cluster, levers, backfi
 def test_policy_run_through_env_matches_engine_log_with_planned_run_times(overrun):
     jobs = planned(crowded(90, 2), 2)
     saf = jobs["estimate_s"] * jobs["nodes"]
-    vec = energy(
-        jobs, levers="sleep=predictive:60+dvfs=1.5", backfill="easy", overrun=overrun, hold_s=NEVER
-    )
+    vec = energy(jobs, levers="sleep=predictive:60+dvfs=1.5", backfill="easy", overrun=overrun, hold_s=NEVER)
     for level in {0, vec.seen.choices - 1}:
         own = window_levers(vec, 14, level)
         rule = started(

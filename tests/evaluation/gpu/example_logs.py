@@ -120,7 +120,7 @@ def random_run(seed):
         cores=rng.choice([2, 2, 4], count),
         gpus=gpus,
         gpu_milli=np.where(part, rng.choice([200, 250, 500, 700], count), 1000),
-        spread=(gpus == 2) & (rng.random(count) < 0.5),
+        gpus_may_span_nodes=(gpus == 2) & (rng.random(count) < 0.5),
         priority=rng.integers(0, 3, count),
         cancel_s=np.where(rng.random(count) < 0.1, 1500.0, np.inf),
         gpu_types=np.where(rng.random(count) < 0.2, 0, -1),

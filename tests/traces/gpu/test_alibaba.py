@@ -69,7 +69,7 @@ def test_pai_task_table_alone(read: Read) -> None:
     assert jobs["gpus"].tolist() == [1, 0, 1, 3, 4]
     assert jobs["gpu_milli"].tolist() == [500, 1000, 1000, 1000, 1000]
     assert jobs["nodes"].tolist() == [1, 2, 1, 3, 2]
-    assert jobs["spread"].tolist() == [0, 0, 0, 1, 0]
+    assert jobs["gpus_may_span_nodes"].tolist() == [0, 0, 0, 1, 0]
     assert jobs["cpu_milli"].tolist() == [6000, 8000, 24000, 24000, 16000]
     assert jobs["memory_mb"][0] == pytest.approx(30000 * 1.048576)
     assert jobs["status"].tolist() == [1, 1, 0, 1, 1]
@@ -143,7 +143,7 @@ def test_spot_as_published(read: Read) -> None:
     assert jobs["job_id"].tolist() == [239255, 437260, 437261, 437262]
     assert jobs["gpus"].tolist() == [1, 16, 16, 1]
     assert jobs["nodes"].tolist() == [1, 16, 2, 1]
-    assert jobs["spread"].tolist() == [0, 1, 0, 0]
+    assert jobs["gpus_may_span_nodes"].tolist() == [0, 1, 0, 0]
     assert jobs["gpu_milli"].tolist() == [1000, 1000, 1000, 500]
     assert jobs["cores"].tolist() == [20, 240, 30, 4]
     assert jobs["priority"].tolist() == [1, 0, 0, 0]

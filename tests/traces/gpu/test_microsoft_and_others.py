@@ -21,7 +21,7 @@ def test_philly_job_log(read: Read) -> None:
     assert jobs["wait_s"].tolist() == [3600, 30, 0, 1200]
     assert jobs["gpus"].tolist() == [1, 8, 8, 1]
     assert jobs["nodes"].tolist() == [1, 2, 8, 1]
-    assert jobs["spread"].tolist() == [0, 0, 1, 0]
+    assert jobs["gpus_may_span_nodes"].tolist() == [0, 0, 1, 0]
     assert jobs["status"].tolist() == [5, 1, 0, 1]
     assert jobs.labels["queue"] == ("ee9e8c",)
     assert entry_count(ledger, "it has no attempt") == 1
@@ -41,7 +41,7 @@ def test_philly_broken_json_is_refused(read: Read) -> None:
 def test_sia_is_unsorted_and_its_gpus_lie_anywhere(read: Read) -> None:
     jobs, ledger = read(sample_files.SIA)
     assert jobs["gpus"].tolist() == jobs["nodes"].tolist() == [8, 1]
-    assert jobs["spread"].tolist() == [1, 0]
+    assert jobs["gpus_may_span_nodes"].tolist() == [1, 0]
     assert jobs["submit_s"][1] - jobs["submit_s"][0] == 2932
     assert jobs["job_id"].tolist() == [2, 1]
     assert entry_count(ledger, "not in submit order") == 1
@@ -51,7 +51,7 @@ def test_lumos_philly(read: Read) -> None:
     jobs, _ = read(sample_files.LUMOS)
     assert jobs["submit_s"].tolist() == [1502114581, 1502509727]
     assert jobs["wait_s"].tolist() == [0, 7]
-    assert jobs["spread"].tolist() == [0, 1]
+    assert jobs["gpus_may_span_nodes"].tolist() == [0, 1]
     assert jobs.meta["unix_start_s"] == 0
 
 
@@ -62,7 +62,7 @@ def test_helios(read: Read) -> None:
     assert jobs["wait_s"].tolist() == [0, 10, 0, 0]
     assert jobs["gpus"].tolist() == [1, 16, 10, 0]
     assert jobs["nodes"].tolist() == [1, 2, 10, 2]
-    assert jobs["spread"].tolist() == [0, 0, 1, 0]
+    assert jobs["gpus_may_span_nodes"].tolist() == [0, 0, 1, 0]
     assert jobs["cores"].tolist() == [1, 64, 40, 4]
     assert jobs["status"].tolist() == [1, 0, 5, 0]
     assert jobs.labels["queue"] == ("vcJkd", "vchbv", "vcpDC")

@@ -89,7 +89,7 @@ def test_philly_tables(data_dir: Path) -> None:
     jobs, ledger = load(data_dir, "gpu/philly/sia_philly.csv.gz")
     assert ledger.mended == 44_878
     assert len(jobs.labels["queue"]) == 15
-    assert jobs["spread"].sum() == (jobs["gpus"] > 1).sum() == 5_620
+    assert jobs["gpus_may_span_nodes"].sum() == (jobs["gpus"] > 1).sum() == 5_620
     jobs, ledger = load(data_dir, "gpu/philly/lumos_philly_df_schedule.csv.gz")
     assert ledger.mended == 0
     assert jobs["gpus"].max() == 128

@@ -37,7 +37,7 @@ SpeedsOf = Callable[[JobTable], Speeds | None]
 """Returns the speed of jobs on each GPU type."""
 
 TYPES = ("any", "fastest")
-PLACEMENTS = ("first", "best", "worst", "consolidate", "pack", "fgd")
+PLACEMENTS = ("first", "best", "worst", "consolidate", "gpu-packing", "fgd")
 """Placements tried with every policy; the others are random or similar to these."""
 SURE = 1.96
 """Standard errors by which the mean log-ratio must lie below 0 to be significant."""

@@ -51,9 +51,7 @@ NEVER_LN_S = 20.0
 class LinearPowerAgent:
     """Weights of the power controls and the job order; see `WEIGHTS`.
 
-    >>> agent = from_controls(
-    ...     255, longer=0.1, timeout_s=600
-    ... )  # the order of SAF, dvfs=1.1, sleep=timeout:600
+    >>> agent = from_controls(255, longer=0.1, timeout_s=600)  # the order of SAF, dvfs=1.1, sleep=timeout:600
     >>> agent.explain()[0]
     ('timeout', 6.396929655216146)
     """

@@ -44,12 +44,17 @@ def piece_counts(jobs: JobTable) -> npt.NDArray[np.int64]:
     """Number of pieces of each job in a node-level cluster.
 
     >>> jobs = JobTable(
-    ...     job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[2, 1], gpus=[8, 3], spread=[0, 1]
+    ...     job_id=[1, 2],
+    ...     submit_s=[0, 0],
+    ...     runtime_s=[9, 9],
+    ...     nodes=[2, 1],
+    ...     gpus=[8, 3],
+    ...     gpus_may_span_nodes=[0, 1],
     ... )
     >>> piece_counts(jobs).tolist()
     [2, 3]
     """
-    spread = (jobs.column("spread") == 1) & (_gpus(jobs) > 0)
+    spread = (jobs.column("gpus_may_span_nodes") == 1) & (_gpus(jobs) > 0)
     return np.where(spread, _gpus(jobs), jobs["nodes"]).astype(np.int64)
 
 

@@ -1,1 +1,1 @@
-"""The clock of clusters whose jobs are placed on single nodes; docs/gpu-engine.md has its rules."""
+"""Simulation engine of node-level (GPU) clusters; docs/gpu-engine.md describes it."""

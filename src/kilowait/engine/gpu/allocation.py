@@ -1,4 +1,4 @@
-"""What lies on the nodes: whether a piece fits, which GPUs it gets, taking and giving back."""
+"""Node resources: whether a piece fits, which GPUs it gets, allocation and release."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kilowait.engine.kernels.jit import kernel, noinline
 
 __all__ = ["WORST", "class_of", "fits", "free_allocation", "gpus_for", "shift", "reallocate"]
 
-FIRST, BEST, WORST, CONSOLIDATE, RANDOM, DOT, PACK, CLUSTER, FGD, ROOM = range(10)
-"""Placements."""
+FIRST, BEST, WORST, CONSOLIDATE, RANDOM, DOT_PRODUCT, GPU_PACKING, GPU_CLUSTERING, FGD, CAPACITY = range(10)
+"""Placement codes."""
 
 
 @kernel
@@ -31,13 +31,13 @@ def fits(s: Any, job_state: Any, node: int) -> bool:
 
 @kernel
 def class_of(job_state: Any) -> int:
-    """Parts of a GPU are one class, whole ones a class for each number of them."""
+    """Size class of a job: 0 for GPU shares, else its number of whole GPUs."""
     return job_state.gpus if job_state.gpu_milli == 1000 else 0
 
 
 @kernel
 def gpus_for(s: Any, job_state: Any, node: int) -> int:
-    """Bits of the GPUs a piece gets on a node that can hold it."""
+    """GPUs (as bits) that a piece gets on a node that can hold it."""
     n = s.nodes[node]
     mask = 0
     if job_state.gpus == 0:
@@ -62,7 +62,7 @@ def gpus_for(s: Any, job_state: Any, node: int) -> int:
 
 @noinline
 def shift(t: Any, job: int, node: int, mask: int, sign: int) -> None:
-    """Give a piece's share of a node back (sign 1) or take it (-1)."""
+    """Release (sign 1) or allocate (-1) a piece's resources on a node."""
     s = gpu_state_without_refcount(t)
     job_state = s.job_state[job]
     n = s.nodes[node]
@@ -86,7 +86,7 @@ def shift(t: Any, job: int, node: int, mask: int, sign: int) -> None:
 
 @kernel
 def free_allocation(s: Any, job: int) -> None:
-    """What the job's place holds counts as free."""
+    """Release the job's allocation."""
     job_state = s.job_state[job]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
         shift(s, job, s.places[i, 0], s.places[i, 1], 1)
@@ -94,7 +94,7 @@ def free_allocation(s: Any, job: int) -> None:
 
 @kernel
 def reallocate(s: Any, job: int) -> None:
-    """What the job's place holds counts as taken."""
+    """Allocate the job's stored places again."""
     job_state = s.job_state[job]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
         shift(s, job, s.places[i, 0], s.places[i, 1], -1)

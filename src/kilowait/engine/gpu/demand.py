@@ -1,4 +1,4 @@
-"""What each job takes and where it may run, from its table: pieces, kinds, jobs that are alike."""
+"""Resource demand of jobs: pieces, allowed GPU types, and classes of identical jobs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ WHOLE = 1000
 
 @dataclass(frozen=True)
 class Demand:
-    """Jobs in the order of their table."""
+    """Resource demand of jobs, in table order."""
 
     pieces: Ints
     gpus: Ints
-    """Of a piece."""
+    """GPUs of a piece."""
     gpu_milli: Ints
     cpu: Ints
     """Thousandths of cores of a piece."""
@@ -39,24 +39,24 @@ class Demand:
     label: Ints
     """Row of `label_types`."""
     labels: tuple[str, ...]
-    """The first is of jobs that have none."""
+    """The first is for jobs without a label."""
     label_types: npt.NDArray[np.bool_]
     """(labels, types)"""
     kind: Ints
     """Row of the tables below."""
     speed: Floats
-    """(kinds, types); 0: may not run there."""
+    """(kinds, types); 0: the job cannot run on the type."""
     factor: Floats
     preference: Floats
     like: Ints
-    """Jobs of one number take the same."""
+    """Demand class: jobs of one class have the same demand."""
     likes: Ints
-    """A job of each."""
+    """One job of each demand class."""
 
 
 @dataclass(frozen=True)
 class NodeType:
-    """Nodes that are alike to jobs: a GPU type ("" without GPUs), and the queues that may use them."""
+    """A node type: GPU type ("" without GPUs) and the queues that may use the nodes."""
 
     gpu: str
     queues: frozenset[str]
@@ -73,7 +73,7 @@ def types_of_groups(cluster: Cluster) -> list[NodeType]:
     for group in cluster.groups:
         if group.gpus > 0 and not group.gpu_type:
             raise ClusterError(
-                f"group {group.name!r} has {group.gpus} GPUs a node but no gpu_type; jobs are placed by type"
+                f"group {group.name!r} has {group.gpus} GPUs a node but no gpu_type; the GPU engine needs it"
             )
         queues = frozenset(queue for queue, members in cluster.queues.items() if group.name in members)
         found.append(NodeType(group.gpu_type if group.gpus else "", queues))
@@ -83,23 +83,25 @@ def types_of_groups(cluster: Cluster) -> list[NodeType]:
 def demand_of(
     jobs: JobTable, cluster: Cluster, types: str, speeds: Speeds | None, preference: Floats | None
 ) -> Demand:
-    """What the jobs take. `preference`: (types of the cluster, jobs), smaller first, for types="given"."""
+    """Resource demand of jobs. `preference`: (types of the cluster, jobs), smaller first, for types="given"."""
     n = len(jobs)
     kinds = types_of(cluster)
     names = tuple(kind.gpu for kind in kinds)
     gpus = jobs["gpus"] if "gpus" in jobs else np.zeros(n, np.int64)
     gpu_milli = jobs.column("gpu_milli")
-    _refuse(
+    _reject(
         jobs,
         (gpu_milli < WHOLE) & (gpus != 1),
-        lambda i: f"gpu_milli {gpu_milli[i]} with {gpus[i]} GPUs; part of a GPU is asked for with gpus 1",
+        lambda i: f"gpu_milli {gpu_milli[i]} with {gpus[i]} GPUs; a share of a GPU needs gpus 1",
     )
-    spread = ((jobs.column("spread") == 1) & (gpus > 0)).astype(np.int64)
+    spread = ((jobs.column("gpus_may_span_nodes") == 1) & (gpus > 0)).astype(np.int64)
     pieces = np.where(spread == 1, gpus, jobs["nodes"])
-    _refuse(
+    _reject(
         jobs,
         gpus % pieces != 0,
-        lambda i: f"{gpus[i]} GPUs on {pieces[i]} nodes; give a multiple of the nodes, or spread 1",
+        lambda i: (
+            f"{gpus[i]} GPUs on {pieces[i]} nodes; give a multiple of the nodes, or gpus_may_span_nodes 1"
+        ),
     )
     cores = jobs["cores"] if "cores" in jobs else np.zeros(n, np.int64)
     cpu = jobs.column("cpu_milli")
@@ -109,8 +111,8 @@ def demand_of(
         memory = np.rint(jobs["memory_mb"] * 1e6).astype(np.int64)
     if not any(name in jobs for name in ("cores", "cpu_milli", "memory_mb", "gpus")):
         raise TableError(
-            "the jobs ask for no cores, memory or GPUs, which is what placed nodes give out; "
-            "give such columns, or use a cluster that gives out whole nodes"
+            "the jobs request no cores, memory or GPUs, which node-level clusters allocate; "
+            "add such columns, or use a cluster that allocates whole nodes"
         )
     each = gpus // pieces
     used = jobs.column("gpu_utilization")
@@ -130,13 +132,13 @@ def demand_of(
         if preference is None or preference.shape != (len(names), n):
             shape = None if preference is None else preference.shape
             raise InputError(
-                f"types are to be tried by preference, of shape {shape}; give a table (types, jobs), "
+                f"types='given' needs a preference table, not one of shape {shape}; give (types, jobs), "
                 f"here ({len(names)}, {n})"
             )
         wish = np.ascontiguousarray(preference.T)
-    kind, first = _alike(np.hstack([speed, factor, wish]))
+    kind, first = _group_equal_rows(np.hstack([speed, factor, wish]))
     columns = [kind, pieces, each, gpu_milli, -(-cpu // pieces), -(-memory // pieces), spread]
-    like, likes = _alike(np.column_stack(columns))
+    like, likes = _group_equal_rows(np.column_stack(columns))
     return Demand(
         pieces=pieces,
         gpus=each,
@@ -157,14 +159,14 @@ def demand_of(
     )
 
 
-def _refuse(jobs: JobTable, bad: npt.NDArray[np.bool_], words: Any) -> None:
+def _reject(jobs: JobTable, bad: npt.NDArray[np.bool_], words: Any) -> None:
     if bad.any():
         row = int(np.argmax(bad))
         raise TableError(f"job {jobs['job_id'][row]} asks for {words(row)}")
 
 
 def _labels(jobs: JobTable, names: tuple[str, ...]) -> tuple[Ints, tuple[str, ...], npt.NDArray[np.bool_]]:
-    """Each job's label of types, and which types of the cluster each label allows."""
+    """Each job's GPU-type label, and the types of the cluster each label allows."""
     labels = ("", *jobs.labels.get("gpu_types", ()))
     label = jobs.column("gpu_types").astype(np.int64) + 1
     if len(label) and label.max() >= len(labels):
@@ -176,7 +178,9 @@ def _labels(jobs: JobTable, names: tuple[str, ...]) -> tuple[Ints, tuple[str, ..
             for name in labels[row].split("|"):
                 here = np.array([known.lower() == name.strip().lower() for known in names])
                 if not here.any():
-                    gpu(name.strip())  # a type that exists but is not here, or an error with the nearest name
+                    gpu(
+                        name.strip()
+                    )  # a known type that the cluster lacks, or an error with the nearest name
                 allowed[row] |= here
     return label, labels, allowed
 
@@ -222,8 +226,8 @@ def _speeds(jobs: JobTable, names: tuple[str, ...], speeds: Speeds | None) -> tu
     return speed, np.where(np.isnan(factor), 1.0, factor)
 
 
-def _alike(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
-    """Number of each row among the distinct ones, and where each of those stands first."""
+def _group_equal_rows(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+    """Index of each row among the distinct rows, and the first position of each."""
     code = np.zeros(len(rows), np.int64)
     for column in rows.T:
         _, place = np.unique(column, return_inverse=True)

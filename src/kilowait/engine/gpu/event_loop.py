@@ -1,4 +1,4 @@
-"""From event to event on placed nodes, and the native loop of a whole run."""
+"""Event loop of GPU simulations."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from kilowait.engine.kernels.jit import kernel, noinline
 __all__ = ["END", "FULL", "MOVED", "advance", "due", "run"]
 
 END, FULL, MOVED = 0, 1, 2
-"""What `advance` says: nothing is left; arrays must grow first; it is an instant later."""
+"""Results of `advance`: end of the run; arrays must grow first; advanced to the next instant."""
 
-MOST_STARTS = 10_000
-"""A job that starts more often makes no headway."""
+MAX_STARTS = 10_000
+"""Maximum number of starts of a job; more indicates endless preemption."""
 
 
 @noinline
-def _forget_void(s: Any) -> None:
-    """Drop events from the top that have no effect any more."""
+def _drop_stale_events(s: Any) -> None:
+    """Drop stale events from the top of the heap."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     while k.events > 0:
@@ -72,8 +72,8 @@ def _active(s: Any) -> int:
 
 
 @noinline
-def _short(s: Any, time: float) -> bool:
-    """Whether the arrays may be too small for what this instant can bring."""
+def _buffers_too_small(s: Any, time: float) -> bool:
+    """Whether the arrays may be too small for the events of this instant."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     many = _active(s) + 16
@@ -92,7 +92,7 @@ def _short(s: Any, time: float) -> bool:
 def advance(s: Any, score: Any, parameters: Any) -> int:
     """Move to the next instant and apply its events: END, FULL or MOVED."""
     k = s.clock[0]
-    _forget_void(s)
+    _drop_stale_events(s)
     time = s.events[0].key if k.events > 0 else np.inf
     if k.next_arrival < len(s.arrivals):
         time = min(time, s.job_state[s.arrivals[k.next_arrival]].arrival_s)
@@ -100,17 +100,17 @@ def advance(s: Any, score: Any, parameters: Any) -> int:
         time = _next_tick(s, time)
     if time == np.inf:
         return END
-    if _short(s, time):
+    if _buffers_too_small(s, time):
         return FULL
     k.now = time
     while True:
-        _forget_void(s)
+        _drop_stale_events(s)
         code = s.events[0].job if k.events > 0 and s.events[0].key == time else 4 * KIND
         if k.next_arrival < len(s.arrivals):
             job = s.arrivals[k.next_arrival]
             if s.job_state[job].arrival_s == time and ARRIVAL + job < code:
                 k.next_arrival += 1
-                _greet(s, job, score, parameters)
+                _on_arrival(s, job, score, parameters)
                 continue
         if code == 4 * KIND:
             break
@@ -128,7 +128,7 @@ def advance(s: Any, score: Any, parameters: Any) -> int:
 
 @noinline
 def _next_tick(s: Any, time: float) -> float:
-    """The next instant, ticks included; with no job there, ticks go on with the next arrival."""
+    """The next instant, including round ticks; without active jobs, ticks resume with the next arrival."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     if _active(s) == 0:
@@ -158,7 +158,7 @@ def _finish(s: Any, job: int) -> None:
 
 
 @kernel
-def _greet(s: Any, job: int, score: Any, parameters: Any) -> None:
+def _on_arrival(s: Any, job: int, score: Any, parameters: Any) -> None:
     """A job arrives."""
     k = s.clock[0]
     job_state = s.job_state[job]
@@ -179,21 +179,21 @@ def _greet(s: Any, job: int, score: Any, parameters: Any) -> None:
 
 @kernel
 def due(s: Any) -> bool:
-    """Whether a pass is to be made at this instant."""
+    """Whether a scheduling pass is due at this instant."""
     k = s.clock[0]
-    someone = k.queue_hi > k.queue_lo or (k.migrate and k.running > 0)
-    return someone and (k.ticked or not k.rounds)
+    has_jobs = k.queue_hi > k.queue_lo or (k.migrate and k.running > 0)
+    return has_jobs and (k.ticked or not k.rounds)
 
 
 def run(t: Any, score: Any, parameters: Any) -> int:
-    """Events, then a pass, until nothing is left (END), or arrays must grow (FULL) before it goes on."""
+    """Run events and scheduling passes until the end (END) or until arrays must grow (FULL)."""
     s = gpu_state_without_refcount(t)
     k = s.clock[0]
-    said = MOVED
-    while said == MOVED and k.bad_score == 0 and k.most_starts <= MOST_STARTS:
-        said = advance(s, score, parameters)
-        if said == MOVED:
+    status = MOVED
+    while status == MOVED and k.bad_score == 0 and k.most_starts <= MAX_STARTS:
+        status = advance(s, score, parameters)
+        if status == MOVED:
             if due(s):
                 schedule(s, score, parameters)
             update_rates(s)
-    return END if k.bad_score != 0 or k.most_starts > MOST_STARTS else said
+    return END if k.bad_score != 0 or k.most_starts > MAX_STARTS else status

@@ -1,4 +1,4 @@
-"""From jobs, a cluster and settings to the state the kernels work on."""
+"""Initial state of GPU simulations from jobs, a cluster and settings."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from kilowait.engine.gpu.state import (
     TARGET,
     GpuState,
 )
-from kilowait.engine.gpu.typical_jobs import LIKELY, typical_shapes
+from kilowait.engine.gpu.typical_jobs import TYPICAL_SHARE, typical_shapes
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.job_times import JobTimes, resolve_job_times
 from kilowait.errors import TableError
 from kilowait.jobs import JobTable
 
-__all__ = ["grown", "build_gpu_state"]
+__all__ = ["with_larger_buffers", "build_gpu_state"]
 
 Ints = npt.NDArray[np.int64]
 UNBOUNDED = 2**60
-MEMO_CELLS = 20_000_000
+MAX_CACHED_SCORES = 20_000_000
 
 
 def build_gpu_state(
@@ -52,22 +52,22 @@ def build_gpu_state(
     speeds: Speeds | None = None,
     preference: npt.NDArray[np.float64] | None = None,
 ) -> GpuState:
-    """The state before the first event. `jobs` stand in (submit, id) order, and so do speeds and preferences."""
+    """The state before the first event. `jobs`, speeds and preferences are in (submit, id) order."""
     n = len(jobs)
     kinds = types_of(cluster)
     want = demand_of(jobs, cluster, settings.types, speeds, preference)
     fits = _fits_empty(want, cluster, kinds)
     if settings.on_oversized == "error" and not fits.all():
-        raise TableError(_too_large(jobs, want, int(np.argmin(fits))))
+        raise TableError(_oversized_message(jobs, want, int(np.argmin(fits))))
     nodes = _nodes(cluster, kinds)
     gpus = int(nodes["gpus"].sum())
     times = resolve_job_times(jobs, settings.at_limit)
-    job_state = _fate(jobs, want, settings, times)
+    job_state = _job_states(jobs, want, settings, times)
     job_state["status"] = np.where(fits, 0, REFUSED)
     tiers, rank = _tiers(want)
     by_type = np.lexsort((np.arange(len(nodes)), nodes["type"]))
     targets = _targets(want, fits, settings.placement)
-    rows = max(1, min(len(want.likes), MEMO_CELLS // max(len(nodes), 1))) if len(targets) else 1
+    rows = max(1, min(len(want.likes), MAX_CACHED_SCORES // max(len(nodes), 1))) if len(targets) else 1
     cells = (rows, len(nodes) if len(targets) else 1)
     interference = np.array(
         [
@@ -89,7 +89,7 @@ def build_gpu_state(
         by_type=by_type,
         type_lo=np.searchsorted(nodes["type"][by_type], np.arange(len(kinds) + 1)),
         job_state=_records(job_state),
-        seen=_records(_seen(jobs, times)),
+        seen=_records(_gpu_job_records(jobs, times)),
         arrivals=np.lexsort((np.arange(n), job_state["arrival_s"])),
         places=np.zeros((int(want.pieces.sum()), 2), np.int64),
         spare=np.zeros((most, 2), np.int64),
@@ -119,8 +119,8 @@ def build_gpu_state(
     )
 
 
-def grown(state: GpuState) -> GpuState:
-    """The state with more room for events and segments."""
+def with_larger_buffers(state: GpuState) -> GpuState:
+    """The state with larger buffers for events and segments."""
 
     def more(records: Any) -> Any:
         bigger = np.zeros(2 * len(records) + 1024, records.dtype)
@@ -153,7 +153,7 @@ def _nodes(cluster: Cluster, kinds: tuple[NodeType, ...]) -> Any:
 
 
 def _memory(group: NodeGroup) -> int:
-    """Bytes of a node; a group that says nothing of memory holds any."""
+    """Bytes of a node; unlimited if the group does not give its memory."""
     return round(group.memory_gb * 1e9) if group.memory_gb else UNBOUNDED
 
 
@@ -178,13 +178,13 @@ def _clock(jobs: JobTable, settings: GpuSettings, rule: PriorityPolicy, nodes: A
     clock["placement"] = settings.code
     clock["interference"] = settings.interference is not None
     clock["likes"] = likes
-    clock["most_cpu"] = nodes["cpu"].max(initial=0)
-    clock["most_gpu"] = nodes["gpu_milli"].max(initial=0)
+    clock["max_cpu"] = nodes["cpu"].max(initial=0)
+    clock["max_gpu"] = nodes["gpu_milli"].max(initial=0)
     clock["now"] = -np.inf
     return _records(clock)
 
 
-def _fate(jobs: JobTable, want: Demand, settings: GpuSettings, times: JobTimes) -> Any:
+def _job_states(jobs: JobTable, want: Demand, settings: GpuSettings, times: JobTimes) -> Any:
     job_state = np.zeros(len(jobs), JOB_STATE)
     job_state["estimate_s"], job_state["run_s"] = times.estimate_s, times.run_s
     job_state["arrival_s"] = np.maximum(jobs["submit_s"], jobs.column("begin_s"))
@@ -202,7 +202,7 @@ def _fate(jobs: JobTable, want: Demand, settings: GpuSettings, times: JobTimes) 
     return job_state
 
 
-def _seen(jobs: JobTable, times: JobTimes) -> Any:
+def _gpu_job_records(jobs: JobTable, times: JobTimes) -> Any:
     seen = np.zeros(len(jobs), SEEN)
     for name in ("nodes", "cores", "memory_mb", "gpus", "user", "account", "queue", "qos", "priority"):
         if name in jobs:
@@ -228,7 +228,7 @@ def _tiers(want: Demand) -> tuple[Ints, Ints]:
 
 
 def _fits_empty(want: Demand, cluster: Cluster, kinds: tuple[NodeType, ...]) -> npt.NDArray[np.bool_]:
-    """Whether each job finds a place on the empty machine."""
+    """Whether each job fits on the empty cluster."""
     of = want.likes
     room = np.zeros((len(of), len(kinds)))
     for group, its_type in zip(cluster.groups, types_of_groups(cluster), strict=True):
@@ -249,20 +249,20 @@ def _fits_empty(want: Demand, cluster: Cluster, kinds: tuple[NodeType, ...]) -> 
     return np.any(enough, axis=1)[want.like]
 
 
-def _too_large(jobs: JobTable, want: Demand, row: int) -> str:
+def _oversized_message(jobs: JobTable, want: Demand, row: int) -> str:
     part = f"{want.gpu_milli[row]}/1000 of a GPU" if want.gpu_milli[row] < WHOLE else f"{want.gpus[row]} GPUs"
     label = want.labels[want.label[row]]
     return (
         f"job {jobs['job_id'][row]} needs {want.pieces[row]} x ({part}, {want.cpu[row] / 1000:g} cores, "
-        f"{want.memory[row] / 1e6:g} MB){f' of {label}' if label else ''}; no nodes of the cluster can ever hold it: "
+        f"{want.memory[row] / 1e6:g} MB){f' of {label}' if label else ''}; it fits on no nodes of the cluster: "
         'use a larger cluster, or on_oversized="drop" to leave such jobs out'
     )
 
 
 def _targets(want: Demand, fits: npt.NDArray[np.bool_], placement: str) -> Any:
-    """What nodes are measured against; `room` looks at rare pieces too."""
-    if placement not in ("fgd", "room"):
+    """Typical job shapes for fragmentation scores; `capacity` includes rare shapes."""
+    if placement not in ("fgd", "capacity"):
         return np.zeros(0, TARGET)
-    targets = typical_shapes(want, fits, LIKELY if placement == "fgd" else 1.0)
+    targets = typical_shapes(want, fits, TYPICAL_SHARE if placement == "fgd" else 1.0)
     total = sum(target[4] for target in targets)
     return np.array([(*target[:4], target[4] / total) for target in targets], TARGET)

@@ -1,4 +1,4 @@
-"""The kernels of placed nodes that Python calls, each compiled once."""
+"""Compiled kernels of the GPU engine that are called from Python."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from kilowait.engine.kernels.jit import cache_folder, compile_entry, is_compiled
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["SCORE", "compiled", "placed_score"]
+__all__ = ["SCORE", "compiled", "gpu_score"]
 
 SCORE = types.float64(numba.from_dtype(SEEN), types.float64, types.float64[::1])
-"""Signature of a rule on placed nodes."""
+"""Signature of a priority policy of the GPU engine."""
 
 
 @cache
@@ -34,18 +34,18 @@ def _built(function: Callable[..., float], keep: bool) -> Any:
     return numba.njit(SCORE, nogil=True)(function)
 
 
-def placed_score(rule: PriorityPolicy) -> Any:
-    """The rule's score as the kernels of placed nodes take it."""
+def gpu_score(rule: PriorityPolicy) -> Any:
+    """The policy's score, compiled for the GPU engine."""
     if not rule.compiled:
         raise InputError(
-            f"policy {rule.name!r} could not be compiled; on placed nodes rules must be, or decide step by step"
+            f"policy {rule.name!r} could not be compiled; GPU simulations need a compiled policy or a step policy"
         )
     function = getattr(rule.score, "py_func", rule.score)
     try:
         return _built(function, function.__closure__ is None)
     except (NumbaError, KeyError) as problem:
         reason = next((line.strip() for line in str(problem).splitlines() if line.strip()), "no reason given")
-        raise InputError(f"policy {rule.name!r} cannot be compiled for placed nodes: {reason}") from None
+        raise InputError(f"policy {rule.name!r} cannot be compiled for GPU simulations: {reason}") from None
 
 
 def _advance(t: Any, score: Any, parameters: Any) -> int:
@@ -94,7 +94,7 @@ def compiled(name: str) -> Callable[..., Any]:
     function, signature = table[name]
     if name == "run" and not is_compiled(name, "gpu/event_loop"):
         logging.getLogger("kilowait").warning(
-            "compiling the simulator of placed nodes, once, for about half a minute; kept in %s",
+            "compiling the GPU simulator, once, for about half a minute; kept in %s",
             cache_folder(),
         )
     return compile_entry(function, signature)
@@ -102,10 +102,10 @@ def compiled(name: str) -> Callable[..., Any]:
 
 def _state_type() -> Any:
     if numba.config.DISABLE_JIT:
-        return types.int64  # signatures are not looked at then
-    nobody = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], cores=[1])
+        return types.int64  # signatures are ignored then
+    example = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], cores=[1])
     cluster = Cluster(groups=(NodeGroup("one", 1, node_level=True),))
-    return numba.typeof(build_gpu_state(nobody, cluster, GpuSettings(), PriorityPolicy("none", _nothing)))
+    return numba.typeof(build_gpu_state(example, cluster, GpuSettings(), PriorityPolicy("none", _nothing)))
 
 
 def _nothing(job: Any, now: float, parameters: Any) -> float:

@@ -1,4 +1,4 @@
-"""Jobs at work: starting, how fast they go, what they have done, how segments end."""
+"""Job progress: start, speed, interference, checkpoints, preemption and end of segments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 @kernel
 def done_at(job_state: Any, time: float) -> float:
-    """Work done by then; none is done after its stop."""
+    """Work done by a time; no work is done after `stop_s`."""
     until = min(time, job_state.stop_s)
     return (
         job_state.done + (until - job_state.since) * job_state.rate
@@ -46,7 +46,7 @@ def done_at(job_state: Any, time: float) -> float:
 
 @kernel
 def checkpointed_work(job_state: Any, done: float) -> float:
-    """What a checkpoint keeps of the work done."""
+    """Part of the work done that a checkpoint preserves."""
     every = job_state.checkpoint_s
     if every == 0:
         return done
@@ -55,7 +55,7 @@ def checkpointed_work(job_state: Any, done: float) -> float:
 
 @noinline
 def speed_at(s: Any, job: int) -> float:
-    """The rate at the job's place, without interference."""
+    """Speed of the job on its nodes, without interference."""
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     lo = job_state.place_lo
@@ -76,20 +76,20 @@ def speed_at(s: Any, job: int) -> float:
 
 @noinline
 def begin(s: Any, job: int, delay: float) -> None:
-    """The job has its place, and works after the delay."""
+    """Start a placed job; it works after the delay."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
     job_state.status = RUNNING
     job_state.start_s = k.now
     job_state.since = k.now + delay
-    job_state.began = job_state.done
+    job_state.done_at_start = job_state.done
     job_state.stop_s = np.inf
     job_state.starts += 1
     k.most_starts = max(k.most_starts, job_state.starts)
     job_state.segment = k.segments
-    job_state.plain_rate = speed_at(s, job)
-    job_state.rate = job_state.plain_rate
+    job_state.uncontended_rate = speed_at(s, job)
+    job_state.rate = job_state.uncontended_rate
     job_state.slot = k.running
     s.runners[k.running] = job
     k.running += 1
@@ -101,7 +101,7 @@ def begin(s: Any, job: int, delay: float) -> None:
     segment.outcome = 0
     k.segments += 1
     if k.interference and job_state.gpus > 0:
-        _join(s, job)
+        _join_gpus(s, job)
     if job_state.gpu_milli == 1000 or not k.interference:
         _set_finish(s, job)
 
@@ -120,8 +120,8 @@ def _set_finish(s: Any, job: int) -> None:
 
 
 @noinline
-def _join(s: Any, job: int) -> None:
-    """The job loads its GPUs; those with a part of one are listed there."""
+def _join_gpus(s: Any, job: int) -> None:
+    """Add the job's load to its GPUs; jobs with a share of a GPU are listed there."""
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
@@ -133,11 +133,11 @@ def _join(s: Any, job: int) -> None:
                 if job_state.gpu_milli < 1000:
                     job_state.next = s.gpu_first[n.gpu_lo + g]
                     s.gpu_first[n.gpu_lo + g] = job
-                    _freshen(s, n.gpu_lo + g)
+                    _mark_changed(s, n.gpu_lo + g)
 
 
 @noinline
-def _part(s: Any, job: int) -> None:
+def _leave_gpus(s: Any, job: int) -> None:
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
@@ -154,11 +154,11 @@ def _part(s: Any, job: int) -> None:
                         while s.job_state[before].next != job:
                             before = s.job_state[before].next
                         s.job_state[before].next = job_state.next
-                    _freshen(s, n.gpu_lo + g)
+                    _mark_changed(s, n.gpu_lo + g)
 
 
 @kernel
-def _freshen(s: Any, gpu: int) -> None:
+def _mark_changed(s: Any, gpu: int) -> None:
     if not s.fresh_mark[gpu]:
         s.fresh_mark[gpu] = True
         s.fresh[s.clock[0].fresh] = gpu
@@ -167,7 +167,7 @@ def _freshen(s: Any, gpu: int) -> None:
 
 @noinline
 def update_rates(s: Any) -> None:
-    """At the end of an instant: jobs on GPUs whose jobs changed get the rate of how things lie now."""
+    """At the end of an instant, update the rates of jobs on GPUs whose jobs changed."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     for i in range(k.fresh):
@@ -182,7 +182,7 @@ def update_rates(s: Any) -> None:
         job = s.gpu_first[gpu]
         while job >= 0:
             job_state = s.job_state[job]
-            rate = job_state.plain_rate * value
+            rate = job_state.uncontended_rate * value
             new = job_state.segment >= k.first_new
             if new or (rate != job_state.rate and k.now < job_state.stop_s):
                 if not new and k.now > job_state.since:
@@ -197,12 +197,12 @@ def update_rates(s: Any) -> None:
 
 @noinline
 def release_allocation(s: Any, job: int) -> None:
-    """The job leaves its place."""
+    """Release the job's allocation."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
     if k.interference and job_state.gpus > 0:
-        _part(s, job)
+        _leave_gpus(s, job)
     free_allocation(s, job)
     k.gives += 1
     k.held -= job_state.pieces
@@ -219,7 +219,7 @@ def release_allocation(s: Any, job: int) -> None:
 
 @noinline
 def close(s: Any, job: int, outcome: int, done: float, lost: float) -> None:
-    """The segment ends now: it is written down with its pieces, those on one node together."""
+    """End the segment now and log its pieces, merged by node."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
@@ -227,7 +227,7 @@ def close(s: Any, job: int, outcome: int, done: float, lost: float) -> None:
     segment = s.segments[job_state.segment]
     segment.end_s = k.now
     segment.outcome = outcome
-    segment.work_s = done - job_state.began
+    segment.work_s = done - job_state.done_at_start
     segment.lost_s = lost
     segment.piece_lo = k.pieces
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
@@ -249,7 +249,7 @@ def close(s: Any, job: int, outcome: int, done: float, lost: float) -> None:
 
 @noinline
 def preempt(s: Any, job: int) -> None:
-    """The job has notice to leave; where there is neither grace nor a checkpoint to write it leaves at once."""
+    """Preempt a job: it stops after grace period and checkpoint, at once without either."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
@@ -273,7 +273,7 @@ def preempt(s: Any, job: int) -> None:
 
 @noinline
 def release(s: Any, job: int) -> None:
-    """A preempted job gives its place back and waits again, with what it keeps."""
+    """End a preempted segment: release its nodes and requeue the job with its checkpointed work."""
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     done = done_at(job_state, job_state.stop_s)

@@ -1,13 +1,13 @@
-"""Finding a place for a job: its types in tiers, its pieces one after another."""
+"""Node selection: GPU types by preference, pieces one after another."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from kilowait.engine.gpu.allocation import (
+    CAPACITY,
     FGD,
     FIRST,
-    ROOM,
     fits,
     gpus_for,
     shift,
@@ -21,7 +21,7 @@ __all__ = ["place_job"]
 
 @noinline
 def place_job(s: Any, job: int, only: int) -> bool:
-    """Place the job on what is free, on type `only` (-1: on any it may use), and take it; `places` says where."""
+    """Allocate free nodes to the job, on type `only` (-1: any allowed type); `places` stores them."""
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     types = s.tiers.shape[1]
@@ -36,25 +36,25 @@ def place_job(s: Any, job: int, only: int) -> bool:
                 and s.rank[job_state.kind, s.tiers[job_state.kind, last + 1]] == s.rank[job_state.kind, first]
             ):
                 last += 1
-        if (only < 0 or only == first) and _put_all(s, job, first, last > at):
+        if (only < 0 or only == first) and _place_pieces(s, job, first, last > at):
             return True
         at = last + 1
     return False
 
 
 @noinline
-def _put_all(t: Any, job: int, first: int, several: bool) -> bool:
-    """Place all pieces on nodes of type `first`, or of all types of its rank; nothing is taken where one fails."""
+def _place_pieces(t: Any, job: int, first: int, several: bool) -> bool:
+    """Place all pieces on nodes of type `first`, or of all types of its rank; allocate nothing if one does not fit."""
     s = gpu_state_without_refcount(t)
     job_state = s.job_state[job]
     s.clock[0].attempt += 1
     for piece in range(job_state.pieces):
-        node = _best(s, job, piece, first, several)
+        node = _best_node(s, job, piece, first, several)
         if node < 0:
             for i in range(job_state.place_lo, job_state.place_lo + piece):
                 shift(s, job, s.places[i, 0], s.places[i, 1], 1)
             return False
-        if s.clock[0].placement in (FGD, ROOM):
+        if s.clock[0].placement in (FGD, CAPACITY):
             mask = s.memo_gpu[job_state.like % s.memo.shape[0], node]
         else:
             mask = gpus_for(s, job_state, node)
@@ -66,7 +66,7 @@ def _put_all(t: Any, job: int, first: int, several: bool) -> bool:
 
 
 @kernel
-def _best(s: Any, job: int, piece: int, first: int, several: bool) -> int:
+def _best_node(s: Any, job: int, piece: int, first: int, several: bool) -> int:
     """The node with the highest score that can hold the piece, the smallest number of several; -1: none can."""
     k = s.clock[0]
     job_state = s.job_state[job]

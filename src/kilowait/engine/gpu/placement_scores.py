@@ -1,4 +1,4 @@
-"""Which node is best for a piece: a number for each placement, the highest wins."""
+"""Node scores of the placement strategies; the highest score wins."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from kilowait.engine.gpu.allocation import (
     BEST,
-    CLUSTER,
+    CAPACITY,
     CONSOLIDATE,
-    DOT,
+    DOT_PRODUCT,
     FGD,
-    PACK,
+    GPU_CLUSTERING,
+    GPU_PACKING,
     RANDOM,
-    ROOM,
     WORST,
     class_of,
     gpus_for,
@@ -21,20 +21,20 @@ from kilowait.engine.gpu.allocation import (
 from kilowait.engine.gpu.state import gpu_state_without_refcount
 from kilowait.engine.kernels.jit import kernel, noinline
 
-__all__ = ["fragments", "least_harm", "capacity_score", "score_of"]
+__all__ = ["fragments", "cached_node_score", "capacity_score", "score_of"]
 
 PRIME = 2**31 - 1
 
 
 @kernel
 def score_of(s: Any, job: int, piece: int, node: int) -> float:
-    """The node's score for this piece of the job."""
+    """Score of the node for this piece of the job."""
     k = s.clock[0]
     job_state = s.job_state[job]
     n = s.nodes[node]
     score = 0.0
     if k.placement in (BEST, WORST):
-        score = -_filled(k, n.cpu - job_state.cpu, n.gpu_milli - job_state.gpus * job_state.gpu_milli)
+        score = -_weighted_free(k, n.cpu - job_state.cpu, n.gpu_milli - job_state.gpus * job_state.gpu_milli)
         if k.placement == WORST:
             score = -score
     elif k.placement == CONSOLIDATE:
@@ -45,34 +45,34 @@ def score_of(s: Any, job: int, piece: int, node: int) -> float:
         else:
             score = 0.0 + n.whole
     elif k.placement == RANDOM:
-        score = _drawn(k.seed, job, piece, node)
-    elif k.placement == DOT:
-        if k.most_cpu > 0:
-            score += (n.cpu / k.most_cpu) * (job_state.cpu / k.most_cpu)
-        if k.most_gpu > 0:
-            score += (n.gpu_milli / k.most_gpu) * (job_state.gpus * job_state.gpu_milli / k.most_gpu)
+        score = _hash_score(k.seed, job, piece, node)
+    elif k.placement == DOT_PRODUCT:
+        if k.max_cpu > 0:
+            score += (n.cpu / k.max_cpu) * (job_state.cpu / k.max_cpu)
+        if k.max_gpu > 0:
+            score += (n.gpu_milli / k.max_gpu) * (job_state.gpus * job_state.gpu_milli / k.max_gpu)
         score = -score / 2
-    elif k.placement == PACK and job_state.gpus > 0:
-        score = 0.0 + _packed(s, job_state, node)
-    elif k.placement == CLUSTER and job_state.gpus > 0:
-        score = 0.0 + _clustered(s, job_state, node)
-    elif k.placement in (FGD, ROOM):
-        score = least_harm(s, job, node)
+    elif k.placement == GPU_PACKING and job_state.gpus > 0:
+        score = 0.0 + _gpu_packing_score(s, job_state, node)
+    elif k.placement == GPU_CLUSTERING and job_state.gpus > 0:
+        score = 0.0 + _gpu_clustering_score(s, job_state, node)
+    elif k.placement in (FGD, CAPACITY):
+        score = cached_node_score(s, job, node)
     return score
 
 
 @kernel
-def _filled(k: Any, cpu: int, gpu: int) -> float:
+def _weighted_free(k: Any, cpu: int, gpu: int) -> float:
     share = 0.0
-    if k.most_cpu > 0:
-        share += 0.5 * (cpu / k.most_cpu)
-    if k.most_gpu > 0:
-        share += 0.5 * (gpu / k.most_gpu)
+    if k.max_cpu > 0:
+        share += 0.5 * (cpu / k.max_cpu)
+    if k.max_gpu > 0:
+        share += 0.5 * (gpu / k.max_gpu)
     return share
 
 
 @kernel
-def _drawn(seed: int, job: int, piece: int, node: int) -> float:
+def _hash_score(seed: int, job: int, piece: int, node: int) -> float:
     z = (seed * 7919 + job * 104729 + piece * 1299709 + node * 15485863 + 12345) % PRIME
     for _ in range(3):
         z = z ^ (z >> 15)
@@ -81,7 +81,7 @@ def _drawn(seed: int, job: int, piece: int, node: int) -> float:
 
 
 @noinline
-def _packed(t: Any, job_state: Any, node: int) -> int:
+def _gpu_packing_score(t: Any, job_state: Any, node: int) -> int:
     s = gpu_state_without_refcount(t)
     n = s.nodes[node]
     if n.whole == n.gpus:
@@ -99,7 +99,7 @@ def _packed(t: Any, job_state: Any, node: int) -> int:
 
 
 @noinline
-def _clustered(t: Any, job_state: Any, node: int) -> int:
+def _gpu_clustering_score(t: Any, job_state: Any, node: int) -> int:
     s = gpu_state_without_refcount(t)
     k = s.clock[0]
     n = s.nodes[node]
@@ -108,7 +108,7 @@ def _clustered(t: Any, job_state: Any, node: int) -> int:
     for c in range(s.classes.shape[1]):
         if c != class_of(job_state) and s.classes[node, c] > 0:
             others = True
-    used = 25 * (k.most_gpu - n.gpu_milli) // k.most_gpu
+    used = 25 * (k.max_gpu - n.gpu_milli) // k.max_gpu
     if own:
         return (50 if others else 75) + used
     return used if others else 25 + used
@@ -116,7 +116,7 @@ def _clustered(t: Any, job_state: Any, node: int) -> int:
 
 @noinline
 def fragments(t: Any, node: int) -> float:
-    """Thousandths of GPUs of the node that the targets cannot use, on average over them."""
+    """Fragmentation: thousandths of the node's GPUs that typical jobs cannot use, on average."""
     s = gpu_state_without_refcount(t)
     n = s.nodes[node]
     lo = n.gpu_lo
@@ -141,7 +141,7 @@ def fragments(t: Any, node: int) -> float:
 
 @noinline
 def capacity_score(t: Any, node: int) -> float:
-    """How many jobs like those of the table the node could still take, on average over their kinds."""
+    """Capacity: number of typical jobs that the node can still hold, on average over their shapes."""
     s = gpu_state_without_refcount(t)
     n = s.nodes[node]
     lo = n.gpu_lo
@@ -170,9 +170,9 @@ def capacity_score(t: Any, node: int) -> float:
 
 
 @noinline
-def least_harm(t: Any, job: int, node: int) -> float:
-    """Score of the node by what a piece does to it, kept until the node changes; `memo_gpu` has the bits of the GPUs
-    to take."""
+def cached_node_score(t: Any, job: int, node: int) -> float:
+    """Score of the node by its change of value, cached until the node changes; `memo_gpu` has the GPUs to
+    allocate, as bits."""
     s = gpu_state_without_refcount(t)
     job_state = s.job_state[job]
     n = s.nodes[node]
@@ -180,16 +180,18 @@ def least_harm(t: Any, job: int, node: int) -> float:
     stamp = n.version * s.clock[0].likes + job_state.like
     if s.memo_stamp[row, node] == stamp:
         return s.memo[row, node]
-    before = _worth(s, node)
+    before = _node_value(s, node)
     n.cpu -= job_state.cpu
     n.gpu_milli -= job_state.gpus * job_state.gpu_milli
     best = -inf
     chosen = 0
     if job_state.gpus > 0 and job_state.gpu_milli < 1000:
         for g in range(n.gpus):
-            if s.gpu_free[n.gpu_lo + g] >= job_state.gpu_milli and not _like_an_earlier(s, n.gpu_lo, g):
+            if s.gpu_free[n.gpu_lo + g] >= job_state.gpu_milli and not _same_free_as_earlier_gpu(
+                s, n.gpu_lo, g
+            ):
                 s.gpu_free[n.gpu_lo + g] -= job_state.gpu_milli
-                score = _scored(s, _worth(s, node) - before)
+                score = _score_of_change(s, _node_value(s, node) - before)
                 s.gpu_free[n.gpu_lo + g] += job_state.gpu_milli
                 if score > best:
                     best = score
@@ -199,7 +201,7 @@ def least_harm(t: Any, job: int, node: int) -> float:
         for g in range(n.gpus):
             if (chosen >> g) & 1:
                 s.gpu_free[n.gpu_lo + g] -= 1000
-        best = _scored(s, _worth(s, node) - before)
+        best = _score_of_change(s, _node_value(s, node) - before)
         for g in range(n.gpus):
             if (chosen >> g) & 1:
                 s.gpu_free[n.gpu_lo + g] += 1000
@@ -212,8 +214,8 @@ def least_harm(t: Any, job: int, node: int) -> float:
 
 
 @kernel
-def _like_an_earlier(s: Any, lo: int, g: int) -> bool:
-    """Whether a GPU before it has as much free: then the score is the same, and the first is taken."""
+def _same_free_as_earlier_gpu(s: Any, lo: int, g: int) -> bool:
+    """Whether an earlier GPU has as much free: the score is equal, and the first is used."""
     for other in range(lo, lo + g):
         if s.gpu_free[other] == s.gpu_free[lo + g]:
             return True
@@ -221,16 +223,16 @@ def _like_an_earlier(s: Any, lo: int, g: int) -> bool:
 
 
 @kernel
-def _worth(s: Any, node: int) -> float:
-    """What a placement is to keep high."""
-    if s.clock[0].placement == ROOM:
+def _node_value(s: Any, node: int) -> float:
+    """Value of a node that the placement maximizes."""
+    if s.clock[0].placement == CAPACITY:
         return capacity_score(s, node)
     return -fragments(s, node)
 
 
 @kernel
-def _scored(s: Any, gain: float) -> float:
-    """Score of a change of worth; FGD's is a whole number from 0 to 100."""
-    if s.clock[0].placement == ROOM:
+def _score_of_change(s: Any, gain: float) -> float:
+    """Score of a change of value; FGD's is a whole number from 0 to 100."""
+    if s.clock[0].placement == CAPACITY:
         return gain
     return 0.0 + int(100 / (1 + exp(-gain / 1000)))

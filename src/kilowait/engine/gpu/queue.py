@@ -1,4 +1,4 @@
-"""The queue of waiting jobs, and the order in which a pass takes them."""
+"""Wait queue, and the job order of a scheduling pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["compact", "enqueue", "rank_jobs", "refresh_view", "withdraw"]
 
 @noinline
 def enqueue(s: Any, job: int) -> None:
-    """A job waits: in order of (key, number) where the rule is fixed, of number where it moves."""
+    """Add a job to the queue: by (key, number), or by number for time-dependent policies."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
@@ -41,7 +41,7 @@ def enqueue(s: Any, job: int) -> None:
 
 @noinline
 def compact(s: Any) -> None:
-    """Drop from the queue those that wait no more."""
+    """Remove jobs that no longer wait from the queue."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     while k.queue_lo < k.queue_hi and s.job_state[s.queue[k.queue_lo].job].status != WAITING:
@@ -57,7 +57,7 @@ def compact(s: Any) -> None:
 
 @noinline
 def withdraw(s: Any, job: int, status: int) -> None:
-    """A waiting job leaves."""
+    """Remove a waiting job with a final status."""
     s = gpu_state_without_refcount(s)
     s.job_state[job].status = status
     compact(s)
@@ -65,7 +65,7 @@ def withdraw(s: Any, job: int, status: int) -> None:
 
 @kernel
 def refresh_view(s: Any, job: int) -> Any:
-    """What a decider may know of the job now."""
+    """The job's record with its current progress."""
     k = s.clock[0]
     job_state = s.job_state[job]
     seen = s.seen[job]
@@ -84,7 +84,7 @@ def refresh_view(s: Any, job: int) -> Any:
 
 @kernel
 def rank_jobs(s: Any, score: Any, parameters: Any) -> int:
-    """Put those a pass looks at into `order`, last first: waiting jobs, and with preemption running ones."""
+    """Fill `order` with waiting (and with preemption running) jobs, lowest priority first."""
     k = s.clock[0]
     many = 0
     for i in range(k.queue_lo, k.queue_hi):

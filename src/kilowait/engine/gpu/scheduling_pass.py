@@ -1,4 +1,4 @@
-"""A pass: waiting jobs in order, those they put out, and those that move to a better place."""
+"""Scheduling pass: starts, preemption and migration."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from kilowait.engine.kernels.jit import kernel, noinline
 __all__ = ["migrate", "migrate_running", "start", "start_now", "schedule"]
 
 ANY = 1 << 62
-"""As often as may be."""
+"""No limit on the number of starts."""
 
 
 @kernel
 def schedule(s: Any, score: Any, parameters: Any) -> None:
-    """Start what can be started, in order."""
+    """Start jobs in priority order."""
     k = s.clock[0]
     k.walks += 1
     k.claims = 0
@@ -42,7 +42,11 @@ def schedule(s: Any, score: Any, parameters: Any) -> None:
         at = many - 1
         while at >= 0 and k.bad_score == 0:
             job = s.order[at].job
-            if s.job_state[job].status == WAITING and not _serve(s, job, at) and k.head_of_line_blocking:
+            if (
+                s.job_state[job].status == WAITING
+                and not _start_or_claim(s, job, at)
+                and k.head_of_line_blocking
+            ):
                 break
             at -= 1
     else:
@@ -77,7 +81,7 @@ def start(s: Any, job: int, only: int) -> bool:
 
 @noinline
 def start_now(s: Any, job: int, only: int) -> bool:
-    """The same from outside a walk."""
+    """`start`, called outside a scheduling pass."""
     s = gpu_state_without_refcount(s)
     started = start(s, job, only)
     if started:
@@ -92,8 +96,8 @@ def _begin_here(s: Any, job: int) -> None:
 
 
 @noinline
-def _serve(s: Any, job: int, at: int) -> bool:
-    """Start the job, or see that it can be later: by a claim on what ending jobs hold, by preempting others."""
+def _start_or_claim(s: Any, job: int, at: int) -> bool:
+    """Start the job, or claim resources of ending jobs, or preempt others for it."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
@@ -101,27 +105,27 @@ def _serve(s: Any, job: int, at: int) -> bool:
         return True
     if s.failed[job_state.like, 1] == k.walks or (k.ending == 0 and not k.preempt):
         return False
-    _give_back_enders(s)
+    _free_ending(s)
     if k.ending > 0 and place_job(s, job, -1):
-        _take_enders(s)
+        _reallocate_ending(s)
         _claim(s, job)
         return False
     victims = _find_victims(s, job, at) if k.preempt else 0
     if victims == 0:
-        _take_enders(s)
+        _reallocate_ending(s)
         s.failed[job_state.like, 1] = k.walks
         return False
-    _put_aside(s, job)
+    _save_place(s, job)
     free_allocation(s, job)
     for i in range(victims):
         reallocate(s, s.victims[i])
-    _take_enders(s)
+    _reallocate_ending(s)
     for i in range(victims):
         preempt(s, s.victims[i])
     if place_job(s, job, -1):
         _begin_here(s, job)
         return True
-    _bring_back(s, job)
+    _swap_saved_place(s, job)
     reallocate(s, job)
     _claim(s, job)
     return False
@@ -129,7 +133,7 @@ def _serve(s: Any, job: int, at: int) -> bool:
 
 @noinline
 def _find_victims(s: Any, job: int, at: int) -> int:
-    """Give back places of running jobs behind this one until it can be placed; 0, and all as it was: it cannot."""
+    """Select running jobs of lower priority to preempt until the job fits; 0 (state unchanged) if it never fits."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     found = 0
@@ -153,7 +157,7 @@ def _find_victims(s: Any, job: int, at: int) -> int:
             kept = 0
             for v in range(found):
                 victim = s.victims[v]
-                if _in_the_way(s, victim):
+                if _on_attempted_node(s, victim):
                     s.victims[kept] = victim
                     kept += 1
                 else:
@@ -166,7 +170,7 @@ def _find_victims(s: Any, job: int, at: int) -> int:
 
 @kernel
 def _useful(s: Any, victim: int, kind: int) -> bool:
-    """Whether it lies on a node of a type that a job of this kind may use."""
+    """Whether the victim is on a node type that a job of this kind may use."""
     job_state = s.job_state[victim]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
         if s.speed[kind, s.nodes[s.places[i, 0]].type] > 0:
@@ -175,8 +179,8 @@ def _useful(s: Any, victim: int, kind: int) -> bool:
 
 
 @kernel
-def _in_the_way(s: Any, victim: int) -> bool:
-    """Whether it lies on a node where the last attempt put a piece."""
+def _on_attempted_node(s: Any, victim: int) -> bool:
+    """Whether the victim is on a node used by the last placement attempt."""
     job_state = s.job_state[victim]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
         if s.nodes[s.places[i, 0]].attempt == s.clock[0].attempt:
@@ -192,19 +196,19 @@ def _claim(s: Any, job: int) -> None:
 
 
 @kernel
-def _give_back_enders(s: Any) -> None:
+def _free_ending(s: Any) -> None:
     for i in range(s.clock[0].ending):
         free_allocation(s, s.enders[i])
 
 
 @kernel
-def _take_enders(s: Any) -> None:
+def _reallocate_ending(s: Any) -> None:
     for i in range(s.clock[0].ending):
         reallocate(s, s.enders[i])
 
 
 @kernel
-def _put_aside(s: Any, job: int) -> None:
+def _save_place(s: Any, job: int) -> None:
     job_state = s.job_state[job]
     for i in range(job_state.pieces):
         s.spare[i, 0] = s.places[job_state.place_lo + i, 0]
@@ -212,8 +216,8 @@ def _put_aside(s: Any, job: int) -> None:
 
 
 @kernel
-def _bring_back(s: Any, job: int) -> None:
-    """Exchange the job's place with the one put aside."""
+def _swap_saved_place(s: Any, job: int) -> None:
+    """Swap the job's places with the saved ones."""
     job_state = s.job_state[job]
     for i in range(job_state.pieces):
         for side in range(2):
@@ -224,7 +228,7 @@ def _bring_back(s: Any, job: int) -> None:
 
 @noinline
 def migrate_running(s: Any, starts: int) -> None:
-    """Move running jobs that have not started so often, by number, to where they are believed to end sooner."""
+    """Migrate running jobs with fewer than `starts` starts to nodes where their expected end is earlier."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     many = 0
@@ -247,28 +251,28 @@ def migrate_running(s: Any, starts: int) -> None:
 
 @noinline
 def migrate(s: Any, job: int, only: int, anyway: bool) -> bool:
-    """Move the job to another place (on type `only`), if it is believed to end sooner there, or `anyway`."""
+    """Migrate the job to other nodes (of type `only`) if its expected end is earlier there, or `anyway`."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
     done = done_at(job_state, k.now)
     kept = checkpointed_work(job_state, done)
     delay = (k.checkpoint_write_s if job_state.checkpoint_s == 0 else 0.0) + job_state.checkpoint_load_s
-    _put_aside(s, job)
+    _save_place(s, job)
     free_allocation(s, job)
     placed = place_job(s, job, only)
     better = False
     if placed:
-        believed = max(job_state.estimate_s - done, 1.0) / job_state.plain_rate
-        better = anyway or delay + max(job_state.estimate_s - kept, 1.0) / speed_at(s, job) < believed
+        expected_s = max(job_state.estimate_s - done, 1.0) / job_state.uncontended_rate
+        better = anyway or delay + max(job_state.estimate_s - kept, 1.0) / speed_at(s, job) < expected_s
         free_allocation(s, job)
-    _bring_back(s, job)
+    _swap_saved_place(s, job)
     reallocate(s, job)
     if not better:
         return False
     close(s, job, MIGRATED, done, done - kept)
     release_allocation(s, job)
-    _bring_back(s, job)
+    _swap_saved_place(s, job)
     reallocate(s, job)
     job_state.done = kept
     begin(s, job, delay)

@@ -1,4 +1,4 @@
-"""How jobs are placed on single nodes, preempted and moved."""
+"""Settings of GPU simulations: placement, preemption, migration, checkpoints, interference."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from kilowait.errors import InputError, UnknownNameError
 __all__ = ["INTERFERENCE", "PLACEMENTS", "GpuSettings"]
 
 PLACEMENTS = {
-    "first": "the first node with room",
-    "best": "the node that is fullest afterwards",
-    "worst": "the node that is emptiest afterwards",
-    "consolidate": "as few nodes as possible, and of those the fullest",
-    "random": "any node with room, drawn with a seed",
-    "dot": "the node whose free resources are least like what is asked for (dot product)",
-    "pack": "GPUs in use before free ones, nodes in use before idle ones",
-    "cluster": "nodes with jobs of the same size",
-    "fgd": "the node where the fewest new fragments arise (fragmentation gradient descent)",
-    "room": "the node that loses the least room for jobs like those of the table",
+    "first": "the first node with enough free resources",
+    "best": "best fit: the node with the least free afterwards",
+    "worst": "worst fit: the node with the most free afterwards",
+    "consolidate": "as few nodes as possible, of those the fullest",
+    "random": "a random node with enough free resources",
+    "dot-product": "the node with the smallest dot product of free and requested resources",
+    "gpu-packing": "GPUs in use before free ones, nodes in use before idle ones",
+    "gpu-clustering": "nodes with jobs of the same size",
+    "fgd": "the node with the least additional fragmentation (fragmentation gradient descent)",
+    "capacity": "the node that loses the least capacity for jobs like those of the table",
 }
-"""Ways to choose a node, in the order of their codes."""
+"""Placement strategies, in the order of their codes."""
 
 INTERFERENCE: tuple[tuple[float, float], ...] = (
     (0.75, 1.0),
@@ -31,47 +31,47 @@ INTERFERENCE: tuple[tuple[float, float], ...] = (
     (1.75, 0.75),
     (math.inf, 0.70),
 )
-"""Speed of jobs that share a GPU, by the sum of their loads on it. Means of 1,388 pairs of Lucid's colocation
-measurements; what they show above 1 (up to 1.01) is taken as 1."""
+"""Speed of jobs that share a GPU, by the sum of their loads. Means of 1,388 pairs of Lucid's colocation
+measurements; values above 1 (up to 1.01) are set to 1."""
 
 
 @dataclass(frozen=True)
 class GpuSettings:
-    """How a run on placed nodes goes; docs/gpu-engine.md has the rules. Times in seconds."""
+    """Settings of a GPU simulation; docs/gpu-engine.md defines them. Times in seconds."""
 
     placement: str = "first"
     """One of `PLACEMENTS`."""
     types: str = "any"
-    """Which GPU types are tried first: any (all alike), fastest, or given (by a table handed in)."""
+    """Order of GPU types: any (no preference), fastest, or given (by a preference table)."""
     head_of_line_blocking: bool = True
-    """Whether the first job that cannot start keeps all behind it waiting."""
+    """Whether the first job that cannot start blocks all jobs behind it."""
     preempt: bool = False
-    """Whether a waiting job may put out running ones that come after it in the order."""
+    """Whether a waiting job may preempt running jobs of lower priority."""
     migrate: bool = False
-    """Whether running jobs move to where they are believed to end sooner."""
+    """Whether running jobs migrate to nodes where their expected end is earlier."""
     min_run_before_preempt_s: float = 0.0
-    """A job that has just started is left alone for so long."""
+    """Minimum run time before a job may be preempted or migrated."""
     grace_s: float = 0.0
-    """A preempted job works on for so long."""
+    """Grace period: a preempted job continues to work for this time."""
     checkpoint_write_s: float = 0.0
-    """Then it writes its checkpoint, if it does so when preempted."""
+    """Time to write a checkpoint after the grace period, for jobs that checkpoint on preemption."""
     checkpoint_load_s: float = 0.0
-    """Time to go on from a checkpoint, for jobs that do not say."""
+    """Time to resume from a checkpoint, for jobs without a value of their own."""
     checkpoint_s: float = 0.0
-    """Work between checkpoints, for jobs that do not say; 0: one is written when it is preempted; infinite: never."""
+    """Work between checkpoints, for jobs without a value of their own; 0: checkpoint on preemption; infinite: never."""
     round_interval_s: float = 0.0
-    """Passes are made at these intervals too; 0: at events only."""
+    """Additional scheduling passes at this interval; 0: at events only."""
     rounds: bool = False
-    """Passes are made at ticks only."""
+    """Make scheduling passes only at the round interval."""
     interference: tuple[tuple[float, float], ...] | None = INTERFERENCE
-    """Rows of (load up to, speed) for jobs that share a GPU; None: they do not slow each other down."""
+    """Rows of (load up to, speed) for jobs that share a GPU; None: no interference."""
     at_limit: str = "extend"
     on_oversized: str = "error"
     gpu_speeds: str = "auto"
     """Speed of jobs on each GPU type: auto (measured where known, else roofline, else 1), roofline, none (all 1), or
     a file of throughputs in Gavel's format. A table handed to `simulate` takes precedence."""
     seed: int = 0
-    """Of random placement."""
+    """Seed of random placement."""
 
     def __post_init__(self) -> None:
         for name, known in (
@@ -96,7 +96,7 @@ class GpuSettings:
         if not self.checkpoint_s >= 0:
             raise InputError(f"checkpoint_s is {self.checkpoint_s}; it must be 0 or more seconds of work")
         if self.rounds and self.round_interval_s == 0:
-            raise InputError("rounds need a length; give round_interval_s, for instance 360")
+            raise InputError("rounds need an interval; give round_interval_s, for instance 360")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"the seed of random placement is {self.seed}; it must be 0 to 2^31 - 1")
         if self.interference is not None:
@@ -107,10 +107,10 @@ class GpuSettings:
                 or any(not 0 < value <= 1 for _, value in self.interference)
             ):
                 raise InputError(
-                    "interference has rows (load up to, speed), the loads rising, speeds above 0 and at most 1"
+                    "interference has rows (load up to, speed), with increasing loads, speeds above 0 and at most 1"
                 )
 
     @property
     def code(self) -> int:
-        """Number of the placement."""
+        """Code of the placement."""
         return list(PLACEMENTS).index(self.placement)

@@ -1,4 +1,4 @@
-"""Runs on placed nodes: a whole one at once, or step by step for whoever decides from outside."""
+"""GPU-cluster simulator: run a whole simulation, or step through it with an external scheduler."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.demand import types_of
-from kilowait.engine.gpu.event_loop import END, FULL, MOST_STARTS
-from kilowait.engine.gpu.initial_state import build_gpu_state, grown
-from kilowait.engine.gpu.jit_entry import compiled, placed_score
+from kilowait.engine.gpu.event_loop import END, FULL, MAX_STARTS
+from kilowait.engine.gpu.initial_state import build_gpu_state, with_larger_buffers
+from kilowait.engine.gpu.jit_entry import compiled, gpu_score
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import (
     GONE,
@@ -44,7 +44,7 @@ def run_gpu_simulation(
     speeds: Speeds | None = None,
     preference: npt.NDArray[np.float64] | None = None,
 ) -> ExecutionLog:
-    """Replay the jobs on a cluster of placed nodes under a rule; the whole run compiled.
+    """Simulate the jobs on a node-level cluster under a priority policy, in compiled code.
 
     `speeds` and `preference` (types of the cluster, jobs; smaller first, with types="given") have the rows of `jobs`.
     """
@@ -55,17 +55,17 @@ def run_gpu_simulation(
 
 @dataclass(frozen=True, eq=False)
 class GpuView:
-    """What a decider sees at an instant; jobs are numbered by (submit, id), types as in `types`."""
+    """State of a GPU simulation at an instant; jobs are numbered by (submit, id), types as in `types`."""
 
     now_s: float
     due: bool
-    """Whether a pass would be made here: always, but with rounds only at ticks."""
+    """Whether a scheduling pass is due: always, but with rounds only at round ticks."""
     waiting: npt.NDArray[Any]
-    """SEEN records of the waiting jobs, by number."""
+    """Records (`state.SEEN`) of the waiting jobs, by number."""
     running: npt.NDArray[Any]
-    """The same of the running ones."""
+    """Records of the running jobs, by number."""
     running_type: npt.NDArray[np.int64]
-    """The type each runs on."""
+    """GPU type of each running job."""
     free: npt.NDArray[np.int64]
     """Free thousandths of GPUs by type."""
     capacity: npt.NDArray[np.int64]
@@ -73,7 +73,7 @@ class GpuView:
 
 
 class GpuSimulator:
-    """A run on placed nodes that can be stepped: `advance`, then `start`, `preempt`, `migrate`, until it gives None."""
+    """A GPU simulation that can be stepped: `advance`, then `start`, `preempt`, `migrate`, until it returns None."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class GpuSimulator:
             )
         if "after_id" in jobs and bool(np.isin(jobs["after_id"], jobs["job_id"]).any()):
             raise InputError(
-                "some jobs wait for others (after_id), which placed nodes cannot have; drop the column"
+                "some jobs depend on others (after_id), which node-level clusters do not support; drop the column"
             )
         self.settings = settings or GpuSettings()
         self.rule = rule or PriorityPolicy("steps", _first)
@@ -102,13 +102,13 @@ class GpuSimulator:
         self._cluster = cluster
         order = jobs.order
         if order is not None:
-            speeds = speeds if speeds is None else _taken(speeds, order)
+            speeds = speeds if speeds is None else _speeds_of(speeds, order)
             preference = None if preference is None else preference[:, order]
         self._state: Any = build_gpu_state(self.table, cluster, self.settings, self.rule, speeds, preference)
         prepare = self.rule.prepare
         values = self.rule.parameters if prepare is None else prepare(self.table, cluster)
         self._parameters = np.ascontiguousarray(values, np.float64)
-        self._score = placed_score(self.rule)
+        self._score = gpu_score(self.rule)
         self._capacity = self._free()
 
     # -- the whole run ---------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class GpuSimulator:
         """Run to the end under the rule."""
         kernel = compiled("run")
         while kernel(self._state, self._score, self._parameters) == FULL:
-            self._state = grown(self._state)
+            self._state = with_larger_buffers(self._state)
         self._check()
 
     def _check(self) -> None:
@@ -125,29 +125,29 @@ class GpuSimulator:
         if clock.bad_score != 0:
             job = self.table["job_id"][clock.bad_score - 1]
             raise InputError(f"policy {self.rule.name!r} gave job {job} a score that is not a number")
-        if clock.most_starts > MOST_STARTS:
+        if clock.most_starts > MAX_STARTS:
             job = self.table["job_id"][int(np.argmax(self._state.job_state["starts"]))]
             raise InputError(
-                f"job {job} has been started more than {MOST_STARTS} times by {clock.now:g} s: jobs put each other out "
-                "and lose their work; give min_run_before_preempt_s, round_interval_s, or checkpoints that keep it"
+                f"job {job} has been started more than {MAX_STARTS} times by {clock.now:g} s: jobs preempt each other "
+                "and lose their work; give min_run_before_preempt_s, round_interval_s, or checkpoints that preserve it"
             )
 
     # -- step by step ----------------------------------------------------------------------------
 
     def advance(self) -> GpuView | None:
-        """Move to the next instant; None when nothing is left."""
+        """Advance to the next instant; None at the end of the run."""
         if self._state.clock[0].now > -np.inf:
             compiled("settle")(self._state)
-        said = FULL
-        while said == FULL:
-            said = compiled("advance")(self._state, self._score, self._parameters)
-            if said == FULL:
-                self._state = grown(self._state)
+        status = FULL
+        while status == FULL:
+            status = compiled("advance")(self._state, self._score, self._parameters)
+            if status == FULL:
+                self._state = with_larger_buffers(self._state)
         self._check()
-        return None if said == END else self.view()
+        return None if status == END else self.view()
 
     def view(self) -> GpuView:
-        """What there is to be seen now."""
+        """The state of the simulation now."""
         s = self._state
         clock = s.clock[0]
         waiting = np.sort(s.queue["job"][clock.queue_lo : clock.queue_hi])
@@ -155,8 +155,8 @@ class GpuSimulator:
         return GpuView(
             now_s=float(clock.now),
             due=bool(compiled("due")(s)),
-            waiting=self._seen(waiting),
-            running=self._seen(running),
+            waiting=self._gpu_job_records(waiting),
+            running=self._gpu_job_records(running),
             running_type=s.nodes["type"][s.places[s.job_state["place_lo"][running], 0]],
             free=self._free(),
             capacity=self._capacity,
@@ -164,22 +164,22 @@ class GpuSimulator:
         )
 
     def schedule(self) -> None:
-        """Make the rule's own pass."""
+        """Make a scheduling pass of the priority policy."""
         compiled("walk")(self._state, self._score, self._parameters)
         self._check()
 
     def start(self, job: int, kind: int = -1) -> bool:
-        """Start a waiting job now, on type number `kind` (-1: on any); False: there is no room."""
+        """Start a waiting job now, on type number `kind` (-1: on any); False: it does not fit."""
         self._must_be(job, WAITING, "start", "waiting")
         return bool(compiled("start")(self._state, job, kind))
 
     def preempt(self, job: int) -> None:
-        """Give a running job notice to leave."""
+        """Preempt a running job."""
         self._must_be(job, RUNNING, "preempt", "running")
         compiled("preempt")(self._state, job)
 
     def migrate(self, job: int, kind: int = -1) -> bool:
-        """Move a running job to another place, on type number `kind`; False: there is no room."""
+        """Move a running job to another place, on type number `kind`; False: it does not fit."""
         self._must_be(job, RUNNING, "migrate", "running")
         return bool(compiled("migrate")(self._state, job, kind))
 
@@ -191,7 +191,7 @@ class GpuSimulator:
         if not (0 <= job < len(self.table) and self._state.job_state["status"][job] == status):
             raise ChoiceError(f"cannot {verb} job {job} at {self._state.clock[0].now:g} s: it is not {word}")
 
-    def _seen(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    def _gpu_job_records(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """Records of these jobs as of now."""
         s = self._state
         seen = s.seen[numbers].copy()
@@ -212,10 +212,10 @@ class GpuSimulator:
         nodes = self._state.nodes
         return np.bincount(nodes["type"], nodes["gpu_milli"], len(self.types)).astype(np.int64)
 
-    # -- what happened ---------------------------------------------------------------------------
+    # -- the result ------------------------------------------------------------------------------
 
     def log(self, decider: str | None = None) -> ExecutionLog:
-        """Segments so far, with their pieces; `decider` names who decided, where it was not the rule."""
+        """Execution log up to now; `decider` is the policy name if it is not that of the priority policy."""
         s = self._state
         segments = s.segments[: int(s.clock[0].segments)]
         segments = segments[segments["outcome"] > 0]
@@ -239,12 +239,12 @@ class GpuSimulator:
             group=segments["group"].astype(np.int16),
             level=np.zeros(len(segments), np.int16),
             outcome=outcome,
-            eligible_s=_placed_back(eligible, back),
-            job_outcome=_placed_back(job_outcome, back),
+            eligible_s=_in_given_order(eligible, back),
+            job_outcome=_in_given_order(job_outcome, back),
             capacity_s=np.array([-np.inf]),
             capacity_nodes=np.array([self._cluster.nodes]),
             groups=tuple(group.name for group in self._cluster.groups),
-            run={"policy": decider or self.rule.name, **_words(self.settings)},
+            run={"policy": decider or self.rule.name, **_recorded_settings(self.settings)},
             pieces=Allocations(
                 segment=np.repeat(np.arange(len(segments)), lengths),
                 node=s.log["node"][rows],
@@ -258,8 +258,8 @@ class GpuSimulator:
         )
 
 
-def _taken(speeds: Speeds, order: npt.NDArray[np.int64]) -> Speeds:
-    """The speeds of these jobs, in this order."""
+def _speeds_of(speeds: Speeds, order: npt.NDArray[np.int64]) -> Speeds:
+    """The speeds with jobs in the given order."""
     return Speeds(speeds.types, speeds.speed[:, order], speeds.spread[:, order], speeds.source[:, order])
 
 
@@ -274,13 +274,13 @@ def _ranges(first: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt
     return np.repeat(first - starts, lengths) + np.arange(int(lengths.sum()))
 
 
-def _placed_back(values: npt.NDArray[Any], back: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+def _in_given_order(values: npt.NDArray[Any], back: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     out = np.empty_like(values)
     out[back] = values
     return out
 
 
-def _words(settings: GpuSettings) -> dict[str, Any]:
+def _recorded_settings(settings: GpuSettings) -> dict[str, Any]:
     names: Iterable[str] = (
         "placement",
         "types",

@@ -1,4 +1,4 @@
-"""Everything a run on placed nodes reads and writes, as flat arrays of records."""
+"""State of a GPU simulation, as flat arrays of records."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ __all__ = [
 ]
 
 KIND = 1 << 60
-"""An event is (time, kind * KIND + number); ticks are no events of the heap."""
+"""An event is (time, kind * KIND + number); round ticks are not in the heap."""
 FINISH, RELEASE, ARRIVAL, CANCEL = 0, KIND, 2 * KIND, 3 * KIND
 
 COMING, WAITING, RUNNING, ENDING, GONE, WITHDRAWN, REFUSED = 0, 1, 2, 3, 4, 5, 6
-"""What a job is doing."""
+"""Job status."""
 COMPLETED, PREEMPTED, MIGRATED = 1, 5, 6
 """How a segment ended, as jobs.Outcome counts it."""
 
@@ -73,11 +73,11 @@ CLOCK = np.dtype(
         (
             "gives",
             np.int64,
-        ),  # how often something fell free: what did not fit since the last time does not fit now
+        ),  # number of releases: a job that did not fit since the last one does not fit now
         ("attempt", np.int64),
         ("walks", np.int64),
         ("most_starts", np.int64),  # of any job
-        ("first_new", np.int64),  # segments from here on began in this pass
+        ("first_new", np.int64),  # segments from here on done_at_start in this pass
         ("bad_score", np.int64),
         ("placement", np.int64),
         ("seed", np.int64),
@@ -88,12 +88,12 @@ CLOCK = np.dtype(
         ("rounds", np.int64),
         ("interference", np.int64),
         ("likes", np.int64),
-        ("most_cpu", np.int64),
-        ("most_gpu", np.int64),
+        ("max_cpu", np.int64),
+        ("max_gpu", np.int64),
     ],
     align=True,
 )
-"""Where the run stands, and how it is to go."""
+"""Counters and settings of the run."""
 
 NODE = np.dtype(
     [
@@ -123,8 +123,8 @@ JOB_STATE = np.dtype(
         ("done", np.float64),
         ("since", np.float64),
         ("rate", np.float64),
-        ("plain_rate", np.float64),  # without interference
-        ("began", np.float64),  # done when this segment began
+        ("uncontended_rate", np.float64),  # without interference
+        ("done_at_start", np.float64),  # done when this segment done_at_start
         ("start_s", np.float64),
         ("finish_s", np.float64),
         ("stop_s", np.float64),
@@ -138,7 +138,7 @@ JOB_STATE = np.dtype(
         ("load", np.int64),
         ("spread", np.int64),
         ("kind", np.int64),  # row of speeds, ranks and tiers
-        ("like", np.int64),  # jobs that take the same
+        ("like", np.int64),  # demand class
         ("place_lo", np.int64),
         ("status", np.int64),
         ("segment", np.int64),
@@ -148,7 +148,7 @@ JOB_STATE = np.dtype(
     ],
     align=True,
 )
-"""What becomes of a job."""
+"""State of a job."""
 
 SEEN = np.dtype(
     [
@@ -179,7 +179,7 @@ SEEN = np.dtype(
     ],
     align=True,
 )
-"""What a decider may know of a job: the fields of ports.JOB, and what only placed nodes know."""
+"""Job record for policies: the fields of interface.JOB and those of the GPU engine."""
 
 SEGMENT = np.dtype(
     [
@@ -210,7 +210,7 @@ TARGET = np.dtype(
     ],
     align=True,
 )
-"""What fragments are measured against."""
+"""A typical job shape of fragmentation scores."""
 
 Records = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -229,7 +229,7 @@ class GpuState(NamedTuple):
     classes: Ints  # (N, most k + 1) pieces of each class
     by_type: Ints  # (N,) nodes by (type, number)
     type_lo: Ints  # (T + 1,)
-    job_state: Records  # (n,) FATE
+    job_state: Records  # (n,) JOB_STATE
     seen: Records  # (n,) SEEN
     arrivals: Ints  # (n,) by (arrival, number)
     places: Ints  # (pieces of all jobs, 2): node and bits of GPUs
@@ -254,9 +254,9 @@ class GpuState(NamedTuple):
     claimed: Ints  # (n,)
     fresh: Ints  # (g,)
     fresh_mark: npt.NDArray[np.bool_]  # (g,)
-    events: Records  # RANKED, a heap; grown from outside
-    segments: Records  # SEGMENT; grown from outside
-    log: Records  # PIECE; grown from outside
+    events: Records  # RANKED, a heap; with_larger_buffers from outside
+    segments: Records  # SEGMENT; with_larger_buffers from outside
+    log: Records  # PIECE; with_larger_buffers from outside
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""The mix of jobs that placements and metrics reckon with: what pieces there are, the most frequent first."""
+"""Typical job shapes for fragmentation scores and metrics, most frequent first."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ import numpy.typing as npt
 
 from kilowait.engine.gpu.demand import Demand
 
-__all__ = ["LIKELY", "Target", "typical_shapes"]
+__all__ = ["TYPICAL_SHARE", "Target", "typical_shapes"]
 
-LIKELY = 0.95
-"""Share of the jobs that the targets of fragmentation are taken from."""
+TYPICAL_SHARE = 0.95
+"""Share of the jobs that the typical shapes cover."""
 
 Target = tuple[int, int, int, int, int]
-"""Thousandths of cores, of a GPU (0: no GPU), GPUs, row of the labels of types, and how many jobs are such."""
+"""A job shape: thousandths of cores, of a GPU (0: no GPU), GPUs, row of the type labels, number of jobs."""
 
 
-def typical_shapes(want: Demand, counted: npt.NDArray[np.bool_], likely: float = LIKELY) -> list[Target]:
-    """The most frequent pieces of the jobs that count, until they are that share of these jobs.
+def typical_shapes(
+    want: Demand, counted: npt.NDArray[np.bool_], likely: float = TYPICAL_SHARE
+) -> list[Target]:
+    """The most frequent shapes of the counted jobs, until they cover the share `likely`.
 
-    Without Numba, as reports read logs by it.
+    Does not use Numba, because reports call it.
 
     >>> from kilowait.cluster import Cluster
     >>> from kilowait.engine.gpu.demand import demand_of

@@ -1,1 +1,1 @@
-"""The compiled part of the clock. Numbers and arrays only: no words, no files, no formulas for energy."""
+"""Compiled kernels of the engine, on numbers and arrays only."""

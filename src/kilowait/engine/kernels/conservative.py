@@ -1,4 +1,4 @@
-"""Conservative backfilling: every waiting job has a reservation, keeps it, and may only move forward."""
+"""Conservative backfilling: every waiting job has a reservation that may only move earlier."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ __all__ = ["conservative_pass", "rebuild_plan", "remove_reservation", "open_plan
 
 @kernel
 def conservative_pass(s: Any, all_applied: bool) -> None:
-    """A conservative pass: reservations are kept, and tried for earlier places when something fell free.
+    """A conservative pass: keep reservations, and move them earlier when resources were freed.
 
-    While the plan is *tight* (a round of trying moved nobody) and all finish when believed, trying again would
-    move nobody either: then only jobs whose time has come, and those without a reservation, are looked at.
+    The plan is *tight* if the last attempt moved no reservation. While it is tight and all jobs end as expected, only
+    jobs whose reserved time has come and jobs without a reservation are processed.
     """
     k = s.clock[0]
-    # Between the events of one instant a known capacity change may be due but not applied: look at all then.
+    # Between events of one instant a known capacity change may be due but not applied: process all jobs then.
     freed = open_plan(s, all_applied)
     every = freed and (k.reservations_tight == 0 or k.per_event != 0)
     if every or k.line_hi == 0:
@@ -66,7 +66,7 @@ def conservative_pass(s: Any, all_applied: bool) -> None:
             reserve_among(s, job)
             same = job_extra.reserved_on == group_before and job_extra.reserved_s == time_before
         if group_before > 0 and not same:
-            moved = True  # its old place may serve those behind it
+            moved = True  # its old place may be used by jobs behind it
             every = freed
     if started:
         compact(s, k.queue_lo)
@@ -79,7 +79,7 @@ def conservative_pass(s: Any, all_applied: bool) -> None:
 
 @kernel
 def open_plan(s: Any, all_applied: bool) -> bool:
-    """See what became of the plan since the last pass; whether something fell free."""
+    """Update the plan since the last pass; return whether resources were freed."""
     k = s.clock[0]
     if apply_announcements(s):
         k.void = 1
@@ -95,7 +95,7 @@ def open_plan(s: Any, all_applied: bool) -> bool:
 
 @kernel
 def rebuild_plan(s: Any) -> None:
-    """The timeline anew, with the reservations that stand."""
+    """Rebuild the timeline with the current reservations."""
     k = s.clock[0]
     k.open_groups = (1 << len(s.groups)) - 1
     build(s)
@@ -108,7 +108,7 @@ def rebuild_plan(s: Any) -> None:
 
 @kernel
 def void_plan(s: Any) -> None:
-    """Beliefs or capacity are no longer what they were: every reservation is dropped."""
+    """Drop every reservation after expected ends or capacity have changed."""
     k = s.clock[0]
     for i in range(k.queue_lo, k.queue_hi):
         s.job_extra[s.queue[i].job].reserved_on = 0

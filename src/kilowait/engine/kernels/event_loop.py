@@ -1,4 +1,4 @@
-"""From event to event: applying what happens, and the native loop of a whole run."""
+"""Event loop: apply events, and run a whole simulation in compiled code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kilowait.engine.kernels.state import (
 
 __all__ = ["advance", "next_event_s", "run", "run_conservative"]
 
-NOBODY = -1
+NONE = -1
 STARTED = -1.0
 HEAP, STREAM, CHANGES = 0, 1, 2
 
@@ -48,17 +48,17 @@ def next_event_s(s: Any) -> float:
 
 
 @kernel
-def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> bool:
-    """Move to the next instant and apply its events (or one event, with per_event). False: nothing is left."""
+def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> bool:
+    """Move to the next instant and apply its events (or one event, with per_event). False: no event is left."""
     k = s.clock[0]
     time = next_event_s(s)
     if time == np.inf:
         return False
     k.now = time
     while time == k.now:
-        # The first of what is due now, by (kind, number), from the three places where events lie.
+        # The next event due now, by (kind, number), from the three event sources.
         code = 4 * KIND
-        source = NOBODY
+        source = NONE
         if k.events > 0 and s.events[0].key == time:
             code = s.events[0].job
             source = HEAP
@@ -76,18 +76,18 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
         elif source == STREAM:
             k.next_arrival += 1
 
-        left = NOBODY
-        comes = NOBODY
+        left = NONE
+        comes = NONE
         if code < CHANGE:
             left = assume_nonnegative(s.segments[assume_nonnegative(code)])
             finish(s, left)
-            if k.remembering:
+            if k.observes_jobs:
                 notify_finish(s, left, score, parameters)
         elif code < ARRIVAL:
             apply_change(s)
         elif code < TIMER:
             job = assume_nonnegative(code - ARRIVAL)
-            on_arrival(s, job, score, parameters, own_score, own_parameters)
+            on_arrival(s, job, score, parameters, backfill_score, backfill_parameters)
             job_state = s.job_state[job]
             if job_state.allowed != 0:
                 comes = job
@@ -98,13 +98,13 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
             job = (code - TIMER) >> 1
             status = s.job_state[job].status
             if (code - TIMER) & 1:
-                comes = job if status == HELD else NOBODY
+                comes = job if status == HELD else NONE
             elif status in (QUEUED, HELD):
                 remove(s, job, CANCELLED)
                 left = job
-        if comes != NOBODY:
+        if comes != NONE:
             enqueue(s, comes)
-        if left != NOBODY and k.dependents:
+        if left != NONE and k.dependents:
             release_dependents(s, left)
         if k.per_event:
             break
@@ -116,7 +116,7 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
 
 @kernel
 def finish(s: Any, job: int) -> None:
-    """A job ends: what it held falls free."""
+    """A job ends: release its resources."""
     k = s.clock[0]
     job_state = s.job_state[job]
     if k.one_pool:
@@ -131,7 +131,7 @@ def finish(s: Any, job: int) -> None:
     if k.track_expected_ends:
         remove_expected_end(s, job)
         k.freed = 1
-        if job_state.believed_end_s != k.now:
+        if job_state.expected_end_s != k.now:
             k.reservations_tight = 0
     if k.half_life_s > 0:
         charge(s, job, -1)
@@ -139,7 +139,7 @@ def finish(s: Any, job: int) -> None:
 
 @kernel
 def notify_finish(s: Any, job: int, score: Any, parameters: Any) -> None:
-    """Let a policy that remembers know that a job has just ended, and how long it ran."""
+    """Notify a policy that observes jobs of a job's end and run time."""
     k = s.clock[0]
     seen = s.jobs[job]
     seen.ran_s = max(k.now - s.job_state[job].start_s, 1e-9)
@@ -148,7 +148,7 @@ def notify_finish(s: Any, job: int, score: Any, parameters: Any) -> None:
 
 @maybe_inline
 def notify_starts(s: Any, before: int, score: Any, parameters: Any) -> None:
-    """Let a policy that remembers know which jobs a pass has started: all but the first `before` ever."""
+    """Notify a policy that observes jobs of the jobs started since the first `before`."""
     k = s.clock[0]
     for i in range(before, k.segments):
         seen = s.jobs[assume_nonnegative(s.segments[i])]
@@ -158,7 +158,7 @@ def notify_starts(s: Any, before: int, score: Any, parameters: Any) -> None:
 
 @maybe_inline
 def apply_change(s: Any) -> None:
-    """Nodes go away or come back, in every pool of their group."""
+    """Apply a capacity change to every pool of its group."""
     k = s.clock[0]
     number = s.changes[k.next_change].number
     while k.next_change < len(s.changes) and s.changes[k.next_change].number == number:
@@ -169,8 +169,10 @@ def apply_change(s: Any) -> None:
 
 
 @kernel
-def on_arrival(s: Any, job: int, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
-    """A job arrives: it is scored where orders are fixed or times predicted, and its cancellation is set."""
+def on_arrival(
+    s: Any, job: int, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any
+) -> None:
+    """A job arrives: score it (fixed order or predictions) and schedule its cancellation."""
     k = s.clock[0]
     job_state = s.job_state[job]
     seen = s.jobs[job]
@@ -179,15 +181,15 @@ def on_arrival(s: Any, job: int, score: Any, parameters: Any, own_score: Any, ow
     seen.number = job
     if k.half_life_s > 0:
         seen.usage_share = share_of(s, job)
-    if not k.time_dependent or k.predicting:
+    if not k.time_dependent or k.predicts:
         job_state.key = score(seen, k.now, parameters)
         if job_state.key != job_state.key:
             k.bad_score = job + 1
-    if k.predicting:
+    if k.predicts:
         apply_prediction(s, job)
     if k.backfill_order == 1:
-        s.job_extra[job].own_key = own_score(seen, k.now, own_parameters)
-        if s.job_extra[job].own_key != s.job_extra[job].own_key:
+        s.job_extra[job].backfill_key = backfill_score(seen, k.now, backfill_parameters)
+        if s.job_extra[job].backfill_key != s.job_extra[job].backfill_key:
             k.bad_score = -(job + 1)
     if k.cancels and job_state.allowed != 0 and s.job_extra[job].cancel_s < np.inf:
         push(s.events, k.events, max(s.job_extra[job].cancel_s, k.now), TIMER + 2 * job)
@@ -196,7 +198,7 @@ def on_arrival(s: Any, job: int, score: Any, parameters: Any, own_score: Any, ow
 
 @maybe_inline
 def release_dependents(s: Any, job: int) -> None:
-    """A job has left: those that were to come after it come when they have thought."""
+    """A job has left: submit its dependents after their think time."""
     k = s.clock[0]
     other = s.job_extra[job].first_dependent - 1
     while other >= 0:
@@ -206,30 +208,32 @@ def release_dependents(s: Any, job: int) -> None:
         other = s.job_extra[other].next_dependent - 1
 
 
-def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
-    """The whole run, natively: events, then a pass, until nothing is left (or a score was not a number)."""
+def run(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> None:
+    """Run the whole simulation: events, then a pass, until no event is left (or a score is NaN)."""
     s = state_without_refcount(s)
     k = s.clock[0]
-    while k.bad_score == 0 and advance(s, score, parameters, own_score, own_parameters):
+    while k.bad_score == 0 and advance(s, score, parameters, backfill_score, backfill_parameters):
         if k.queue_hi > k.queue_lo:
-            if k.time_dependent and (k.predicting or anything_free(s)):
+            if k.time_dependent and (k.predicts or anything_free(s)):
                 score_waiting(s, score, parameters)
             all_applied = not k.per_event or next_event_s(s) > k.now
             before = k.segments
-            schedule(s, all_applied, own_score, own_parameters)
-            if k.remembering:
+            schedule(s, all_applied, backfill_score, backfill_parameters)
+            if k.observes_jobs:
                 notify_starts(s, before, score, parameters)
 
 
-def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
-    """The same with conservative backfilling; a kernel of its own, so that a run without it compiles sooner."""
+def run_conservative(
+    s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any
+) -> None:
+    """`run` with conservative backfilling; a separate kernel, so that other runs compile faster."""
     s = state_without_refcount(s)
     k = s.clock[0]
-    while k.bad_score == 0 and advance(s, score, parameters, own_score, own_parameters):
+    while k.bad_score == 0 and advance(s, score, parameters, backfill_score, backfill_parameters):
         if k.queue_hi > k.queue_lo:
             if k.time_dependent:
                 score_waiting(s, score, parameters)
             before = k.segments
             conservative_pass(s, not k.per_event or next_event_s(s) > k.now)
-            if k.remembering:
+            if k.observes_jobs:
                 notify_starts(s, before, score, parameters)

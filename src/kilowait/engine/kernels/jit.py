@@ -1,4 +1,4 @@
-"""How kernels are compiled, and where the compiled code is kept.
+"""Numba compilation of kernels and the cache of compiled code.
 
 Numba's cache looks at one file's date only: a caller keeps a stale copy of a callee edited in another file, and
 code compiled with bounds checks passes for code without. So the cache folder is named by everything that matters.
@@ -47,7 +47,7 @@ _SOURCES = Path(__file__).resolve().parent.parent.parent
 
 @cache
 def cache_folder(room: str = "engine") -> Path:
-    """Folder for a room's compiled kernels: other sources, options or versions mean another folder.
+    """Cache folder of a package's compiled kernels; it depends on sources, options and versions.
 
     Those of `envs` hold copies of the engine's, so both are in its name.
     """
@@ -72,12 +72,12 @@ def cache_folder(room: str = "engine") -> Path:
     except OSError:  # a home that cannot be written to must not stop a simulation
         folder = Path(tempfile.gettempdir()) / f"kilowait-{os.getuid()}" / folder.name
         folder.mkdir(parents=True, exist_ok=True)
-    _forget_unused(folder)
+    _remove_unused(folder)
     return folder
 
 
-def _forget_unused(folder: Path) -> None:
-    """Remove kernels of other sources or versions that nobody has used for a month."""
+def _remove_unused(folder: Path) -> None:
+    """Remove kernels of other sources or versions unused for a month."""
     for other in folder.parent.iterdir():
         if other != folder and other.stat().st_mtime < time.time() - 30 * 86400:
             shutil.rmtree(other, ignore_errors=True)
@@ -102,7 +102,7 @@ def kernel(function: F) -> F:
 
 
 def maybe_inline(function: F) -> F:
-    """A kernel called by other kernels, rarely: inlined only where the compiler likes to."""
+    """A kernel called by other kernels, rarely: inlined if the compiler chooses so."""
     return numba.njit(error_model="numpy", **_INNER)(function)
 
 
@@ -112,9 +112,9 @@ def noinline(function: F) -> F:
 
 
 def specialize(function: F, inlined: bool = True, **moves: Any) -> F:
-    """The same kernel over other moves: where it calls one of these names, this is called instead.
+    """A copy of a kernel that calls other functions for the given names.
 
-    Runs with levers are the passes of all other runs over moves of their own, in code that those never compile.
+    Runs with power controls use the same passes with their own start and reserve functions.
     """
     plain = getattr(function, "py_func", function)
     unused = sorted(set(moves) - set(plain.__code__.co_names))
@@ -138,7 +138,7 @@ def compile_entry(function: F, signature: Any, room: str = "engine") -> F:
             numba.config.CACHE_DIR = before
 
 
-def _lent(array: Any) -> Any:
+def _identity(array: Any) -> Any:
     return array
 
 
@@ -147,12 +147,12 @@ def _move(array: Any, to: int, start: int, count: int) -> None:
 
 
 if numba.config.DISABLE_JIT:
-    without_refcount, memmove, assume_nonnegative = _lent, _move, _lent
+    without_refcount, memmove, assume_nonnegative = _identity, _move, _identity
 else:
 
     @intrinsic
     def assume_nonnegative(typing: Any, number: Any) -> Any:
-        """The number, with the promise that it is not negative: spares the wrap-around of negative indices."""
+        """The number, declared non-negative to the compiler: avoids the wrap-around of negative indices."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             builder.assume(builder.icmp_signed(">=", arguments[0], arguments[0].type(0)))

@@ -1,7 +1,7 @@
-"""Nodes that sleep: who takes which, and when they are ready.
+"""Node sleep: allocation and release of sleeping nodes, and when they are ready.
 
-Nodes are counted in batches that share a time. A batch of falling nodes becomes one of sleeping nodes when somebody
-looks; all else happens at an instant of the clock.
+Nodes are counted in batches that share a time. Batches of nodes that are shutting down become asleep
+lazily, when they are read; all other transitions are events.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["append", "allocate_nodes", "release_nodes", "fall_asleep", "note", "
 
 @kernel
 def note(s: Any, time: float, g: int, shutting_down: int, asleep: int, waking: int) -> None:
-    """Write down that these numbers of the group change by so many at a time."""
+    """Log a change of the numbers of nodes of a group by state."""
     lever = s.lever[0]
     step = s.steps[lever.steps]
     step.time_s = time
@@ -28,7 +28,7 @@ def note(s: Any, time: float, g: int, shutting_down: int, asleep: int, waking: i
 
 @kernel
 def append(batches: Any, lo: int, hi: int, time: float, nodes: int) -> tuple[int, int]:
-    """A batch at the end, one with the same time growing; where the batches lie then."""
+    """Append a batch, or merge it into a last batch of the same time; return the new bounds."""
     if hi > lo and batches[hi - 1].time_s == time:
         batches[hi - 1].nodes += nodes
         return lo, hi
@@ -43,7 +43,7 @@ def append(batches: Any, lo: int, hi: int, time: float, nodes: int) -> tuple[int
 
 @kernel
 def fall_asleep(s: Any, g: int) -> None:
-    """Those whose time has come are asleep."""
+    """Mark nodes that have finished shutting down as asleep."""
     k = s.clock[0]
     group = s.sleepers[g]
     while group.fall_lo < group.fall_hi and s.shutting_down[g, group.fall_lo].time_s <= k.now:
@@ -56,15 +56,15 @@ def fall_asleep(s: Any, g: int) -> None:
 
 @kernel
 def ready_s(s: Any, g: int, nodes: int) -> float:
-    """When so many of the free nodes of a group would all be ready."""
+    """Time at which this number of free nodes of a group is ready."""
     group = s.sleepers[g]
     if not group.sleeps or nodes <= group.awake:
         return s.clock[0].now
-    return woken_s(s, g, nodes)
+    return ready_after_wake_s(s, g, nodes)
 
 
 @maybe_inline
-def woken_s(s: Any, g: int, nodes: int) -> float:
+def ready_after_wake_s(s: Any, g: int, nodes: int) -> float:
     """`ready_s` where some of the nodes must wake."""
     k = s.clock[0]
     group = s.sleepers[g]
@@ -91,12 +91,12 @@ def woken_s(s: Any, g: int, nodes: int) -> float:
 
 @kernel
 def allocate_nodes(s: Any, g: int, nodes: int) -> float:
-    """A job takes so many free nodes; when they are all ready."""
+    """Allocate free nodes to a job; return when all are ready."""
     group = s.sleepers[g]
     if not group.sleeps:
         return s.clock[0].now
     if nodes > group.awake:
-        return claim_woken(s, g, nodes)
+        return allocate_waking_nodes(s, g, nodes)
     group.awake -= nodes
     while nodes > 0:  # those idle for the shortest time first
         batch = s.idle[g, group.idle_hi - 1]
@@ -109,11 +109,11 @@ def allocate_nodes(s: Any, g: int, nodes: int) -> float:
 
 
 @maybe_inline
-def claim_woken(s: Any, g: int, nodes: int) -> float:
-    """`claim` where those awake are not enough."""
+def allocate_waking_nodes(s: Any, g: int, nodes: int) -> float:
+    """`allocate_nodes` if too few nodes are awake."""
     k = s.clock[0]
     group = s.sleepers[g]
-    ready = woken_s(s, g, nodes)
+    ready = ready_after_wake_s(s, g, nodes)
     left = nodes - group.awake
     group.awake = 0
     group.idle_hi = group.idle_lo
@@ -149,7 +149,7 @@ def claim_woken(s: Any, g: int, nodes: int) -> float:
 
 @kernel
 def release_nodes(s: Any, g: int, nodes: int) -> None:
-    """Nodes fall free: they pay a debt first, and are idle from now on."""
+    """Release nodes: they first serve a pending outage, the others are idle from now on."""
     k = s.clock[0]
     group = s.sleepers[g]
     if not group.sleeps:
@@ -166,7 +166,7 @@ def release_nodes(s: Any, g: int, nodes: int) -> None:
 
 @maybe_inline
 def remove_nodes(s: Any, g: int, nodes: int) -> None:
-    """An outage takes nodes: idle ones first, those idle longest; then sleeping, falling and waking ones."""
+    """Remove nodes for an outage: longest idle first, then asleep, shutting down and waking ones."""
     k = s.clock[0]
     group = s.sleepers[g]
     if not group.sleeps:

@@ -1,4 +1,4 @@
-"""What nodes that sleep do when nobody holds them: wake for who is to come, fall asleep; when to look at them again."""
+"""Sleep and wake decisions for free nodes, and the time of the next check."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["next_check_s", "put_to_sleep", "wake_nodes", "update_node_power", "w
 
 @maybe_inline
 def wake_up(s: Any, g: int) -> None:
-    """Those that nobody holds and that are awake by now are idle from now on."""
+    """Mark free nodes that have finished waking as idle."""
     k = s.clock[0]
     group = s.sleepers[g]
     while group.wake_lo < group.wake_hi and s.booting[g, group.wake_lo].time_s <= k.now:
@@ -30,8 +30,8 @@ def wake_up(s: Any, g: int) -> None:
 
 
 @maybe_inline
-def look_ahead(s: Any, g: int) -> tuple[float, int]:
-    """Time of the earliest reservation on the group, and the free nodes it will need; infinite: there is none."""
+def earliest_reservation(s: Any, g: int) -> tuple[float, int]:
+    """Time of the earliest reservation on the group, and the free nodes it will need; infinite: none."""
     k = s.clock[0]
     if not s.lever[0].passed or k.depth == 0:
         return np.inf, 0
@@ -63,7 +63,7 @@ def look_ahead(s: Any, g: int) -> tuple[float, int]:
 
 @kernel
 def update_node_power(s: Any, g: int) -> None:
-    """After a pass: wake what will be wanted, let the others sleep, and see when to look again."""
+    """After a pass: wake needed nodes, put idle ones to sleep, and set the time of the next check."""
     k = s.clock[0]
     group = s.sleepers[g]
     step = group.reserve_at + 1
@@ -71,14 +71,14 @@ def update_node_power(s: Any, g: int) -> None:
     kept = s.reserve[group.reserve_at].nodes + group.spare
     expires = s.idle[g, group.idle_lo].time_s + group.timeout_s if group.awake > kept else np.inf
     if group.wake_ahead or change_s <= k.now or expires <= k.now or group.awake + group.waking < kept:
-        wake_and_fall(s, g)
+        update_sleep(s, g)
     else:
         group.check_s = min(change_s, expires)
 
 
 @kernel
-def wake_and_fall(s: Any, g: int) -> None:
-    """`settle` where there may be something to do."""
+def update_sleep(s: Any, g: int) -> None:
+    """`update_node_power` if there may be nodes to wake or to put to sleep."""
     k = s.clock[0]
     group = s.sleepers[g]
     while group.reserve_at + 1 < group.reserve_end and s.reserve[group.reserve_at + 1].time_s <= k.now:
@@ -88,7 +88,7 @@ def wake_and_fall(s: Any, g: int) -> None:
     due_s = np.inf
     needed = 0
     if group.wake_ahead:
-        due_s, needed = look_ahead(s, g)
+        due_s, needed = earliest_reservation(s, g)
     if due_s - group.wake_s <= k.now:
         want = max(want, needed)
     fall_asleep(s, g)
@@ -115,7 +115,7 @@ def wake_and_fall(s: Any, g: int) -> None:
 
 @maybe_inline
 def wake_nodes(s: Any, g: int, nodes: int) -> None:
-    """So many sleeping nodes begin to wake."""
+    """Start to wake sleeping nodes."""
     k = s.clock[0]
     group = s.sleepers[g]
     group.asleep -= nodes
@@ -130,7 +130,7 @@ def wake_nodes(s: Any, g: int, nodes: int) -> None:
 
 @kernel
 def put_to_sleep(s: Any, g: int, nodes: int) -> None:
-    """So many of those idle longest begin to fall asleep."""
+    """Start to shut down the longest idle nodes."""
     k = s.clock[0]
     group = s.sleepers[g]
     batch = s.idle[g, group.idle_lo]
@@ -148,7 +148,7 @@ def put_to_sleep(s: Any, g: int, nodes: int) -> None:
 
 @kernel
 def next_check_s(s: Any) -> float:
-    """When some group's nodes wake up, or are to be looked at again."""
+    """Time of the next wake-up or check of any group."""
     time = np.inf
     for g in range(len(s.sleepers)):
         group = s.sleepers[g]

@@ -1,4 +1,4 @@
-"""What is believed of a job that runs longer than it was believed to; docs/engine.md, Beliefs, has the rules."""
+"""New expected end of jobs that exceed their expected run time; docs/engine.md defines the rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOUBLE, STEPS, QUANTILE = 0, 1, 2
 STEPS_S = (
     60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 18000.0, 36000.0, 72000.0, 180000.0, 360000.0,
 )  # fmt: skip
-"""Tsafrir, Etsion, Feitelson (TPDS 2007): what is added to a prediction each time it is overrun; the last for ever."""
+"""Tsafrir, Etsion, Feitelson (TPDS 2007): increments of a prediction each time it is exceeded; the last one repeats."""
 
 
 @kernel
@@ -40,7 +40,7 @@ def stepped(span: float, start_s: float, now: float) -> float:
 
 @maybe_inline
 def renewed_end_s(s: Any, job: int) -> float:
-    """When a running job that has overrun what was believed of it is now believed to end."""
+    """New expected end of a running job that has exceeded its expected end."""
     k = s.clock[0]
     now = k.now
     seen = s.jobs[job]

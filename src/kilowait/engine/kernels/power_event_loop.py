@@ -1,4 +1,4 @@
-"""Runs with levers: from event to event, where nodes sleep and wake, and jobs may be held."""
+"""Event loop with power controls: node sleep, load shifting and a power budget."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from kilowait.engine.kernels import event_loop, scheduling_pass
 from kilowait.engine.kernels.event_loop import (
-    NOBODY,
+    NONE,
     next_event_s,
     notify_finish,
     notify_starts,
@@ -57,7 +57,7 @@ def next_event_or_check_s(s: Any) -> float:
 
 @kernel
 def finish(s: Any, job: int) -> None:
-    """A job ends: what it held falls free, and its nodes are idle."""
+    """A job ends: release its resources; its nodes are idle."""
     k = s.clock[0]
     job_state = s.job_state[job]
     g = assume_nonnegative(job_state.group)
@@ -69,7 +69,7 @@ def finish(s: Any, job: int) -> None:
     if k.track_expected_ends:
         remove_expected_end(s, job)
         k.freed = 1
-        if job_state.believed_end_s != k.now:
+        if job_state.expected_end_s != k.now:
             k.reservations_tight = 0
     if k.half_life_s > 0:
         charge(s, job, -1)
@@ -103,7 +103,7 @@ def join(s: Any, job: int) -> None:
 
 @kernel
 def arrive(s: Any, job: int) -> None:
-    """A job that was greeted joins the queue, or is held until its time."""
+    """An arrived job joins the queue, or is delayed until `hold_until_s`."""
     k = s.clock[0]
     if s.lever[0].holds and s.hold_s[job] > k.now:
         s.job_state[job].status = HELD
@@ -148,8 +148,8 @@ def begin(s: Any, time: float) -> None:
 
 
 @kernel
-def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> bool:
-    """As `clock.advance`; before it leaves an instant, nodes wake and fall asleep."""
+def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> bool:
+    """Like `event_loop.advance`; before it leaves an instant, nodes wake or go to sleep."""
     k = s.clock[0]
     lever = s.lever[0]
     close_instant(s)
@@ -169,7 +169,7 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
         begin(s, time)
     while time == k.now:
         code = 5 * KIND
-        source = NOBODY
+        source = NONE
         group = 0
         if k.events > 0 and s.events[0].key == time:
             code = s.events[0].job
@@ -202,7 +202,7 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
         elif source == STREAM:
             k.next_arrival += 1
 
-        left = NOBODY
+        left = NONE
         if source == NODES:
             wake_up(s, group)
         elif source == LOOK:  # one event for all groups
@@ -212,13 +212,13 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
         elif code < CHANGE:
             left = assume_nonnegative(s.segments[assume_nonnegative(code)])
             finish(s, left)
-            if k.remembering:
+            if k.observes_jobs:
                 notify_finish(s, left, score, parameters)
         elif code < ARRIVAL:
             apply_change(s)
         elif code < TIMER:
             job = assume_nonnegative(code - ARRIVAL)
-            on_arrival(s, job, score, parameters, own_score, own_parameters)
+            on_arrival(s, job, score, parameters, backfill_score, backfill_parameters)
             job_state = s.job_state[job]
             if job_state.allowed != 0:
                 arrive(s, job)
@@ -234,7 +234,7 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
             elif status in (QUEUED, HELD):
                 leave(s, job)
                 left = job
-        if left != NOBODY and k.dependents:
+        if left != NONE and k.dependents:
             release_dependents(s, left)
         look = next_check_s(s)
         time = min(next_event_s(s), look)
@@ -251,7 +251,7 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
 
 @kernel
 def has_buffer_space(s: Any) -> bool:
-    """Whether all that one more instant could have nodes do can be written down."""
+    """Whether the node-state buffer has space for one more instant."""
     k = s.clock[0]
     lever = s.lever[0]
     if not lever.sleeps:
@@ -276,29 +276,37 @@ def has_buffer_space(s: Any) -> bool:
     return lever.full == 0
 
 
-def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
-    """The whole run, natively; it stops early where there is no room for steps, and can be taken up again."""
+def run(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> None:
+    """The whole run, natively; it stops when the node-state buffer is full, and can be continued."""
     s = power_state_without_refcount(s)
     k = s.clock[0]
     while (
-        k.bad_score == 0 and has_buffer_space(s) and advance(s, score, parameters, own_score, own_parameters)
+        k.bad_score == 0
+        and has_buffer_space(s)
+        and advance(s, score, parameters, backfill_score, backfill_parameters)
     ):
         if k.queue_hi > k.queue_lo:
-            if k.time_dependent and (k.predicting or scheduling_pass.anything_free(s)):
+            if k.time_dependent and (k.predicts or scheduling_pass.anything_free(s)):
                 score_waiting(s, score, parameters)
             before = k.segments
             open_pass(s)
-            schedule(s, not k.per_event or next_event_or_check_s(s) > k.now, own_score, own_parameters)
-            if k.remembering:
+            schedule(
+                s, not k.per_event or next_event_or_check_s(s) > k.now, backfill_score, backfill_parameters
+            )
+            if k.observes_jobs:
                 notify_starts(s, before, score, parameters)
 
 
-def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
+def run_conservative(
+    s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any
+) -> None:
     """The same with conservative backfilling."""
     s = power_state_without_refcount(s)
     k = s.clock[0]
     while (
-        k.bad_score == 0 and has_buffer_space(s) and advance(s, score, parameters, own_score, own_parameters)
+        k.bad_score == 0
+        and has_buffer_space(s)
+        and advance(s, score, parameters, backfill_score, backfill_parameters)
     ):
         if k.queue_hi > k.queue_lo:
             if k.time_dependent:
@@ -306,5 +314,5 @@ def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_pa
             before = k.segments
             open_pass(s)
             conservative_pass(s, not k.per_event or next_event_or_check_s(s) > k.now)
-            if k.remembering:
+            if k.observes_jobs:
                 notify_starts(s, before, score, parameters)

@@ -1,4 +1,4 @@
-"""Passes of runs with levers: those of all other runs, over moves that know levels, sleeping nodes and a budget."""
+"""Scheduling passes with power controls: the normal passes with DVFS, node sleep and power budget."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 @kernel
 def open_pass(s: Any) -> None:
-    """See whether the pass is crowded; if that has changed, nobody's chances are what they were."""
+    """Determine whether the backlog is large; if that has changed, the cached plan is invalid."""
     k = s.clock[0]
     lever = s.lever[0]
     lever.passed = 1
@@ -56,7 +56,7 @@ def open_pass(s: Any) -> None:
 
 @maybe_inline
 def apply_reservation(s: Any, job: int, g: int, start_s: float, times: int) -> None:
-    """As `conserving.apply_reservation`, at the level the place was reserved with."""
+    """Like `conservative.apply_reservation`, at the level the place was reserved with."""
     set_trial_level(s, job, g, s.reserved_level[job])
     occupy(s, job, g, start_s, start_s + s.jobs[job].planned_s, times)
     reset_trial(s, job)
@@ -64,7 +64,7 @@ def apply_reservation(s: Any, job: int, g: int, start_s: float, times: int) -> N
 
 @kernel
 def next_candidate(s: Any, at: int, free: int, latest: float, extra: int) -> int:
-    """As `passes.next_candidate`; under a budget the least that a job would draw is looked at too."""
+    """Like `scheduling_pass.next_candidate`; with a budget it also checks the job's minimum power."""
     if not s.lever[0].budget:
         return scheduling_pass.next_candidate(s, at, free, latest, extra)
     k = s.clock[0]

@@ -1,6 +1,6 @@
-"""Starting and reserving where jobs run at levels, nodes sleep, and power is limited.
+"""Job start and reservation with DVFS levels, node sleep and power budget.
 
-These are the moves of `planning` for runs with levers; `trying` has their short cuts for one group.
+These replace the functions of `reservations`; `power_trial_start` has shortcuts for one group.
 """
 
 from __future__ import annotations

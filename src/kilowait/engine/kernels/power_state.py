@@ -1,4 +1,4 @@
-"""The state of a run with levers: that of any run, and what sleeping nodes, levels and a budget need."""
+"""Simulation state with power controls: node sleep, DVFS levels and power budget."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LEVER = np.dtype(
     ],
     align=True,
 )
-"""The counters of the levers; one record."""
+"""Counters and settings of the power controls; one record."""
 
 SLEEPER = np.dtype(
     [
@@ -78,7 +78,7 @@ STEP = np.dtype(
 
 
 class PowerState(NamedTuple):
-    """State, and the levers."""
+    """`State` and the state of the power controls."""
 
     clock: Records
     jobs: Records
@@ -119,7 +119,7 @@ class PowerState(NamedTuple):
 
 @kernel
 def power_state_without_refcount(s: Any) -> PowerState:
-    """The state with references that are not counted; see `state.lend`."""
+    """The state with references that are not counted; see `state_without_refcount`."""
     return PowerState(
         without_refcount(s.clock),
         without_refcount(s.jobs),

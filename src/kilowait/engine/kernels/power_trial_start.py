@@ -1,4 +1,4 @@
-"""Jobs tried at levels, and the usual case: one group of whole nodes without a timeline.
+"""Trial starts at DVFS levels, and the common case of one group of whole nodes without timeline.
 
 A waiting job is at rest at level 0 of no group; it is *put* on a group and a level to be tried there, which sets what
 it would need, how long it is planned for and how long it runs.

@@ -1,4 +1,4 @@
-"""What a rule that predicts has written of a waiting job, as the planner takes it."""
+"""Apply run times predicted by a policy to waiting jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["apply_prediction", "apply_prediction_at_full_speed"]
 
 @kernel
 def apply_prediction(s: Any, job: int) -> float:
-    """Both times at least a second, and what is planned not beyond the limit; that comes back."""
+    """Clip predicted times to at least 1 s and the planned time to the limit; return the planned time."""
     seen = s.jobs[job]
     if not seen.estimate_s >= 1.0:  # not a number either
         seen.estimate_s = 1.0
@@ -23,7 +23,7 @@ def apply_prediction(s: Any, job: int) -> float:
 
 @kernel
 def apply_prediction_at_full_speed(s: Any, job: int) -> float:
-    """As `heed`, where a job is tried at levels: this is what it is planned with at rest."""
+    """`apply_prediction` in runs with power controls: stores the planned time at full speed."""
     planned = apply_prediction(s, job)
     s.planned_s[job] = planned
     return planned

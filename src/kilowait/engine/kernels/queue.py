@@ -1,4 +1,4 @@
-"""The queue of waiting jobs and the list of running ones."""
+"""Wait queue, and running jobs by expected end."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def close_gaps(s: Any, start: int, gaps: int) -> None:
 
 @kernel
 def end_pass(s: Any) -> None:
-    """Nobody is fresh any more; an empty queue begins again at the front of its array."""
+    """End a pass: clear the new arrivals; an empty queue restarts at the front of its array."""
     k = s.clock[0]
     k.fresh = 0
     if k.queue_lo == k.queue_hi:
@@ -94,7 +94,7 @@ def end_pass(s: Any) -> None:
 
 @maybe_inline
 def compact(s: Any, start: int) -> None:
-    """Drop everyone no longer waiting from the queue from position `start` on."""
+    """Remove jobs that no longer wait from the queue, from position `start` on."""
     k = s.clock[0]
     at = start
     for i in range(start, k.queue_hi):
@@ -118,7 +118,7 @@ def remove(s: Any, job: int, status: int) -> None:
 
 @kernel
 def add_expected_end(s: Any, job: int, end: float) -> None:
-    """Enter a running job in the list by believed end."""
+    """Enter a running job in the list by expected end."""
     k = s.clock[0]
     job = assume_nonnegative(job)
     at = place_in(s.expected_ends, 0, k.running, end, job)
@@ -127,16 +127,16 @@ def add_expected_end(s: Any, job: int, end: float) -> None:
     belief = s.expected_ends[at]
     belief.key = end
     belief.job = job
-    s.job_state[job].believed_end_s = end
+    s.job_state[job].expected_end_s = end
     k.running += 1
 
 
 @kernel
 def remove_expected_end(s: Any, job: int) -> None:
-    """Take a job out of the list by believed end."""
+    """Take a job out of the list by expected end."""
     k = s.clock[0]
     job = assume_nonnegative(job)
-    at = place_in(s.expected_ends, 0, k.running, s.job_state[job].believed_end_s, job)
+    at = place_in(s.expected_ends, 0, k.running, s.job_state[job].expected_end_s, job)
     k.running -= 1
     if at < k.running:
         memmove(s.expected_ends, at, at + 1, k.running - at)
@@ -155,8 +155,8 @@ def rank_waiting(s: Any) -> int:
 
 
 @maybe_inline
-def renew_beliefs(s: Any) -> None:
-    """Jobs that overrun their believed end are believed to end later, by the rule of the run."""
+def renew_expected_ends(s: Any) -> None:
+    """Give jobs that have exceeded their expected end a later one, by the overrun rule."""
     k = s.clock[0]
     while k.running > 0 and s.expected_ends[0].key <= k.now:
         job = s.expected_ends[0].job
@@ -167,9 +167,9 @@ def renew_beliefs(s: Any) -> None:
 
 @kernel
 def update_overrun_ends(s: Any) -> bool:
-    """Renew the beliefs that time has overtaken; whether there were any."""
+    """Renew expected ends in the past; return whether there were any."""
     k = s.clock[0]
     stale = k.running > 0 and s.expected_ends[0].key <= k.now
     if stale:
-        renew_beliefs(s)
+        renew_expected_ends(s)
     return stale

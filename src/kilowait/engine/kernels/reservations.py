@@ -1,4 +1,4 @@
-"""Starting and reserving: the moves a scheduling pass is made of, for rules, agents and rehearsals alike.
+"""Job start and reservation: the operations of scheduling passes, agents and look-ahead.
 
 Two ways of planning give the same answers. With at most one reservation per group and no capacity change
 ahead, availability only grows, so a reservation is a shadow time and what is left over at that time. All
@@ -38,7 +38,7 @@ EVERY_GROUP = -1
 
 @kernel
 def begin_pass(s: Any, all_applied: bool) -> None:
-    """Forget the reservations of the last pass; look anew at beliefs, and lay out the timeline where it is used."""
+    """Drop the reservations of the last pass, update expected ends, and build the timeline if used."""
     k = s.clock[0]
     if all_applied:
         update_overrun_ends(s)
@@ -55,11 +55,11 @@ def begin_pass(s: Any, all_applied: bool) -> None:
 def apply_announcements(s: Any) -> bool:
     """Take note of the capacity changes that became known by now; whether there are any."""
     k = s.clock[0]
-    heard = False
+    announced = False
     while k.next_announcement < len(s.announcements) and s.announcements[k.next_announcement] <= k.now:
         k.next_announcement += 1
-        heard = True
-    return heard
+        announced = True
+    return announced
 
 
 @maybe_inline
@@ -122,7 +122,7 @@ def place(s: Any, job: int, groups: int) -> int:
 
 @kernel
 def usage_now(s: Any, who: int) -> float:
-    """Node-seconds used by a user (or, last of all, by everybody), each halved for every half-life it lies back."""
+    """Node-seconds used by a user (or, last of all, by total), each halved for every half-life it lies back."""
     k = s.clock[0]
     used = s.usage[who]
     passed = k.now - used.as_of_s
@@ -133,8 +133,8 @@ def usage_now(s: Any, who: int) -> float:
 @kernel
 def share_of(s: Any, job: int) -> float:
     """The share of all recent use that is the job's user's, 0 to 1."""
-    everybody = usage_now(s, len(s.usage) - 1)
-    return usage_now(s, s.job_extra[job].user) / everybody if everybody > 0 else 0.0
+    total = usage_now(s, len(s.usage) - 1)
+    return usage_now(s, s.job_extra[job].user) / total if total > 0 else 0.0
 
 
 @maybe_inline
@@ -220,7 +220,7 @@ def shadow_time_single_pool(s: Any, job: int) -> float:
 
 @maybe_inline
 def shadow(s: Any, job: int, g: int) -> float:
-    """The earliest time at which believed releases make room for the job on the group; leaves the rest in extra."""
+    """Shadow time: earliest time at which expected ends free enough for the job on the group; sets extra."""
     k = s.clock[0]
     lo = s.groups[g].pool_lo
     hi = s.groups[g].pool_hi

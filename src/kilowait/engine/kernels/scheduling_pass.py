@@ -1,4 +1,4 @@
-"""One scheduling pass: who starts now, in which order, and who gets a reservation."""
+"""Scheduling pass with EASY or no backfilling: starts and reservations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def score_waiting(s: Any, score: Any, parameters: Any) -> None:
         if value != value:
             k.bad_score = waiting.job + 1
         waiting.key = value
-        if k.predicting:
+        if k.predicts:
             planned = apply_prediction(s, waiting.job)
             if planned != waiting.planned_s:
                 waiting.planned_s = planned
@@ -48,11 +48,11 @@ def score_waiting(s: Any, score: Any, parameters: Any) -> None:
 
 
 @kernel
-def schedule(s: Any, all_applied: bool, own_score: Any, own_parameters: Any) -> None:
+def schedule(s: Any, all_applied: bool, backfill_score: Any, backfill_parameters: Any) -> None:
     """One pass; the queue stands in order (fixed rules) or its keys are as of now (moving ones).
 
-    Only what can have changed since the last pass is looked at. *Settled*: nothing came but jobs behind the closed
-    part of the queue, so nobody else's chances have grown.
+    Only changes since the last pass are processed. If only jobs behind the closed part of the queue have arrived,
+    only these can start.
     """
     k = s.clock[0]
     stale = k.running > 0 and s.expected_ends[0].key <= k.now
@@ -60,14 +60,14 @@ def schedule(s: Any, all_applied: bool, own_score: Any, own_parameters: Any) -> 
         stale = apply_announcements(s) or stale
     if k.unchanged and not stale:
         if k.depth > 0:
-            backfill(s, k.closed_at, True, -1, 0, own_score, own_parameters)
+            backfill(s, k.closed_at, True, -1, 0, backfill_score, backfill_parameters)
     elif not anything_free(s):
-        k.unchanged = 0  # nobody can start, and reservations last for a pass only
+        k.unchanged = 0  # no job can start, and reservations last for a pass only
         if all_applied:
             update_overrun_ends(s)
     else:
         begin_pass(s, all_applied)
-        reserve_or_start(s, own_score, own_parameters)
+        reserve_or_start(s, backfill_score, backfill_parameters)
     end_pass(s)
 
 
@@ -81,14 +81,14 @@ def anything_free(s: Any) -> bool:
 
 
 @kernel
-def reserve_or_start(s: Any, own_score: Any, own_parameters: Any) -> None:
+def reserve_or_start(s: Any, backfill_score: Any, backfill_parameters: Any) -> None:
     """Phase 1: in the policy's order, start, reserve or block, until every group is closed; then phase 2."""
     k = s.clock[0]
     at = k.queue_lo
     left = rank_waiting(s) if k.time_dependent else 0
     gaps = 0
     first_gap = -1
-    first_aside = -1
+    first_skipped = -1
     while k.open_groups != 0 and (left > 0 if k.time_dependent else at < k.queue_hi):
         job = s.queue[at].job
         if k.time_dependent:
@@ -96,8 +96,8 @@ def reserve_or_start(s: Any, own_score: Any, own_parameters: Any) -> None:
             pop(s.candidates, left)
             left -= 1
         if s.job_state[job].allowed & k.open_groups == 0 and k.depth > 0:
-            if first_aside < 0:
-                first_aside = at
+            if first_skipped < 0:
+                first_skipped = at
         else:
             g = place(s, job, EVERY_GROUP if k.depth > 0 else k.open_groups)
             if g >= 0:
@@ -117,8 +117,8 @@ def reserve_or_start(s: Any, own_score: Any, own_parameters: Any) -> None:
     k.closed_at = at - gaps
     k.unchanged = 1 if k.open_groups == 0 and not k.time_dependent else 0
     if k.depth > 0:
-        candidates = k.queue_lo if k.time_dependent else (at if first_aside < 0 else first_aside)
-        backfill(s, candidates, False, first_gap, gaps, own_score, own_parameters)
+        candidates = k.queue_lo if k.time_dependent else (at if first_skipped < 0 else first_skipped)
+        backfill(s, candidates, False, first_gap, gaps, backfill_score, backfill_parameters)
     else:
         close_gaps(s, first_gap, gaps)
 
@@ -158,7 +158,13 @@ def bounds(s: Any) -> tuple[int, float, int]:
 
 @kernel
 def backfill(
-    s: Any, at: int, fresh_only: bool, first_gap: int, gaps: int, own_score: Any, own_parameters: Any
+    s: Any,
+    at: int,
+    fresh_only: bool,
+    first_gap: int,
+    gaps: int,
+    backfill_score: Any,
+    backfill_parameters: Any,
 ) -> None:
     """Phase 2: try the candidates from place `at` on (or only fresh ones), in the policy's or in their own order.
 
@@ -189,9 +195,9 @@ def backfill(
             pick = s.candidates[i]
             job = pick.job
             if k.backfill_order == 1:
-                pick.key = s.job_extra[job].own_key
+                pick.key = s.job_extra[job].backfill_key
             else:
-                pick.key = own_score(s.jobs[job], k.now, own_parameters)
+                pick.key = backfill_score(s.jobs[job], k.now, backfill_parameters)
                 if pick.key != pick.key:
                     k.bad_score = -(job + 1)
     if count > 1:

@@ -1,4 +1,4 @@
-"""The state of the clock: one flat tuple of arrays of records, which every kernel takes."""
+"""Simulation state: one tuple of record arrays, passed to every kernel."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ CLOCK = np.dtype(
             np.int64,
         ),  # backfill candidates: 0 in the policy's order, 1 own fixed order, 2 own moving order
         ("per_event", np.int64),  # a pass after every single event
-        ("overrun", np.int64),  # what is believed of a job that overrun its belief; see overrun
+        ("overrun", np.int64),  # rule for the expected end of overrun jobs; see overrun
         ("balance", np.int64),  # placement: 0 first group that fits, 1 the emptiest
         ("one_pool", np.int64),  # one group of whole nodes: least_need is the need and pool 0 is all there is
         ("timeline", np.int64),  # plan with the whole timeline, not with shadow and extra
-        ("track_expected_ends", np.int64),  # believed ends are kept (a run without backfilling needs none)
+        ("track_expected_ends", np.int64),  # track expected ends (not needed without backfilling)
         ("dependents", np.int64),  # some job waits for another's end
         ("cancels", np.int64),  # some job is withdrawn at a set time
-        ("remembering", np.int64),  # the policy is told of every start and end
-        ("predicting", np.int64),  # the policy writes what jobs are estimated and planned with
+        ("observes_jobs", np.int64),  # the policy observes every start and end
+        ("predicts", np.int64),  # the policy writes what jobs are estimated and planned with
         ("half_life_s", np.float64),  # of usage for fair share; 0: usage is not kept
         ("first_submit_s", np.float64),
         # where the run stands
@@ -73,11 +73,11 @@ CLOCK = np.dtype(
 
 JOB_STATE = np.dtype(
     [
-        ("run_s", np.float64),  # the truth: ends the job
+        ("run_s", np.float64),  # true run time: ends the job
         ("earliest_s", np.float64),  # max(submit, begin)
         ("key", np.float64),  # score on arrival
         ("start_s", np.float64),
-        ("believed_end_s", np.float64),
+        ("expected_end_s", np.float64),
         ("allowed", np.int64),  # bits of groups
         ("least_need", np.int64),  # of the first pool, over those groups
         ("choice", np.int32),  # row of preference
@@ -87,11 +87,11 @@ JOB_STATE = np.dtype(
     ],
     align=True,
 )
-"""What the clock knows of a job and no decider sees whole: one line of cache."""
+"""State of a job in the engine, hidden from policies; one cache line."""
 
 JOB_EXTRA = np.dtype(
     [
-        ("own_key", np.float64),  # score on arrival in the own order of backfilling
+        ("backfill_key", np.float64),  # score on arrival in the own order of backfilling
         ("reserved_s", np.float64),  # conservative: the start reserved for it,
         ("reserved_on", np.int64),  # 1 + the group it is reserved on; 0 none
         ("cancel_s", np.float64),  # infinite: never
@@ -102,7 +102,7 @@ JOB_EXTRA = np.dtype(
     ],
     align=True,
 )
-"""What only some runs need of a job; no records where none of it is needed."""
+"""Job state that only some runs need; empty otherwise."""
 
 GROUP = np.dtype(
     [
@@ -116,7 +116,7 @@ GROUP = np.dtype(
     align=True,
 )
 """A node group: its pools, reservations of this pass, the time of the one reservation (infinite: none) and, in runs
-with levers, of the earliest, with its need of nodes and its job."""
+with power controls, of the earliest, with its need of nodes and its job."""
 
 POOL = np.dtype(
     [("need", np.int64), ("capacity", np.int64), ("free", np.int64), ("extra", np.int64)], align=True
@@ -154,9 +154,9 @@ class State(NamedTuple):
     """Everything a run reads and writes: n jobs, G groups, P pools, K columns of need, C capacity changes."""
 
     clock: Records  # (1,) CLOCK
-    jobs: Records  # (n,) ports.JOB: what policies may see
-    job_state: Records  # (n,) FATE
-    job_extra: Records  # (n,) or (0,) RARE
+    jobs: Records  # (n,) interface.JOB: fields visible to policies
+    job_state: Records  # (n,) JOB_STATE
+    job_extra: Records  # (n,) or (0,) JOB_EXTRA
     need: Ints  # (n, K)
     arrivals: Ints  # (m,) jobs that depend on none, by (earliest, number)
     groups: Records  # (G,) GROUP
@@ -166,7 +166,7 @@ class State(NamedTuple):
     announcements: npt.NDArray[np.float64]  # (A,) times at which changes become known, sorted
     segments: Ints  # (n,) jobs in start order
     events: Records  # RANKED, a heap
-    queue: Records  # PLACE, in the policy's order if that is fixed, by number if it moves
+    queue: Records  # QUEUE_ENTRY, in the policy's order if that is fixed, by number if it moves
     fresh: Ints  # (n,) arrivals since the last pass
     expected_ends: Records  # RANKED: running jobs by (believed end, number)
     candidates: Records  # RANKED, a heap of candidates

@@ -1,4 +1,4 @@
-"""The timeline: how much of every pool the planner believes to be available from now on.
+"""Timeline: expected availability of every pool from now on.
 
 Breakpoint i holds from line_s[i] until line_s[i + 1]; the last one holds for ever.
 """
@@ -16,7 +16,7 @@ __all__ = ["build", "earliest", "fits_until", "advance", "occupy", "subtract"]
 
 @maybe_inline
 def build(s: Any) -> None:
-    """Lay the timeline out anew: free now, believed releases, known capacity changes."""
+    """Rebuild the timeline: free resources, expected ends, known capacity changes."""
     k = s.clock[0]
     pools = len(s.pools)
     for p in range(pools):
@@ -52,7 +52,7 @@ def build(s: Any) -> None:
 
 @kernel
 def advance(s: Any) -> None:
-    """Let the timeline begin now, keeping what it says of the future."""
+    """Advance the start of the timeline to now."""
     k = s.clock[0]
     while k.line_lo + 1 < k.line_hi and s.line_s[k.line_lo + 1] <= k.now:
         k.line_lo += 1

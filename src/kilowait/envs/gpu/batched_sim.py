@@ -28,7 +28,7 @@ from kilowait.errors import InputError, UnknownNameError
 
 __all__ = ["GpuDecisionSettings", "GpuBatchedSimulator", "external_gpu_policy"]
 
-_TABLED = ("fgd", "room")
+_TABLED = ("fgd", "capacity")
 """Placements that need a table of job shapes; a state has one table."""
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.engine.kernels.power_state import PowerState
 from kilowait.engine.pools import machine_of
-from kilowait.engine.power_initial_state import add_power_pool, levered_state_of
+from kilowait.engine.power_initial_state import add_power_pool, build_power_state
 from kilowait.envs.batched_sim import DecisionSettings, external_policy, static_scores
 from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
 from kilowait.envs.kernels import state_stack
@@ -109,14 +109,14 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         seen, terms, levers = asking.shown(powered), len(TERMS), powered.levers
         order = None if asking.backfill_order == "agent" else resolve(asking.backfill_order)
         machine = add_power_pool(machine_of(cluster), levers, float(jobs["submit_s"][0]))
-        whole = levered_state_of(jobs, None, machine, asking.settings, external_policy(), None, levers)
+        whole = build_power_state(jobs, None, machine, asking.settings, external_policy(), None, levers)
         if state is None:
             part = replace(
                 levers,
                 factor=None if levers.factor is None else levers.factor[:, :episode_jobs],
                 watts=None if levers.watts is None else levers.watts[:, :episode_jobs],
             )
-            first = levered_state_of(
+            first = build_power_state(
                 jobs[:episode_jobs], None, machine, asking.settings, external_policy(), None, part
             )
             state, own = with_capacity(first), False

@@ -43,7 +43,7 @@ RULES: dict[str, ColumnRule] = {
     "gpu_milli": ColumnRule("keep", "some"),
     "gpu_types": ColumnRule("keep"),  # hardware types
     "model": ColumnRule("hash"),  # workload names may identify a project
-    "spread": ColumnRule("keep"),
+    "gpus_may_span_nodes": ColumnRule("keep"),
     "priority": ColumnRule("keep", "near"),
     "checkpoint_s": ColumnRule("keep", "near"),
     "checkpoint_load_s": ColumnRule("keep", "near"),

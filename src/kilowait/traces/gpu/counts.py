@@ -19,7 +19,7 @@ def set_gpus_on_any_nodes(draft: RawColumns, gpus: Floats, where: Flags | None =
 
     >>> draft = RawColumns(np.arange(3), {})
     >>> set_gpus_on_any_nodes(draft, np.array([0.0, 1.0, 8.0]))
-    >>> draft.numbers["nodes"].tolist(), draft.numbers["spread"].tolist()
+    >>> draft.numbers["nodes"].tolist(), draft.numbers["gpus_may_span_nodes"].tolist()
     ([1.0, 1.0, 8.0], [nan, nan, 1.0])
     """
     rows = np.ones(len(draft), np.bool_) if where is None else where
@@ -28,7 +28,7 @@ def set_gpus_on_any_nodes(draft: RawColumns, gpus: Floats, where: Flags | None =
         apart = np.where(gpus > 1, 1.0, np.nan)
     draft.numbers["gpus"] = np.where(rows, gpus, draft.get("gpus"))
     draft.numbers["nodes"] = np.where(rows, nodes, draft.get("nodes"))
-    draft.numbers["spread"] = np.where(rows, apart, draft.get("spread"))
+    draft.numbers["gpus_may_span_nodes"] = np.where(rows, apart, draft.get("gpus_may_span_nodes"))
 
 
 def set_gpus_per_node(draft: RawColumns, gpus: Floats, nodes: Floats, ledger: CleaningReport) -> None:

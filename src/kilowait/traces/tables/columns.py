@@ -34,7 +34,7 @@ __all__ = ["draft_of", "source"]
 
 Floats = npt.NDArray[np.float64]
 _NUMBERS: tuple[str, ...] = ("job_id", "after_id", "memory_mb", "energy_j", "nodes", "cores", "gpus")
-_NUMBERS += ("cpu_milli", "gpu_milli", "spread", "priority", "checkpoint_s", "checkpoint_load_s")
+_NUMBERS += ("cpu_milli", "gpu_milli", "gpus_may_span_nodes", "priority", "checkpoint_s", "checkpoint_load_s")
 UNIX_S = 5e8
 """Times beyond this are Unix time: logs are shorter than sixteen years."""
 
