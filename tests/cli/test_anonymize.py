@@ -34,7 +34,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_looking_first(kilowait, site):
-    said = kilowait("traces", "anonymize", "sacct.txt", "--quasi", "nodes,queue")
+    said = kilowait("traces", "anonymize", "sacct.txt", "--quasi-identifiers", "nodes,queue")
     assert said.status == 0
     assert "user           hashed with a secret key: 5 pseudonyms" in said.out
     assert (
@@ -80,7 +80,7 @@ def test_enforcing_and_strictness(kilowait, site):
         "sacct.txt",
         "--out",
         "public/log.csv",
-        "--quasi",
+        "--quasi-identifiers",
         "nodes,queue",
         "--key",
         "site.key",
@@ -98,7 +98,7 @@ def test_enforcing_and_strictness(kilowait, site):
 
 def test_as_json(kilowait, site):
     found = kilowait(
-        "traces", "anonymize", "sacct.txt", "--json", "--quasi", "nodes", "--hash", "queue"
+        "traces", "anonymize", "sacct.txt", "--json", "--quasi-identifiers", "nodes", "--hash", "queue"
     ).json()
     assert found["columns"]["queue"] == "hashed with a secret key" and found["out"] is None
     assert found["check"]["jobs_below"] == 1 and found["check"]["counted_in"] == "users"
@@ -138,7 +138,7 @@ def test_what_is_wrong(kilowait, site):
     assert "chmod 600 short.key" in error(*out, "--key", "short.key")
     assert "did you mean 'runtime_s'" in error("--coarsen", "runtimes=10s")
     assert "did you mean 'queue'" in error("--hash", "queu")
-    assert "did you mean 'weekday'" in error("--quasi", "weekdays")
+    assert "did you mean 'weekday'" in error("--quasi-identifiers", "weekdays")
     assert "k is 0" in error("--k", 0)
     assert "not a span of time" in error("--shift", "later")
     assert "suffix" in error("--out", "public/log.doc", "--key", "new.key", "--new-key")

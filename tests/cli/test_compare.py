@@ -116,7 +116,7 @@ def test_folder(kilowait, swf, tmp_path):
         (["--windows", "3", "--window", "500"], "does not fit into the 150 jobs"),
         (["--windows", "3", "--window", "soon"], "write a number of jobs such as 1024"),
         (["--warmup", "5"], "say how many with --windows"),
-        (["--part", "tset"], "did you mean 'test'?"),
+        (["--split", "tset"], "did you mean 'test'?"),
     ],
 )
 def test_wrong(kilowait, words, told):

@@ -41,7 +41,7 @@ def test_features(kilowait, log, tmp_path):
     table = pyarrow.parquet.read_table(tmp_path / "f.parquet")
     assert table.num_rows == 900 and table["user_last"].null_count > 0
     assert {"job_id", "request", "anchor", "runtime_s", "energy_j"} <= set(table.column_names)
-    words = ("--target", "wait", "--world", "simulated", "--jobs", 50)
+    words = ("--target", "wait", "--history", "simulated", "--jobs", 50)
     said = kilowait("predict", "features", log, "-c", 16, "--out", tmp_path / "f.csv", *words)
     assert "simulated: fcfs" in said.out
     table = pyarrow.csv.read_csv(tmp_path / "f.csv")
@@ -78,7 +78,7 @@ def test_a_log_without_requests(kilowait, tmp_path):
         "900 of 900 jobs asked for no runtime"
         in kilowait("predict", "score", path, "-c", 16, "--models", "request").err
     )
-    said = kilowait("predict", "score", path, "-c", 16, "--part", 0.1)
+    said = kilowait("predict", "score", path, "-c", 16, "--test-fraction", 0.1)
     assert "note: not every job says what its user asked for" in said.err
     assert "last2" in said.out and "request " not in said.out
 
@@ -98,7 +98,7 @@ def test_a_kept_predictor_says_what_it_is(kilowait, kept):
 
 
 def test_it_is_asked_of_jobs(kilowait, kept, log, tmp_path):
-    said = kilowait("predict", "jobs", kept, log, "--out", tmp_path / "p.csv")
+    said = kilowait("predict", "apply", kept, log, "--out", tmp_path / "p.csv")
     assert said.out == f"900 jobs predicted by forest: {tmp_path / 'p.csv'}\n"
     table = pyarrow.csv.read_csv(tmp_path / "p.csv")
     assert table.column_names == ["job_id", "runtime_s", "predicted_s", "p10_s", "p50_s", "p90_s"]
@@ -150,7 +150,7 @@ def test_errors(kilowait, kept, log, tmp_path):
         "are for the targets power and energy"
         in kilowait("predict", "score", log, "--power", "taurus").error()
     )
-    assert "unknown world 'real'" in kilowait("predict", "score", log, "--world", "real").err
+    assert "unknown world 'real'" in kilowait("predict", "score", log, "--history", "real").err
 
 
 def test_without_lightgbm(kilowait, log, tmp_path, monkeypatch):

@@ -59,7 +59,7 @@ def test_what_ifs(kilowait, folder, tmp_path):
         0.6,
         "--nodes",
         64,
-        "--mix",
+        "--job-mix",
         "nodes=1*0.5,8:16*2",
         "--seed",
         2,
@@ -86,7 +86,7 @@ def test_growth(kilowait, folder, tmp_path):
     sizes = []
     for grow in ("queue=0*0.5", "queue=0*3"):
         out = tmp_path / "grown.parquet"
-        kilowait("synth", "sample", folder, "--days", 30, "--grow", grow, "-o", out)
+        kilowait("synth", "sample", folder, "--days", 30, "--scale-group", grow, "-o", out)
         sizes.append(len(read_trace(out)))
     assert sizes[1] > 4 * sizes[0]
 
@@ -106,13 +106,13 @@ def test_growth(kilowait, folder, tmp_path):
             "the machine is to have 0 nodes; it needs a whole number of at least 1",
         ),
         (["--jobs", 10, "--nodes", 8, "-c", "nodes:4"], "a cluster and another number of nodes are given"),
-        (["--jobs", 10, "--mix", "nodes=33:64*2"], "mix nodes=33:64: no job of the log has that"),
-        (["--jobs", 10, "--mix", "nodes"], "the mix has 'nodes'; write column=value*factor"),
+        (["--jobs", 10, "--job-mix", "nodes=33:64*2"], "mix nodes=33:64: no job of the log has that"),
+        (["--jobs", 10, "--job-mix", "nodes"], "the mix has 'nodes'; write column=value*factor"),
         (
-            ["--jobs", 10, "--grow", "queue=long*3"],
+            ["--jobs", 10, "--scale-group", "queue=long*3"],
             "unknown queue 'long'; known: combined",
         ),
-        (["--jobs", 10, "--grow", "account=1*3"], "growth account=1: the log has no column account"),
+        (["--jobs", 10, "--scale-group", "account=1*3"], "growth account=1: the log has no column account"),
         (
             ["--jobs", 10, "--where", "queue=7"],
             "condition queue=7: no job of the log has that; its values are combined",

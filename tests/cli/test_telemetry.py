@@ -204,7 +204,7 @@ def test_a_hole_of_the_service_is_a_note(kilowait, web, tmp_path):
         (("gb", "--zone", "DE"), "Great Britain has regions; give --region 1 to 17"),
         (("gb", "--region", "0"), "region is 0; there are 1 North Scotland"),
         (("electricity-maps",), "Electricity Maps wants a zone"),
-        (("electricity-maps", "--zone", "DE", "--scope", "all"), "the scope is 'all'"),
+        (("electricity-maps", "--zone", "DE", "--carbon-scope", "all"), "the scope is 'all'"),
         (("gb", "--to", "2026-01-01"), "--to says where a span ends; give --from with it"),
         (("gb", "--from", "2026-01-01", "--latest"), "a span of the past is asked for once"),
         (("gb", "--from", "soon"), "'soon' is not a time"),

@@ -10,7 +10,7 @@ import time
 import pytest
 
 TRACE = "lublin:1200:32:0.95:7"
-SMALL = ("--population", "6", "--windows", "4", "--window-jobs", "100")
+SMALL = ("--population", "6", "--windows", "4", "--window", "100")
 
 
 def words(out, generations="40"):

@@ -106,7 +106,7 @@ def test_what_does_not_fit_into_memory_is_told_with_its_size():
     seen = DecisionSettings(slots=1000, graph=True).seen
     one = 4 * (1000 * 10 + 11) + 1000 + 1000 * 1000
     check_memory(seen, envs=10, kept=100, settings=PPOSettings(), free=one * 120)
-    with pytest.raises(InputError, match=r"10 environments of 1,000 slots.*fewer --slots or --envs$"):
+    with pytest.raises(InputError, match=r"10 environments of 1,000 slots.*fewer --queue-window or --num-envs$"):
         check_memory(seen, envs=10, kept=100, settings=PPOSettings(), free=one * 120 - 1)
     with pytest.raises(InputError, match="smaller buffer_size"):
         check_memory(seen, envs=10, kept=100, settings=SACSettings(), free=1)

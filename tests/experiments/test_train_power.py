@@ -77,7 +77,7 @@ def test_a_training_goes_on_with_the_levers_and_the_power_it_was_begun_with(trai
 
 
 def test_a_network_refuses_what_it_was_not_trained_with(trained):
-    with pytest.raises(InputError, match="--power and --levers"):
+    with pytest.raises(InputError, match="--power and --power-controls"):
         kw.simulate(JOBS[480:], MACHINE, trained[0], "easy")
     with pytest.raises(InputError, match="pulls levers, and none are given"):
         bind_agent_power(trained[0], POWERING.meter, "none")

@@ -228,7 +228,7 @@ def test_a_wrong_argument_leaves_no_search_behind(tmp_path):
         ("[settings]\nn_epochs = true", "a whole number"),
         ("[settings]\nanneal_lr = 1", "true or false"),
         ("[settings]\ntarget_kl = 'x'", "a number"),
-        ("[settings]\ntotal_timesteps = 5", "--steps"),
+        ("[settings]\ntotal_timesteps = 5", "--total-timesteps"),
         ("[settings]\nsizes = 5", r"\[settings.sizes\]"),
         ("[settings.sizes]\nwidht = 5", "did you mean 'width'"),
         ("[settings.sizes]\nwidth = 6", "cannot be shared by 4 heads"),

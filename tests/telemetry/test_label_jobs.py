@@ -369,7 +369,7 @@ def test_nothing_in_common_is_an_error_that_says_why(tmp_path):
         label_energy(table([(10.0, 20.0, 0, 1)], ["m7"]), samples)
     with pytest.raises(
         InputError,
-        match=r"samples are from 2025-10-09 08:53 to .* jobs from 2025-10-09 09:53 .*--zone.*--start",
+        match=r"samples are from 2025-10-09 08:53 to .* jobs from 2025-10-09 09:53 .*--zone.*--log-start",
     ):
         label_energy(table([(3600.0, 20.0, 0, 1)]), samples)
     with pytest.raises(InputError, match="of 1 jobs none has a known start and a run time above 0"):
@@ -422,7 +422,7 @@ def test_logs_that_lack_what_is_needed(tmp_path):
     with pytest.raises(InputError, match=r"does not say when jobs started \(no wait_s\)"):
         label_energy(jobs.with_columns(wait_s=None), samples)
     undated = JobTable(labels=jobs.labels, **{name: jobs[name] for name in jobs.columns})
-    with pytest.raises(InputError, match="the log has no dates, and samples have; .*--start 2026-01-31"):
+    with pytest.raises(InputError, match="the log has no dates, and samples have; .*--log-start 2026-01-31"):
         label_energy(undated, samples)
     with pytest.raises(InputError, match="how many cores jobs held.*--share exclusive"):
         label_energy(jobs.with_columns(cores=None), samples, sharing=Sharing("shared"))

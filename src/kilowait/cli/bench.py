@@ -76,7 +76,21 @@ def bench(
     print(f"\n{sum(checked)} of {len(checked)} targets met")
 
 
-@app.command("env")
+_ENV = """\b
+Example:
+  kilowait bench env --num-envs 256"""
+_TRAIN = """\b
+Example:
+  kilowait bench train --algos ppo --networks kernel,gat --num-envs 64"""
+_LATENCY = """\b
+Example:
+  kilowait bench latency --quick --out latency.png"""
+_PREDICT = """\b
+Example:
+  kilowait bench predict --jobs 5000"""
+
+
+@app.command("env", epilog=_ENV)
 def environments(
     num_envs: Annotated[
         int, typer.Option("--num-envs", metavar="N", min=1, help="Environments that run in parallel.")
@@ -110,7 +124,7 @@ def environments(
         console.json_document({"machine": _machine(), "measures": [measure.to_dict() for measure in found]})
 
 
-@app.command("train")
+@app.command("train", epilog=_TRAIN)
 def training(
     device: Annotated[str, typer.Option("--device", metavar="D", help="Device: cpu or cuda.")] = "cpu",
     algos: Annotated[
@@ -165,7 +179,7 @@ def training(
         console.json_document({"machine": _machine(), "training": [speed.to_dict() for speed in found]})
 
 
-@app.command("latency")
+@app.command("latency", epilog=_LATENCY)
 def latency(
     out: Annotated[
         Path | None,
@@ -222,7 +236,7 @@ def latency(
         print(f"\nfigure written to {out}")
 
 
-@app.command("predict")
+@app.command("predict", epilog=_PREDICT)
 def predict(
     jobs: Annotated[
         int,

@@ -130,8 +130,8 @@ def fit(
     print(f"{fitted.name} fitted to {console.count(len(read.jobs), 'job')} of {trace}, written to {out}")
     if fitted.privacy is not None:
         print(
-            f"differential privacy: epsilon {fitted.privacy['epsilon']:.2f}, delta {fitted.privacy['delta']:g}, for each "
-            f"user; {out / 'card.json'} lists what is treated as public and what is not covered"
+            f"differential privacy: epsilon {fitted.privacy['epsilon']:.2f}, delta {fitted.privacy['delta']:g}, for "
+            f"each user; {out / 'card.json'} lists what is treated as public and what is not covered"
         )
 
 

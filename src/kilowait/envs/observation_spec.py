@@ -143,8 +143,8 @@ def prediction_features(jobs: JobTable) -> npt.NDArray[np.float32]:
     """
     if "planned_s" not in jobs:
         raise InputError(
-            "predictions are to be shown, and these jobs bring none (planned_s); predict run times (--predict forest; "
-            "in a comparison with --no-users), or leave told out"
+            "predictions are to be shown, and these jobs bring none (planned_s); predict run times "
+            "(--runtime-predictor forest; in a comparison with --without-user-estimates), or leave told out"
         )
     times = resolve_job_times(jobs)
     estimate = np.maximum(times.estimate_s, 1.0)

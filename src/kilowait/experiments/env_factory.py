@@ -89,7 +89,8 @@ def _gpu_world(cluster: Cluster, how: RLTraining) -> EnvFactory:
 
     if how.prediction_features:
         raise InputError(
-            f"what predictions know is not shown on placed nodes, which {cluster.name!r} has; leave --told out"
+            f"what predictions know is not shown on placed nodes, which {cluster.name!r} has; "
+            "leave --prediction-features out"
         )
     asking = GpuDecisionSettings(
         slots=how.slots, max_wait_s=_bound_s(how), graph=how.net == "gat", **GPU_ASKING

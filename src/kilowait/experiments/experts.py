@@ -56,7 +56,7 @@ def lessons_by(text: str, vec: Any, cluster: Cluster) -> Any:
         return GpuRuleExpert(resolve(text), vec)
     if type(vec) is not BatchVectorEnv:
         raise InputError(
-            f"the teacher is {text!r}, and in {type(vec).__name__} nobody can teach yet; leave --teacher out"
+            f"the teacher is {text!r}, and in {type(vec).__name__} nobody can teach yet; leave --expert out"
         )
     return _Watched(text, vec, cluster)
 

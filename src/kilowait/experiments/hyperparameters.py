@@ -32,7 +32,7 @@ from kilowait.experiments.train_rl import ALGORITHMS, RLTraining
 
 __all__ = ["FoundSettings", "read_settings", "settings_toml"]
 
-ELSEWHERE = {"total_timesteps": "--steps", "network": "--net, or net = ... above [settings]"}
+ELSEWHERE = {"total_timesteps": "--total-timesteps", "network": "--network, or net = ... above [settings]"}
 """Fields of an algorithm's settings that have a place of their own."""
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word in quotes"}
 

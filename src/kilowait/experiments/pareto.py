@@ -55,11 +55,11 @@ def front(
     terms = agent.preferences
     if not terms:
         raise InputError(
-            f"agent {agent.name!r} weighs no terms as it is told; train one with kilowait train --preferences"
+            f"agent {agent.name!r} weighs no terms as it is told; train one with kilowait train --objectives"
         )
     if len(jobs) < window_jobs:
         raise InputError(
-            f"{len(jobs):,} jobs hold no window of {window_jobs:,}; take shorter ones (--window-jobs)"
+            f"{len(jobs):,} jobs hold no window of {window_jobs:,}; take shorter ones (--window)"
         )
     count = len(jobs) // window_jobs if windows is None else windows
     first = np.linspace(0, len(jobs) - window_jobs, count).astype(np.int64)

@@ -92,7 +92,7 @@ def with_planned_power(
     measured = ~np.isnan(jobs.column("power_w"))
     if not measured.any():
         raise InputError(
-            f"--predict-power {predictor} learns from measured power, and none of these {len(jobs):,} jobs has any "
+            f"--power-predictor {predictor} learns from measured power, and none of these {len(jobs):,} jobs has any "
             "(energy_j or power_w); leave it out: the power model knows what it says beforehand"
         )
     ordered = jobs.sorted()

@@ -93,7 +93,7 @@ def foreseen(
     ordered = jobs.sorted()
     if np.isnan(request_s(ordered)).all() and predictor == "last2":
         raise InputError(
-            "this log has no requests, so there is no limit to predictions; take --predict forest"
+            "this log has no requests, so there is no limit to predictions; take --runtime-predictor forest"
         )
     world = first_replay(ordered, cluster)
     columns: dict[str, Any]

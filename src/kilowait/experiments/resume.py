@@ -145,13 +145,13 @@ def check_memory(seen: Any, *, envs: int, kept: int, settings: Any, free: int | 
     free = _free_bytes() if free is None else free
     if free is not None and wanted > free:
         keeps = (
-            "--envs"
+            "--num-envs"
             if not hasattr(settings, "buffer_size")
-            else "--envs, or a smaller buffer_size in --settings"
+            else "--num-envs, or a smaller buffer_size in --hyperparameters"
         )
         raise InputError(
             f"{envs:,} environments of {seen.slots:,} slots, {kept:,} observations of them kept, want "
-            f"{wanted / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free; take fewer --slots or {keeps}"
+            f"{wanted / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free; take fewer --queue-window or {keeps}"
         )
 
 

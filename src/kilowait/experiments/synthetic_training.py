@@ -84,7 +84,7 @@ def check_mixed(cluster: Cluster, *, powered: bool, predicted: bool = False) -> 
         )
     if powered or predicted:
         what = "nobody knows their power" if powered else "their run times are not predicted"
-        name = "--power" if powered else "--predict"
+        name = "--power" if powered else "--runtime-predictor"
         raise InputError(
             f"generated jobs cannot be mixed in with {name}: {what}; leave {name} or --synthetic out"
         )

@@ -88,11 +88,12 @@ def bind_agent_power(policy: Any, meter: PowerContext | None, levers: str) -> An
     if meter is None:
         raise InputError(
             "this agent was trained on kilowait/Energy-v0: it needs a power model and levers; give --power and "
-            f"--levers {policy.levers}"
+            f"--power-controls {policy.levers}"
         )
     if levers.strip() == "none":
         raise InputError(
-            f"this agent pulls levers, and none are given; take those it was trained with: --levers {policy.levers}"
+            f"this agent pulls levers, and none are given; take those it was trained with: "
+            f"--power-controls {policy.levers}"
         )
     return policy.bind_power(power_of(meter, levers))
 

@@ -116,7 +116,7 @@ class RLTraining:
 
     def __post_init__(self) -> None:
         if self.algo not in ALGORITHMS:
-            raise UnknownNameError("algorithm", self.algo, (*ALGORITHMS, "es"))
+            raise UnknownNameError("algorithm", self.algo, (*ALGORITHMS, "cma-es"))
         if self.limit and (self.algo != "ppo" or len(self.limit) > 1):
             raise InputError(
                 f"limits {dict(self.limit)} for {self.algo}; it is ppo that keeps a limit, and one"

@@ -7,8 +7,8 @@ tree-structured Parzen estimator. A trial that is worse at some tenth of its tra
 were there is given up.
 
 Everything is kept in a folder: ``study.db`` (SQLite, Optuna's own), ``results.json`` with all trials, ``best.toml`` for
-``kilowait train --settings``. The same seed gives the same trials, and that holds across a kill and a resume too: a
-proposal depends on the seed and on the finished trials only, and a trial that was cut off is done again from its
+``kilowait train --hyperparameters``. The same seed gives the same trials, also across a kill and a resume:
+a proposal depends on the seed and on the finished trials only, and a trial that was cut off is done again from its
 beginning, with the same settings. Only a training on a GPU, which is not exact to the bit, may make it differ.
 """
 

@@ -134,7 +134,7 @@ def test_the_start_is_the_best_rule_and_is_kept_unless_surely_beaten():
 
 
 def test_too_few_jobs_to_be_sure_are_told():
-    with pytest.raises(InputError, match="--window-jobs"):
+    with pytest.raises(InputError, match="--window"):
         trained(log=JOBS[:200])
     with pytest.raises(UnknownNameError, match="mean_jct_s"):
         train_placed(JOBS[:60], JOBS[60:], CLUSTER, seed=0, objective="mean_jct")

@@ -53,7 +53,7 @@ def test_a_damaged_file_is_told(tmp_path, old, new, words):
 
 
 def test_it_does_not_run_without_power():
-    with pytest.raises(InputError, match="--power and --levers all"):
+    with pytest.raises(InputError, match="--power and --power-controls all"):
         kw.simulate(JOBS[:10], MACHINE, from_controls(32), "easy")
     with pytest.raises(InputError, match="finite numbers"):
         LinearPowerAgent(np.zeros(3))

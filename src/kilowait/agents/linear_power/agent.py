@@ -102,7 +102,7 @@ class LinearPowerAgent:
         if self.power is None:
             raise InputError(
                 f"agent {self.name!r} was trained on kilowait/Energy-v0 and needs a power model and levers; give "
-                f"--power and --levers {self.levers}"
+                f"--power and --power-controls {self.levers}"
             )
         asking = EnergyDecisionSettings(
             backfill=settings.backfill,

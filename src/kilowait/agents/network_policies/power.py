@@ -52,7 +52,7 @@ class EnergyNetworkAgent(PreferenceConditioned):
         if self.power is None:
             raise InputError(
                 f"agent {self.name!r} was trained on kilowait/Energy-v0 and needs a power model and levers; give "
-                f"--power and --levers {self.levers}"
+                f"--power and --power-controls {self.levers}"
             )
         asking = replace(
             self.asking,
@@ -67,7 +67,7 @@ class EnergyNetworkAgent(PreferenceConditioned):
             what = next(name for name in shown if shown[name] != wanted.get(name))
             raise InputError(
                 f"agent {self.name!r} was trained with other levels, signals or ways to sleep ({what} differ); give "
-                f"the machine, the signals and --levers {self.levers} as they were in training"
+                f"the machine, the signals and --power-controls {self.levers} as they were in training"
             )
         with use_device("cpu", 1):
             return play(

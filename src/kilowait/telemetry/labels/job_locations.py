@@ -45,7 +45,8 @@ def starts_of(jobs: JobTable, start: str | None, zone: str | None) -> tuple[Floa
     dated = ClockOrigin.of(jobs, start)
     if dated.unix_zero_s is None:
         raise InputError(
-            "the log has no dates, and samples have; say when its first job was submitted, such as --start 2026-01-31"
+            "the log has no dates, and samples have; say when its first job was submitted, such as "
+            "--log-start 2026-01-31"
         )
     begin = jobs["submit_s"] + jobs["wait_s"] + dated.unix_zero_s
     assumed = start is None and "assumed" in dated.note

@@ -223,5 +223,5 @@ def _apart(
     said = [" to ".join(f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}" for at in span) for span in spans]
     return (
         f"no job ran while there were samples of its nodes: samples are from {said[0]} UTC, jobs from {said[1]} UTC; "
-        "is the log in another zone (--zone) or without dates (--start)?"
+        "is the log in another zone (--zone) or without dates (--log-start)?"
     )

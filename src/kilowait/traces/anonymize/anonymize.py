@@ -86,7 +86,7 @@ def anonymize(
         if check.below.all():
             raise InputError(
                 f"not one of {check.jobs:,} jobs is in a class of {k} {check.counted_in} or more, so --enforce would "
-                "leave nothing; coarsen columns or name fewer in --quasi"
+                "leave nothing; coarsen columns or name fewer in --quasi-identifiers"
             )
         made, freed = _suppressed(made, check.below)
     columns, labels = _renamed(_renumbered(made), key, plan, numbers)

@@ -128,7 +128,7 @@ def choose_quasi(plan: AnonymizationPlan, jobs: JobTable, names: Sequence[str] |
             )
         if name not in published:
             raise InputError(
-                f"the quasi-identifier {name} is dropped, so nobody can use it; leave it out of --quasi"
+                f"the quasi-identifier {name} is dropped, so nobody can use it; leave it out of --quasi-identifiers"
             )
     if not names:
         raise InputError(f"there is not one quasi-identifier; name some, e.g. {','.join(QUASI_IDENTIFIERS)}")
