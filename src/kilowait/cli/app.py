@@ -20,7 +20,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "quickstart": ("kilowait.cli.quickstart", "Run a first comparison and training on a synthetic workload."),
     "simulate": (
         "kilowait.cli.simulate",
-        "Replay a job log under one scheduling policy; print waits and use.",
+        "Replay a job log under one scheduling policy; print waits.",
     ),
     "compare": (
         "kilowait.cli.compare",

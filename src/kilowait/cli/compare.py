@@ -62,8 +62,8 @@ def compare(
             "--windows",
             "-w",
             metavar="N",
-            help="Compare on N windows of the log instead of the whole log; required for confidence intervals and "
-            "significance tests.",
+            help="Compare on N windows of the log instead of the whole log; gives more reliable confidence intervals "
+            "and significance tests.",
         ),
     ] = None,
     window: Annotated[
@@ -184,9 +184,9 @@ def compare(
 ) -> None:
     """Compare policies and agents on the same jobs and test which differences are significant.
 
-    Every policy is run on the same jobs and the same cluster. With --windows each is run on many windows of the log;
-    means then have 95 % confidence intervals, and pairs are tested with a correction for multiple comparisons. With
-    --out the results are written to a folder for kilowait report; an interrupted comparison resumes from it.
+    Every policy is run on the same jobs and the same cluster, with --windows on many windows of the log. Means have
+    95 % confidence intervals, and pairs are tested with a correction for multiple comparisons. With --out the results
+    are written to a folder for kilowait report; an interrupted comparison resumes from it.
     """
     from kilowait.cli.output.compare import show_comparisons
     from kilowait.evaluation.storage import check_writable

@@ -74,8 +74,7 @@ Threads = Annotated[
 Seed = Annotated[
     int, typer.Option("--seed", metavar="N", min=0, help="Random seed; the same seed gives the same result.")
 ]
-HISTORIES = {"log": "recorded"}
-"""Values of --history to the names that `PredictionTask` uses, where they differ."""
+HISTORIES = ("auto", "log", "simulated")
 FIELDS = {
     "target": "target",
     "cluster": "cluster",
@@ -368,12 +367,14 @@ def describe(folder: Folder, json: options.Json = False) -> None:
 def _task(context: typer.Context, trace: str) -> PredictionTask:
     """The prediction task that the options of the running command describe."""
     from kilowait.errors import UnknownNameError
+    from kilowait.experiments.evaluate_predictors import WORLDS
     from kilowait.experiments.predictors import PredictionTask
 
     values = {field: context.params[name] for name, field in FIELDS.items() if name in context.params}
-    if values["world"] not in ("auto", "log", "simulated"):
-        raise UnknownNameError("history", values["world"], ("auto", "log", "simulated"))
-    values["world"] = HISTORIES.get(values["world"], values["world"])
+    if values["world"] not in HISTORIES:
+        raise UnknownNameError("history", values["world"], HISTORIES)
+    if values["world"] == "log" and "log" not in WORLDS:
+        values["world"] = "recorded"  # the former name of this history
     return PredictionTask(trace=trace, **values)
 
 
