@@ -52,7 +52,7 @@ def test_a_run_says_what_it_drew(kilowait, signals, tmp_path):
     assert said.status == 0
     for part in (
         "kWh IT", "kWh facility (PUE 1.3)", "asleep", "EUR", "g/kWh on average", "J s",
-        "nodes sleep after 3 min idle", "1 of 2 parts are estimates", "from full load, which is an assumption",
+        "nodes sleep after 3 min idle", "1 of 2 components are estimates", "from full load, which is an assumption",
     ):  # fmt: skip
         assert part in said.out, part
     assert "carbon intensity" in said.out and "electricity price" in said.out
@@ -96,7 +96,7 @@ def test_levers_one_by_one(kilowait, signals):
         "hold=carbon_time:6h",
         "hold=price:carbon_time:6h",
     )
-    wanted = ["fcfs", *(f"fcfs, {lever}" for lever in (*alone, "all")), "no schedule below"]
+    wanted = ["fcfs", *(f"fcfs, {lever}" for lever in (*alone, "all")), "lower bound"]
     assert [label for label in labels if label in wanted] == wanted
     assert "7 of 7: fcfs, all" in said.err
     found = kilowait(

@@ -111,7 +111,7 @@ def test_cells_that_were_kept_are_whole(kilowait, tmp_path, monkeypatch):
 
 def test_the_table_of_gpus_is_shown(kilowait):
     shown = kilowait("compare", TRACE, "--policies", "fcfs,las", "--power", "auto").out
-    assert "fragments" in shown and "GPU-hours" in shown and "nodes\nbusy" not in shown
+    assert "fragmentation" in shown and "GPU-hours" in shown and "utilization\n" not in shown
     assert "energy" in shown
 
 
@@ -160,7 +160,7 @@ def test_gpu_caps(kilowait, tmp_path):
     assert run["metrics"]["mean_turnaround_s"] == held["mean_turnaround_s"]
     assert run["energy"]["levers"] == "GPUs are held to 60 % of their limit"
     shown = kilowait("energy", "controls", TRACE, "--gpu-power-cap", "none,80%").out
-    assert "fcfs, gpu-cap=80%" in shown and "on the GPU type where it takes least" in shown
+    assert "fcfs, gpu-cap=80%" in shown and "on its most efficient GPU type" in shown
 
 
 JOBS = "id,submitted,ran,nodes,cores,gpus,part,types,after"
@@ -242,7 +242,7 @@ def test_pods_that_are_never_deleted(kilowait, tmp_path):
         (("simulate", TRACE, "--power", "auto", "--gpu-power-cap", "5%"), "give a cap above"),
         (
             ("compare", TRACE, "--power", "auto", "--gpu-power-cap", "80%", "--power-controls", "all"),
-            "no machine has both",
+            "no cluster supports both",
         ),
         (("compare", TRACE, "--placement", "first,fdg"), "did you mean 'fgd'"),
         (("compare", TRACE, "--placement", "first,balance"), "on 'gpu-mixed' 'balance'"),

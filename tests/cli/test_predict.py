@@ -89,8 +89,8 @@ def test_a_kept_predictor_says_what_it_is(kilowait, kept):
         "runtime by forest, fitted on habits.parquet",
         "the 90 jobs after them",
         "no record of any single user",
-        "how it ages",
-        "what it looks at",
+        "drift",
+        "most important features",
     ):
         assert words in said.out
     card = kilowait("predict", "describe", kept, "--json").json()
@@ -108,7 +108,7 @@ def test_it_explains_a_job(kilowait, kept, log):
     said = kilowait("predict", "explain", kept, log, 890, "--features", 3)
     assert "job 890: runtime by forest" in said.out
     assert "the middle of the last 5 of the user with the same request and nodes" in said.out
-    assert "90 % are below" in said.out and " others" in said.out
+    assert "90 % quantile" in said.out and " others" in said.out
     told = kilowait("predict", "explain", kept, log, 890, "--features", 900, "--json").json()
     assert told["p10"] <= told["p50"] <= told["p90"] <= 3600
     product = told["anchor"] * told["start"] * np.prod([part["factor"] for part in told["features"]])

@@ -130,10 +130,10 @@ def test_a_score(kilowait, folder, tmp_path):
     kilowait("synth", "sample", folder, "-n", 400, "-o", made)
     kilowait("traces", "convert", "lublin:400:32:0.8:8", other)
     told = kilowait("synth", "score", TRACE, made)
-    assert "told apart" in told.out and "mean wait under" in told.out
-    assert "copies of seen jobs" not in told.out and "--held-out FILE" in told.err
+    assert "classifier" in told.out and "mean wait under" in told.out
+    assert "copies of training jobs" not in told.out and "--held-out FILE" in told.err
     told = kilowait("synth", "score", TRACE, made, "--held-out", other)
-    assert "copies of seen jobs, time apart" in told.out and told.err.count("note") == 0
+    assert "copies of training jobs, except for the time" in told.out and told.err.count("note") == 0
     found = kilowait(
         "synth", "score", TRACE, made, "--held-out", other, "--policies", "fcfs", "--json"
     ).json()

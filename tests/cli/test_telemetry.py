@@ -272,8 +272,7 @@ def test_labels_are_not_overwritten_without_a_word(kilowait, log, samples, tmp_p
     words = ("telemetry", "label", samples, "--jobs", log, "--out", out)
     assert kilowait(*words).status == 0
     assert (
-        f"{out} is there already; it is not touched: give another --out, or --force"
-        in kilowait(*words).error()
+        f"{out} exists and is not changed; choose another --out, or add --force" in kilowait(*words).error()
     )
     told = kilowait(*words, "--force", "--json").json()
     assert told["labelled_j"] + told["unlabelled_j"] + told["unattributed_j"] == pytest.approx(

@@ -31,7 +31,7 @@ def test_weights_are_trained_played_compared_and_evaluated(kilowait, folder):
         "--out",
         str(out),
     )
-    assert "front" in said.out and "kWh/job" in said.out and "levers written by hand" in said.out
+    assert "front" in said.out and "kWh/job" in said.out and "hand-tuned power controls" in said.out
     told = json.loads((out / "results.json").read_text())
     assert told["judged"]["spent"] == "energy" and "agent" in told["judged"]["policies"] and told["weights"]
     played = kilowait("simulate", TRACE, "--policy", f"agent:{out}", *POWER)
@@ -69,7 +69,7 @@ def test_a_network_under_a_limit_is_trained_resumed_and_judged(kilowait, folder)
     first = kilowait("train", TRACE, *asked, "--total-timesteps", "512", *small)
     assert "kWh/job" in first.out and (out / "agent.pt").exists()
     more = kilowait("train", TRACE, *asked, "--total-timesteps", "1024", *small, "--resume")
-    assert "going on with the training" in more.err
+    assert "resuming the training" in more.err
     assert "agent" in json.loads((out / "results.json").read_text())["judged"]["policies"]
 
 

@@ -110,7 +110,7 @@ def test_what_is_wrong_is_told(kilowait, folder):
     preferences = kilowait(
         "train", TRACE, "--objectives", "slowdown,wait", "--out", str(folder / "z")
     ).error()
-    assert "take --algo ppo" in preferences
+    assert "use --algo ppo" in preferences
     missing = kilowait("evaluate", str(folder / "none.pt"), TRACE).error()
     assert "none.pt" in missing
 

@@ -47,14 +47,14 @@ def test_tune_resume_train(kilowait, out):
     best = told["best"]["settings"]
     assert agent["learning"]["settings"]["learning_rate"] == best["learning_rate"]
     assert agent["learning"]["settings"]["sizes"]["width"] == best["width"]
-    assert "--algo es" in kilowait(*train, "--algo", "es", "--out", out.with_name("other")).error()
+    assert "--algo cma-es" in kilowait(*train, "--algo", "cma-es", "--out", out.with_name("other")).error()
     anew = kilowait(*TUNE, "--trials", "1", "--out", out, "--force", "--json").json()
     assert anew["trials"][0]["figure"] == before[0]["figure"]
 
 
 def test_what_is_wrong_is_told(kilowait, tmp_path, monkeypatch):
     assert "no search to resume" in kilowait(*TUNE, "--out", tmp_path / "new", "--resume").error()
-    assert "ppo" in kilowait(*TUNE, "--algo", "es", "--out", tmp_path / "es").error()
+    assert "ppo" in kilowait(*TUNE, "--algo", "cma-es", "--out", tmp_path / "es").error()
     bad = tmp_path / "bad.toml"
     bad.write_text("[settings]\nlearning_rate = 'fast'\n")
     train = ("train", TRACE, "--algo", "ppo", "--out", tmp_path / "agent", "--hyperparameters")
