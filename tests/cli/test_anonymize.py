@@ -38,12 +38,12 @@ def test_looking_first(kilowait, site):
     assert said.status == 0
     assert "user           hashed with a secret key: 5 pseudonyms" in said.out
     assert (
-        "name           dropped" in said.out and "queue          kept, look at the names: batch" in said.out
+        "name           dropped" in said.out and "queue          kept, check these names: batch" in said.out
     )
     assert "about the log  dropped: source, ledger" in said.out
     assert "comments, work directories, names of nodes" in said.out
     assert "jobs below 5       1 of 10 (10.0 %)" in said.out
-    assert "users singled out  1 of 5 (20.0 %) have a job like no other user's" in said.out
+    assert "unique users   1 of 5 (20.0 %) have a job in a class of their own" in said.out
     assert "nothing written" in said.out and sorted(os.listdir()) == ["public", "sacct.txt"]
 
 
@@ -90,7 +90,7 @@ def test_enforcing_and_strictness(kilowait, site):
     assert "error: 1 of 10 jobs are in 1 classes of fewer than 5 users; coarsen" in refused.err
     assert sorted(os.listdir()) == ["public", "sacct.txt"] and not os.listdir("public")
     said = kilowait(*call, "--strict", "--enforce", "--new-key")
-    assert said.status == 0 and "suppressed         1 job: all below 5" in said.out
+    assert said.status == 0 and "suppressed     1 job: all below 5" in said.out
     assert len(kw.read_trace("public/log.csv")) == 9
     assert kilowait(*call, "--strict", "--k", 1).status == 0
     assert kilowait(*call, "--strict", "--coarsen", "nodes=64").status == 0
@@ -113,7 +113,7 @@ def test_logs_without_users_and_without_dates(kilowait, swf, tmp_path):
     rows = "".join(f"{n},{n * 60},60,4\n" for n in range(1, 7))
     (tmp_path / "bare.csv").write_text(f"job_id,submit_s,runtime_s,nodes\n{rows}")
     said = kilowait("traces", "anonymize", tmp_path / "bare.csv")
-    assert said.status == 0 and "jobs singled out  0 of 6 (0.0 %) are like no other" in said.out
+    assert said.status == 0 and "unique jobs   0 of 6 (0.0 %) are alone in their class" in said.out
     assert "the log has no users, so classes count jobs" in said.err
     said = kilowait("traces", "anonymize", swf, "--shift", "8d")
     assert "the shift is not a number of whole weeks" in said.err

@@ -26,7 +26,7 @@ def test_a_machine_is_described(kilowait):
     assert said.status == 0
     assert "IT 7,307 kW" in said.out and "IT 28,228 kW" in said.out
     polaris = kilowait("energy", "describe", "polaris").out
-    assert "est." in polaris and "GPUs 350 W" in polaris and "sleep pays from 8 min on" in polaris
+    assert "est." in polaris and "GPUs 350 W" in polaris and "sleep saves energy from 8 min on" in polaris
     taurus = kilowait("energy", "describe", "taurus").out
     (node,) = [line for line in taurus.splitlines() if "whole node" in line]
     assert "est." not in node and "measured" in node
@@ -52,7 +52,7 @@ def test_a_run_says_what_it_drew(kilowait, signals, tmp_path):
     assert said.status == 0
     for part in (
         "kWh IT", "kWh facility (PUE 1.3)", "asleep", "EUR", "g/kWh on average", "J s",
-        "nodes sleep after 3 min idle", "1 of 2 components are estimates", "from full load, which is an assumption",
+        "nodes sleep after 3 min idle", "1 of 2 parts are estimates", "from full load, which is an assumption",
     ):  # fmt: skip
         assert part in said.out, part
     assert "carbon intensity" in said.out and "electricity price" in said.out
@@ -75,7 +75,7 @@ def test_a_comparison_has_energy_and_savings(kilowait, signals, tmp_path):
     (header,) = [line for line in lines if line.startswith("energy ")]
     assert header.split() == ["energy", "kWh", "saved", "kWh", "kg", "saved", "EUR", "saved", "kW"]
     assert any(line.startswith("sjf, sleep=break-even") and " %" in line for line in lines)
-    assert any(line.startswith("policy  backfill  levers") for line in lines)
+    assert any(line.startswith("policy  backfill  power controls") for line in lines)
     found = kilowait(*words, "--metric", "co2_kg", "--json").json()["traces"][0]
     rows = {row["label"]: row for row in found["rows"]}
     assert rows["fcfs, all"]["saved"]["co2_kg"] > rows["fcfs, sleep=break-even"]["saved"]["energy_kwh"] * 0.5
