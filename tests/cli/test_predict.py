@@ -126,7 +126,7 @@ def test_tuned_and_simple_predictors(kilowait, log, tmp_path):
     said = kilowait("predict", "fit", log, "--out", tmp_path / "last2", "-c", 16, "--model", "last2")
     assert "nothing: it has learned nothing" in said.out
     said = kilowait("predict", "explain", tmp_path / "last2", log, 890)
-    assert "last2 looks at nothing else" in said.out
+    assert "last2 uses no other features" in said.out
 
 
 def test_errors(kilowait, kept, log, tmp_path):
@@ -150,7 +150,7 @@ def test_errors(kilowait, kept, log, tmp_path):
         "are for the targets power and energy"
         in kilowait("predict", "score", log, "--power", "taurus").error()
     )
-    assert "unknown world 'real'" in kilowait("predict", "score", log, "--history", "real").err
+    assert "unknown history 'real'" in kilowait("predict", "score", log, "--history", "real").err
 
 
 def test_without_lightgbm(kilowait, log, tmp_path, monkeypatch):

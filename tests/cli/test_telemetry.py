@@ -249,13 +249,13 @@ def test_a_log_gets_its_labels(kilowait, log, samples, tmp_path):
     told = kilowait("telemetry", "label", samples, "--jobs", log, "--out", out)
     assert told.status == 0, told.err
     assert told.out.splitlines() == [
-        "jobs              3, 2 of them labelled",
-        "without           1: no samples of its nodes",
-        "measured          0.0025 kWh",
-        "of labelled jobs  0.000972 kWh (38.9 %)",
-        "of other jobs     0 kWh (0.0 %)",
-        "of nobody         0.00153 kWh (61.1 %)",
-        "not measured      0 kWh added where samples have gaps",
+        "jobs           3, 2 of them labelled",
+        "not labelled   1: no samples of its nodes",
+        "measured       0.0025 kWh",
+        "labelled jobs  0.000972 kWh (38.9 %)",
+        "other jobs     0 kWh (0.0 %)",
+        "no job         0.00153 kWh (61.1 %)",
+        "not measured   0 kWh added where samples have gaps",
         "",
         f"written to {out}",
     ]
