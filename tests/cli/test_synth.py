@@ -161,7 +161,7 @@ def test_a_score_becomes_a_page(kilowait, folder, tmp_path):
         run,
     )
     told = kilowait(*asked)
-    assert "more is given away than weeks of a log differ by: copies, copied pairs" in told.out
+    assert "more leakage than between weeks of one log: copies, copied pairs" in told.out
     assert told.out.endswith(f"written to {run}; kilowait report {run} makes a page of it\n")
     manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["kind"] == "synthetic" and manifest["seeds"] == {"classifier": 0}
