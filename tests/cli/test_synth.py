@@ -208,9 +208,7 @@ def test_a_private_fit_says_what_it_promises(kilowait, tmp_path):
     )
     first, second = told.out.splitlines()
     assert first.startswith("transformer fitted to 400 jobs of lublin")
-    assert (
-        second.startswith("epsilon 7.") and "delta 1e-05, of any one user; what is taken as public" in second
-    )
+    assert second.startswith("differential privacy: epsilon 7.") and "delta 1e-05, for each user; " in second
 
 
 def test_going_on_where_nothing_was_begun(kilowait, tmp_path):
