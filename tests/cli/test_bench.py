@@ -45,7 +45,7 @@ def test_latency(kilowait, tmp_path):
 def test_training_speed(kilowait):
     words = ("bench", "train", "--num-envs", "2", "--updates", "1", "--networks", "kernel")
     said = kilowait(*words, "--algos", "a2c")
-    assert said.status == 0 and "on cpu, float32, 2 environments" in said.out
+    assert said.status == 0 and "on cpu, float32, 2 parallel environments" in said.out
     for column in ("steps/s", "in envs", "envs alone", "learner alone"):
         assert column in said.out
     assert said.out.splitlines()[-1].startswith("a2c   kernel")

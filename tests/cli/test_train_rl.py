@@ -132,7 +132,7 @@ def test_a_teacher_is_imitated_first(kilowait, folder):
         (("--device", "tpu"), "unknown device 'tpu'"),
         (("--queue-window", "50000000"), "take fewer --queue-window or --num-envs"),
         (("--episode-jobs", "5000"), "take shorter episodes (--episode-jobs)"),
-        (("--window", "1000"), "take shorter windows"),
+        (("--window", "1000"), "choose a shorter --window"),
         (("--expert", "lookahead:width=0"), "width of look-ahead is 0"),
         (("--out", "/proc/kilowait"), "cannot write"),
     ],
