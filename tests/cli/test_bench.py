@@ -38,14 +38,14 @@ def test_json(kilowait):
 
 def test_latency(kilowait, tmp_path):
     said = kilowait("bench", "latency", "--quick", "--out", tmp_path / "x.svg")
-    assert said.status == 0 and "power of growth" in said.out and (tmp_path / "x.svg").exists()
+    assert said.status == 0 and "scaling exponent" in said.out and (tmp_path / "x.svg").exists()
     assert "kernel network, all shown" in said.out
 
 
 def test_training_speed(kilowait):
-    words = ("bench", "train", "--envs", "2", "--updates", "1", "--nets", "kernel")
+    words = ("bench", "train", "--num-envs", "2", "--updates", "1", "--networks", "kernel")
     said = kilowait(*words, "--algos", "a2c")
-    assert said.status == 0 and "on cpu, float32, 2 environments" in said.out
+    assert said.status == 0 and "on cpu, float32, 2 parallel environments" in said.out
     for column in ("steps/s", "in envs", "envs alone", "learner alone"):
         assert column in said.out
     assert said.out.splitlines()[-1].startswith("a2c   kernel")

@@ -74,7 +74,7 @@ def test_every_verb_is_spoken_of(kilowait):
         "predict features",
         "predict score",
         "predict fit",
-        "predict jobs",
+        "predict apply",
         "predict explain",
         "predict describe",
         "bench",

@@ -99,7 +99,7 @@ def test_folder(kilowait, swf, tmp_path):
     assert "not empty" in kilowait(*words).error()
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     again = kilowait(*words, "--force")
-    assert again.status == 0 and "cells were there already" in again.err
+    assert again.status == 0 and "runs were read from the folder" in again.err
     assert not (tmp_path / "both.cells").exists()
 
 
@@ -116,7 +116,7 @@ def test_folder(kilowait, swf, tmp_path):
         (["--windows", "3", "--window", "500"], "does not fit into the 150 available jobs"),
         (["--windows", "3", "--window", "soon"], "write a number of jobs such as 1024"),
         (["--warmup", "5"], "say how many with --windows"),
-        (["--part", "tset"], "did you mean 'test'?"),
+        (["--split", "tset"], "did you mean 'test'?"),
     ],
 )
 def test_wrong(kilowait, words, told):

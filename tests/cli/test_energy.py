@@ -10,7 +10,7 @@ TRACE = "lublin:200:32:0.6:1"
 @pytest.fixture
 def signals(tmp_path):
     """Options that name a week of carbon intensities and prices."""
-    words = ["--start", "2022-01-01", "--wrap"]
+    words = ["--log-start", "2022-01-01", "--repeat-signals"]
     for name, header, value in (("carbon", "gCO2/kWh", 200), ("price", "price (EUR/MWh)", 50)):
         path = tmp_path / f"{name}.csv"
         rows = [
@@ -26,7 +26,7 @@ def test_a_machine_is_described(kilowait):
     assert said.status == 0
     assert "IT 7,307 kW" in said.out and "IT 28,228 kW" in said.out
     polaris = kilowait("energy", "describe", "polaris").out
-    assert "est." in polaris and "GPUs 350 W" in polaris and "sleep pays from 8 min on" in polaris
+    assert "est." in polaris and "GPUs 350 W" in polaris and "sleep saves energy from 8 min on" in polaris
     taurus = kilowait("energy", "describe", "taurus").out
     (node,) = [line for line in taurus.splitlines() if "whole node" in line]
     assert "est." not in node and "measured" in node
@@ -39,7 +39,15 @@ def test_a_machine_is_described(kilowait):
 
 
 def test_a_run_says_what_it_drew(kilowait, signals, tmp_path):
-    words = ["simulate", TRACE, "--power", "taurus", "--levers", "sleep=break-even+dvfs=1.1", *signals]
+    words = [
+        "simulate",
+        TRACE,
+        "--power",
+        "taurus",
+        "--power-controls",
+        "sleep=break-even+dvfs=1.1",
+        *signals,
+    ]
     said = kilowait(*words)
     assert said.status == 0
     for part in (
@@ -60,14 +68,14 @@ def test_a_run_says_what_it_drew(kilowait, signals, tmp_path):
 
 def test_a_comparison_has_energy_and_savings(kilowait, signals, tmp_path):
     words = ["compare", TRACE, "--policies", "fcfs,sjf", "--power", "taurus", "--no-clairvoyant", *signals]
-    words += ["--levers", "none,sleep=break-even,all"]
+    words += ["--power-controls", "none,sleep=break-even,all"]
     said = kilowait(*words, "--out", tmp_path / "c")
     assert said.status == 0, said.err
     lines = said.out.splitlines()
     (header,) = [line for line in lines if line.startswith("energy ")]
     assert header.split() == ["energy", "kWh", "saved", "kWh", "kg", "saved", "EUR", "saved", "kW"]
     assert any(line.startswith("sjf, sleep=break-even") and " %" in line for line in lines)
-    assert any(line.startswith("policy  backfill  levers") for line in lines)
+    assert any(line.startswith("policy  backfill  power controls") for line in lines)
     found = kilowait(*words, "--metric", "co2_kg", "--json").json()["traces"][0]
     rows = {row["label"]: row for row in found["rows"]}
     assert rows["fcfs, all"]["saved"]["co2_kg"] > rows["fcfs, sleep=break-even"]["saved"]["energy_kwh"] * 0.5
@@ -78,7 +86,7 @@ def test_a_comparison_has_energy_and_savings(kilowait, signals, tmp_path):
 
 
 def test_levers_one_by_one(kilowait, signals):
-    said = kilowait("energy", "levers", TRACE, "--power", "taurus", *signals)
+    said = kilowait("energy", "controls", TRACE, "--power", "taurus", *signals)
     assert said.status == 0
     labels = [line.split("  ")[0] for line in said.out.splitlines()]
     alone = (
@@ -88,10 +96,12 @@ def test_levers_one_by_one(kilowait, signals):
         "shift=carbon_time:6h",
         "shift=price:carbon_time:6h",
     )
-    wanted = ["fcfs", *(f"fcfs, {lever}" for lever in (*alone, "all")), "no schedule below"]
+    wanted = ["fcfs", *(f"fcfs, {lever}" for lever in (*alone, "all")), "lower bound"]
     assert [label for label in labels if label in wanted] == wanted
     assert "7 of 7: fcfs, all" in said.err
-    found = kilowait("energy", "levers", TRACE, "--power", "taurus", "--levers", "none,all", "--json").json()
+    found = kilowait(
+        "energy", "controls", TRACE, "--power", "taurus", "--power-controls", "none,all", "--json"
+    ).json()
     assert [row["levers"] for row in found["rows"]] == ["none", "all"]
     first, last = (row["metrics"] for row in found["rows"])
     assert first["least_kwh"] == last["least_kwh"] < last["energy_kwh"] < first["energy_kwh"]
@@ -100,16 +110,19 @@ def test_levers_one_by_one(kilowait, signals):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--levers", "all"], "need a power model"),
+        (["--power-controls", "all"], "need a power model"),
         (["--carbon", "x.csv"], "--carbon is of no use without a power model"),
         (["--power", "auto"], "no power model is known"),
         (["--power", "taurus", "--carbon", "nowhere.csv"], "nowhere.csv"),
-        (["--power", "taurus", "--levers", "budget=1kW"], "budget of 1,000 W is below the 3,040 W"),
-        (["--power", "taurus", "--levers", "dvf=1.1"], "did you mean 'dvfs'"),
-        (["--power", "mira", "--levers", "dvfs=1.1"], "'mira' has no DVFS states"),
-        (["--power", "taurus", "--levers", "shift=lowest_window:6h"], "give a file with --carbon"),
+        (["--power", "taurus", "--power-controls", "budget=1kW"], "budget of 1,000 W is below the 3,040 W"),
+        (["--power", "taurus", "--power-controls", "levls=1.1"], "did you mean 'levels'"),
+        (["--power", "mira", "--power-controls", "dvfs=1.1"], "'mira' has no levels"),
+        (["--power", "taurus", "--power-controls", "shift=lowest_window:6h"], "give a file with --carbon"),
         (["--power", "taurus", "--cooling", "chiller"], "give --weather FILE"),
-        (["--power", "taurus", "--scope", "all"], "the scope is 'all'; it must be life-cycle or direct"),
+        (
+            ["--power", "taurus", "--carbon-scope", "all"],
+            "the scope is 'all'; it must be life-cycle or direct",
+        ),
     ],
 )
 @pytest.mark.parametrize("verb", ["simulate", "compare"])
@@ -118,15 +131,15 @@ def test_errors_are_one_line(kilowait, verb, words, said):
 
 
 def test_a_series_that_is_too_short(kilowait, signals):
-    signals.remove("--wrap")
+    signals.remove("--repeat-signals")
     said = kilowait("simulate", "lublin:3000:32:0.6:1", "--power", "taurus", *signals).error()
-    assert "missing 2022-01-08 00:00 UTC to" in said and "ask for --wrap" in said
+    assert "missing 2022-01-08 00:00 UTC to" in said and "ask for --repeat-signals" in said
 
 
 def test_the_log_of_a_real_machine(kilowait, data_dir):
     """Mira was so busy that little can be saved, and the bound says so."""
     found = kilowait(
-        "energy", "levers", data_dir / "alcf/lumos_mira.csv.gz", "--cluster", "mira", "--wrap", "--json",
+        "energy", "controls", data_dir / "alcf/lumos_mira.csv.gz", "--cluster", "mira", "--repeat-signals", "--json",
         "--carbon", data_dir / "carbon/US-MIDA-PJM_2022_hourly.csv.gz",
         "--price", data_dir / "price/US-MIDA-PJM_2022.csv.gz",
     ).json()  # fmt: skip

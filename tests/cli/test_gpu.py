@@ -16,7 +16,18 @@ MIXED = kw.Cluster.preset("gpu-mixed")
 
 
 def test_simulate(kilowait, tmp_path):
-    words = ("simulate", TRACE, "--policy", "las", "--checkpoint", "30m", "--restore", "1m", "--by", "size")
+    words = (
+        "simulate",
+        TRACE,
+        "--policy",
+        "las",
+        "--checkpoint-interval",
+        "30m",
+        "--checkpoint-load-time",
+        "1m",
+        "--by",
+        "size",
+    )
     found = kilowait(*words, "--json", "--out", tmp_path / "run").json()
     assert found["scenario"]["gpu"]["checkpoint"] == "30m" and found["scenario"]["backfill"] == "none"
     assert {row["type"] for row in found["gpus"]["by_type"]} == {"A100", "V100", "T4", "RTX4090"}
@@ -29,7 +40,7 @@ def test_simulate(kilowait, tmp_path):
     shown = kilowait(*words).out
     for text in (
         "completion time (JCT)",
-        "every 30 min of work, loading 1 min",
+        "every 30 min of work, load time 1 min",
         "RTX4090",
         "rho",
         "measured",
@@ -49,7 +60,7 @@ def test_the_report_of_a_placed_run(kilowait, tmp_path):
 
 def test_compare(kilowait, tmp_path):
     words = ("compare", TRACE, "--policies", "fcfs,las,gavel", "--windows", "3", "--window", "60")
-    words = (*words, "--restore", "1m", "--out", tmp_path / "both")
+    words = (*words, "--checkpoint-load-time", "1m", "--out", tmp_path / "both")
     found = kilowait(*words, "--json").json()["traces"][0]
     assert found["metric"] == "mean_turnaround_s" and not found["lower_bounds"]
     assert {row["policy"] for row in found["rows"]} == {"fcfs", "las", "gavel"}
@@ -72,7 +83,7 @@ def test_compare(kilowait, tmp_path):
             np.testing.assert_array_equal(ours, theirs)
         assert label in found["gpus"]
     again = kilowait(*words, "--force", "--json")
-    assert "9 of 9 cells were there already" in again.err
+    assert "9 of 9 runs were read from the folder" in again.err
     assert again.json()["traces"][0]["gpus"] == found["gpus"]
 
 
@@ -94,19 +105,21 @@ def test_cells_that_were_kept_are_whole(kilowait, tmp_path, monkeypatch):
         patched.setattr(comparison_plan, "Comparison", broken)
         assert kilowait(*words).status == 130
     said = kilowait(*words)
-    assert "2 of 2 cells were there already" in said.err
+    assert "2 of 2 runs were read from the folder" in said.err
     assert said.json()["traces"][0]["gpus"]["las"]["preemptions"] > 0
 
 
 def test_the_table_of_gpus_is_shown(kilowait):
     shown = kilowait("compare", TRACE, "--policies", "fcfs,las", "--power", "auto").out
-    assert "fragments" in shown and "GPU-hours" in shown and "nodes\nbusy" not in shown
+    assert "fragmen-" in shown and "GPU-hours" in shown and "utilization\n" not in shown
     assert "energy" in shown
 
 
 def test_power(kilowait):
-    found = kilowait("simulate", TRACE, "--power", "auto", "--types", "least-energy", "--json").json()
-    fast = kilowait("simulate", TRACE, "--power", "auto", "--types", "fastest", "--json").json()
+    found = kilowait(
+        "simulate", TRACE, "--power", "auto", "--gpu-type-order", "least-energy", "--json"
+    ).json()
+    fast = kilowait("simulate", TRACE, "--power", "auto", "--gpu-type-order", "fastest", "--json").json()
     spent = [one["energy"]["kwh_by_state"]["jobs"] for one in (found, fast)]
     assert 0 < spent[0] < spent[1]
 
@@ -119,25 +132,35 @@ def test_compare_crosses_placements(kilowait, tmp_path):
     assert labels == ["fcfs@first", "fcfs@fgd", "fcfs@best", "las@first", "las@fgd", "las@best"]
     assert set(found["traces"][0]["gpus"]) == set(labels)
     assert "placement" not in found["scenario"]["case"][0]
-    assert "6 of 6 cells were there already" in kilowait(*words, "--force").err
+    assert "6 of 6 runs were read from the folder" in kilowait(*words, "--force").err
     alone = kilowait("compare", TRACE, "--policies", "fcfs", "--placement", "fgd,", "--json").json()
     assert alone["scenario"]["case"][0]["placement"] == "fgd"
     assert alone["traces"][0]["rows"][0]["metrics"] == found["traces"][0]["rows"][1]["metrics"]
 
 
 def test_gpu_caps(kilowait, tmp_path):
-    words = ("compare", TRACE, "--policies", "fcfs", "--power", "auto", "--gpu-cap", "none,60%", "--json")
+    words = (
+        "compare",
+        TRACE,
+        "--policies",
+        "fcfs",
+        "--power",
+        "auto",
+        "--gpu-power-cap",
+        "none,60%",
+        "--json",
+    )
     rows = kilowait(*words, "--out", tmp_path / "both").json()["traces"][0]["rows"]
     assert [row["levers"] for row in rows] == ["none", "gpu-cap=60%"]
     free, held = (row["metrics"] for row in rows)
     assert held["mean_turnaround_s"] > free["mean_turnaround_s"] and held["peak_kw"] < free["peak_kw"]
     assert kilowait("report", tmp_path / "both", "--out", tmp_path / "both.html").status == 0
-    run = kilowait("simulate", TRACE, "--power", "auto", "--gpu-cap", "0.6", "--json").json()
+    run = kilowait("simulate", TRACE, "--power", "auto", "--gpu-power-cap", "0.6", "--json").json()
     assert run["scenario"]["levers"] == "gpu-cap=60%"
     assert run["metrics"]["mean_turnaround_s"] == held["mean_turnaround_s"]
     assert run["energy"]["levers"] == "GPUs are held to 60 % of their limit"
-    shown = kilowait("energy", "levers", TRACE, "--gpu-cap", "none,80%").out
-    assert "fcfs, gpu-cap=80%" in shown and "on the GPU type where it takes least" in shown
+    shown = kilowait("energy", "controls", TRACE, "--gpu-power-cap", "none,80%").out
+    assert "fcfs, gpu-cap=80%" in shown and "on its most efficient GPU type" in shown
 
 
 JOBS = "id,submitted,ran,nodes,cores,gpus,part,types,after"
@@ -169,8 +192,8 @@ def test_jobs_that_cannot_be(kilowait, tmp_path):
         "did you mean 'v100'" in kilowait("simulate", *table(tmp_path, "2,10,60,1,4,1,1000,V101,-1")).error()
     )
     words = table(tmp_path, "2,10,60,1,4,16,1000,V100,-1")
-    assert "or --oversized reject to leave such jobs out" in kilowait("simulate", *words).error()
-    assert kilowait("simulate", *words, "--oversized", "reject", "--json").json()["metrics"]["rejected"] == 1
+    assert "or --on-oversized drop to leave such jobs out" in kilowait("simulate", *words).error()
+    assert kilowait("simulate", *words, "--on-oversized", "drop", "--json").json()["metrics"]["rejected"] == 1
     for row, told in (
         ("2,10,60,1,4,2,500,V100,-1", "whole GPUs taken"),
         ("2,10,-60,1,4,1,1000,V100,-1", "run time below 0"),
@@ -196,28 +219,34 @@ def test_pods_that_are_never_deleted(kilowait, tmp_path):
         (("simulate", "lublin:50:8", "--policy", "las"), "gpu-mixed"),
         (("simulate", "lublin:50:8", "--policy", "gavel"), "gpu-mixed"),
         (("simulate", "lublin:50:8", "--migrate"), "--migrate is for clusters of placed nodes"),
-        (("simulate", TRACE, "--passes", "event"), "schedule_per"),
+        (("simulate", TRACE, "--schedule-per", "event"), "--schedule-per is 'event'"),
         (
             ("simulate", TRACE, "--overrun", "steps"),
             "overrun is 'steps'; a cluster of placed nodes has no such",
         ),
-        (("simulate", TRACE, "--power", "auto", "--levers", "sleep=break-even"), "placed nodes have none"),
         (
-            ("simulate", "lublin:50:8", "--power", "taurus", "--gpu-cap", "60%"),
-            "--gpu-cap is for clusters of placed",
+            ("simulate", TRACE, "--power", "auto", "--power-controls", "sleep=break-even"),
+            "placed nodes have none",
         ),
         (
-            ("compare", "lublin:50:8", "--power", "taurus", "--gpu-cap", "60%"),
-            "--gpu-cap is for clusters of placed",
+            ("simulate", "lublin:50:8", "--power", "taurus", "--gpu-power-cap", "60%"),
+            "--gpu-power-cap is for clusters of placed",
         ),
-        (("simulate", TRACE, "--gpu-cap", "60%"), "needs a power model; name one with --power"),
-        (("simulate", TRACE, "--power", "auto", "--gpu-cap", "200W"), "types differ in watts"),
-        (("simulate", TRACE, "--power", "auto", "--gpu-cap", "80%,60%"), "a run has one cap"),
-        (("simulate", TRACE, "--power", "auto", "--gpu-cap", "5%"), "give a cap above"),
-        (("compare", TRACE, "--power", "auto", "--gpu-cap", "80%", "--levers", "all"), "no machine has both"),
+        (
+            ("compare", "lublin:50:8", "--power", "taurus", "--gpu-power-cap", "60%"),
+            "--gpu-power-cap is for clusters of placed",
+        ),
+        (("simulate", TRACE, "--gpu-power-cap", "60%"), "needs a power model; name one with --power"),
+        (("simulate", TRACE, "--power", "auto", "--gpu-power-cap", "200W"), "types differ in watts"),
+        (("simulate", TRACE, "--power", "auto", "--gpu-power-cap", "80%,60%"), "a run has one cap"),
+        (("simulate", TRACE, "--power", "auto", "--gpu-power-cap", "5%"), "give a cap above"),
+        (
+            ("compare", TRACE, "--power", "auto", "--gpu-power-cap", "80%", "--power-controls", "all"),
+            "no cluster supports both",
+        ),
         (("compare", TRACE, "--placement", "first,fdg"), "did you mean 'fgd'"),
         (("compare", TRACE, "--placement", "first,balance"), "on 'gpu-mixed' 'balance'"),
-        (("simulate", TRACE, "--speeds", "none.json"), "speeds are 'none.json'"),
+        (("simulate", TRACE, "--gpu-speeds", "none.json"), "speeds are 'none.json'"),
         (("simulate", TRACE, "--policy", "gavle"), "did you mean 'gavel'"),
         (("compare", TRACE, "lublin:50:8"), "compare them apart"),
         (("simulate", TRACE, "--placement", "fdg"), "did you mean 'fgd'"),

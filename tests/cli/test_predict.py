@@ -41,7 +41,7 @@ def test_features(kilowait, log, tmp_path):
     table = pyarrow.parquet.read_table(tmp_path / "f.parquet")
     assert table.num_rows == 900 and table["user_last"].null_count > 0
     assert {"job_id", "request", "anchor", "runtime_s", "energy_j"} <= set(table.column_names)
-    words = ("--target", "wait", "--world", "simulated", "--jobs", 50)
+    words = ("--target", "wait", "--history", "simulated", "--jobs", 50)
     said = kilowait("predict", "features", log, "-c", 16, "--out", tmp_path / "f.csv", *words)
     assert "simulated: fcfs" in said.out
     table = pyarrow.csv.read_csv(tmp_path / "f.csv")
@@ -78,7 +78,7 @@ def test_a_log_without_requests(kilowait, tmp_path):
         "900 of 900 jobs asked for no runtime"
         in kilowait("predict", "score", path, "-c", 16, "--models", "request").err
     )
-    said = kilowait("predict", "score", path, "-c", 16, "--part", 0.1)
+    said = kilowait("predict", "score", path, "-c", 16, "--test-fraction", 0.1)
     assert "note: not every job says what its user asked for" in said.err
     assert "last2" in said.out and "request " not in said.out
 
@@ -89,8 +89,8 @@ def test_a_kept_predictor_says_what_it_is(kilowait, kept):
         "runtime by forest, fitted on habits.parquet",
         "the 90 jobs after them",
         "no record of any single user",
-        "how it ages",
-        "what it looks at",
+        "drift",
+        "most important features",
     ):
         assert words in said.out
     card = kilowait("predict", "describe", kept, "--json").json()
@@ -98,7 +98,7 @@ def test_a_kept_predictor_says_what_it_is(kilowait, kept):
 
 
 def test_it_is_asked_of_jobs(kilowait, kept, log, tmp_path):
-    said = kilowait("predict", "jobs", kept, log, "--out", tmp_path / "p.csv")
+    said = kilowait("predict", "apply", kept, log, "--out", tmp_path / "p.csv")
     assert said.out == f"900 jobs predicted by forest: {tmp_path / 'p.csv'}\n"
     table = pyarrow.csv.read_csv(tmp_path / "p.csv")
     assert table.column_names == ["job_id", "runtime_s", "predicted_s", "p10_s", "p50_s", "p90_s"]
@@ -108,7 +108,7 @@ def test_it_explains_a_job(kilowait, kept, log):
     said = kilowait("predict", "explain", kept, log, 890, "--features", 3)
     assert "job 890: runtime by forest" in said.out
     assert "the middle of the last 5 of the user with the same request and nodes" in said.out
-    assert "90 % are below" in said.out and " others" in said.out
+    assert "90 % quantile" in said.out and " others" in said.out
     told = kilowait("predict", "explain", kept, log, 890, "--features", 900, "--json").json()
     assert told["p10"] <= told["p50"] <= told["p90"] <= 3600
     product = told["anchor"] * told["start"] * np.prod([part["factor"] for part in told["features"]])
@@ -126,7 +126,7 @@ def test_tuned_and_simple_predictors(kilowait, log, tmp_path):
     said = kilowait("predict", "fit", log, "--out", tmp_path / "last2", "-c", 16, "--model", "last2")
     assert "nothing: it has learned nothing" in said.out
     said = kilowait("predict", "explain", tmp_path / "last2", log, 890)
-    assert "last2 looks at nothing else" in said.out
+    assert "last2 uses no other features" in said.out
 
 
 def test_errors(kilowait, kept, log, tmp_path):
@@ -150,7 +150,7 @@ def test_errors(kilowait, kept, log, tmp_path):
         "are for the targets power and energy"
         in kilowait("predict", "score", log, "--power", "taurus").error()
     )
-    assert "unknown world 'real'" in kilowait("predict", "score", log, "--world", "real").err
+    assert "unknown history 'real'" in kilowait("predict", "score", log, "--history", "real").err
 
 
 def test_without_lightgbm(kilowait, log, tmp_path, monkeypatch):

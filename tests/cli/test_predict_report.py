@@ -12,7 +12,7 @@ def test_a_log_is_foretold(kilowait, tmp_path):
     said = kilowait("predict", "report", LOG, "--job", 590, "--out", out)
     assert said.status == 0, said.err
     assert said.out.startswith("the last 270 of 900 jobs, each predicted when it was submitted")
-    for words in ("the forest's likely value", "held for", f"kilowait report {out} makes a page of it"):
+    for words in ("the forest's likely value", "held for", f"write a page: kilowait report {out}"):
         assert words in said.out
     opened = open_folder(out)
     assert opened.manifest["seeds"]["forest"] == 0

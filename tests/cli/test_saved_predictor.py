@@ -1,4 +1,4 @@
-"""--predict FOLDER: a kept predictor in simulate, compare, train and evaluate, and what they say of it."""
+"""--runtime-predictor FOLDER: a kept predictor in simulate, compare, train and evaluate, and what they say of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kilowait.traces import write_trace
 from tests.predict.example_logs import habits
 
 SEEN = "of the judged jobs had been submitted: of these it knows more than a prediction may"
-FEW = ("--cluster", 4, "--generations", 1, "--population", 4, "--windows", 2, "--window-jobs", 50)
+FEW = ("--cluster", 4, "--generations", 1, "--population", 4, "--windows", 2, "--window", 50)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def kept(log, tmp_path_factory):
 
 
 def test_simulate(kilowait, log, kept, tmp_path):
-    words = ("simulate", log, "--cluster", 4, "--policy", "saf", "--predict", kept)
+    words = ("simulate", log, "--cluster", 4, "--policy", "saf", "--runtime-predictor", kept)
     said = kilowait(*words, "--out", tmp_path / "run")
     assert f"500 {SEEN}" in said.err
     told = json.loads((tmp_path / "run" / "manifest.json").read_text())["predictors"][0]
@@ -74,27 +74,32 @@ def test_simulate(kilowait, log, kept, tmp_path):
 
 
 def test_compare(kilowait, log, kept, tmp_path):
-    words = ("compare", log, "--cluster", 4, "--policies", "saf", "--predict", kept)
+    words = ("compare", log, "--cluster", 4, "--policies", "saf", "--runtime-predictor", kept)
     said = kilowait(*words, "--out", tmp_path / "both")
     assert f"500 {SEEN}" in said.err and "saf (users)" in said.out
     told = json.loads((tmp_path / "both" / "manifest.json").read_text())["predictors"]
     assert told[str(log)][0]["judged_jobs_seen"] == 500
-    later = kilowait(*words, "--windows", 2, "--window-jobs", 100, "--part", "test")
+    later = kilowait(*words, "--windows", 2, "--window", 100, "--split", "test")
     assert later.status == 0 and "judged jobs" not in later.err
 
 
 def test_train_and_evaluate(kilowait, log, kept, tmp_path):
-    said = kilowait("train", log, *FEW, "--predict", kept, "--out", tmp_path / "es")
+    said = kilowait("train", log, *FEW, "--runtime-predictor", kept, "--out", tmp_path / "es")
     assert said.status == 0 and "judged jobs" not in said.err
     told = json.loads((tmp_path / "es" / "manifest.json").read_text())["predictors"][0]
     assert told["judged_jobs_seen"] == 0
-    words = ("evaluate", tmp_path / "es", log, *FEW[:2], "--windows", 2, "--window-jobs", 100)
-    assert SEEN in kilowait(*words, "--rules", "saf", "--part", 0.9, "--predict", kept).err
-    assert SEEN not in kilowait(*words, "--rules", "saf", "--part", 0.3, "--predict", kept).err
+    words = ("evaluate", tmp_path / "es", log, *FEW[:2], "--windows", 2, "--window", 100)
+    assert (
+        SEEN in kilowait(*words, "--policies", "saf", "--test-fraction", 0.9, "--runtime-predictor", kept).err
+    )
+    assert (
+        SEEN
+        not in kilowait(*words, "--policies", "saf", "--test-fraction", 0.3, "--runtime-predictor", kept).err
+    )
 
 
 def test_what_is_wrong_is_told(kilowait, log, kept, tmp_path):
-    words = ("simulate", log, "--cluster", 4, "--predict")
+    words = ("simulate", log, "--cluster", 4, "--runtime-predictor")
     assert "there is no folder" in kilowait(*words, tmp_path / "none").error()
     assert "contains no predictor" in kilowait(*words, tmp_path).error()
     assert "did you mean 'forest'" in kilowait(*words, "forrest").error()
@@ -102,8 +107,8 @@ def test_what_is_wrong_is_told(kilowait, log, kept, tmp_path):
     assert f"the predictor {watts} says power, and runtime is asked for" in kilowait(*words, watts).error()
     bare = tmp_path / "bare.parquet"
     write_trace(habits(), bare)
-    error = kilowait("simulate", bare, "--cluster", 4, "--predict", kept).error()
-    assert "features that the predictor uses (queue" in error and "or fit one on this log" in error
+    error = kilowait("simulate", bare, "--cluster", 4, "--runtime-predictor", kept).error()
+    assert "features that the predictor looks at (queue" in error and "or fit one on this log" in error
 
 
 def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
@@ -115,13 +120,13 @@ def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
         4,
         "--power",
         "taurus",
-        "--levers",
+        "--power-controls",
         "budget=480W",
         "--out",
         tmp_path / "run",
     )
-    said = kilowait(*words, "--predict-power", watts)
-    assert "by the predicted power of jobs" in said.out and "\nbudget " in said.out
+    said = kilowait(*words, "--power-predictor", watts)
+    assert "by watts that are expected of jobs" in said.out and "\nbudget " in said.out
     assert f"the predictor of power {watts} was fitted on jobs of habits.parquet" in said.err
     told = json.loads((tmp_path / "run" / "results.json").read_text())["energy"]["budget"]
     assert told["budget_w"] == 480 and 0 <= told["share"] < 1
@@ -130,21 +135,21 @@ def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
     times = fitted(log, tmp_path / "times")
     assert (
         f"the predictor {times} says runtime, and power is asked for"
-        in kilowait(*words[:-2], "--predict-power", times).error()
+        in kilowait(*words[:-2], "--power-predictor", times).error()
     )
-    error = kilowait("compare", log, "--predict-power", "forest").error()
-    assert "--predict-power is of no use without a power model" in error
+    error = kilowait("compare", log, "--power-predictor", "forest").error()
+    assert "--power-predictor is of no use without a power model" in error
 
 
 def test_a_network_is_told_what_predictions_know(kilowait, log, kept, tmp_path):
     small = (
-        "--envs",
+        "--num-envs",
         2,
         "--episode-jobs",
         20,
-        "--slots",
+        "--queue-window",
         8,
-        "--window-jobs",
+        "--window",
         50,
         "--windows",
         2,
@@ -156,20 +161,20 @@ def test_a_network_is_told_what_predictions_know(kilowait, log, kept, tmp_path):
         log,
         "--algo",
         "ppo",
-        "--steps",
+        "--total-timesteps",
         128,
         *small,
         "--out",
         tmp_path / "ppo",
-        "--predict",
+        "--runtime-predictor",
         kept,
     )
-    said = kilowait(*words, "--told")
+    said = kilowait(*words, "--prediction-features")
     assert said.status == 0, said.err
     explained = (tmp_path / "ppo" / "results.json").read_text()
     assert "what reservations are made with" in explained
-    few = ("--cluster", 4, "--windows", 2, "--window-jobs", 50, "--rules", "saf")
-    assert "agent" in kilowait("evaluate", tmp_path / "ppo", log, *few, "--predict", kept).out
-    assert "the jobs have no predicted run times" in kilowait("evaluate", tmp_path / "ppo", log, *few).err
-    error = kilowait("train", log, "--algo", "ppo", "--told", "--out", tmp_path / "x").error()
-    assert "--told shows networks what predictions know; it needs" in error
+    few = ("--cluster", 4, "--windows", 2, "--window", 50, "--policies", "saf")
+    assert "agent" in kilowait("evaluate", tmp_path / "ppo", log, *few, "--runtime-predictor", kept).out
+    assert "these jobs bring none" in kilowait("evaluate", tmp_path / "ppo", log, *few).err
+    error = kilowait("train", log, "--algo", "ppo", "--prediction-features", "--out", tmp_path / "x").error()
+    assert "--prediction-features shows networks what predictions know; it needs" in error

@@ -38,9 +38,9 @@ def test_what_was_dropped_is_told(kilowait, swf):
 def test_every_rule_of_the_run_arrives(kilowait):
     said = kilowait(
         "simulate", "lublin:60:16", "--policy", "multifactor:age=500:size=0", "--backfill", 2,
-        "--backfill-order", "sjf", "--walltime", "kill", "--overrun", "steps",
-        "--passes", "event", "--placement", "balance",
-        "--oversized", "reject", "--ignore-dependencies", "--load", 0.7, "--jobs", "10:40", "--cluster", 20, "--json",
+        "--backfill-order", "sjf", "--at-limit", "kill", "--overrun", "steps",
+        "--schedule-per", "event", "--placement", "balance",
+        "--on-oversized", "drop", "--ignore-dependencies", "--load", 0.7, "--jobs", "10:40", "--cluster", 20, "--json",
     ).json()  # fmt: skip
     scenario = said["scenario"]
     assert scenario["policy"] == "multifactor:age=500:size=0"
@@ -66,7 +66,7 @@ def test_a_table_of_text_with_a_column_map(kilowait, csv):
 
 def test_nan_is_null(kilowait):
     found = kilowait(
-        "simulate", "lublin:3:64", "--cluster", "nodes:1", "--oversized", "reject", "--json", "--jobs", "1"
+        "simulate", "lublin:3:64", "--cluster", "nodes:1", "--on-oversized", "drop", "--json", "--jobs", "1"
     )
     metrics = found.json()["metrics"]
     assert metrics["jobs"] == 1 and (metrics["rejected"] == 1) == (metrics["mean_wait_s"] is None)
@@ -132,7 +132,7 @@ WRONG = {
     "unknown backfill": (["lublin:20:8", "--backfill", "eazy"], "did you mean 'easy'?"),
     "backfill below 0": (["lublin:20:8", "--backfill", "-1"], "-1"),
     "unknown backfill order": (["lublin:20:8", "--backfill-order", "sjff"], "did you mean 'sjf'?"),
-    "unknown walltime rule": (["lublin:20:8", "--walltime", "kil"], "did you mean 'kill'?"),
+    "unknown walltime rule": (["lublin:20:8", "--at-limit", "kil"], "did you mean 'kill'?"),
     "unknown way to go on": (["lublin:20:8", "--overrun", "step"], "did you mean 'steps'?"),
     "unknown class": (["lublin:20:8", "--by", "sice"], "did you mean 'size'?"),
     "jobs in words": (["lublin:20:8", "--jobs", "some"], "the range of jobs is 'some'"),

@@ -59,7 +59,7 @@ def test_what_ifs(kilowait, folder, tmp_path):
         0.6,
         "--nodes",
         64,
-        "--mix",
+        "--job-mix",
         "nodes=1*0.5,8:16*2",
         "--seed",
         2,
@@ -86,7 +86,7 @@ def test_growth(kilowait, folder, tmp_path):
     sizes = []
     for grow in ("queue=0*0.5", "queue=0*3"):
         out = tmp_path / "grown.parquet"
-        kilowait("synth", "sample", folder, "--days", 30, "--grow", grow, "-o", out)
+        kilowait("synth", "sample", folder, "--days", 30, "--scale-group", grow, "-o", out)
         sizes.append(len(read_trace(out)))
     assert sizes[1] > 4 * sizes[0]
 
@@ -105,14 +105,14 @@ def test_growth(kilowait, folder, tmp_path):
             ["--jobs", 10, "--nodes", 0],
             "the machine is to have 0 nodes; it needs a whole number of at least 1",
         ),
-        (["--jobs", 10, "--nodes", 8, "-c", "nodes:4"], "a cluster and a number of nodes are given"),
-        (["--jobs", 10, "--mix", "nodes=33:64*2"], "mix nodes=33:64: no job of the log has that"),
-        (["--jobs", 10, "--mix", "nodes"], "the mix has 'nodes'; write column=value*factor"),
+        (["--jobs", 10, "--nodes", 8, "-c", "nodes:4"], "a cluster and another number of nodes are given"),
+        (["--jobs", 10, "--job-mix", "nodes=33:64*2"], "mix nodes=33:64: no job of the log has that"),
+        (["--jobs", 10, "--job-mix", "nodes"], "the mix has 'nodes'; write column=value*factor"),
         (
-            ["--jobs", 10, "--grow", "queue=long*3"],
+            ["--jobs", 10, "--scale-group", "queue=long*3"],
             "unknown queue 'long'; known: combined",
         ),
-        (["--jobs", 10, "--grow", "account=1*3"], "growth account=1: the log has no column account"),
+        (["--jobs", 10, "--scale-group", "account=1*3"], "growth account=1: the log has no column account"),
         (
             ["--jobs", 10, "--where", "queue=7"],
             "condition queue=7: no job of the log matches; its values are combined",
@@ -130,10 +130,10 @@ def test_a_score(kilowait, folder, tmp_path):
     kilowait("synth", "sample", folder, "-n", 400, "-o", made)
     kilowait("traces", "convert", "lublin:400:32:0.8:8", other)
     told = kilowait("synth", "score", TRACE, made)
-    assert "told apart" in told.out and "mean wait under" in told.out
-    assert "copies of seen jobs" not in told.out and "--held-out FILE" in told.err
+    assert "classifier" in told.out and "mean wait under" in told.out
+    assert "copies of training jobs" not in told.out and "--held-out FILE" in told.err
     told = kilowait("synth", "score", TRACE, made, "--held-out", other)
-    assert "copies of seen jobs, time apart" in told.out and told.err.count("note") == 0
+    assert "copies of training jobs, except for the time" in told.out and told.err.count("note") == 0
     found = kilowait(
         "synth", "score", TRACE, made, "--held-out", other, "--policies", "fcfs", "--json"
     ).json()
@@ -161,7 +161,7 @@ def test_a_score_becomes_a_page(kilowait, folder, tmp_path):
         run,
     )
     told = kilowait(*asked)
-    assert "more is given away than weeks of a log differ by: copies, copied pairs" in told.out
+    assert "more leakage than between weeks of one log: copies, copied pairs" in told.out
     assert told.out.endswith(f"written to {run}; kilowait report {run} makes a page of it\n")
     manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["kind"] == "synthetic" and manifest["seeds"] == {"classifier": 0}
@@ -208,9 +208,7 @@ def test_a_private_fit_says_what_it_promises(kilowait, tmp_path):
     )
     first, second = told.out.splitlines()
     assert first.startswith("transformer fitted to 400 jobs of lublin")
-    assert (
-        second.startswith("epsilon 7.") and "delta 1e-05, of any one user; what is taken as public" in second
-    )
+    assert second.startswith("differential privacy: epsilon 7.") and "delta 1e-05, for each user; " in second
 
 
 def test_going_on_where_nothing_was_begun(kilowait, tmp_path):

@@ -204,7 +204,7 @@ def test_a_hole_of_the_service_is_a_note(kilowait, web, tmp_path):
         (("gb", "--zone", "DE"), "Great Britain has regions; give --region 1 to 17"),
         (("gb", "--region", "0"), "region is 0; there are 1 North Scotland"),
         (("electricity-maps",), "Electricity Maps wants a zone"),
-        (("electricity-maps", "--zone", "DE", "--scope", "all"), "the scope is 'all'"),
+        (("electricity-maps", "--zone", "DE", "--carbon-scope", "all"), "the scope is 'all'"),
         (("gb", "--to", "2026-01-01"), "--to says where a span ends; give --from with it"),
         (("gb", "--from", "2026-01-01", "--latest"), "a span of the past is asked for once"),
         (("gb", "--from", "soon"), "'soon' is not a time"),
@@ -249,13 +249,13 @@ def test_a_log_gets_its_labels(kilowait, log, samples, tmp_path):
     told = kilowait("telemetry", "label", samples, "--jobs", log, "--out", out)
     assert told.status == 0, told.err
     assert told.out.splitlines() == [
-        "jobs              3, 2 of them labelled",
-        "without           1: no samples of its nodes",
-        "measured          0.0025 kWh",
-        "of labelled jobs  0.000972 kWh (38.9 %)",
-        "of other jobs     0 kWh (0.0 %)",
-        "of nobody         0.00153 kWh (61.1 %)",
-        "not measured      0 kWh added where samples have gaps",
+        "jobs           3, 2 of them labelled",
+        "not labelled   1: no samples of its nodes",
+        "measured       0.0025 kWh",
+        "labelled jobs  0.000972 kWh (38.9 %)",
+        "other jobs     0 kWh (0.0 %)",
+        "no job         0.00153 kWh (61.1 %)",
+        "not measured   0 kWh added where samples have gaps",
         "",
         f"written to {out}",
     ]
@@ -272,8 +272,7 @@ def test_labels_are_not_overwritten_without_a_word(kilowait, log, samples, tmp_p
     words = ("telemetry", "label", samples, "--jobs", log, "--out", out)
     assert kilowait(*words).status == 0
     assert (
-        f"{out} is there already; it is not touched: give another --out, or --force"
-        in kilowait(*words).error()
+        f"{out} exists and is not changed; choose another --out, or add --force" in kilowait(*words).error()
     )
     told = kilowait(*words, "--force", "--json").json()
     assert told["labelled_j"] + told["unlabelled_j"] + told["unattributed_j"] == pytest.approx(

@@ -22,7 +22,7 @@ def test_describe(kilowait, swf):
     said = kilowait("traces", "describe", swf, "lublin:50:16:0.8:1")
     assert said.status == 0
     assert "4 rows read, 3 jobs, 1 dropped" in said.out and "never ran" in said.out
-    assert "0.800 of the machine" in said.out and "made on the spot" in said.out
+    assert "0.800 of the cluster" in said.out and "synthetic" in said.out
 
 
 def test_describe_as_json(kilowait, swf):
@@ -35,7 +35,7 @@ def test_describe_as_json(kilowait, swf):
 def test_describe_without_a_size(kilowait, csv):
     columns = "job_id=id,submit_s=submitted,runtime_s=ran,nodes=size"
     said = kilowait("traces", "describe", csv, "--columns", columns)
-    assert "not said" in said.out
+    assert "not stated" in said.out
 
 
 def test_describe_wrong(kilowait, swf, tmp_path):

@@ -1,4 +1,4 @@
-"""kilowait train --algo es, killed and gone on with."""
+"""kilowait train --algo cma-es: killed and resumed."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import time
 import pytest
 
 TRACE = "lublin:1200:32:0.95:7"
-SMALL = ("--population", "6", "--windows", "4", "--window-jobs", "100")
+SMALL = ("--population", "6", "--windows", "4", "--window", "100")
 
 
 def words(out, generations="40"):
@@ -36,7 +36,7 @@ def test_killed_by_the_system_and_gone_on_with_it_comes_to_the_same_agent(kilowa
     assert 0 < len(json.loads(state.read_text())["state"]["history"]) < 40
     assert "--resume, or start again with --force" in kilowait(*words(killed)).error()
     said = kilowait(*words(killed), "--resume")
-    assert "going on with the training" in said.err and "40 of 40" in said.err
+    assert "resuming the training" in said.err and "40 of 40" in said.err
     assert (killed / "agent.json").read_bytes() == (whole / "agent.json").read_bytes()
     assert (killed / "results.json").read_bytes() == (whole / "results.json").read_bytes()
     again = kilowait(*words(killed), "--resume")  # one that is finished is judged and written again

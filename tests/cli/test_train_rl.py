@@ -8,7 +8,18 @@ import pytest
 import kilowait as kw
 
 TRACE = "lublin:1200:32:0.95:7"
-SMALL = ("--envs", "4", "--episode-jobs", "40", "--slots", "16", "--window-jobs", "100", "--windows", "2")
+SMALL = (
+    "--num-envs",
+    "4",
+    "--episode-jobs",
+    "40",
+    "--queue-window",
+    "16",
+    "--window",
+    "100",
+    "--windows",
+    "2",
+)
 
 
 @pytest.fixture(scope="module")
@@ -19,13 +30,17 @@ def folder(tmp_path_factory):
 @pytest.mark.slow
 def test_train_resume_evaluate(kilowait, folder):
     out = folder / "ppo"
-    first = kilowait("train", TRACE, "--algo", "ppo", "--steps", "512", *SMALL, "--out", str(out))
+    first = kilowait("train", TRACE, "--algo", "ppo", "--total-timesteps", "512", *SMALL, "--out", str(out))
     assert "agent.pt" in first.out and (out / "agent.pt").exists() and (out / "results.json").exists()
-    again = kilowait("train", TRACE, "--algo", "ppo", "--steps", "512", *SMALL, "--out", str(out)).error()
+    again = kilowait(
+        "train", TRACE, "--algo", "ppo", "--total-timesteps", "512", *SMALL, "--out", str(out)
+    ).error()
     assert "--resume" in again
-    more = kilowait("train", TRACE, "--algo", "ppo", "--steps", "1024", *SMALL, "--out", str(out), "--resume")
+    more = kilowait(
+        "train", TRACE, "--algo", "ppo", "--total-timesteps", "1024", *SMALL, "--out", str(out), "--resume"
+    )
     assert "update 4," in more.err and "update 2," not in more.err
-    said = kilowait("evaluate", str(out), TRACE, "--windows", "3", "--window-jobs", "100", "--json").json()
+    said = kilowait("evaluate", str(out), TRACE, "--windows", "3", "--window", "100", "--json").json()
     assert "agent" in str(said["judged"]) and said["agent"]["learning"]["algo"] == "ppo"
     compared = kilowait(
         "compare",
@@ -34,7 +49,7 @@ def test_train_resume_evaluate(kilowait, folder):
         f"saf,agent:{out / 'agent.pt'}",
         "--windows",
         "2",
-        "--window-jobs",
+        "--window",
         "100",
     )
     assert "agent" in compared.out
@@ -43,26 +58,39 @@ def test_train_resume_evaluate(kilowait, folder):
 @pytest.mark.slow
 def test_one_agent_for_every_preference(kilowait, folder):
     out = folder / "both"
-    prefer = ("--preferences", "slowdown,fairness")
-    said = kilowait("train", TRACE, "--algo", "ppo", "--steps", "512", *SMALL, *prefer, "--out", str(out))
+    prefer = ("--objectives", "slowdown,fairness")
+    said = kilowait(
+        "train", TRACE, "--algo", "ppo", "--total-timesteps", "512", *SMALL, *prefer, "--out", str(out)
+    )
     assert "prefers slowdown" in said.out and ":prefer=slowdown=0.3+fairness=0.7" in said.out
-    front = kilowait("front", str(out), TRACE, "--window-jobs", "100", "--parts", "2", "--json").json()[
+    front = kilowait("pareto", str(out), TRACE, "--window", "100", "--grid-steps", "2", "--json").json()[
         "front"
     ]
     assert [point["preference"]["slowdown"] for point in front["points"]] == [1.0, 0.5, 0.0]
     agent = f"agent:{out / 'agent.pt'}"
     told = f"saf,{agent}:prefer=slowdown=1,{agent}:prefer=fairness=1"
-    compared = kilowait("compare", TRACE, "--policies", told, "--windows", "2", "--window-jobs", "100")
+    compared = kilowait("compare", TRACE, "--policies", told, "--windows", "2", "--window", "100")
     assert "agent slowdown=1" in compared.out and "agent fairness=1" in compared.out
-    few = ("--windows", "2", "--window-jobs", "100")
-    assert "none is set" in kilowait("evaluate", str(out), TRACE, *few).error()
-    assert "agent" in kilowait("evaluate", str(out), TRACE, *few, "--prefer", "slowdown=1+fairness=1").out
+    few = ("--windows", "2", "--window", "100")
+    assert "has been told nothing" in kilowait("evaluate", str(out), TRACE, *few).error()
+    assert "agent" in kilowait("evaluate", str(out), TRACE, *few, "--preference", "slowdown=1+fairness=1").out
 
 
 def test_a_network_over_the_graph_of_jobs_of_a_gpu_cluster(kilowait, folder):
     out, trace = folder / "graph", "gpu:400:gpu-mixed:1.2:0"
-    asked = ("--cluster", "gpu-mixed", "--algo", "ppo", "--net", "gat", "--steps", "128")
-    small = ("--envs", "2", "--episode-jobs", "20", "--slots", "8", "--window-jobs", "40", "--windows", "2")
+    asked = ("--cluster", "gpu-mixed", "--algo", "ppo", "--network", "gat", "--total-timesteps", "128")
+    small = (
+        "--num-envs",
+        "2",
+        "--episode-jobs",
+        "20",
+        "--queue-window",
+        "8",
+        "--window",
+        "40",
+        "--windows",
+        "2",
+    )
     said = kilowait("train", trace, *asked, *small, "--out", out)
     assert "agent: " in said.out and "update 1," in said.err
     cluster = kw.Cluster.preset("gpu-mixed")
@@ -79,25 +107,25 @@ def test_what_is_wrong_is_told(kilowait, folder):
     wrong = kilowait("train", TRACE, "--algo", "pppo", "--out", str(folder / "x")).error()
     assert "did you mean" in wrong
     reward = kilowait(
-        "train", TRACE, "--algo", "ppo", "--reward", "slowdown", "--out", str(folder / "y")
+        "train", TRACE, "--algo", "ppo", "--objective", "slowdown", "--out", str(folder / "y")
     ).error()
     assert "term=weight" in reward
     preferences = kilowait(
-        "train", TRACE, "--preferences", "slowdown,wait", "--out", str(folder / "z")
+        "train", TRACE, "--objectives", "slowdown,wait", "--out", str(folder / "z")
     ).error()
-    assert "take --algo ppo" in preferences
+    assert "use --algo ppo" in preferences
     missing = kilowait("evaluate", str(folder / "none.pt"), TRACE).error()
     assert "none.pt" in missing
 
 
 def test_a_teacher_is_imitated_first(kilowait, folder):
     out = folder / "taught"
-    words = ("train", TRACE, "--algo", "ppo", "--steps", "512", *SMALL, "--out", out)
-    said = kilowait(*words, "--teacher", "saf", "--teacher-steps", "512")
+    words = ("train", TRACE, "--algo", "ppo", "--total-timesteps", "512", *SMALL, "--out", out)
+    said = kilowait(*words, "--expert", "saf", "--expert-steps", "512")
     assert said.status == 0 and "imitating saf, 512 choices" in said.err and "update 2," in said.err
     told = json.loads((out / "results.json").read_text())["warm_start"]
     assert told["teacher"] == "saf" and len(told["updates"]) == 4
-    assert "did you mean 'saf'" in kilowait(*words, "--teacher", "saff", "--force").err
+    assert "did you mean 'saf'" in kilowait(*words, "--expert", "saff", "--force").err
 
 
 @pytest.mark.parametrize(
@@ -105,10 +133,10 @@ def test_a_teacher_is_imitated_first(kilowait, folder):
     [
         (("--device", "cuda:7"), "the device is 'cuda:7'"),
         (("--device", "tpu"), "unknown device 'tpu'"),
-        (("--slots", "50000000"), "take a smaller --queue-window or a smaller --num-envs"),
+        (("--queue-window", "50000000"), "take fewer --queue-window or --num-envs"),
         (("--episode-jobs", "5000"), "take shorter episodes (--episode-jobs)"),
-        (("--window-jobs", "1000"), "use shorter windows"),
-        (("--teacher", "lookahead:width=0"), "width of look-ahead is 0"),
+        (("--window", "1000"), "choose a shorter --window"),
+        (("--expert", "lookahead:width=0"), "width of look-ahead is 0"),
         (("--out", "/proc/kilowait"), "cannot write"),
     ],
 )
@@ -118,7 +146,7 @@ def test_a_training_that_cannot_begin_is_told_in_a_line(kilowait, tmp_path, more
 
 
 def test_damaged_and_foreign_states_are_told_and_left_as_they_are(kilowait, tmp_path):
-    words = ("train", TRACE, "--algo", "ppo", "--steps", "256", *SMALL, "--out", tmp_path / "x")
+    words = ("train", TRACE, "--algo", "ppo", "--total-timesteps", "256", *SMALL, "--out", tmp_path / "x")
     assert kilowait(*words).status == 0
     state = tmp_path / "x.training" / "last.safetensors"
     good = state.read_bytes()
@@ -136,7 +164,15 @@ def test_damaged_and_foreign_states_are_told_and_left_as_they_are(kilowait, tmp_
     hot = tmp_path / "hot.toml"
     hot.write_text("[settings]\nlearning_rate = 1e30\n")
     said = kilowait(
-        "train", TRACE, "--steps", "512", *SMALL, "--out", tmp_path / "hot", "--settings", hot
+        "train",
+        TRACE,
+        "--total-timesteps",
+        "512",
+        *SMALL,
+        "--out",
+        tmp_path / "hot",
+        "--hyperparameters",
+        hot,
     ).error()
     assert "policy is nan" in said and "lower the learning rate" in said
-    assert "is for networks" in kilowait("train", TRACE, "--teacher", "saf", "--out", tmp_path / "es").error()
+    assert "is for networks" in kilowait("train", TRACE, "--expert", "saf", "--out", tmp_path / "es").error()

@@ -8,9 +8,9 @@ from kilowait.experiments.fit_generator import fit_folder
 from kilowait.experiments.inputs import workload_of
 
 TRACE = "lublin:1200:32:0.95:7"
-ES = ("--generations", "2", "--population", "4", "--windows", "2", "--window-jobs", "100")
-PPO = ("--algo", "ppo", "--steps", "256", "--envs", "4", "--episode-jobs", "40", "--slots", "16",
-       "--window-jobs", "100", "--windows", "2")  # fmt: skip
+ES = ("--generations", "2", "--population", "4", "--windows", "2", "--window", "100")
+PPO = ("--algo", "ppo", "--total-timesteps", "256", "--num-envs", "4", "--episode-jobs", "40", "--queue-window", "16",
+       "--window", "100", "--windows", "2")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,19 @@ import sys
 import pytest
 
 TRACE = "lublin:600:16"
-SMALL = ("--envs", "2", "--episode-jobs", "40", "--slots", "16", "--window-jobs", "60", "--windows", "2")
-TUNE = ("tune", TRACE, "--steps", "256", *SMALL)
+SMALL = (
+    "--num-envs",
+    "2",
+    "--episode-jobs",
+    "40",
+    "--queue-window",
+    "16",
+    "--window",
+    "60",
+    "--windows",
+    "2",
+)
+TUNE = ("tune", TRACE, "--total-timesteps", "256", *SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +31,7 @@ def test_tune_resume_train(kilowait, out):
     first = kilowait(*TUNE, "--trials", "2", "--out", out)
     assert first.status == 0, first.err
     assert "2 of 2: " in first.err and "best so far" in first.err and "[I " not in first.err
-    assert "learning_rate" in first.out and f"--settings {out / 'best.toml'}" in first.out
+    assert "learning_rate" in first.out and f"--hyperparameters {out / 'best.toml'}" in first.out
     assert "--resume" in kilowait(*TUNE, "--trials", "3", "--out", out).error()
     assert (
         "begun with seed 0" in kilowait(*TUNE, "--trials", "3", "--seed", "1", "--out", out, "--resume").err
@@ -30,23 +41,23 @@ def test_tune_resume_train(kilowait, out):
     assert "2 trials of 3 done" in more.err and "3 of 3: " in more.err and "2 of 3: " not in more.err
     told = more.json()
     assert told["trials"][:2] == before and len(told["trials"]) == 3
-    train = ("train", TRACE, "--steps", "256", *SMALL, "--settings", out / "best.toml")
+    train = ("train", TRACE, "--total-timesteps", "256", *SMALL, "--hyperparameters", out / "best.toml")
     agent = kilowait(*train, "--out", out.with_name("agent"), "--json").json()["agent"]
     assert agent["learning"]["algo"] == "ppo"  # as the file says, though es is usual
     best = told["best"]["settings"]
     assert agent["learning"]["settings"]["learning_rate"] == best["learning_rate"]
     assert agent["learning"]["settings"]["sizes"]["width"] == best["width"]
-    assert "--algo es" in kilowait(*train, "--algo", "es", "--out", out.with_name("other")).error()
+    assert "--algo cma-es" in kilowait(*train, "--algo", "cma-es", "--out", out.with_name("other")).error()
     anew = kilowait(*TUNE, "--trials", "1", "--out", out, "--force", "--json").json()
     assert anew["trials"][0]["figure"] == before[0]["figure"]
 
 
 def test_what_is_wrong_is_told(kilowait, tmp_path, monkeypatch):
     assert "no search to resume" in kilowait(*TUNE, "--out", tmp_path / "new", "--resume").error()
-    assert "ppo" in kilowait(*TUNE, "--algo", "es", "--out", tmp_path / "es").error()
+    assert "ppo" in kilowait(*TUNE, "--algo", "cma-es", "--out", tmp_path / "es").error()
     bad = tmp_path / "bad.toml"
     bad.write_text("[settings]\nlearning_rate = 'fast'\n")
-    train = ("train", TRACE, "--algo", "ppo", "--out", tmp_path / "agent", "--settings")
+    train = ("train", TRACE, "--algo", "ppo", "--out", tmp_path / "agent", "--hyperparameters")
     assert "learning_rate is 'fast'" in kilowait(*train, bad).error()
     assert "cannot read" in kilowait(*train, tmp_path / "none.toml").error()
     (tmp_path / "full").mkdir()

@@ -95,7 +95,7 @@ def test_nobody_is_below_the_bound():
 def test_the_levers_of_placed_nodes_are_caps():
     ready = prepare_levers(Scenario(TRACE, power=PowerSettings()), "fcfs", "none")
     assert [who.levers for who in ready.contenders][:3] == ["none", "gpu-cap=90%", "gpu-cap=80%"]
-    with pytest.raises(InputError, match="cap their GPUs with --gpu-cap"):
+    with pytest.raises(InputError, match="cap their GPUs with --gpu-power-cap"):
         prepare_levers(Scenario(TRACE, power=PowerSettings()), "fcfs", "none", "sleep=break-even")
     with pytest.raises(InputError, match="caps are levels there"):
         check_levers_on("gpu-cap=60%", kw.Cluster.from_nodes(4))

@@ -177,8 +177,8 @@ def test_levers_of_a_machine(settings):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"wrap": False}, r"missing 2022-01-15 00:00 UTC to .* ask for --wrap to repeat"),
-        ({"start": None}, "such as --start 2022-01-01"),
+        ({"wrap": False}, r"missing 2022-01-15 00:00 UTC to .* ask for --repeat-signals to repeat"),
+        ({"start": None}, "such as --log-start 2022-01-01"),
         ({"start": "soon"}, "'soon' is not a time"),
         ({"cooling": "economiser"}, r"needs the weather \(temperature, wet_bulb\); give --weather FILE"),
         ({"profile": "columns"}, "says nothing of power or utilization"),

@@ -67,7 +67,7 @@ def test_quickstart_does_not_write_over_other_results(tmp_path, capsys):
 @pytest.mark.slow
 def test_train_writes_an_agent_that_compare_takes(tmp_path, capsys):
     out = tmp_path / "x"
-    small = ["--generations", "3", "--population", "6", "--windows", "2", "--window-jobs", "100"]
+    small = ["--generations", "3", "--population", "6", "--windows", "2", "--window", "100"]
     assert main(["train", "lublin:1000:64:0.95:1", "--seed", "42", "--out", str(out), *small]) == 0
     shown = capsys.readouterr()
     assert "agent and saf" in shown.out or "agent has" in shown.out

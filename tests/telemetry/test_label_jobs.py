@@ -366,7 +366,7 @@ def test_nothing_in_common_is_an_error_that_says_why(tmp_path):
         label_energy(table([(10.0, 20.0, 0, 1)], ["m7"]), samples)
     with pytest.raises(
         InputError,
-        match=r"samples are from 2025-10-09 08:53 to .* jobs from 2025-10-09 09:53 .*--zone.*--start",
+        match=r"samples are from 2025-10-09 08:53 to .* jobs from 2025-10-09 09:53 .*--zone.*--log-start",
     ):
         label_energy(table([(3600.0, 20.0, 0, 1)]), samples)
     with pytest.raises(InputError, match="none of 1 jobs has a known start and a run time above 0"):
@@ -420,7 +420,7 @@ def test_logs_that_lack_what_is_needed(tmp_path):
         label_energy(jobs.with_columns(wait_s=None), samples)
     undated = JobTable(labels=jobs.labels, **{name: jobs[name] for name in jobs.columns})
     with pytest.raises(
-        InputError, match="the samples have dates, but the log has none; .*--start 2026-01-31"
+        InputError, match="the samples have dates, but the log has none; .*--log-start 2026-01-31"
     ):
         label_energy(undated, samples)
     with pytest.raises(InputError, match="has no cores of jobs.*--share exclusive"):

@@ -1,18 +1,18 @@
-"""The command line: one file a verb, each of them parse, one call, print. The only room that prints."""
+"""The command line of kilowait, one module per command. Only this package prints."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``kilowait ARGUMENTS`` (default: of this process) and return the exit status.
+    """Run ``kilowait ARGUMENTS`` (default: those of this process) and return the exit status.
 
-    0: done; 2: an error of the user's, told in one line; 130: interrupted; 1: a bug, with a traceback.
+    0: success; 2: a user error, printed as one line; 130: interrupted; 1: a bug, with a traceback.
     """
     from kilowait.cli import app, console
     from kilowait.errors import KilowaitError
@@ -23,35 +23,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with console.plain_messages():
             app.command().main(words, prog_name="kilowait", obj={"words": words})
         status: int | str | None = 0
-    except (
-        SystemExit
-    ) as leaving:  # typer's way out: after --help, after a wrong option, and when all went well
-        status = leaving.code
+    except SystemExit as finished:  # typer exits this way after --help, after a wrong option, and on success
+        status = finished.code
     except app.Interrupted:
         console.info("interrupted")
         status = 130
-    except KilowaitError as problem:
+    except KilowaitError as error:
         if debug:
             raise
-        console.info(f"error: {console.one_line(_as_options(str(problem)))}")
+        from kilowait.cli.arguments import with_options
+
+        console.info(f"error: {console.one_line(with_options(str(error), app.options_of(words)))}")
         status = 2
     except MemoryError:
         if debug:
             raise
-        console.info(
-            "error: not enough memory; try less at once: fewer --jobs, or in training fewer --envs or --slots"
-        )
+        console.info(f"error: not enough memory; {_less_memory(app.options_of(words))}")
         status = 2
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # Whoever read our output has left; Python would complain once more at exit.
+    except BrokenPipeError:  # The reader of the pipe has exited; avoid a second complaint of Python at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = status or 1
     return status if isinstance(status, int) else int(status is not None)
 
 
-def _as_options(text: str) -> str:
-    """Errors that name Python's arguments, in the words of this command line."""
-    for quote in ("'", '"'):
-        text = text.replace(f"oversized={quote}reject{quote}", "--oversized reject")
-    return text
+def _less_memory(options: Mapping[str, object]) -> str:
+    """How to need less memory, with the options that the command has.
+
+    >>> _less_memory({"jobs": None, "seed": None})
+    'use a smaller --jobs'
+    """
+    names = [name for name in ("jobs", "num_envs", "queue_window", "workers") if name in options]
+    smaller = " or ".join(f"--{name.replace('_', '-')}" for name in names)
+    return f"use a smaller {smaller}" if smaller else "use a shorter log or a smaller cluster"

@@ -1,4 +1,4 @@
-"""``python -m kilowait.cli``: the same as ``kilowait``, where the script is not on the path."""
+"""``python -m kilowait.cli`` is the same as ``kilowait``, for when the script is not on the path."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""``kilowait traces anonymize``: a job log that a site may publish, and who can still be told apart in it."""
+"""``kilowait traces anonymize``: pseudonymize a job log for publication and check its k-anonymity."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["EXAMPLES", "anonymize"]
 
 EXAMPLES = """\b
 Examples:
-  kilowait traces anonymize sacct.txt                                             # look first: nothing is written
+  kilowait traces anonymize sacct.txt                                             # check only: nothing is written
   kilowait traces anonymize sacct.txt --out public/log.parquet --key ~/site.key --new-key
   kilowait traces anonymize june.txt --out public/june.swf.gz --key ~/site.key --shift random
   kilowait traces anonymize log.swf --out public/log.csv --key ~/site.key --coarsen submit_s=1d,nodes=pow2 --enforce"""
 NAMES_SHOWN = 12
-"""Names that are kept are shown, so that somebody looks at them; of more, the first ones."""
+"""Maximum number of kept names that are shown for inspection."""
 
 
 def anonymize(
@@ -29,70 +29,99 @@ def anonymize(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="FILE", help="File to write, as in traces convert; without it: look only."
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="File to write, as in kilowait traces convert; without it only the check is printed.",
         ),
     ] = None,
     key: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="The secret key; the same key gives the same pseudonyms. Never publish it."
+            "--key",
+            metavar="FILE",
+            help="Secret key; the same key gives the same pseudonyms. Never publish it.",
         ),
     ] = None,
     new_key: Annotated[
         bool,
-        typer.Option("--new-key", help="Make the key file first: 32 random bytes, readable by you alone."),
+        typer.Option("--new-key", help="Create the key file first: 32 random bytes, readable only by you."),
     ] = False,
     hash: Annotated[
-        str | None, typer.Option(metavar="C,...", help="Also hash: queue, qos, name, gpu_types.")
+        str | None,
+        typer.Option("--hash", metavar="C,...", help="Also hash these columns: queue, qos, name, gpu_types."),
     ] = None,
     keep: Annotated[
         str | None,
         typer.Option(
-            metavar="C,...", help="Keep as it is, though it is hashed or dropped otherwise: account, header."
+            "--keep",
+            metavar="C,...",
+            help="Keep unchanged what is hashed or dropped by default: account, header.",
         ),
     ] = None,
     drop: Annotated[
-        str | None, typer.Option(metavar="C,...", help="Drop: columns, or time_zone, max_procs, ...")
+        str | None,
+        typer.Option(
+            "--drop", metavar="C,...", help="Drop columns, or facts such as time_zone and max_procs."
+        ),
     ] = None,
     coarsen: Annotated[
         str | None,
-        typer.Option(metavar="MAP", help="Round: submit_s=60s,runtime_s=10s,memory_mb=1024,nodes=pow2."),
+        typer.Option(
+            "--coarsen",
+            metavar="MAP",
+            help="Round values: submit_s=60s,runtime_s=10s,memory_mb=1024,nodes=pow2.",
+        ),
     ] = None,
     shift: Annotated[
         str | None,
         typer.Option(
+            "--shift",
             metavar="SPAN|random",
-            help="Other dates: by 7d, or by whole weeks that belong to the key (random).",
+            help="Shift all dates by a span such as 7d, or by a number of whole weeks derived from the key (random).",
         ),
     ] = None,
-    k: Annotated[int, typer.Option("--k", metavar="K", help="Users that must look alike.")] = 5,
-    quasi: Annotated[
+    k: Annotated[
+        int,
+        typer.Option(
+            "--k",
+            metavar="K",
+            help="k of k-anonymity: minimum number of users with the same quasi-identifiers.",
+        ),
+    ] = 5,
+    quasi_identifiers: Annotated[
         str | None,
         typer.Option(
+            "--quasi-identifiers",
             metavar="C,...",
-            help="What others may know of a job: columns, and hour, day, week, hour_of_day, weekday of its submission. "
-            "Default: nodes,cores,gpus,estimate_s,queue,hour, as far as the log has them.",
+            help="What an attacker may know about a job: columns, and hour, day, week, hour_of_day, weekday of its "
+            "submission. Default: nodes,cores,gpus,estimate_s,queue,hour, as far as the log has them.",
             show_default=False,
         ),
     ] = None,
     enforce: Annotated[
-        bool, typer.Option("--enforce", help="Leave out the jobs in classes below K.")
+        bool, typer.Option("--enforce", help="Leave out jobs in classes with fewer than k users.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Write nothing, and exit with 2, if any class is below K.")
+        bool,
+        typer.Option("--strict", help="Write nothing and exit with 2 if any class has fewer than k users."),
     ] = False,
     to: Annotated[
         str | None,
-        typer.Option(metavar="F", help="swf, csv, parquet or batsim; else by the ending of --out."),
+        typer.Option(
+            "--to",
+            metavar="F",
+            help="Format: swf, csv, parquet or batsim; by default from the name of the --out file.",
+        ),
     ] = None,
-    jobs: options.Rows = None,
+    jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
-    """Make a job log that may be published: pseudonyms for users and projects, job names dropped, ids renumbered.
+    """Anonymize a job log for publication: pseudonyms for users and projects, no job names, new job IDs.
 
-    Without --out nothing is written: the plan, and a check of who can still be told apart, are printed.
+    Without --out nothing is written: the plan and the k-anonymity check are printed.
     """
     from kilowait.experiments.inputs import workload_of
     from kilowait.traces import anonymize, written_format
@@ -113,101 +142,97 @@ def anonymize(
         coarsen=None if coarsen is None else anonymize.parse_coarsening(coarsen),
         shift=anonymize.parse_shift(shift),
     )
-    with console.busy("hiding and counting ..."):
-        made = anonymize.anonymize(
+    with console.busy("anonymizing ..."):
+        result = anonymize.anonymize(
             log,
             secret,
             plan,
             k=k,
-            quasi=None if quasi is None else anonymize.parse_names(quasi),
+            quasi=None if quasi_identifiers is None else anonymize.parse_names(quasi_identifiers),
             enforce=enforce,
             numbers=out is not None and written_format(out, to) == "swf",
         )
     if not json:
-        _show_plan(trace, made)
-        _show_check(made)
+        _show_plan(trace, result)
+        _show_check(result)
     if strict and not enforce:
-        made.check.refuse()
-    beside = None
+        result.check.refuse()
+    report_file = None
     if out is not None:
         if new_key and key is not None:
             secret.save(key)
-        beside = anonymize.publish(made, out, format=to)
+        report_file = anonymize.publish(result, out, format=to)
     if json:
-        console.json_document(_document(trace, made, out))
+        console.json_document(_document(trace, result, out))
         return
     print()
     if out is None:
         print("nothing written: name a file with --out and a key with --key")
         return
-    print(f"{console.count(len(made.jobs), 'job')} written to {out}")
-    if beside is not None:
-        print(f"what was done to it is in {beside}, for this format has no room for it")
+    print(f"{console.count(len(result.jobs), 'job')} written to {out}")
+    if report_file is not None:
+        print(f"the changes are listed in {report_file}, because this format has no header for them")
 
 
 # -- what is printed -----------------------------------------------------------------------------
 
 
-def _show_plan(trace: str, made: AnonymizedLog) -> None:
-    """What happens to every column and field."""
-    plan = made.plan
-    console.title(f"{trace}: {console.count(made.check.jobs, 'job')}")
-    rows = [[name, f"{words}{_names(made, name)}"] for name, words in plan.words().items()]
-    for action, said in (("keep", "kept"), ("drop", "dropped")):
+def _show_plan(trace: str, result: AnonymizedLog) -> None:
+    """Print what happens to every column and field."""
+    plan = result.plan
+    console.title(f"{trace}: {console.count(result.check.jobs, 'job')}")
+    rows = [[name, f"{words}{_names(result, name)}"] for name, words in plan.words().items()]
+    for action, verb in (("keep", "kept"), ("drop", "dropped")):
         fields = [name for name, done in plan.meta.items() if done == action]
         if fields:
-            rows.append(["about the log", f"{said}: {', '.join(fields)}"])
-    rows.append(["anything else", "not read, so not published: comments, work directories, names of nodes"])
+            rows.append(["about the log", f"{verb}: {', '.join(fields)}"])
+    rows.append(["anything else", "not read and not published: comments, work directories, names of nodes"])
     console.table(["column", "published"], rows, left=2, wrapped=1)
     if plan.shift is not None and not plan.dated:
-        console.note("the log's clock has no dates, so there is nothing to shift")
+        console.note("the log has no dates to shift")
     elif isinstance(plan.shift, float) and plan.shift % (7 * 86400) != 0:
-        console.note("the shift is not whole weeks: days and nights, or weekdays, are not where they were")
+        console.note("the shift is not a number of whole weeks: it changes weekdays or times of day")
     if plan.absent:
         console.note(f"not in this log: {', '.join(plan.absent)}")
 
 
-def _names(made: AnonymizedLog, name: str) -> str:
-    """How many pseudonyms a column has now; or the names that it keeps."""
-    table, action = made.jobs, made.plan.actions[name]
+def _names(result: AnonymizedLog, name: str) -> str:
+    """The number of pseudonyms in a column, or the names that it keeps."""
+    table, action = result.jobs, result.plan.actions[name]
     if action == "hash":
         return f": {console.count(len(set(table[name].tolist()) - {-1}), 'pseudonym')}"
     if action != "keep" or name not in table.labels:
         return ""
     names = table.labels[name]
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return f", look at the names: {', '.join(names[:NAMES_SHOWN])}{more}"
+    return f", check these names: {', '.join(names[:NAMES_SHOWN])}{more}"
 
 
-def _show_check(made: AnonymizedLog) -> None:
-    """Who can still be told apart, and what would help."""
-    check = made.check
+def _show_check(result: AnonymizedLog) -> None:
+    """Print the k-anonymity check, and changes that would improve it."""
+    check = result.check
     print()
-    console.title(f"jobs alike in {', '.join(check.quasi)}")
+    console.title(f"k-anonymity: classes of jobs with equal {', '.join(check.quasi)}")
     rows = [
         (
             "classes",
-            f"{check.classes:,}; {check.classes_below:,} of them of fewer than {check.k} {check.counted_in}",
+            f"{check.classes:,}; {check.classes_below:,} of them with fewer than {check.k} {check.counted_in}",
         )
     ]
     rows.append((f"jobs below {check.k}", f"{_share(check.jobs_below, check.jobs)}"))
     if check.has_users:
         rows.append((f"users below {check.k}", f"{_share(check.users_below, check.users)} have such a job"))
         rows.append(
-            ("users singled out", f"{_share(check.users_alone, check.users)} have a job like no other user's")
+            ("unique users", f"{_share(check.users_alone, check.users)} have a job in a class of their own")
         )
     else:
-        rows.append(("jobs singled out", f"{_share(check.jobs_alone, check.jobs)} are like no other"))
-    if made.suppressed:
-        freed = (
-            f"; {console.count(made.freed, 'job')} that followed one now follow none" if made.freed else ""
-        )
-        rows.append(("suppressed", f"{console.count(made.suppressed, 'job')}: all below {check.k}{freed}"))
+        rows.append(("unique jobs", f"{_share(check.jobs_alone, check.jobs)} are alone in their class"))
+    if result.suppressed:
+        freed = f"; {console.count(result.freed, 'job')} lost the dependency on one" if result.freed else ""
+        rows.append(("suppressed", f"{console.count(result.suppressed, 'job')}: all below {check.k}{freed}"))
     console.facts(rows)
     if not check.has_users:
-        console.note(
-            "the log has no users, so classes count jobs; k jobs of one user would not hide that user"
-        )
+        console.note("the log has no users, so classes count jobs; k jobs of one user do not hide that user")
     if check.smallest:
         print()
         head = [*check.quasi, "jobs", *(["users"] if check.has_users else [])]
@@ -217,17 +242,21 @@ def _show_check(made: AnonymizedLog) -> None:
         ]
         print("the smallest classes")
         console.table(head, cells, left=0)
-    if made.remedies:
+    if result.remedies:
         print()
-        _show_remedies(check, made.remedies)
+        _show_remedies(check, result.remedies)
     elif check.jobs_below:
-        print("\nno coarsening that was tried would help; --enforce leaves these jobs out")
+        print("\nno coarsening helps; --enforce leaves these jobs out")
 
 
 def _show_remedies(check: AnonymityCheck, remedies: tuple[SuggestedRule, ...]) -> None:
-    people = [f"users below {check.k}"] if check.has_users else []
+    users = [f"users below {check.k}"] if check.has_users else []
     rows = [
-        ["as it is", _share(check.jobs_below, check.jobs), *([f"{check.users_below:,}"] if people else [])]
+        [
+            "without changes",
+            _share(check.jobs_below, check.jobs),
+            *([f"{check.users_below:,}"] if users else []),
+        ]
     ]
     for place, remedy in enumerate(remedies):
         what = (
@@ -237,18 +266,18 @@ def _show_remedies(check: AnonymityCheck, remedies: tuple[SuggestedRule, ...]) -
             [
                 f"{'and ' if place else ''}{what}",
                 _share(remedy.jobs_below, check.jobs),
-                *([f"{remedy.users_below:,}"] if people else []),
+                *([f"{remedy.users_below:,}"] if users else []),
             ]
         )
-    console.table(["what would help, step by step", f"jobs below {check.k}", *people], rows)
+    console.table(["suggested changes, cumulative", f"jobs below {check.k}", *users], rows)
 
 
 def _share(part: int, whole: int) -> str:
     return f"{part:,} of {whole:,} ({console.percent(part / whole if whole else 0.0)})"
 
 
-def _document(trace: str, made: AnonymizedLog, out: Path | None) -> dict[str, Any]:
-    check = made.check
+def _document(trace: str, result: AnonymizedLog, out: Path | None) -> dict[str, Any]:
+    check = result.check
     facts = {
         name: getattr(check, name)
         for name in (
@@ -258,11 +287,11 @@ def _document(trace: str, made: AnonymizedLog, out: Path | None) -> dict[str, An
     return {
         "trace": trace,
         "out": None if out is None else str(out),
-        "jobs": len(made.jobs),
-        "suppressed": made.suppressed,
-        "columns": made.plan.words(),
-        "meta": dict(made.plan.meta),
+        "jobs": len(result.jobs),
+        "suppressed": result.suppressed,
+        "columns": result.plan.words(),
+        "meta": dict(result.plan.meta),
         "check": {**facts, "counted_in": check.counted_in},
         "smallest": [vars(small) for small in check.smallest],
-        "remedies": [vars(remedy) for remedy in made.remedies],
+        "remedies": [vars(remedy) for remedy in result.remedies],
     }

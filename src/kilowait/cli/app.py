@@ -1,4 +1,4 @@
-"""The verbs by name, each imported when it is used and not before, so that ``kilowait --help`` is quick."""
+"""The commands by name. Each module is imported only when its command is used, so that ``kilowait --help`` is quick."""
 
 from __future__ import annotations
 
@@ -14,59 +14,63 @@ from typer.main import get_command
 import kilowait
 from kilowait.cli.console import PLAIN
 
-__all__ = ["VERBS", "Interrupted", "command", "without_debug"]
+__all__ = ["VERBS", "Interrupted", "command", "options_of", "without_debug"]
 
 VERBS: dict[str, tuple[str, str]] = {
-    "quickstart": ("kilowait.cli.quickstart", "A first simulation, on a workload made on the spot."),
-    "simulate": ("kilowait.cli.simulate", "Replay a job log under one rule and print what users would wait."),
-    "compare": ("kilowait.cli.compare", "The same jobs under several rules, with a verdict."),
-    "report": ("kilowait.cli.report", "A page with tables and pictures from run folders."),
-    "energy": ("kilowait.cli.energy", "What a machine draws, and what levers save on a log."),
-    "train": ("kilowait.cli.train", "Search for a rule that beats the known ones on a log."),
-    "tune": ("kilowait.cli.tune", "Search for the settings of a learner, on the earlier jobs of a log."),
-    "evaluate": ("kilowait.cli.evaluate", "A trained agent against the rules, on a log."),
-    "export": ("kilowait.cli.export", "A trained network as ONNX or TorchScript, for other programs."),
-    "front": ("kilowait.cli.pareto", "One agent under every preference between two terms or more."),
-    "predict": (
-        "kilowait.cli.predict",
-        "What jobs will take, wait or draw: models compared, fitted, explained.",
+    "quickstart": ("kilowait.cli.quickstart", "Run a first comparison and training on a synthetic workload."),
+    "simulate": (
+        "kilowait.cli.simulate",
+        "Replay a job log under one scheduling policy; print waits.",
     ),
+    "compare": (
+        "kilowait.cli.compare",
+        "Compare several policies on the same jobs, with significance tests.",
+    ),
+    "report": ("kilowait.cli.report", "Write an HTML page with tables and figures from result folders."),
+    "energy": ("kilowait.cli.energy", "Power of a cluster, and what power controls save on a log."),
+    "train": ("kilowait.cli.train", "Train a scheduling agent on a job log."),
+    "tune": ("kilowait.cli.tune", "Search for hyperparameters of a training algorithm."),
+    "evaluate": ("kilowait.cli.evaluate", "Test a trained agent against policies on a log."),
+    "export": ("kilowait.cli.export", "Export a trained network as ONNX or TorchScript."),
+    "pareto": ("kilowait.cli.pareto", "Pareto front of an agent over preferences between objectives."),
+    "predict": ("kilowait.cli.predict", "Predict run time, wait, power or energy of jobs."),
     "traces": ("kilowait.cli.traces", "Job logs: describe, convert, anonymize, list, fetch."),
-    "telemetry": ("kilowait.cli.telemetry", "Meters: GPUs, processors, the grid; and the energy of jobs."),
-    "synth": ("kilowait.cli.synth", "Workloads learned from a log: fit, sample, score, list."),
-    "policies": ("kilowait.cli.policies", "The rules one can simulate, one line each."),
-    "clusters": ("kilowait.cli.clusters", "The machines known by name."),
-    "bench": ("kilowait.cli.bench", "How fast this kilowait is on this machine."),
+    "telemetry": ("kilowait.cli.telemetry", "Measure power and carbon intensity; assign energy to jobs."),
+    "synth": ("kilowait.cli.synth", "Synthetic workloads: fit a generator to a log, sample, score."),
+    "policies": ("kilowait.cli.policies", "List the scheduling policies."),
+    "clusters": ("kilowait.cli.clusters", "List the preset clusters and GPU types."),
+    "bench": ("kilowait.cli.bench", "Measure the speed of kilowait on this machine."),
 }
-"""Verb to its module, which has `app`, a typer.Typer, and its line in the help. A missing module's verb is absent."""
+"""Name of a command to its module, which has `app`, a typer.Typer, and its line in the help. The command of a missing
+module is left out."""
 
 _DEBUG = ("-v", "--debug")
 
 
 class Interrupted(Exception):
-    """Ctrl-C, carried past typer, whose versions differ on what to make of it."""
+    """Ctrl-C, passed through typer, whose versions handle KeyboardInterrupt differently."""
 
 
 class _Verbs(MutableMapping[str, Any]):
-    """The commands typer asks for, made on demand."""
+    """The commands by name, each built when typer first asks for it."""
 
     def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
+        self._built: dict[str, Any] = {}
         self._names = [verb for verb, (module, _) in VERBS.items() if find_spec(module) is not None]
 
     def __getitem__(self, verb: str) -> Any:
         if verb not in self._names:
             raise KeyError(verb)
-        if verb not in self._made:
-            self._made[verb] = get_command(import_module(VERBS[verb][0]).app)
-            self._made[verb].name = verb
-        return self._made[verb]
+        if verb not in self._built:
+            self._built[verb] = get_command(import_module(VERBS[verb][0]).app)
+            self._built[verb].name = verb
+        return self._built[verb]
 
-    def __setitem__(self, verb: str, made: Any) -> None:
-        self._made[verb] = made
+    def __setitem__(self, verb: str, built: Any) -> None:
+        self._built[verb] = built
 
     def __delitem__(self, verb: str) -> None:
-        del self._made[verb]
+        del self._built[verb]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -89,7 +93,7 @@ class _Root(TyperGroup):
             formatter.write_dl([(verb, VERBS[verb][1]) for verb in self.commands])
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb; what typer would make of Ctrl-C is none of its business."""
+        """Run the verb; Ctrl-C is passed on as `Interrupted`."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -97,10 +101,10 @@ class _Root(TyperGroup):
 
 
 _EPILOG = """\b
-A first step, with nothing at hand but kilowait:
+Example, without any data:
   kilowait compare lublin:5000:128:0.9 --policies fcfs,sjf,saf
 
--v or --debug, anywhere, shows where an error came from."""
+-v or --debug, anywhere, prints the traceback of an error."""
 
 _root = typer.Typer(
     cls=_Root,
@@ -121,10 +125,10 @@ def _version(wanted: bool) -> None:
 @_root.callback()
 def _kilowait(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Replay job logs of batch systems under any scheduling rule, exactly and fast."""
+    """Simulate batch scheduling on HPC and GPU clusters: replay job logs, train schedulers, account for energy."""
 
 
 def command() -> Any:
@@ -132,8 +136,17 @@ def command() -> Any:
     return get_command(_root)
 
 
+def options_of(words: list[str]) -> dict[str, Any]:
+    """The options, by parameter name, of the command that these words run."""
+    found: Any = command()
+    for word in words:
+        if word in getattr(found, "commands", ()):
+            found = found.commands[word]
+    return {option.name: option for option in found.params if option.param_type_name == "option"}
+
+
 def without_debug(words: list[str]) -> tuple[list[str], bool]:
-    """The words without -v and --debug, which may stand anywhere before ``--``, and whether one was there."""
+    """The words without -v and --debug, which may be anywhere before ``--``, and whether one was there."""
     end = words.index("--") if "--" in words else len(words)
     kept = [word for word in words[:end] if word not in _DEBUG]
     return [*kept, *words[end:]], len(kept) < end

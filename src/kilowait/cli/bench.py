@@ -1,4 +1,4 @@
-"""``kilowait bench``: how fast this kilowait is on this machine."""
+"""``kilowait bench``: measure the speed of kilowait on this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Examples:
   kilowait bench --data ../shared/data --json
   kilowait bench env
   kilowait bench latency --out latency.png
-  kilowait bench train --device cuda --envs 4096
+  kilowait bench train --device cuda --num-envs 4096
   kilowait bench predict"""
 
 
@@ -31,20 +31,23 @@ Examples:
 def bench(
     context: typer.Context,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only what takes less than half a minute in all.")
+        bool,
+        typer.Option("--quick", help="Run only the benchmarks that take less than half a minute in total."),
     ] = False,
     data: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Folder of real logs, with swf/ in it; else what KILOWAIT_DATA names."
+            "--data",
+            metavar="DIR",
+            help="Folder of real logs, with a subfolder swf/; by default the environment variable KILOWAIT_DATA.",
         ),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Measure jobs per second and start-up times on one core, each beside its target.
+    """Measure simulated jobs per second and start-up times on one core, and compare them with targets.
 
-    The workload is the Lublin-Feitelson model's, 10,000 jobs on 256 nodes; real logs are measured where they are at
-    hand. The machine should have nothing else to do. Without a command it is the clock that is measured.
+    The workload has 10,000 jobs on 256 nodes (Lublin-Feitelson model); real logs are used if available. The machine
+    should be idle. Without a subcommand the simulator is measured.
     """
     if context.invoked_subcommand is not None:
         return
@@ -53,14 +56,14 @@ def bench(
     machine = _machine()
     if not json:
         print(
-            f"Python {machine['python']} on {machine['cpus']} cores, load {machine['load']:.2f} before we began\n"
+            f"Python {machine['python']} on {machine['cpus']} cores, load {machine['load']:.2f} at the start\n"
         )
         print(f"{'':<48}{'measured':>12}  {'':<7}{'target':>12}")
     found = []
-    left = measures(quick=quick, data=data)
+    remaining = measures(quick=quick, data=data)
     while True:
         with console.busy("measuring ..."):
-            measure = next(left, None)
+            measure = next(remaining, None)
         if measure is None:
             break
         found.append(measure)
@@ -69,34 +72,50 @@ def bench(
     if json:
         console.json_document({"machine": machine, "measures": [measure.to_dict() for measure in found]})
         return
-    judged = [measure.met for measure in found if measure.met is not None]
-    print(f"\n{sum(judged)} of {len(judged)} targets met")
+    checked = [measure.met for measure in found if measure.met is not None]
+    print(f"\n{sum(checked)} of {len(checked)} targets met")
 
 
-@app.command("env")
+_ENV = """\b
+Example:
+  kilowait bench env --num-envs 256"""
+_TRAIN = """\b
+Example:
+  kilowait bench train --algos ppo --networks kernel,gat --num-envs 64"""
+_LATENCY = """\b
+Example:
+  kilowait bench latency --quick --out latency.png"""
+_PREDICT = """\b
+Example:
+  kilowait bench predict --jobs 5000"""
+
+
+@app.command("env", epilog=_ENV)
 def environments(
-    copies: Annotated[int, typer.Option(metavar="N", min=1, help="Copies that step together.")] = 1024,
+    num_envs: Annotated[
+        int, typer.Option("--num-envs", metavar="N", min=1, help="Environments that run in parallel.")
+    ] = 1024,
     json: options.Json = False,
 ) -> None:
-    """Steps per second of the environments, with observation and mask: many copies at once, and one."""
+    """Measure steps per second of the environments, with observation and action mask: many in parallel, and one."""
     from kilowait.experiments import bench_training
     from kilowait.experiments.bench import BenchResult
 
     found = []
-    asked: list[tuple[str, float, Callable[[], float]]] = [
+    benchmarks: list[tuple[str, float, Callable[[], float]]] = [
         (
-            f"Batch-v0, {copies:,} copies, 128 slots",
+            f"Batch-v0, {num_envs:,} environments, queue window 128",
             1e6,
-            lambda: bench_training.batched_steps_per_s(copies=copies),
+            lambda: bench_training.batched_steps_per_s(copies=num_envs),
         ),
-        ("Batch-v0, one copy, 128 slots", 5e4, bench_training.single_steps_per_s),
+        ("Batch-v0, one environment, queue window 128", 5e4, bench_training.single_steps_per_s),
         (
-            f"Gpu-v0, {copies:,} copies, 128 slots",
+            f"Gpu-v0, {num_envs:,} environments, queue window 128",
             2e5,
-            lambda: bench_training.gpu_steps_per_s(copies=copies),
+            lambda: bench_training.gpu_steps_per_s(copies=num_envs),
         ),
     ]
-    for name, target, speed in asked:
+    for name, target, speed in benchmarks:
         with console.busy(f"{name} ..."):
             found.append(BenchResult(name, speed(), "steps/s", target))
         if not json:
@@ -105,40 +124,48 @@ def environments(
         console.json_document({"machine": _machine(), "measures": [measure.to_dict() for measure in found]})
 
 
-@app.command("train")
+@app.command("train", epilog=_TRAIN)
 def training(
-    device: Annotated[str, typer.Option(metavar="D", help="cpu or cuda.")] = "cpu",
-    algos: Annotated[str, typer.Option(metavar="A,...", help="Of ppo, a2c, d3qn, sac.")] = "ppo,a2c,d3qn,sac",
-    nets: Annotated[
-        str, typer.Option(metavar="N,...", help="Of kernel, attention, gat.")
+    device: Annotated[str, typer.Option("--device", metavar="D", help="Device: cpu or cuda.")] = "cpu",
+    algos: Annotated[
+        str, typer.Option("--algos", metavar="A,...", help="Comma-separated training algorithms.")
+    ] = "ppo,a2c,d3qn,sac",
+    networks: Annotated[
+        str, typer.Option("--networks", metavar="N,...", help="Comma-separated network architectures.")
     ] = "kernel,attention,gat",
-    envs: Annotated[int, typer.Option(metavar="N", min=1, help="Environments that play side by side.")] = 64,
-    precision: Annotated[str, typer.Option(metavar="P", help="float32 or bf16.")] = "float32",
-    threads: Annotated[int, typer.Option(metavar="N", min=1, help="Of torch on the CPU.")] = 1,
+    num_envs: Annotated[
+        int, typer.Option("--num-envs", metavar="N", min=1, help="Environments that run in parallel.")
+    ] = 64,
+    precision: Annotated[
+        str, typer.Option("--precision", metavar="P", help="Floating-point format: float32 or bf16.")
+    ] = "float32",
+    threads: Annotated[int, typer.Option("--threads", metavar="N", min=1, help="CPU threads of torch.")] = 1,
     updates: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Updates that are timed, of each; fewer are quicker.")
+        int, typer.Option("--updates", metavar="N", min=1, help="Number of updates timed per combination.")
     ] = 6,
     json: options.Json = False,
 ) -> None:
-    """Steps per second of training, and where the time goes, for every algorithm and network on this device."""
+    """Measure training steps per second, and their parts, for every algorithm and network on a device."""
     from kilowait.experiments.bench_training import training_speeds
 
-    left = training_speeds(
+    remaining = training_speeds(
         device=device,
         algorithms=[name.strip() for name in algos.split(",")],
-        networks=[name.strip() for name in nets.split(",")],
-        envs=envs,
+        networks=[name.strip() for name in networks.split(",")],
+        envs=num_envs,
         precision=precision,
         threads=threads,
         updates=updates,
     )
     if not json:
-        print(f"on {device}, {precision}, {envs:,} environments side by side; env steps a second:\n")
+        print(
+            f"on {device}, {precision}, {num_envs:,} parallel environments; environment steps per second:\n"
+        )
         print(f"{'':<18}{'steps/s':>12}{'in envs':>9}{'envs alone':>13}{'learner alone':>15}")
     found = []
     while True:
         with console.busy("training ..."):
-            speed = next(left, None)
+            speed = next(remaining, None)
         if speed is None:
             break
         found.append(speed)
@@ -152,7 +179,7 @@ def training(
         console.json_document({"machine": _machine(), "training": [speed.to_dict() for speed in found]})
 
 
-@app.command("latency")
+@app.command("latency", epilog=_LATENCY)
 def latency(
     out: Annotated[
         Path | None,
@@ -160,31 +187,31 @@ def latency(
             "--out",
             "-o",
             metavar="FILE",
-            help="Draw it, as PNG or SVG; needs pip install 'kilowait[report]'.",
+            help="Write a figure, PNG or SVG; needs pip install 'kilowait[report]'.",
         ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Short queues and small machines alone.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Only short queues and small clusters.")] = False,
     json: options.Json = False,
 ) -> None:
-    """How long one decision takes, against the length of the queue and the size of the machine.
+    """Measure the time of one decision as a function of queue length and cluster size.
 
-    Of rules, the linear agent and a kernel network, on one core. The power of growth along each tells how they scale: 1
-    is in proportion, 0 not at all.
+    Covers policies, the linear agent and a kernel network, on one core. The scaling exponent is 1 if the time is
+    proportional, and 0 if it is constant.
     """
     from kilowait.experiments import bench_latency as measuring
 
     if out is not None:
         from kilowait.report.figures import need_matplotlib
 
-        need_matplotlib()  # told before a minute is spent
-    few = {"lengths": measuring.LENGTHS[:3], "nodes": measuring.NODES[:2], "seconds": 0.02}
-    left = measuring.latencies(**(few if quick else {}))  # type: ignore[arg-type]
+        need_matplotlib()  # raises before a minute of measuring
+    quick_settings = {"lengths": measuring.LENGTHS[:3], "nodes": measuring.NODES[:2], "seconds": 0.02}
+    remaining = measuring.latencies(**(quick_settings if quick else {}))  # type: ignore[arg-type]
     if not json:
-        print(f"{'':<28}{'waiting':>10}{'nodes':>10}{'a decision':>16}")
+        print(f"{'':<28}{'waiting':>10}{'nodes':>10}{'per decision':>16}")
     found = []
     while True:
         with console.busy("measuring ..."):
-            one = next(left, None)
+            one = next(remaining, None)
         if one is None:
             break
         found.append(one)
@@ -198,32 +225,38 @@ def latency(
 
         draw_latencies(found, slopes, out)
     if json:
-        told = {name: {"queue": along[0], "nodes": along[1]} for name, along in slopes.items()}
+        exponents = {name: {"queue": along[0], "nodes": along[1]} for name, along in slopes.items()}
         measures = [one.to_dict() for one in found]
-        console.json_document({"machine": _machine(), "latencies": measures, "slopes": told})
+        console.json_document({"machine": _machine(), "latencies": measures, "slopes": exponents})
         return
-    print(f"\n{'power of growth along':<28}{'the queue':>10}{'nodes':>10}")
+    print(f"\n{'scaling exponent with':<28}{'the queue':>10}{'nodes':>10}")
     for name, (queue, nodes) in slopes.items():
         print(f"{name:<28}{queue:>10.2f}{nodes:>10.2f}")
     if out is not None:
-        print(f"\ndrawn in {out}")
+        print(f"\nfigure written to {out}")
 
 
-@app.command("predict")
-def predicting(
+@app.command("predict", epilog=_PREDICT)
+def predict(
     jobs: Annotated[
-        int, typer.Option(metavar="N", min=500, help="Jobs of the made workload a predictor learns from.")
+        int,
+        typer.Option(
+            "--jobs",
+            metavar="N",
+            min=500,
+            help="Jobs of the synthetic workload that the predictor is fitted to.",
+        ),
     ] = 12_000,
     json: options.Json = False,
 ) -> None:
-    """How long a predictor takes: to be fitted, for many jobs, and for one job at its submission."""
+    """Measure the time of a predictor: to fit it, to predict many jobs, and to predict one job at its submission."""
     from kilowait.experiments.bench_predictors import predictor_speeds
 
-    left = predictor_speeds(jobs)
+    remaining = predictor_speeds(jobs)
     found = []
     while True:
         with console.busy("measuring ..."):
-            measure = next(left, None)
+            measure = next(remaining, None)
         if measure is None:
             break
         found.append(measure)
@@ -237,12 +270,12 @@ def _show(measure: BenchResult) -> None:
     if measure.value is None:
         print(f"{measure.name:<48}{'-':>12}  {measure.note}")
         return
-    verdict = target = ""
+    status = target = ""
     if measure.target is not None:
         target = f"{'<=' if measure.less_is_better else '>='} {console.number(measure.target)}"
-        verdict = "ok" if measure.met else "above" if measure.less_is_better else "below"
+        status = "ok" if measure.met else "above" if measure.less_is_better else "below"
     note = f"  {measure.note}" if measure.note else ""
-    line = f"{measure.name:<48}{console.number(measure.value):>12}  {measure.unit:<7}{target:>12}  {verdict:<5}{note}"
+    line = f"{measure.name:<48}{console.number(measure.value):>12}  {measure.unit:<7}{target:>12}  {status:<5}{note}"
     print(line.rstrip(), flush=True)
 
 

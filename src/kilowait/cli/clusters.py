@@ -1,4 +1,4 @@
-"""``kilowait clusters``: the machines known by name."""
+"""``kilowait clusters``: the preset clusters, GPU types and placements."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ Example:
 
 @app.command(epilog=_EPILOG)
 def clusters(
-    gpus: Annotated[
-        bool, typer.Option("--gpus", help="List types of GPU and ways to place jobs on them instead.")
-    ] = False,
+    gpus: Annotated[bool, typer.Option("--gpus", help="List GPU types and placements instead.")] = False,
     json: options.Json = False,
 ) -> None:
-    """List the machines known by name. Others are written nodes:N, described in a TOML file, or a CSV list of nodes.
+    """List the preset clusters. Other clusters are nodes:N, a TOML file, or a CSV list of nodes.
 
-    On those marked placed, jobs are placed on single nodes and GPUs: the GPU clusters.
+    Node-level clusters are the GPU clusters: jobs are placed on individual nodes and GPUs and can share nodes.
     """
     from dataclasses import asdict
 
@@ -39,24 +37,24 @@ def clusters(
 
     if json:
         console.json_document(
-            [{"name": name, "groups": [asdict(g) for g in known.groups]} for name, known in PRESETS.items()]
+            [{"name": name, "groups": [asdict(g) for g in preset.groups]} for name, preset in PRESETS.items()]
         )
         return
     rows = [
         [
-            name if place == 0 else "",
+            name if index == 0 else "",
             group.name,
             f"{group.nodes:,}",
             f"{group.cores:,}",
             f"{group.memory_gb:,.1f} GB" if group.memory_gb else "-",
             f"{group.gpus} x {group.gpu_type}" if group.gpus else "-",
-            "placed" if group.node_level else "whole nodes",
+            "cores and GPUs" if group.node_level else "whole nodes",
         ]
-        for name, known in PRESETS.items()
-        for place, group in enumerate(known.groups)
+        for name, preset in PRESETS.items()
+        for index, group in enumerate(preset.groups)
     ]
     console.table(
-        ["cluster", "group", "nodes", "cores a node", "memory a node", "GPUs a node", "gives out"],
+        ["cluster", "group", "nodes", "cores per node", "memory per node", "GPUs per node", "allocates"],
         rows,
         left=2,
     )
@@ -89,5 +87,5 @@ def _show_gpus(json: bool) -> None:
     )
     print()
     console.table(
-        ["placement", "where a job goes"], [[name, words] for name, words in PLACEMENTS.items()], left=2
+        ["placement", "where a job is placed"], [[name, text] for name, text in PLACEMENTS.items()], left=2
     )

@@ -1,4 +1,4 @@
-"""``kilowait compare``: several rules, the same jobs, and a verdict."""
+"""``kilowait compare``: compare several policies on the same jobs, with significance tests."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Examples:
   kilowait compare a.swf b.swf --windows 30 --window 7d --warmup 1d --out runs/both
   kilowait compare gpu:2000:gpu-mixed --policies fcfs,sjf,las,srtf,gavel --windows 10 --window 200
   kilowait compare gpu:2000:gpu-mixed --policies fcfs,las --placement first,best,fgd
-  kilowait compare lublin:5000:128:0.6 --policies fcfs --power taurus --levers none,sleep=break-even,all
-  kilowait compare KTH-SP2-1996-2.1-cln.swf.gz --policies saf,saf_short --predict forest --windows 20
+  kilowait compare lublin:5000:128:0.6 --policies fcfs --power taurus --power-controls none,sleep=break-even,all
+  kilowait compare KTH-SP2-1996-2.1-cln.swf.gz --policies saf,saf_short --runtime-predictor forest --windows 20
   kilowait compare log.swf --policies saf,multifactor:age=500:size=0,agent:runs/x/agent.json --windows 20 --json"""
 
 
@@ -30,14 +30,20 @@ def compare(
         list[str],
         typer.Argument(
             metavar="TRACE...",
-            help="Job logs (SWF, sacct -P, CSV, Parquet, ...; packed or not), or workloads made on the spot: "
+            help="Job logs (SWF, sacct -P, CSV, Parquet, ...; may be compressed), or synthetic workloads: "
             f"{options.WORKLOAD_SYNTAX}.",
             show_default=False,
         ),
     ],
     policies: Annotated[
         str,
-        typer.Option("--policies", "-p", metavar="P,...", help="Rules, with commas between; or agent:PATH."),
+        typer.Option(
+            "--policies",
+            "-p",
+            metavar="P,...",
+            help="Comma-separated policies: names of kilowait policies, agent:PATH for a trained agent, or "
+            "rule:FILE.py:NAME for your own function.",
+        ),
     ] = "fcfs,sjf,saf,wfp3",
     backfill: Annotated[
         str | None,
@@ -45,8 +51,8 @@ def compare(
             "--backfill",
             "-b",
             metavar="B,...",
-            help="none, easy (the default), conservative or numbers of reservations; on GPU clusters none (the "
-            "default) or skip.",
+            help="Comma-separated kinds of backfilling: none, easy (the default), conservative, or the number of jobs "
+            "that get a reservation; on GPU clusters none (the default) or skip.",
             show_default=False,
         ),
     ] = None,
@@ -56,94 +62,108 @@ def compare(
             "--windows",
             "-w",
             metavar="N",
-            help="Compare on N windows of the log instead of the whole of it: this is what says how sure it is.",
+            help="Compare on N windows of the log instead of the whole log; gives more reliable confidence intervals "
+            "and significance tests.",
         ),
     ] = None,
     window: Annotated[
         str,
         typer.Option(
-            "--window", "--window-jobs", metavar="N|SPAN", help="Length of a window: 1024 jobs, or 7d."
+            "--window", metavar="N|SPAN", help="Length of a window: a number of jobs, or a span such as 7d."
         ),
     ] = "1024",
     warmup: Annotated[
         str,
         typer.Option(
+            "--warmup",
             metavar="N|SPAN",
-            help="Earlier jobs (or those of a span before) that fill the machine and are not counted; 0: empty.",
+            help="Jobs before a window (a number or a span) that fill the cluster and are not counted; 0: the cluster "
+            "starts empty.",
         ),
     ] = "0",
-    part: Annotated[
+    split: Annotated[
         str,
         typer.Option(
-            metavar="all|train|validation|test|auto",
-            help="Which part of the log, by time 60, 20, 20 %; auto: test where an agent takes part, else all.",
+            "--split",
+            metavar="train|validation|test|all|auto",
+            help="Part of the log to use: train is the first 60 % of its time, validation the next 20 %, test the last "
+            "20 %; auto: test if an agent is compared, else all.",
         ),
     ] = "auto",
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the windows and of the intervals.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Random seed of the windows and intervals.")] = 0,
     metric: Annotated[
         str | None,
         typer.Option(
             "--metric",
-            "--sort",
             metavar="METRIC",
-            help="Judge and sort by this; by default mean_bsld, on GPU clusters mean_turnaround_s.",
+            help="Metric to test and sort by; by default mean_bsld, on GPU clusters mean_turnaround_s.",
             show_default=False,
         ),
     ] = None,
     clairvoyant: Annotated[
         bool,
-        typer.Option(help="Run each rule with perfect estimates too, to see what they would gain."),
+        typer.Option(
+            "--clairvoyant/--no-clairvoyant",
+            help="Also run each policy with perfect run-time estimates, to show what they would gain.",
+        ),
     ] = True,
     cluster: options.Cluster = "auto",
     backfill_order: options.BackfillOrder = None,
-    at_limit: options.Walltime = "extend",
-    overrun: options.Outlived = None,
-    schedule_per: options.Passes = "instant",
+    at_limit: options.AtLimit = "extend",
+    overrun: options.Overrun = None,
+    schedule_per: options.SchedulePer = "instant",
     placement: Annotated[
         str | None,
         typer.Option(
+            "--placement",
             metavar="P,...",
-            help="Where jobs go: those of simulate; of several each policy is tried with each. By default first, or "
-            "the policy's own.",
+            help="Comma-separated placements, as in kilowait simulate; each policy is run with each placement. By "
+            "default first, or what the policy prefers.",
             show_default=False,
         ),
     ] = None,
-    types: options.Types = None,
+    gpu_type_order: options.GpuTypeOrder = None,
     preempt: options.Preempt = None,
     migrate: options.Migrate = None,
-    checkpoint: options.Checkpoint = None,
-    restore: options.Restore = None,
-    save: options.Save = None,
-    grace: options.Grace = None,
-    keep: options.Keep = None,
-    round: options.Round = None,
-    speeds: options.Speeds = "auto",
-    on_oversized: options.Oversized = "error",
-    ignore_dependencies: options.Dependencies = False,
+    checkpoint_interval: options.CheckpointInterval = None,
+    checkpoint_load_time: options.CheckpointLoadTime = None,
+    checkpoint_write_time: options.CheckpointWriteTime = None,
+    preempt_grace: options.PreemptGrace = None,
+    preempt_min_runtime: options.PreemptMinRuntime = None,
+    round_interval: options.RoundInterval = None,
+    gpu_speeds: options.GpuSpeeds = "auto",
+    on_oversized: options.OnOversized = "error",
+    ignore_dependencies: options.IgnoreDependencies = False,
     load: options.Load = None,
-    jobs: options.Rows = None,
+    jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
-    predict: options.Predict = None,
-    predict_power: options.PredictPower = None,
-    users: Annotated[
-        bool, typer.Option(help="With --predict: run each policy with the users' own estimates too.")
+    runtime_predictor: options.RuntimePredictor = None,
+    power_predictor: options.PowerPredictor = None,
+    with_user_estimates: Annotated[
+        bool,
+        typer.Option(
+            "--with-user-estimates/--without-user-estimates",
+            help="With --runtime-predictor: also run each policy with the users' own estimates.",
+        ),
     ] = True,
     power: options.Power = None,
-    levers: Annotated[
+    power_controls: Annotated[
         str,
         typer.Option(
+            "--power-controls",
             metavar="L,...",
-            help="Sets of levers with commas between, each joined by +: none,sleep=break-even,dvfs=1.1,all. The "
-            "first contender is what savings are counted from.",
+            help="With --power: comma-separated sets of power controls, each joined by +: "
+            "none,sleep=break-even,dvfs=1.1,all. Savings are relative to the first.",
         ),
     ] = "none",
-    gpu_cap: Annotated[
+    gpu_power_cap: Annotated[
         str | None,
         typer.Option(
+            "--gpu-power-cap",
             metavar="SHARE,...",
-            help="GPU clusters: shares of their limit that GPUs are held to, with commas between: none,80%,60%. Needs "
+            help="GPU clusters: comma-separated power caps as shares of the GPU's limit (TDP): none,80%,60%. Needs "
             "--power.",
             show_default=False,
         ),
@@ -151,26 +171,24 @@ def compare(
     carbon: options.Carbon = None,
     price: options.Price = None,
     weather: options.Weather = None,
-    scope: options.Scope = "life-cycle",
+    carbon_scope: options.CarbonScope = "life-cycle",
     cooling: options.Cooling = None,
-    profile: options.Profile = None,
+    utilization: options.Utilization = None,
     forecast: options.Forecast = "perfect",
-    start: options.Start = None,
-    wrap: options.Wrap = False,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Processes; by default as many as pay off.")
-    ] = None,
+    log_start: options.LogStart = None,
+    repeat_signals: options.RepeatSignals = False,
+    workers: options.Workers = None,
     json: options.Json = False,
     out: options.Out = None,
     force: options.Force = False,
 ) -> None:
-    """Compare rules and agents on the same jobs, and say who is better and how sure that is.
+    """Compare policies and agents on the same jobs and test which differences are significant.
 
-    Every contender meets the same jobs on the same machine. With --windows each is tried on many windows of the log,
-    and means come with 95 % intervals, pairs with a test corrected for their number. With --out everything is kept
-    in a folder for kilowait report; a comparison that was interrupted goes on where it stopped.
+    Every policy is run on the same jobs and the same cluster, with --windows on many windows of the log. Means have
+    95 % confidence intervals, and pairs are tested with a correction for multiple comparisons. With --out the results
+    are written to a folder for kilowait report; an interrupted comparison resumes from it.
     """
-    from kilowait.cli.output.compare import show_contests
+    from kilowait.cli.output.compare import show_comparisons
     from kilowait.evaluation.storage import check_writable
     from kilowait.experiments import comparison_plan as planning
     from kilowait.experiments.comparison_results import results_of
@@ -182,23 +200,30 @@ def compare(
     if out is not None:
         check_writable(out, force=force)
     traces = list(dict.fromkeys(traces))
-    placed = all_placed(cluster, traces)
-    metric = metric or planning.usual_metric(placed)
-    backfill = backfill or usual_backfill(placed)
+    node_level = all_placed(cluster, traces)
+    metric = metric or planning.usual_metric(node_level)
+    backfill = backfill or usual_backfill(node_level)
     placements = [] if placement is None else listed("placements", placement)
-    alone = (
+    single_placement = (
         placements.pop() if len(placements) == 1 else None
-    )  # then it is no contender's, but the scenario's
-    pulls = options.levers_asked(levers, gpu_cap)
+    )  # a single placement belongs to the scenario, not to the policies
+    control_sets = options.power_controls_or_caps(power_controls, gpu_power_cap)
     contenders = contenders_of(
-        policies, backfill, pulls, placements, clairvoyant=clairvoyant, users=users and predict is not None
+        policies,
+        backfill,
+        control_sets,
+        placements,
+        clairvoyant=clairvoyant,
+        users=with_user_estimates and runtime_predictor is not None,
     )
-    protocol = protocol_of(windows, window, warmup, part, seed, contenders)
-    scenarios = tuple(options.scenario_from_options(context, trace, placement=alone) for trace in traces)
+    protocol = protocol_of(windows, window, warmup, split, seed, contenders)
+    scenarios = tuple(
+        options.scenario_from_options(context, trace, placement=single_placement) for trace in traces
+    )
     plan = planning.ComparisonPlan(scenarios, contenders, protocol, metric)
-    with console.status() as tell:
-        tell(f"reading {', '.join(traces)} ...")
-        ready = planning.prepare(plan, lambda fit: tell(f"predicting: fit {fit.number} of {fit.of} ..."))
+    with console.status() as update:
+        update(f"reading {', '.join(traces)} ...")
+        ready = planning.prepare(plan, lambda fit: update(f"predicting: fit {fit.number} of {fit.of} ..."))
     store = None if out is None else ready.store(out)
     with steps(ready.cells) as step:
         try:
@@ -210,14 +235,12 @@ def compare(
             )
         except KeyboardInterrupt:
             if store is not None and store.folder.exists():
-                console.info(
-                    f"finished cells are kept in {store.folder}; the same command goes on from there"
-                )
+                console.info(f"finished runs are stored in {store.folder}; repeat the command to resume")
             raise
     if store is not None and store.found:
-        console.note(f"{store.found:,} of {ready.cells:,} cells were there already and were not run again")
+        console.note(f"{store.found:,} of {ready.cells:,} runs were read from the folder and not repeated")
     found = [results_of(contest, metric, seed=seed) for contest in contests]
-    if placed:
+    if node_level:
         for entry, gpus in zip(found, planning.gpu_means(ready, contests), strict=True):
             entry["gpus"] = gpus
     if out is not None and store is not None:
@@ -226,11 +249,11 @@ def compare(
             out, ready, contests, {"traces": found}, store, command=words, date=console.today(), force=force
         )
     for entry in found:
-        for said in entry["notes"]:
-            console.note(f"{entry['trace']}: {said}" if len(found) > 1 else said)
+        for note in entry["notes"]:
+            console.note(f"{entry['trace']}: {note}" if len(found) > 1 else note)
     if json:
         console.json_document({"scenario": plan.to_dict(), "traces": found, "out": out})
         return
-    show_contests(found, ready.workloads)
+    show_comparisons(found, ready.workloads)
     if out is not None:
-        print(f"\nwritten to {out}; a page with pictures: kilowait report {out}")
+        print(f"\nwritten to {out}; write a page with figures: kilowait report {out}")

@@ -1,4 +1,4 @@
-"""How things look on a terminal: tables, notes, progress, JSON. Results go to stdout, everything else to stderr."""
+"""Terminal output: tables, notes, progress, JSON. Results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ __all__ = [
 ]
 
 PIPE_WIDTH = 160
-"""Columns of a table that goes into a file or a pipe, where no terminal says how wide it is."""
-LEAST_WRAPPED = 30
-"""Columns a text may be pressed into before the table grows wider than the terminal."""
+"""Width of tables that are written to a file or a pipe, which has no terminal width."""
+MIN_WRAPPED_WIDTH = 30
+"""Minimum width of a wrapped column; below it the table grows wider than the terminal."""
 
 
 class _Plain(TypedDict):
@@ -54,10 +54,10 @@ class _Plain(TypedDict):
 
 
 PLAIN: _Plain = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
-"""Settings of every typer.Typer here: help as plain text, exceptions left alone."""
+"""Settings of every typer.Typer of this package: plain-text help, no handling of exceptions."""
 
 
-# -- words ---------------------------------------------------------------------------------------
+# -- text ----------------------------------------------------------------------------------------
 
 
 def info(text: str) -> None:
@@ -66,7 +66,7 @@ def info(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Something people should know, on stderr."""
+    """A note on stderr."""
     info(f"note: {text}")
 
 
@@ -76,7 +76,7 @@ def one_line(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """A number for people: thousands separated, three or four digits that count.
+    """A number as text: thousands separators, three or four significant digits.
 
     >>> [number(v) for v in (12345.6, 432.1234, 1.5, 0.01234, 3.0, float("nan"))]
     ['12,346', '432.1', '1.5', '0.0123', '3', '-']
@@ -98,7 +98,7 @@ def count(value: int, one: str, many: str | None = None) -> str:
 
 
 def span(seconds: float) -> str:
-    """A span of time in words.
+    """A time span as text.
 
     >>> span(4800.0), span(float("nan"))
     ('1 h 20 min', '-')
@@ -107,7 +107,7 @@ def span(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as per cent.
+    """A share as a percentage.
 
     >>> percent(0.8431), percent(float("nan"))
     ('84.3 %', '-')
@@ -116,18 +116,18 @@ def percent(share: float) -> str:
 
 
 def command(context: typer.Context) -> list[str]:
-    """The words this process, or whoever called `main`, was given."""
+    """The command line of this process, or the arguments of `main`."""
     return ["kilowait", *context.find_root().obj["words"]]
 
 
 def today() -> str:
-    """Now, in UTC, for manifests."""
+    """The current time in UTC, for manifests."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @contextmanager
 def plain_messages() -> Iterator[None]:
-    """Warnings and the log of kilowait as single lines on stderr."""
+    """Print warnings and log messages of kilowait as single lines on stderr."""
     logger = logging.getLogger("kilowait")
     handler = _ToStderr()
     before, propagated = warnings.showwarning, logger.propagate
@@ -163,7 +163,7 @@ def _console(stderr: bool = False) -> Console:
 
 
 def title(text: str) -> None:
-    """A line over what follows, on stdout."""
+    """Print a heading on stdout."""
     _console().print(text, style="bold", soft_wrap=True)
 
 
@@ -175,16 +175,16 @@ def table(
     wrapped: int | None = None,
     marked: set[tuple[int, int]] | None = None,
 ) -> None:
-    """A table on stdout: the first `left` columns to the left, numbers to the right.
+    """Print a table on stdout; the first `left` columns are left-aligned, the others right-aligned.
 
-    Cells are never cut; only the column `wrapped` may take several lines. `marked` cells (row, column) stand out.
+    Cells are never truncated; only the column `wrapped` may take several lines. `marked` cells get a star.
     """
     from rich.text import Text
 
     cells = [
         [
             Text(
-                text + _room(marked, row, place, left),
+                text + _star(marked, row, place, left),
                 style="bold green" if (row, place) in (marked or ()) else "",
             )
             for place, text in enumerate(line)
@@ -194,69 +194,69 @@ def table(
     widths = [max(map(len, name.split("\n"))) for name in header]
     for line in cells:
         widths = [max(width, len(cell)) for width, cell in zip(widths, line, strict=True)]
-    drawn = _drawn(show_header=True)
+    grid = _new_table(show_header=True)
     for place, name in enumerate(header):
         free = place == wrapped
-        drawn.add_column(
+        grid.add_column(
             name,
             justify="left" if place < left else "right",
             vertical="top",
             no_wrap=not free,
-            min_width=min(widths[place], LEAST_WRAPPED) if free else widths[place],
+            min_width=min(widths[place], MIN_WRAPPED_WIDTH) if free else widths[place],
         )
     for line in cells:
-        drawn.add_row(*line)
-    _printed(drawn)
+        grid.add_row(*line)
+    _print_table(grid)
 
 
-def _room(marked: set[tuple[int, int]] | None, row: int, place: int, left: int) -> str:
-    """The star of a marked cell, or the blanks that keep the others in line with it."""
+def _star(marked: set[tuple[int, int]] | None, row: int, place: int, left: int) -> str:
+    """The star of a marked cell, or the blanks that align the other cells."""
     if marked is None or place < left:
         return ""
     return " *" if (row, place) in marked else "  "
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> None:
-    """Names and what they are, two columns."""
+    """Print names and values in two columns."""
     from rich.text import Text
 
-    drawn = _drawn(show_header=False)
-    drawn.add_column(no_wrap=True, min_width=max(len(name) for name, _ in rows))
-    drawn.add_column(min_width=LEAST_WRAPPED, overflow="fold")
+    grid = _new_table(show_header=False)
+    grid.add_column(no_wrap=True, min_width=max(len(name) for name, _ in rows))
+    grid.add_column(min_width=MIN_WRAPPED_WIDTH, overflow="fold")
     for name, value in rows:
-        drawn.add_row(Text(name, style="dim"), Text(value))
-    _printed(drawn)
+        grid.add_row(Text(name, style="dim"), Text(value))
+    _print_table(grid)
 
 
-def _drawn(*, show_header: bool) -> Table:
+def _new_table(*, show_header: bool) -> Table:
     from rich.table import Table
 
     return Table(box=None, show_header=show_header, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
 
 
-def _printed(drawn: Table) -> None:
-    """Print without the blanks that fill lines up; on a narrow terminal lines break, but nothing is cut."""
+def _print_table(grid: Table) -> None:
+    """Print a table without trailing blanks; on a narrow terminal lines wrap, but nothing is truncated."""
     console = _console()
-    console.width = max(console.width, sum((column.min_width or 0) + 2 for column in drawn.columns))
+    console.width = max(console.width, sum((column.min_width or 0) + 2 for column in grid.columns))
     with console.capture() as captured:
-        console.print(drawn)
+        console.print(grid)
     lines = captured.get().splitlines()
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
 
 
 def json_document(data: Any) -> None:
-    """One JSON document on stdout; NaN is null."""
+    """Print one JSON document on stdout; NaN becomes null."""
     from kilowait.evaluation.storage import plain_json
 
     print(plain_json(data))
 
 
-# -- waiting -------------------------------------------------------------------------------------
+# -- progress ------------------------------------------------------------------------------------
 
 
 @contextmanager
 def busy(text: str) -> Iterator[None]:
-    """A sign of life on a terminal while something takes its time; nothing elsewhere."""
+    """Show a spinner with this text on a terminal; nothing elsewhere."""
     if not sys.stderr.isatty():
         yield
         return
@@ -268,7 +268,7 @@ def busy(text: str) -> Iterator[None]:
 
 @contextmanager
 def status() -> Iterator[Callable[[str], None]]:
-    """What is being done now: one line that changes on a terminal, nothing elsewhere."""
+    """Show a status line that can be updated on a terminal; nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda text: None
         return
@@ -280,7 +280,7 @@ def status() -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def progress(steps: int) -> Iterator[Progress | None]:
-    """A bar on a terminal with one task of `steps` steps, gone when done; None elsewhere."""
+    """A progress bar of `steps` steps on a terminal, removed when done; None elsewhere."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -299,7 +299,7 @@ def progress(steps: int) -> Iterator[Progress | None]:
 
 @contextmanager
 def steps(total: int) -> Iterator[Callable[..., None]]:
-    """Progress: a bar on a terminal; elsewhere a line for the steps that say so. A step may say which it is."""
+    """Progress: a bar on a terminal, elsewhere a line for each step that asks for one. A step may give its number."""
     done = 0
     with progress(total) as bar:
 

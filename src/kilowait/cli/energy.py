@@ -1,4 +1,4 @@
-"""``kilowait energy``: what a machine draws, and what each lever saves on a log."""
+"""``kilowait energy``: power of a cluster, and what power controls save on a log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kilowait.cli.console import steps
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="What a machine draws and where each watt comes from; what levers save on a log.",
+    help="Power of a cluster by component, and what power controls save on a log.",
     **console.PLAIN,
 )
 
@@ -20,11 +20,11 @@ _DESCRIBE_EPILOG = """\b
 Examples:
   kilowait energy describe polaris
   kilowait energy describe my-power.toml --cluster my-cluster.toml"""
-_LEVERS_EPILOG = """\b
+_CONTROLS_EPILOG = """\b
 Examples:
-  kilowait energy levers lumos_mira.csv.gz --cluster mira --power mira --carbon PJM_2022.csv --wrap
-  kilowait energy levers lublin:5000:128:0.6 --power taurus
-  kilowait energy levers gpu:1000:gpu-mixed:0.9 --gpu-cap none,80%,60%"""
+  kilowait energy controls lumos_mira.csv.gz --cluster mira --power mira --carbon PJM_2022.csv --repeat-signals
+  kilowait energy controls lublin:5000:128:0.6 --power taurus
+  kilowait energy controls gpu:1000:gpu-mixed:0.9 --gpu-power-cap none,80%,60%"""
 
 
 @app.command(epilog=_DESCRIBE_EPILOG)
@@ -35,19 +35,35 @@ def describe(
     cluster: Annotated[
         str | None,
         typer.Option(
-            "--cluster", "-c", metavar="C", help="For this machine instead of the model's own sizes."
+            "--cluster", "-c", metavar="C", help="Use the node counts of this cluster instead of the model's."
         ),
     ] = None,
-    cooling: options.Cooling = None,
+    cooling: Annotated[
+        str | None,
+        typer.Option(
+            "--cooling",
+            metavar="C",
+            help="Cooling model that replaces the one of the power model: pue:1.2, supply-air, linear-cop, chiller or "
+            "economiser.",
+        ),
+    ] = None,
     temperature: Annotated[
-        float, typer.Option(metavar="C", help="Outdoors, °C, for cooling that asks.")
+        float,
+        typer.Option(
+            "--temperature", metavar="C", help="Outdoor temperature in °C, for cooling that depends on it."
+        ),
     ] = 20.0,
-    wet_bulb: Annotated[float, typer.Option(metavar="C", help="Wet bulb, °C, for cooling that asks.")] = 15.0,
+    wet_bulb: Annotated[
+        float,
+        typer.Option(
+            "--wet-bulb", metavar="C", help="Wet-bulb temperature in °C, for cooling that depends on it."
+        ),
+    ] = 15.0,
     json: options.Json = False,
 ) -> None:
-    """Print idle and full power of the IT and of the facility, and where each watt comes from.
+    """Print the power of a cluster when idle and under full load, for IT and facility, and by component.
 
-    Numbers that are estimates are marked est.; the others were measured or published.
+    Estimated numbers are marked est.; the others were measured or published.
     """
     from kilowait.experiments.power import described_power
 
@@ -60,8 +76,8 @@ def describe(
     show_description(found)
 
 
-@app.command(epilog=_LEVERS_EPILOG)
-def levers(
+@app.command(epilog=_CONTROLS_EPILOG)
+def controls(
     context: typer.Context,
     trace: options.Trace,
     cluster: options.Cluster = "auto",
@@ -69,61 +85,73 @@ def levers(
         str,
         typer.Option(metavar="P", help="Power model: a preset, a TOML file, or auto: the cluster's own."),
     ] = "auto",
-    policy: Annotated[str, typer.Option("--policy", "-p", metavar="P", help="Who goes first.")] = "fcfs",
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy", "-p", metavar="P", help="Policy that orders the wait queue, as in kilowait simulate."
+        ),
+    ] = "fcfs",
     backfill: Annotated[
         str | None,
         typer.Option(
             "--backfill",
             "-b",
             metavar="B",
-            help="Who may overtake; by default easy, on GPU clusters none.",
+            help="Backfilling: none, easy, conservative, or the number of jobs that get a reservation; by default "
+            "easy, on GPU clusters none.",
             show_default=False,
         ),
     ] = None,
-    levers: Annotated[
-        str | None,
-        typer.Option(metavar="L,...", help="Sets of levers; by default each that the machine has, and all."),
-    ] = None,
-    gpu_cap: Annotated[
+    power_controls: Annotated[
         str | None,
         typer.Option(
+            "--power-controls",
+            metavar="L,...",
+            help="Comma-separated sets of power controls, each joined by +: none,sleep=break-even,dvfs=1.1,all. By "
+            "default each control that the cluster supports alone, and all of them together.",
+            show_default=False,
+        ),
+    ] = None,
+    gpu_power_cap: Annotated[
+        str | None,
+        typer.Option(
+            "--gpu-power-cap",
             metavar="SHARE,...",
-            help="GPU clusters: shares of their limit that GPUs are held to; by default none and 90 to 50 %.",
+            help="GPU clusters: comma-separated power caps as shares of the GPU's limit (TDP); by default none and 90 "
+            "to 50 %.",
             show_default=False,
         ),
     ] = None,
     placement: options.Placement = None,
-    types: options.Types = None,
-    speeds: options.Speeds = "auto",
+    gpu_type_order: options.GpuTypeOrder = None,
+    gpu_speeds: options.GpuSpeeds = "auto",
     carbon: options.Carbon = None,
     price: options.Price = None,
     weather: options.Weather = None,
-    scope: options.Scope = "life-cycle",
+    carbon_scope: options.CarbonScope = "life-cycle",
     cooling: options.Cooling = None,
-    profile: options.Profile = None,
+    utilization: options.Utilization = None,
     forecast: options.Forecast = "perfect",
-    start: options.Start = None,
-    wrap: options.Wrap = False,
-    at_limit: options.Walltime = "extend",
-    on_oversized: options.Oversized = "error",
-    ignore_dependencies: options.Dependencies = False,
+    log_start: options.LogStart = None,
+    repeat_signals: options.RepeatSignals = False,
+    at_limit: options.AtLimit = "extend",
+    on_oversized: options.OnOversized = "error",
+    ignore_dependencies: options.IgnoreDependencies = False,
     load: options.Load = None,
-    jobs: options.Rows = None,
+    jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Processes; by default as many as pay off.")
-    ] = None,
+    workers: options.Workers = None,
     json: options.Json = False,
     out: options.Out = None,
     force: options.Force = False,
 ) -> None:
-    """Compare one rule with all nodes always on, with each lever alone, and with all of them.
+    """Run one policy without power controls, with each power control alone, and with all of them; print the savings.
 
-    On GPU clusters the levers are caps of the GPUs' power. Over the whole log, all counted over the same time. The
-    lower bound is the work alone: every job at its level of least energy, nothing idle.
+    On GPU clusters the power controls are GPU power caps. Every run covers the whole log and the same time span. The
+    lower bound is the energy of the work alone: every job in its most efficient DVFS state, no idle nodes.
     """
-    from kilowait.cli.output.energy import show_levers
+    from kilowait.cli.output.energy import show_controls
     from kilowait.evaluation.storage import check_writable
     from kilowait.experiments import comparison_plan as planning
     from kilowait.experiments.comparison_results import results_of
@@ -132,38 +160,38 @@ def levers(
 
     if out is not None:
         check_writable(out, force=force)
-    if gpu_cap is not None:
-        levers = options.levers_asked(levers or "none", gpu_cap)
+    if gpu_power_cap is not None:
+        power_controls = options.power_controls_or_caps(power_controls or "none", gpu_power_cap)
     backfill = backfill or usual_backfill(is_placed(cluster, trace))
     scenario = options.scenario_from_options(context, trace)
     with console.busy(f"reading {trace} ..."):
-        ready = planning.prepare_levers(scenario, policy, backfill, levers)
+        ready = planning.prepare_levers(scenario, policy, backfill, power_controls)
     store = None if out is None else ready.store(out)
     with steps(ready.cells) as step:
-        contest = planning.run(
+        comparison = planning.run(
             ready,
             workers=workers,
             store=store,
             progress=lambda cell, ran: step(ready.contenders[cell[1]].label, True),
         )[0]
-    found = results_of(contest, ready.plan.metric, seed=0, bounds=False)
+    found = results_of(comparison, ready.plan.metric, seed=0, bounds=False)
     if out is not None and store is not None:
         words = console.command(context)
         planning.save(
             out,
             ready,
-            [contest],
+            [comparison],
             {"traces": [found]},
             store,
             command=words,
             date=console.today(),
             force=force,
         )
-    for said in found["notes"]:
-        console.note(said)
+    for note in found["notes"]:
+        console.note(note)
     if json:
         console.json_document({"scenario": ready.plan.to_dict(), **found, "out": out})
         return
-    show_levers(found, ready.workloads[0])
+    show_controls(found, ready.workloads[0])
     if out is not None:
-        print(f"\nwritten to {out}; a page with pictures: kilowait report {out}")
+        print(f"\nwritten to {out}; write a page with figures: kilowait report {out}")

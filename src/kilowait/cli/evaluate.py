@@ -1,4 +1,4 @@
-"""``kilowait evaluate``: a trained agent on a log, against rules."""
+"""``kilowait evaluate``: test a trained agent against scheduling policies on a log."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ app = typer.Typer(add_completion=False, **console.PLAIN)
 _EPILOG = """\b
 Examples:
   kilowait evaluate runs/first lublin:20000:128:0.95:8
-  kilowait evaluate runs/kth/agent.json KTH-SP2-1996-2.1-cln.swf.gz --windows 60 --rules saf,f2,f4
-  kilowait evaluate runs/green lublin:20000:128:0.6:8 --power taurus --windows 12 --window-jobs 512"""
+  kilowait evaluate runs/kth/agent.json KTH-SP2-1996-2.1-cln.swf.gz --windows 60 --policies saf,f2,f4
+  kilowait evaluate runs/green lublin:20000:128:0.6:8 --power taurus --windows 12 --window 512"""
 
 
 @app.command(epilog=_EPILOG)
@@ -24,70 +24,73 @@ def evaluate(
     agent: Annotated[
         Path,
         typer.Argument(
-            help="What kilowait train wrote: its folder, agent.json or agent.pt.", show_default=False
+            help="Agent written by kilowait train: its folder, agent.json or agent.pt.", show_default=False
         ),
     ],
     trace: options.Trace,
-    prefer: Annotated[
+    preference: Annotated[
         str,
         typer.Option(
+            "--preference",
             metavar="T=W+...",
-            help="What an agent that weighs terms as it is told is to prefer, say slowdown=0.3+energy=0.7.",
+            help="Weights of the objectives, for an agent that was trained with several: slowdown=0.3+energy=0.7.",
             show_default=False,
         ),
     ] = "",
-    rules: Annotated[
-        str, typer.Option(metavar="R,...", help="Rules to hold it against.")
+    policies: Annotated[
+        str,
+        typer.Option(
+            "--policies",
+            "-p",
+            metavar="P,...",
+            help="Comma-separated policies to compare with, as in kilowait compare.",
+        ),
     ] = "fcfs,sjf,saf,f1,f2,f3,f4,wfp3,unicef",
     cluster: options.Cluster = "auto",
-    backfill: Annotated[
-        str, typer.Option("--backfill", "-b", metavar="B", help="As in kilowait simulate.")
-    ] = "easy",
-    part: Annotated[
-        float,
+    backfill: options.BackfillDepth = "easy",
+    test_fraction: options.TestFraction = 0.3,
+    windows: Annotated[
+        int,
         typer.Option(
-            metavar="P",
-            min=0.01,
-            max=1.0,
-            help="The last part of the log, of which it is tried; 0.3: 30 %.",
+            "--windows", "-w", metavar="N", min=1, help="Number of windows sampled from the test jobs."
         ),
-    ] = 0.3,
-    windows: Annotated[int, typer.Option(metavar="N", min=1, help="Windows, drawn within that part.")] = 60,
-    window_jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Jobs in a window.")] = 1024,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the windows.")] = 0,
+    ] = 60,
+    window: options.Window = 1024,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed of the windows.")] = 0,
     power: options.Power = None,
-    levers: Annotated[
+    power_controls: Annotated[
         str | None,
         typer.Option(
+            "--power-controls",
             metavar="L",
-            help="With --power: the levers of an agent that pulls some; else those it was trained with.",
+            help="With --power: power controls that the agent may use; by default those it was trained with.",
             show_default=False,
         ),
     ] = None,
     carbon: options.Carbon = None,
     price: options.Price = None,
-    scope: options.Scope = "life-cycle",
-    cooling: options.Cooling = None,
-    profile: options.Profile = None,
+    carbon_scope: options.CarbonScope = "life-cycle",
+    cooling: options.CoolingWithoutWeather = None,
+    utilization: options.Utilization = None,
     forecast: options.Forecast = "perfect",
-    start: options.Start = None,
-    wrap: options.Wrap = False,
+    log_start: options.LogStart = None,
+    repeat_signals: options.RepeatSignals = False,
     load: options.Load = None,
-    jobs: options.Rows = None,
+    jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
-    predict: options.Predict = None,
-    predict_power: options.PredictPower = None,
+    runtime_predictor: options.RuntimePredictor = None,
+    power_predictor: options.PowerPredictor = None,
     json: options.Json = False,
 ) -> None:
-    """Try an agent on the last part of a log, against rules on the same windows, and say whether the gain is real.
+    """Test an agent on the last jobs of a log against policies on the same windows, with significance tests.
 
-    An agent must be judged on jobs later than those it was trained on; on the log it was trained on, take a part that
-    it has not seen.
+    Test jobs must be later than the training jobs: on the log that the agent was trained on, choose a --test-fraction
+    of at most 0.2.
     """
     from kilowait.agents import load_agent
-    from kilowait.cli.output.compare import show_contests
+    from kilowait.cli.output.compare import show_comparisons
     from kilowait.evaluation.comparison import cut_windows
     from kilowait.experiments.compare import compare
     from kilowait.experiments.comparison_results import results_of
@@ -95,59 +98,65 @@ def evaluate(
     from kilowait.experiments.scenario import prepare_scenario, with_preference
     from kilowait.experiments.train_power import PowerAgent, bind_agent_power
 
-    player: Any = with_preference(load_agent(agent), prefer)
-    provenance = dict(player.provenance)
-    pulled = "none" if levers is None else levers
-    if isinstance(player, PowerAgent):
-        pulled = player.levers if levers is None else levers
+    policy: Any = with_preference(load_agent(agent), preference)
+    provenance = dict(policy.provenance)
+    controls = "none" if power_controls is None else power_controls
+    if isinstance(policy, PowerAgent):
+        controls = policy.levers if power_controls is None else power_controls
         if power is None:
-            bind_agent_power(player, None, pulled)  # says what it needs
-    scenario = options.scenario_from_options(context, trace, backfill=parse_backfill(backfill), levers=pulled)
+            bind_agent_power(policy, None, controls)  # raises an error that names the missing settings
+    scenario = options.scenario_from_options(
+        context, trace, backfill=parse_backfill(backfill), levers=controls
+    )
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
     count = len(workload.jobs)
-    drawn = cut_windows(
-        workload.jobs, windows, window_jobs=window_jobs, seed=seed, within=(int(count * (1 - part)), count)
+    test_windows = cut_windows(
+        workload.jobs,
+        windows,
+        window_jobs=window,
+        seed=seed,
+        within=(int(count * (1 - test_fraction)), count),
     )
-    for text in (*notes, *workload.judged_from(int(drawn.first.min())).leakage_notes):
+    for text in (*notes, *workload.judged_from(int(test_windows.first.min())).leakage_notes):
         console.note(text)
-    if getattr(player, "skips", False):
+    if getattr(policy, "skips", False):
         from kilowait.cli.train_rl import show_on_gpus
         from kilowait.experiments.evaluate_gpu import judged_on_gpus
 
-        with console.busy("trying it ..."):
-            told = judged_on_gpus(player, [window.jobs for window in drawn], machine, seed=seed)
+        with console.busy("testing the agent ..."):
+            result = judged_on_gpus(policy, [one.jobs for one in test_windows], machine, seed=seed)
         if json:
-            console.json_document({"agent": provenance, "judged": told})
+            console.json_document({"agent": provenance, "judged": result})
             return
-        show_on_gpus(told)
+        show_on_gpus(result)
         return
-    if isinstance(player, PowerAgent) and scenario.power is not None:
-        from kilowait.cli.train_power import judged_on_windows, show_on_energy
+    if isinstance(policy, PowerAgent) and scenario.power is not None:
+        from kilowait.cli.train_power import evaluate_on_windows, show_on_energy
         from kilowait.experiments.power import meter_for
 
-        meter = meter_for(scenario.power, workload.jobs, machine)
-        told = judged_on_windows(
-            player,
-            [window.jobs for window in drawn],
+        power_context = meter_for(scenario.power, workload.jobs, machine)
+        result = evaluate_on_windows(
+            policy,
+            [one.jobs for one in test_windows],
             machine,
-            meter,
-            pulled,
+            power_context,
+            controls,
             parse_backfill(backfill),
             seed=seed,
         )
         if json:
-            console.json_document({"agent": provenance, "judged": told})
+            console.json_document({"agent": provenance, "judged": result})
             return
-        show_on_energy(told)
+        show_on_energy(result)
         return
-    named: dict[str, Any] = {**{rule.strip(): rule.strip() for rule in rules.split(",")}, "agent": player}
-    with console.busy("trying it ..."):
-        contest = compare(drawn, machine, named, backfill=scenario.backfill, trace=trace)
-        found = results_of(contest, "mean_bsld", seed=seed)
+    named: dict[str, Any] = {**{name.strip(): name.strip() for name in policies.split(",")}, "agent": policy}
+    with console.busy("testing the agent ..."):
+        comparison = compare(test_windows, machine, named, backfill=scenario.backfill, trace=trace)
+        found = results_of(comparison, "mean_bsld", seed=seed)
     for text in found["notes"]:
         console.note(text)
     if json:
         console.json_document({"agent": provenance, "judged": found})
         return
-    show_contests([found], [workload])
+    show_comparisons([found], [workload])

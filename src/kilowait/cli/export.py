@@ -1,4 +1,4 @@
-"""``kilowait export``: a trained network for other programs."""
+"""``kilowait export``: export a trained network to ONNX or TorchScript."""
 
 from __future__ import annotations
 
@@ -21,12 +21,10 @@ Examples:
 def export(
     agent: Annotated[
         Path,
-        typer.Argument(
-            help="A network that kilowait train wrote: its folder or agent.pt.", show_default=False
-        ),
+        typer.Argument(help="Network written by kilowait train: its folder or agent.pt.", show_default=False),
     ],
     to: Annotated[
-        str, typer.Option(metavar="F", help="onnx, torchscript, or pt2 (torch.export's own file).")
+        str, typer.Option("--to", metavar="F", help="Format: onnx, torchscript, or pt2 (torch.export).")
     ] = "onnx",
     out: Annotated[
         Path | None,
@@ -34,16 +32,16 @@ def export(
             "--out",
             "-o",
             metavar="FILE",
-            help="The file to write; else FOLDER.onnx, .ts or .pt2 beside its folder.",
+            help="File to write; by default FOLDER.onnx, .ts or .pt2 next to the folder.",
         ),
     ] = None,
     json: options.Json = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
-    """Write a trained network so that other programs can run it, without kilowait.
+    """Export a trained network so that other programs can run it without kilowait.
 
-    It takes the arrays of an observation by their names (jobs, mask, summary, and edges for gat), any number of rows
-    at once, and gives scores, one an action; the action of the largest score is the agent's choice.
+    The inputs are the arrays of the observation by name (jobs, mask, summary, and edges for gat), with any batch size;
+    the output is one score per action. The agent takes the action with the largest score.
     """
     from kilowait.experiments.export import export_agent
 

@@ -1,4 +1,4 @@
-"""Options that several verbs have, written once."""
+"""Options shared by several commands, and the scenario that a command's options describe."""
 
 from __future__ import annotations
 
@@ -11,48 +11,56 @@ if TYPE_CHECKING:
     from kilowait.experiments.scenario import Scenario
 
 __all__ = [
+    "FIELDS",
     "WORKLOAD_SYNTAX",
+    "AtLimit",
+    "BackfillDepth",
     "BackfillOrder",
-    "ByOption",
+    "By",
     "Carbon",
-    "Checkpoint",
+    "CarbonScope",
+    "CheckpointInterval",
+    "CheckpointLoadTime",
+    "CheckpointWriteTime",
     "Cluster",
     "Columns",
     "Cooling",
-    "Dependencies",
+    "CoolingWithoutWeather",
     "Force",
     "Forecast",
     "Format",
-    "GpuCap",
-    "Grace",
+    "GpuPowerCap",
+    "GpuSpeeds",
+    "GpuTypeOrder",
+    "IgnoreDependencies",
+    "Jobs",
     "Json",
-    "Keep",
     "Load",
+    "LogStart",
     "Migrate",
+    "OnOversized",
+    "OptionalTrace",
     "Out",
-    "Oversized",
-    "Passes",
+    "Overrun",
     "Placement",
     "Power",
-    "Predict",
-    "PredictPower",
+    "PowerPredictor",
     "Preempt",
+    "PreemptGrace",
+    "PreemptMinRuntime",
     "Price",
-    "Profile",
-    "Restore",
-    "Round",
-    "Rows",
-    "Save",
-    "Scope",
-    "Speeds",
-    "Start",
+    "RepeatSignals",
+    "RoundInterval",
+    "RuntimePredictor",
+    "SchedulePer",
     "Strict",
+    "TestFraction",
     "Trace",
-    "Types",
-    "Walltime",
+    "Utilization",
     "Weather",
-    "Wrap",
-    "levers_asked",
+    "Window",
+    "Workers",
+    "power_controls_or_caps",
     "scenario_from_options",
 ]
 
@@ -60,19 +68,22 @@ WORKLOAD_SYNTAX = (
     "lublin:JOBS:NODES[:LOAD[:SEED]], gpu:JOBS:CLUSTER[:LOAD[:SEED]] or "
     "gavel:JOBS:JOBS_PER_HOUR[:SEED[:multi]]"
 )
+
+# -- jobs and cluster ------------------------------------------------------------------------------
+
 Trace = Annotated[
     str,
     typer.Argument(
-        help="A job log (SWF, sacct -P, CSV, Parquet, ...; packed or not), the folder of one in several files, or "
-        f"a workload made on the spot: {WORKLOAD_SYNTAX}.",
+        help="Job log: a file (SWF, sacct -P, CSV, Parquet, ...; may be compressed), the folder of a log in several "
+        f"files, or a synthetic workload: {WORKLOAD_SYNTAX}.",
         show_default=False,
     ),
 ]
 OptionalTrace = Annotated[
     str | None,
     typer.Argument(
-        help="A job log, as in kilowait simulate; may be left out where --cluster is a GPU cluster, for which jobs are "
-        "made then.",
+        help="Job log, as in kilowait simulate. Optional if --cluster is a GPU cluster: a synthetic workload is "
+        "generated for it.",
         show_default=False,
     ),
 ]
@@ -82,51 +93,118 @@ Cluster = Annotated[
         "--cluster",
         "-c",
         metavar="C",
-        help="The machine: a preset (see kilowait clusters), nodes:N, a TOML file, a list of nodes (CSV), or auto: as "
-        "large as the log says.",
+        help="Cluster: a preset (see kilowait clusters), nodes:N, a TOML file, a CSV list of nodes, or auto: the size "
+        "that the log states.",
+    ),
+]
+Jobs = Annotated[
+    str | None,
+    typer.Option("--jobs", metavar="N|A:B", help="Use only the first N jobs, or jobs A to B - 1."),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="MAP",
+        help="Columns of a CSV or Parquet file: submit_s=submitted,estimate_s=limit_min*60.",
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="F",
+        help="Format of the log: swf, sacct, events, csv, parquet; for GPU clusters openb, pai, spot, philly, helios, "
+        "supercloud, google2011, google2019. Detected from the content by default.",
+    ),
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Fail if a row of the log must be dropped or corrected.")
+]
+Load = Annotated[
+    float | None,
+    typer.Option(
+        "--load", metavar="X", help="Scale the times between arrivals to this offered load, e.g. 0.9."
+    ),
+]
+IgnoreDependencies = Annotated[
+    bool,
+    typer.Option(
+        "--ignore-dependencies", help="Submit every job at its logged time, even if it depends on another."
+    ),
+]
+OnOversized = Annotated[
+    str,
+    typer.Option(
+        "--on-oversized",
+        metavar="error|drop",
+        help="Jobs larger than the cluster: fail (error), or leave them out and count them (drop).",
+    ),
+]
+
+# -- scheduling ------------------------------------------------------------------------------------
+
+BackfillDepth = Annotated[
+    str,
+    typer.Option(
+        "--backfill",
+        "-b",
+        metavar="B",
+        help="Backfilling: none, easy, conservative, or the number of jobs that get a reservation.",
     ),
 ]
 BackfillOrder = Annotated[
-    str | None, typer.Option(metavar="P", help="An own order for those who overtake, e.g. sjf.")
-]
-Walltime = Annotated[
-    str,
-    typer.Option(
-        metavar="extend|kill",
-        help="Jobs that run past their limit or estimate: run on (extend) or end there (kill).",
-    ),
-]
-Outlived = Annotated[
     str | None,
     typer.Option(
-        metavar="double|steps|later",
-        help="What planners believe of a job that runs on past what was planned: twice as long, again and again; a "
-        "minute more, then 5, 15, ...; or its overrun_planned_s. By default double, or the policy's own.",
+        "--backfill-order",
+        metavar="P",
+        help="Policy that orders backfill candidates, e.g. sjf. By default the policy of the queue.",
+    ),
+]
+AtLimit = Annotated[
+    str,
+    typer.Option(
+        "--at-limit",
+        metavar="extend|kill",
+        help="Jobs that run longer than their walltime limit: let them finish (extend) or end them there (kill).",
+    ),
+]
+Overrun = Annotated[
+    str | None,
+    typer.Option(
+        "--overrun",
+        metavar="double|steps|quantile",
+        help="Expected run time of a job that runs longer than its estimate: double the estimate, again and again; add "
+        "steps of 1, 5, 15, ... minutes; or the predicted upper quantile (column overrun_planned_s). By default "
+        "double, or what the policy prefers.",
         show_default=False,
     ),
 ]
-Passes = Annotated[
+SchedulePer = Annotated[
     str,
     typer.Option(
-        metavar="instant|event", help="One scheduling pass per instant, or after every single event."
+        "--schedule-per",
+        metavar="instant|event",
+        help="Run one scheduling pass per instant, or one after every single event.",
     ),
 ]
 Placement = Annotated[
     str | None,
     typer.Option(
+        "--placement",
         metavar="P",
-        help="Of several node groups: first that fits, or balance: the emptiest. Of placed nodes (GPU clusters): "
-        "first, best, worst, consolidate, random, dot-product, gpu-packing, "
-        "gpu-clustering, fgd, capacity; see kilowait clusters --gpus. By "
-        "default first, or the policy's own.",
+        help="Where a job is placed. Clusters of whole nodes: first (first node group that fits) or balance (the "
+        "emptiest group). GPU clusters: first, best, worst, consolidate, random, dot-product, gpu-packing, "
+        "gpu-clustering, fgd, capacity; see kilowait clusters --gpus. By default first, or what the policy prefers.",
         show_default=False,
     ),
 ]
-Types = Annotated[
+GpuTypeOrder = Annotated[
     str | None,
     typer.Option(
+        "--gpu-type-order",
         metavar="any|fastest|least-energy",
-        help="GPU clusters: which types of GPU a job tries first.",
+        help="GPU clusters: GPU types that a job tries first.",
         show_default=False,
     ),
 ]
@@ -134,7 +212,7 @@ Preempt = Annotated[
     bool | None,
     typer.Option(
         "--preempt/--no-preempt",
-        help="GPU clusters: whether running jobs make room for those before them. By default as the policy is meant.",
+        help="GPU clusters: whether jobs of higher priority preempt running jobs. By default as the policy defines.",
         show_default=False,
     ),
 ]
@@ -142,226 +220,301 @@ Migrate = Annotated[
     bool | None,
     typer.Option(
         "--migrate/--no-migrate",
-        help="GPU clusters: whether running jobs move to where they end sooner.",
+        help="GPU clusters: whether running jobs migrate to GPUs where they finish sooner.",
         show_default=False,
     ),
 ]
-Checkpoint = Annotated[
+CheckpointInterval = Annotated[
     str | None,
     typer.Option(
+        "--checkpoint-interval",
         metavar="SPAN",
-        help="GPU clusters: work between checkpoints, e.g. 30m; 0: one is written when a job is preempted; never.",
+        help="GPU clusters: work between checkpoints, e.g. 30m; 0: a checkpoint is written at each preemption; never: "
+        "no checkpoints.",
         show_default=False,
     ),
 ]
-Restore = Annotated[
-    str | None,
-    typer.Option(metavar="SPAN", help="GPU clusters: time to load a checkpoint.", show_default=False),
-]
-Save = Annotated[
+CheckpointLoadTime = Annotated[
     str | None,
     typer.Option(
-        metavar="SPAN", help="GPU clusters: time to write one when a job is preempted.", show_default=False
-    ),
-]
-Grace = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SPAN", help="GPU clusters: a preempted job works on for so long.", show_default=False
-    ),
-]
-Keep = Annotated[
-    str | None,
-    typer.Option(
+        "--checkpoint-load-time",
         metavar="SPAN",
-        help="GPU clusters: a job that has just started is left alone for so long.",
+        help="GPU clusters: time to load a checkpoint.",
         show_default=False,
     ),
 ]
-Round = Annotated[
+CheckpointWriteTime = Annotated[
     str | None,
     typer.Option(
+        "--checkpoint-write-time",
         metavar="SPAN",
-        help="GPU clusters: decide at these intervals only, e.g. 6m; 0: at every event.",
+        help="GPU clusters: time to write a checkpoint at a preemption.",
         show_default=False,
     ),
 ]
-Speeds = Annotated[
+PreemptGrace = Annotated[
+    str | None,
+    typer.Option(
+        "--preempt-grace",
+        metavar="SPAN",
+        help="GPU clusters: grace period in which a preempted job continues to run.",
+        show_default=False,
+    ),
+]
+PreemptMinRuntime = Annotated[
+    str | None,
+    typer.Option(
+        "--preempt-min-runtime",
+        metavar="SPAN",
+        help="GPU clusters: minimum run time of a job before it can be preempted.",
+        show_default=False,
+    ),
+]
+RoundInterval = Annotated[
+    str | None,
+    typer.Option(
+        "--round-interval",
+        metavar="SPAN",
+        help="GPU clusters: schedule only at these intervals, e.g. 6m; 0: at every event.",
+        show_default=False,
+    ),
+]
+GpuSpeeds = Annotated[
     str,
     typer.Option(
+        "--gpu-speeds",
         metavar="S",
-        help="GPU clusters: speeds of jobs on each type: auto (measured where known, else roofline, else 1), roofline, "
-        "none (all 1), or a file of throughputs in Gavel's form.",
+        help="GPU clusters: speed of a job on each GPU type: auto (measured if known, else roofline, else 1), "
+        "roofline, none (all 1), or a file of throughputs in Gavel's format.",
     ),
 ]
-Oversized = Annotated[
-    str,
-    typer.Option(
-        metavar="error|reject", help="Jobs larger than the machine: an error, or left out and counted."
-    ),
-]
-Dependencies = Annotated[
-    bool, typer.Option("--ignore-dependencies", help="Submit jobs that follow another one when the log says.")
-]
-Load = Annotated[
-    float | None,
-    typer.Option(
-        metavar="X", help="Stretch or shrink the times between submissions to this offered load, e.g. 0.9."
-    ),
-]
-Rows = Annotated[
-    str | None,
-    typer.Option("--jobs", metavar="N|A:B", help="Only the first N jobs, or those from A on and before B."),
-]
-Columns = Annotated[
+RuntimePredictor = Annotated[
     str | None,
     typer.Option(
-        metavar="MAP", help="Columns of a CSV or Parquet file: submit_s=submitted,estimate_s=limit_min*60."
-    ),
-]
-Format = Annotated[
-    str | None,
-    typer.Option(
-        metavar="F",
-        help="swf, sacct, events, csv, parquet; of GPU clusters openb, pai, spot, philly, helios, supercloud, "
-        "google2011, google2019; found by content if not given.",
-    ),
-]
-Strict = Annotated[bool, typer.Option("--strict", help="A row that must be dropped or mended is an error.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-Out = Annotated[
-    Path | None, typer.Option("--out", "-o", metavar="DIR", help="Write a folder with all there is to know.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace the folder if an earlier run wrote it.")]
-ByOption = Annotated[
-    str | None,
-    typer.Option(metavar="KIND", help="Also by class of job: size, runtime, user, account, queue, qos."),
-]
-Predict = Annotated[
-    str | None,
-    typer.Option(
+        "--runtime-predictor",
         metavar="P",
-        help="Predict run times before replaying: forest (fitted weekly on jobs that have ended; kilowait[predict]), "
-        "last2, or a folder that kilowait predict fit wrote. Rules order by predictions, reservations are made with "
-        "safe ones; jobs are killed by the user's limit alone.",
+        help="Predict run times: forest (refitted weekly on completed jobs; needs kilowait[predict]), last2, or a "
+        "folder written by kilowait predict fit. Policies order jobs by the prediction and reservations use a safe "
+        "upper bound; jobs are still killed only at the user's limit.",
         show_default=False,
     ),
 ]
-PredictPower = Annotated[
-    str | None,
-    typer.Option(
-        metavar="P",
-        help="With --power: what levers take jobs to draw before they have run: a model of kilowait predict score "
-        "(forest, recent, boosting:mean, forest:quantile:0.9, ...), a folder that kilowait predict fit --target power "
-        "wrote, or model: the power model's own watts. Accounts keep to what was measured. By default levers do too.",
-        show_default=False,
-    ),
-]
+
+# -- power -----------------------------------------------------------------------------------------
+
 Power = Annotated[
     str | None,
     typer.Option(
+        "--power",
         metavar="P",
-        help="Account energy with this power model: a preset (polaris, mira, theta, ...), a TOML file, or auto: the "
-        "cluster's own.",
+        help="Account for energy with this power model: a preset (polaris, mira, theta, ...), a TOML file, or auto: "
+        "the model of the cluster.",
+    ),
+]
+PowerPredictor = Annotated[
+    str | None,
+    typer.Option(
+        "--power-predictor",
+        metavar="P",
+        help="With --power: predicted power of jobs, used by power controls before a job has run: a model of kilowait "
+        "predict score (forest, recent, boosting:mean, forest:quantile:0.9, ...), a folder written by kilowait "
+        "predict fit --target power, or model: the power model's own value. Energy accounting always uses measured "
+        "power. By default power controls do too.",
+        show_default=False,
+    ),
+]
+GpuPowerCap = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu-power-cap",
+        metavar="SHARE",
+        help="GPU clusters: power cap as a share of the GPU's limit (TDP), e.g. 60%; jobs run longer and draw less "
+        "power. Needs --power.",
+        show_default=False,
     ),
 ]
 Carbon = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Carbon intensity over time: CSV or JSON; gives CO2.")
+    str | None,
+    typer.Option(
+        "--carbon", metavar="FILE", help="Carbon intensity over time, CSV or JSON; adds CO2 emissions."
+    ),
 ]
-Price = Annotated[str | None, typer.Option(metavar="FILE", help="Price of power over time: CSV; gives cost.")]
+CarbonScope = Annotated[
+    str,
+    typer.Option(
+        "--carbon-scope",
+        metavar="life-cycle|direct",
+        help="Which emissions to count, if the data contain both.",
+    ),
+]
+Price = Annotated[
+    str | None,
+    typer.Option("--price", metavar="FILE", help="Electricity price over time, CSV; adds the cost."),
+]
 Weather = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Weather, for cooling that needs it: Open-Meteo JSON or EPW."),
-]
-Scope = Annotated[
-    str, typer.Option(metavar="life-cycle|direct", help="Which carbon intensity, where the file has both.")
+    typer.Option(
+        "--weather",
+        metavar="FILE",
+        help="Weather over time, Open-Meteo JSON or EPW; required by the cooling models linear-cop, chiller and "
+        "economiser.",
+    ),
 ]
 Cooling = Annotated[
     str | None,
     typer.Option(
+        "--cooling",
         metavar="C",
-        help="Instead of the model's own: pue:1.2, supply-air, linear-cop, chiller, economiser (the last three need "
-        "--weather).",
+        help="Cooling model that replaces the one of the power model: pue:1.2, supply-air, linear-cop, chiller or "
+        "economiser.",
     ),
 ]
-Profile = Annotated[
+CoolingWithoutWeather = Annotated[
     str | None,
     typer.Option(
+        "--cooling",
+        metavar="C",
+        help="Cooling model that replaces the one of the power model: pue:1.2 or supply-air (models that need weather "
+        "data are available in kilowait simulate and compare).",
+    ),
+]
+Utilization = Annotated[
+    str | None,
+    typer.Option(
+        "--utilization",
         metavar="U",
-        help="Utilization of jobs that say nothing of it: cpu=0.8,gpu=0.5; or columns. Default: full load.",
-    ),
-]
-GpuCap = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SHARE",
-        help="GPU clusters: hold GPUs to this share of their limit (TDP), e.g. 60%; jobs run longer and draw less. "
-        "Needs --power.",
-        show_default=False,
+        help="Utilization of jobs whose log has none: cpu=0.8,gpu=0.5; or names of columns. Default: full load.",
     ),
 ]
 Forecast = Annotated[
     str,
     typer.Option(
-        metavar="F", help="What holds look at: perfect, persistence, or noisy:GRID with its measured errors."
+        "--forecast",
+        metavar="F",
+        help="Forecast used by load shifting: perfect, persistence, or noisy:GRID with the errors measured for a grid.",
     ),
 ]
-Start = Annotated[
+LogStart = Annotated[
     str | None,
-    typer.Option(metavar="DATE", help="When the first job was submitted (UTC), for logs without dates."),
+    typer.Option(
+        "--log-start", metavar="DATE", help="Date of the first submission (UTC), for logs without dates."
+    ),
 ]
-Wrap = Annotated[
+RepeatSignals = Annotated[
     bool,
-    typer.Option("--wrap", help="Repeat carbon, price and weather by whole weeks where they are too short."),
+    typer.Option(
+        "--repeat-signals",
+        help="Repeat carbon intensity and other signals by whole weeks if they are shorter than the log.",
+    ),
 ]
+
+# -- evaluation and output -------------------------------------------------------------------------
+
+TestFraction = Annotated[
+    float,
+    typer.Option(
+        "--test-fraction",
+        metavar="X",
+        min=0.01,
+        max=1.0,
+        help="Share of the jobs, taken from the end of the log, used for testing; 0.3: 30 %.",
+    ),
+]
+Window = Annotated[int, typer.Option("--window", metavar="N", min=1, help="Length of a window in jobs.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", metavar="N", min=1, help="Worker processes. By default chosen by the amount of work."
+    ),
+]
+By = Annotated[
+    str | None,
+    typer.Option(
+        "--by",
+        metavar="KIND",
+        help="Also show results by class of job: size, runtime, user, account, queue, qos.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", "-o", metavar="DIR", help="Write a folder with the complete results.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace the folder if an earlier run wrote it.")]
 
 
 # -- from options to a scenario --------------------------------------------------------------------
 
-_POWER = ("carbon", "price", "weather", "scope", "cooling", "profile", "forecast", "start", "wrap")
-_PLACED = ("types", "preempt", "migrate", "checkpoint", "restore", "save", "grace", "keep", "round", "speeds")
-_PLAIN = (
-    "cluster",
-    "backfill_order",
-    "at_limit",
-    "overrun",
-    "schedule_per",
-    "placement",
-    "on_oversized",
-    "load",
-    "jobs",
-    "format",
-    "columns",
-    "strict",
-    "predict",
-    "predict_power",
-)
+_POWER = {
+    "carbon": "carbon",
+    "price": "price",
+    "weather": "weather",
+    "carbon_scope": "scope",
+    "cooling": "cooling",
+    "utilization": "profile",
+    "forecast": "forecast",
+    "log_start": "start",
+    "repeat_signals": "wrap",
+}
+_GPU = {
+    "gpu_type_order": "types",
+    "preempt": "preempt",
+    "migrate": "migrate",
+    "checkpoint_interval": "checkpoint",
+    "checkpoint_load_time": "restore",
+    "checkpoint_write_time": "save",
+    "preempt_grace": "grace",
+    "preempt_min_runtime": "keep",
+    "round_interval": "round",
+    "gpu_speeds": "speeds",
+}
+_SCENARIO = {
+    "cluster": "cluster",
+    "backfill_order": "backfill_order",
+    "at_limit": "at_limit",
+    "overrun": "overrun",
+    "schedule_per": "schedule_per",
+    "placement": "placement",
+    "on_oversized": "on_oversized",
+    "load": "load",
+    "jobs": "jobs",
+    "format": "format",
+    "columns": "columns",
+    "strict": "strict",
+    "runtime_predictor": "predict",
+    "power_predictor": "predict_power",
+}
+FIELDS = {**_SCENARIO, **_POWER, **_GPU}
+"""Parameter of a command to the field of Scenario, PowerSettings or GpuOptions that it sets."""
 
 
-def levers_asked(levers: str, gpu_cap: str | None) -> str:
-    """Sets of levers, with commas between: those given, or the caps of GPUs, which is what placed nodes have."""
+def power_controls_or_caps(power_controls: str, gpu_power_cap: str | None) -> str:
+    """Comma-separated sets of power controls: the given ones, or GPU power caps, which GPU clusters use instead."""
     from kilowait.errors import InputError
     from kilowait.experiments.gpu_power_cap import caps_asked
 
-    if gpu_cap is None:
-        return levers
-    if levers != "none":
+    if gpu_power_cap is None:
+        return power_controls
+    if power_controls != "none":
         raise InputError(
-            f"levers are {levers!r} and --gpu-cap is {gpu_cap}; no machine has both: leave one out"
+            f"--power-controls is {power_controls!r} and --gpu-power-cap is {gpu_power_cap}; no cluster supports both: "
+            "leave one out"
         )
-    return ",".join(caps_asked(gpu_cap))
+    return ",".join(caps_asked(gpu_power_cap))
 
 
-def scenario_from_options(context: typer.Context, trace: str, **own: Any) -> Scenario:
-    """The scenario of a verb that has some of these options, under their own names; `own` has what it says besides."""
+def scenario_from_options(context: typer.Context, trace: str, **fields: Any) -> Scenario:
+    """The scenario that the options of the running command describe; `fields` are set directly."""
     from kilowait.experiments.gpu_settings import GpuOptions
     from kilowait.experiments.power import PowerSettings
     from kilowait.experiments.scenario import Scenario
 
-    asked = context.params
-    found = {name: asked[name] for name in _PLAIN if name in asked}
-    found["dependencies"] = not asked.get("ignore_dependencies", False)
-    found["gpu"] = GpuOptions(**{name: asked[name] for name in _PLACED if name in asked})
-    outside = {name: asked[name] for name in _POWER if name in asked}
-    found["power"] = PowerSettings.asked(asked["power"], **outside) if "power" in asked else None
-    return Scenario(trace=trace, **{**found, **own})
+    values = context.params
+
+    def settings(names: dict[str, str]) -> dict[str, Any]:
+        return {field: values[name] for name, field in names.items() if name in values}
+
+    scenario: dict[str, Any] = settings(_SCENARIO)
+    scenario["dependencies"] = not values.get("ignore_dependencies", False)
+    scenario["gpu"] = GpuOptions(**settings(_GPU))
+    power = PowerSettings.asked(values["power"], **settings(_POWER)) if "power" in values else None
+    return Scenario(trace=trace, **{**scenario, "power": power, **fields})

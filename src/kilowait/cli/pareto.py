@@ -1,4 +1,4 @@
-"""``kilowait front``: what an agent that weighs terms as it is told reaches, preference by preference."""
+"""``kilowait pareto``: the Pareto front of a multi-objective agent over its preferences."""
 
 from __future__ import annotations
 
@@ -11,124 +11,128 @@ import typer
 
 from kilowait.cli import console, options
 
-__all__ = ["app", "front", "show_front"]
+__all__ = ["app", "pareto", "show_front"]
 
 app = typer.Typer(add_completion=False, **console.PLAIN)
 
 _EPILOG = """\b
 Examples:
-  kilowait train lublin:20000:128:0.95:7 --algo ppo --preferences slowdown,fairness --out runs/both
-  kilowait front runs/both lublin:20000:128:0.95:7
+  kilowait train lublin:20000:128:0.95:7 --algo ppo --objectives slowdown,fairness --out runs/both
+  kilowait pareto runs/both lublin:20000:128:0.95:7
   kilowait compare lublin:20000:128:0.95:7 --windows 20 --policies \\
     saf,agent:runs/both/agent.pt:prefer=slowdown=1,agent:runs/both/agent.pt:prefer=slowdown=0.5+fairness=0.5"""
 
 
 @app.command(epilog=_EPILOG)
-def front(
+def pareto(
     context: typer.Context,
     agent: Annotated[
         Path,
         typer.Argument(
-            help="What kilowait train --preferences wrote: its folder, or agent.pt.", show_default=False
+            help="Agent written by kilowait train --objectives: its folder, or agent.pt.", show_default=False
         ),
     ],
     trace: options.Trace,
     cluster: options.Cluster = "auto",
-    part: Annotated[
-        float,
-        typer.Option(
-            metavar="P", min=0.01, max=1.0, help="The last part of the log, of which it is tried; 0.2: 20 %."
-        ),
-    ] = 0.2,
+    test_fraction: options.TestFraction = 0.2,
     windows: Annotated[
         int | None,
         typer.Option(
+            "--windows",
+            "-w",
             metavar="N",
             min=1,
-            help="Windows, evenly spread; else as many as lie side by side.",
+            help="Number of evenly spaced test windows; by default as many as fit without overlap.",
             show_default=False,
         ),
     ] = None,
-    window_jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Jobs in a window.")] = 1024,
-    parts: Annotated[
+    window: options.Window = 1024,
+    grid_steps: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, help="Weights go in steps of 1/N; for two terms 10.", show_default=False
+            "--grid-steps",
+            metavar="N",
+            min=1,
+            help="Weights of the preferences change in steps of 1/N; 10 for two objectives.",
+            show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the intervals.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Random seed of the confidence intervals.")
+    ] = 0,
     power: options.Power = None,
-    levers: Annotated[
+    power_controls: Annotated[
         str | None,
         typer.Option(
+            "--power-controls",
             metavar="L",
-            help="With --power: the levers of an agent that pulls some; else those it was trained with.",
+            help="With --power: power controls that the agent may use; by default those it was trained with.",
             show_default=False,
         ),
     ] = None,
     carbon: options.Carbon = None,
     price: options.Price = None,
-    scope: options.Scope = "life-cycle",
-    cooling: options.Cooling = None,
-    profile: options.Profile = None,
+    carbon_scope: options.CarbonScope = "life-cycle",
+    cooling: options.CoolingWithoutWeather = None,
+    utilization: options.Utilization = None,
     forecast: options.Forecast = "perfect",
-    start: options.Start = None,
-    wrap: options.Wrap = False,
+    log_start: options.LogStart = None,
+    repeat_signals: options.RepeatSignals = False,
     load: options.Load = None,
-    jobs: options.Rows = None,
+    jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
     json: options.Json = False,
 ) -> None:
-    """Play the last part of a log with one agent under one preference after another; what each term comes to.
+    """Run a multi-objective agent under many preferences on the last jobs of a log and print its objectives.
 
-    It must be judged on jobs later than those it was trained on: train leaves the last 20 % alone.
+    Test jobs must be later than the training jobs: kilowait train does not use the last 20 % of a log.
     """
     from kilowait.agents import load_agent
-    from kilowait.experiments import pareto
+    from kilowait.experiments.pareto import front
     from kilowait.experiments.scenario import prepare_scenario
     from kilowait.experiments.train_power import PowerAgent, PowerTraining, bind_agent_power
 
-    player = load_agent(agent)
-    pulled = "none" if levers is None else levers
-    if isinstance(player, PowerAgent):
-        pulled = player.levers if levers is None else levers
+    policy = load_agent(agent)
+    controls = "none" if power_controls is None else power_controls
+    if isinstance(policy, PowerAgent):
+        controls = policy.levers if power_controls is None else power_controls
         if power is None:
-            bind_agent_power(player, None, pulled)  # says what it needs
-    scenario = options.scenario_from_options(context, trace, levers=pulled)
+            bind_agent_power(policy, None, controls)  # raises an error that names the missing settings
+    scenario = options.scenario_from_options(context, trace, levers=controls)
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
     for text in notes:
         console.note(text)
-    later = workload.jobs[int(len(workload.jobs) * (1 - part)) :]
-    powering = None
+    later = workload.jobs[int(len(workload.jobs) * (1 - test_fraction)) :]
+    power_training = None
     if scenario.power is not None:
-        powering = PowerTraining.of(scenario.power, pulled, workload.jobs, machine)
-    with console.busy("trying it under every preference ..."):
-        found = pareto.front(
-            player,
+        power_training = PowerTraining.of(scenario.power, controls, workload.jobs, machine)
+    with console.busy("testing the agent under every preference ..."):
+        found = front(
+            policy,
             later,
             machine,
             windows=windows,
-            window_jobs=window_jobs,
-            parts=parts,
+            window_jobs=window,
+            parts=grid_steps,
             seed=seed,
-            power=powering,
+            power=power_training,
         )
     if json:
-        console.json_document({"agent": dict(player.provenance), "front": found})
+        console.json_document({"agent": dict(policy.provenance), "front": found})
         return
     show_front(found)
 
 
 def show_front(found: Mapping[str, Any]) -> None:
-    """The table of a front."""
+    """Print the table of a Pareto front."""
     terms = list(found["terms"])
     print(
-        f"later jobs: {found['windows']} windows of {found['window_jobs']:,} jobs; means and 95 % intervals\n"
+        f"test jobs: {found['windows']} windows of {found['window_jobs']:,} jobs; means and 95 % intervals\n"
     )
-    print("".join(f"{'prefers ' + name:>20}" for name in terms) + "".join(f"{name:>30}" for name in terms))
+    print("".join(f"{'weight ' + name:>20}" for name in terms) + "".join(f"{name:>30}" for name in terms))
     for point in found["points"]:
         weights = "".join(f"{point['preference'][name]:>20.2f}" for name in terms)
         print(weights + "".join(f"{_cell(point, name):>30}" for name in terms) + _remark(point))
@@ -145,4 +149,4 @@ def _cell(row: Mapping[str, Any], name: str) -> str:
 
 
 def _remark(point: Mapping[str, Any]) -> str:
-    return "  another is better in all" if point["dominated"] else ""
+    return "  dominated" if point["dominated"] else ""

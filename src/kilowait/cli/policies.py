@@ -1,4 +1,4 @@
-"""``kilowait policies``: the rules, one line each."""
+"""``kilowait policies``: the scheduling policies, one line each."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Example:
 
 @app.command(epilog=_EPILOG)
 def policies(json: options.Json = False) -> None:
-    """List the rules one can simulate. Parameters, where a rule has some, go behind its name: random:seed=3."""
+    """List the scheduling policies. Parameters are appended to the name: random:seed=3."""
     from kilowait.policies import POLICIES, describe_policies, resolve
     from kilowait.policies.round_based import ROUNDS
 
-    meanings = {**describe_policies(), **{name: _first_line(who) for name, who in ROUNDS.items()}}
+    meanings = {**describe_policies(), **{name: _first_line(rounds) for name, rounds in ROUNDS.items()}}
     parameters = {name: list(inspect.signature(maker).parameters) for name, maker in POLICIES.items()}
     parameters |= {name: [] for name in ROUNDS}
-    placed = {name: name in ROUNDS or resolve(name).node_level for name in meanings}
-    # Those that take a mapping cannot be written on a command line.
-    parameters = {name: [p for p in known if not p.endswith("_factor")] for name, known in parameters.items()}
+    node_level = {name: name in ROUNDS or resolve(name).node_level for name in meanings}
+    # Parameters that are mappings cannot be written on a command line.
+    parameters = {name: [p for p in names if not p.endswith("_factor")] for name, names in parameters.items()}
     if json:
         console.json_document(
             [
@@ -39,19 +39,19 @@ def policies(json: options.Json = False) -> None:
                     "name": name,
                     "meaning": meanings[name],
                     "parameters": parameters[name],
-                    "placed_nodes_only": placed[name],
+                    "placed_nodes_only": node_level[name],
                 }
                 for name in meanings
             ]
         )
         return
     rows = [
-        [name, "GPU clusters" if placed[name] else "", meanings[name], ", ".join(parameters[name])]
+        [name, "GPU clusters" if node_level[name] else "", meanings[name], ", ".join(parameters[name])]
         for name in meanings
     ]
-    console.table(["policy", "only on", "who goes first", "parameters"], rows, left=4, wrapped=2)
+    console.table(["policy", "only on", "order of the wait queue", "parameters"], rows, left=4, wrapped=2)
 
 
-def _first_line(who: Rounds) -> str:
-    """What a policy that plays in rounds shares out."""
-    return f"In rounds: {(who.shares.__doc__ or '').strip().splitlines()[0]}"
+def _first_line(rounds: Rounds) -> str:
+    """The summary of a round-based policy."""
+    return f"In rounds: {(rounds.shares.__doc__ or '').strip().splitlines()[0]}"

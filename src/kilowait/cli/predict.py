@@ -1,4 +1,4 @@
-"""``kilowait predict``: what jobs will take, from what is known when they are submitted."""
+"""``kilowait predict``: predict run time, wait, power or energy of jobs at their submission."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="What jobs will take, wait or draw, from what is known when they are submitted: score, fit, explain.",
+    help="Predict run time, wait, power or energy of jobs from what is known at their submission.",
     **console.PLAIN,
 )
 
@@ -24,45 +24,75 @@ app.command("report", epilog=predict_report.EPILOG)(predict_report.report)
 Target = Annotated[
     str,
     typer.Option(
-        "--target", "-t", metavar="T", help="runtime, wait (s), power (mean W of all nodes) or energy (J)."
+        "--target",
+        "-t",
+        metavar="T",
+        help="What to predict: runtime or wait (s), power (mean of all nodes, W) or energy (J).",
     ),
 ]
-World = Annotated[
+History = Annotated[
     str,
     typer.Option(
-        metavar="recorded|simulated",
-        help="When jobs started and ended, which decides what was known when: as the log has it, or in a simulation "
-        "(first come, first served, EASY). auto: recorded where the log says it.",
+        "--history",
+        metavar="log|simulated|auto",
+        help="Start and end times of earlier jobs, which decide what is known at a submission: those of the log, or of "
+        "a simulation (fcfs with EASY backfilling). auto: log if it contains them.",
     ),
 ]
-Labels = Annotated[
+LabelSource = Annotated[
     str | None,
     typer.Option(
+        "--label-source",
         metavar="measured|model|both",
-        help="Watts and joules to learn from: measured ones, those of --power, or both: measured where possible. "
-        "Default: measured, with --power both.",
+        help="Power and energy values to learn from: measured, those of the power model --power, or both: measured if "
+        "available. Default: measured; with --power both.",
         show_default=False,
     ),
 ]
 PowerModel = Annotated[
     str | None,
     typer.Option(
-        metavar="P", help="A power model for watts and joules: a preset or a TOML file.", show_default=False
+        "--power",
+        metavar="P",
+        help="Power model for power and energy: a preset or a TOML file.",
+        show_default=False,
     ),
 ]
 Folder = Annotated[
-    Path, typer.Argument(metavar="DIR", help="Folder that kilowait predict fit wrote.", show_default=False)
+    Path, typer.Argument(metavar="DIR", help="Folder written by kilowait predict fit.", show_default=False)
 ]
 Table = Annotated[
     Path,
     typer.Option("--out", "-o", metavar="FILE", help="Table to write: .parquet or .csv.", show_default=False),
 ]
-Threads = Annotated[int, typer.Option(metavar="N", min=1, help="Of the models; they change no figure.")]
+Threads = Annotated[
+    int,
+    typer.Option(
+        "--threads", metavar="N", min=1, help="CPU threads of the models; results do not depend on it."
+    ),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, help="Random seed; the same seed gives the same result.")
+]
+HISTORIES = ("auto", "log", "simulated")
+FIELDS = {
+    "target": "target",
+    "cluster": "cluster",
+    "history": "world",
+    "label_source": "labels",
+    "power": "power",
+    "utilization": "profile",
+    "format": "format",
+    "columns": "columns",
+    "strict": "strict",
+    "jobs": "jobs",
+}
+"""Parameter of a command to the field of `PredictionTask` that it sets."""
 
 _FEATURES = """\b
 Examples:
   kilowait predict features log.swf.gz --out features.parquet
-  kilowait predict features lublin:1000:128 --out features.csv --world simulated"""
+  kilowait predict features lublin:1000:128 --out features.csv --history simulated"""
 _SCORE = """\b
 Examples:
   kilowait predict score log.swf.gz
@@ -73,9 +103,9 @@ Examples:
   kilowait predict fit log.swf.gz --out runs/predictor
   kilowait predict fit log.swf.gz --out runs/p90 --model boosting:quantile:0.9 --tune 20
   kilowait predict fit sacct.txt --out runs/energy --target energy"""
-_JOBS = """\b
+_APPLY = """\b
 Example:
-  kilowait predict jobs runs/predictor later.swf.gz --out predicted.csv"""
+  kilowait predict apply runs/predictor later.swf.gz --out predicted.csv"""
 _EXPLAIN = """\b
 Example:
   kilowait predict explain runs/predictor later.swf.gz 4711"""
@@ -90,24 +120,25 @@ def features(
     trace: options.Trace,
     out: Table,
     target: Target = "runtime",
-    world: World = "auto",
+    history: History = "auto",
     cluster: options.Cluster = "auto",
-    labels: Labels = None,
+    label_source: LabelSource = None,
     power: PowerModel = None,
-    profile: options.Profile = None,
-    jobs: options.Rows = None,
+    utilization: options.Utilization = None,
+    jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
 ) -> None:
-    """Write what was known of each job at its submission, a row a job, with what came out beside it.
+    """Write a table of prediction features, one row per job, with the target values.
 
-    For models of one's own: no column looks at anything that happened later. Times are natural logarithms of seconds.
+    Use it to train your own models: no feature uses anything that happened after the job's submission. Times are
+    natural logarithms of seconds.
     """
     from kilowait.experiments.predictors import check_table_name, table_columns, write_columns
 
     check_table_name(out)
-    found = _prepared(_asked(context, trace))
+    found = _prepared(_task(context, trace))
     table = table_columns(found.case)
     write_columns(table, out)
     print(
@@ -123,41 +154,42 @@ def score(
     models: Annotated[
         str | None,
         typer.Option(
+            "--models",
             metavar="M,...",
-            help="Models, with commas between: request, last2, user-median, class-median, recent, rate; random-forest; "
-            "boosting:mean|median|quantile:Q|asymmetric:K; forest:accurate|middle|centre|mean|quantile:Q. Default: the "
-            "usual ones.",
+            help="Comma-separated models: request, last2, user-median, class-median, recent, rate; random-forest; "
+            "boosting:mean|median|quantile:Q|asymmetric:K; forest:accurate|median|geomean|mean|quantile:Q. By default "
+            "a selection that suits the target.",
             show_default=False,
         ),
     ] = None,
     target: Target = "runtime",
-    part: Annotated[
-        float, typer.Option(metavar="X", help="Part of the jobs, the last ones, that models are judged on.")
-    ] = 0.3,
+    test_fraction: options.TestFraction = 0.3,
     by: Annotated[
         str | None,
         typer.Option(
-            metavar="KIND", help="Also by class of job: size, length, volume (jobs of the user before)."
+            "--by",
+            metavar="KIND",
+            help="Also show the accuracy by class of job: size, length, user-jobs (earlier jobs of the user).",
         ),
     ] = None,
-    world: World = "auto",
+    history: History = "auto",
     cluster: options.Cluster = "auto",
-    labels: Labels = None,
+    label_source: LabelSource = None,
     power: PowerModel = None,
-    profile: options.Profile = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Same seed, same figures.")] = 0,
+    utilization: options.Utilization = None,
+    seed: Seed = 0,
     threads: Threads = 1,
-    jobs: options.Rows = None,
+    jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
     json: options.Json = False,
 ) -> None:
-    """Compare models on a log: every job predicted from what was known at its submission.
+    """Compare prediction models on a log by walk-forward validation.
 
-    Models that learn are fitted anew every week on jobs that had ended: a minute for some ten thousand jobs. Accuracy
-    is the smaller of prediction and truth over the larger, log-RMSE the error of ln(1 + value). Intervals are 95 %,
-    from weeks drawn again.
+    Every job is predicted from what was known at its submission; models are refitted every week on jobs that had ended
+    (about a minute for ten thousand jobs). Accuracy is the smaller of prediction and true value divided by the larger;
+    log-RMSE is the error of ln(1 + value). 95 % intervals come from a bootstrap over weeks.
     """
     from kilowait.cli.output.predict import show_scores
     from kilowait.experiments.evaluate_predictors import foresight
@@ -170,20 +202,20 @@ def score(
 
         raise UnknownNameError("class of jobs", by, CLASSES)
     for name in (models or "").split(",") if models is not None else ():
-        PredictionModel.of(name)  # misspelt names are told before a long read
-    found = _prepared(_asked(context, trace))
+        PredictionModel.of(name)  # raises for a misspelt name before the log is read
+    found = _prepared(_task(context, trace))
     chosen, notes = models_for(models, found.case)
-    for text in notes:
-        console.note(text)
-    with console.status() as tell:
+    for note in notes:
+        console.note(note)
+    with console.status() as update:
         done = foresight(
             found.case,
             chosen,
-            part=part,
+            part=test_fraction,
             classes=() if by is None else (by,),
             seed=seed,
             threads=threads,
-            progress=lambda model, refit: tell(f"{model.text}: fit {refit.number} of {refit.of} ..."),
+            progress=lambda model, refit: update(f"{model.text}: fit {refit.number} of {refit.of} ..."),
         )
     if json:
         console.json_document({"trace": trace, **done.to_dict()})
@@ -196,33 +228,39 @@ def fit(
     context: typer.Context,
     trace: options.Trace,
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the predictor.", show_default=False)
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the predictor.", show_default=False)
     ],
     model: Annotated[
-        str, typer.Option("--model", "-m", metavar="M", help="As in kilowait predict score.")
+        str,
+        typer.Option("--model", "-m", metavar="M", help="Prediction model, as in kilowait predict score."),
     ] = "forest",
     target: Target = "runtime",
     tune: Annotated[
         int,
-        typer.Option(metavar="N", min=0, help="Settings to try first, on the earlier jobs; 0: the usual."),
+        typer.Option(
+            "--tune",
+            metavar="N",
+            min=0,
+            help="Hyperparameter settings to try on the earlier jobs; 0: the defaults.",
+        ),
     ] = 0,
-    world: World = "auto",
+    history: History = "auto",
     cluster: options.Cluster = "auto",
-    labels: Labels = None,
+    label_source: LabelSource = None,
     power: PowerModel = None,
-    profile: options.Profile = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Same seed, same predictor.")] = 0,
+    utilization: options.Utilization = None,
+    seed: Seed = 0,
     threads: Threads = 1,
-    jobs: options.Rows = None,
+    jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
     json: options.Json = False,
     force: options.Force = False,
 ) -> None:
-    """Fit a predictor on a log and keep it in a folder, for later jobs of the same site.
+    """Fit a predictor on a log and write it to a folder, for later jobs of the same site.
 
-    The last tenth of the jobs is not learned from: there its errors are found and its bounds calibrated.
+    The last tenth of the jobs is not used for training but for measuring errors and calibrating bounds.
     """
     from kilowait.cli.output.predict import show_card
     from kilowait.evaluation.storage import check_writable
@@ -231,43 +269,43 @@ def fit(
 
     wanted = PredictionModel.of(model)
     check_writable(out, force=force)
-    found = _prepared(_asked(context, trace))
-    with console.status() as tell:
-        tell(f"fitting {wanted.text} ...")
-        made = fit_predictor(
+    found = _prepared(_task(context, trace))
+    with console.status() as update:
+        update(f"fitting {wanted.text} ...")
+        predictor = fit_predictor(
             found,
             wanted,
             data=Path(trace).name,
             tune=tune,
             seed=seed,
             threads=threads,
-            progress=lambda trial: tell(
+            progress=lambda trial: update(
                 f"settings {trial.number} of {tune}: {console.number(trial.figure)} ..."
             ),
         )
-    told = found.workload.provenance(trace, console.command(context), console.today())
-    save_predictor(made, out, manifest=told, force=force)
+    manifest = found.workload.provenance(trace, console.command(context), console.today())
+    save_predictor(predictor, out, manifest=manifest, force=force)
     if json:
-        console.json_document({"out": out, **vars(made.card)})
+        console.json_document({"out": out, **vars(predictor.card)})
         return
-    show_card(made.card)
-    print(f"\nwritten to {out}; ask it: kilowait predict explain {out} {trace} JOB")
+    show_card(predictor.card)
+    print(f"\nwritten to {out}; explain a prediction: kilowait predict explain {out} {trace} JOB")
 
 
-@app.command("jobs", epilog=_JOBS)
-def jobs_(
+@app.command(epilog=_APPLY)
+def apply(
     context: typer.Context,
     folder: Folder,
     trace: options.Trace,
     out: Table,
-    world: World = "auto",
+    history: History = "auto",
     cluster: options.Cluster = "auto",
-    jobs: options.Rows = None,
+    jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
 ) -> None:
-    """Predict every job of a log with a kept predictor, a row a job: prediction, 10, 50 and 90 % bounds, truth."""
+    """Predict every job of a log with a fitted predictor; write prediction, 10, 50 and 90 % quantiles, truth."""
     from kilowait.experiments.predictors import (
         asked_again,
         check_table_name,
@@ -278,7 +316,7 @@ def jobs_(
 
     check_table_name(out)
     predictor = load(folder)
-    found = _prepared(asked_again(predictor.card, _asked(context, trace)))
+    found = _prepared(asked_again(predictor.card, _task(context, trace)))
     write_columns(predicted_columns(predictor, found.case), out)
     print(f"{console.count(len(found.case), 'job')} predicted by {predictor.card.model}: {out}")
 
@@ -288,32 +326,34 @@ def explain(
     context: typer.Context,
     folder: Folder,
     trace: options.Trace,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Number of the job in the log.")],
-    world: World = "auto",
+    job: Annotated[str, typer.Argument(metavar="JOB", help="ID of the job in the log.")],
+    history: History = "auto",
     cluster: options.Cluster = "auto",
-    features: Annotated[int, typer.Option(metavar="N", min=1, help="The weightiest features to show.")] = 8,
+    features: Annotated[
+        int, typer.Option("--features", metavar="N", min=1, help="Number of features to show.")
+    ] = 8,
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
     json: options.Json = False,
 ) -> None:
-    """Say what a kept predictor expects of one job, how sure it is, and what weighs most in that."""
+    """Explain the prediction for one job: value, quantiles, and the most important features."""
     from kilowait.cli.output.predict import explanation_document, show_explanation
     from kilowait.experiments.predictors import asked_again, explained
     from kilowait.predict.predictor import load
 
     predictor = load(folder)
-    found = _prepared(asked_again(predictor.card, _asked(context, trace)))
-    told = explained(predictor, found.case, job)
+    found = _prepared(asked_again(predictor.card, _task(context, trace)))
+    explanation = explained(predictor, found.case, job)
     if json:
-        console.json_document(explanation_document(told, predictor.card, features))
+        console.json_document(explanation_document(explanation, predictor.card, features))
         return
-    show_explanation(told, predictor.card, features)
+    show_explanation(explanation, predictor.card, features)
 
 
 @app.command(epilog=_DESCRIBE)
 def describe(folder: Folder, json: options.Json = False) -> None:
-    """Say what a kept predictor is: what it learned from, its errors, what it looks at, how it ages."""
+    """Print the model card of a fitted predictor: training data, errors, important features, drift over time."""
     from kilowait.cli.output.predict import show_card
     from kilowait.predict.predictor import load
 
@@ -324,32 +364,26 @@ def describe(folder: Folder, json: options.Json = False) -> None:
     show_card(card)
 
 
-def _asked(context: typer.Context, trace: str) -> PredictionTask:
-    """The question, from the options that the verb has."""
+def _task(context: typer.Context, trace: str) -> PredictionTask:
+    """The prediction task that the options of the running command describe."""
+    from kilowait.errors import UnknownNameError
+    from kilowait.experiments.evaluate_predictors import WORLDS
     from kilowait.experiments.predictors import PredictionTask
 
-    names = (
-        "target",
-        "cluster",
-        "world",
-        "labels",
-        "power",
-        "profile",
-        "format",
-        "columns",
-        "strict",
-        "jobs",
-    )
-    given = {name: context.params[name] for name in names if name in context.params}
-    return PredictionTask(trace=trace, **given)
+    values = {field: context.params[name] for name, field in FIELDS.items() if name in context.params}
+    if values["world"] not in HISTORIES:
+        raise UnknownNameError("history", values["world"], HISTORIES)
+    if values["world"] == "log" and "log" not in WORLDS:
+        values["world"] = "recorded"  # the former name of this history
+    return PredictionTask(trace=trace, **values)
 
 
-def _prepared(asked: PredictionTask) -> PredictionData:
-    """The case, with notes told."""
+def _prepared(task: PredictionTask) -> PredictionData:
+    """Read the log and build the dataset; prints its notes."""
     from kilowait.experiments.predictors import prepared_case
 
-    with console.busy(f"reading {asked.trace} ..."):
-        found = prepared_case(asked)
-    for text in found.notes:
-        console.note(text)
+    with console.busy(f"reading {task.trace} ..."):
+        found = prepared_case(task)
+    for note in found.notes:
+        console.note(note)
     return found

@@ -1,4 +1,4 @@
-"""``kilowait predict report``: how well the run times of a log can be foretold, and why, as a folder for a page."""
+"""``kilowait predict report``: how well the run times of a log can be predicted, written to a folder for a page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["EPILOG", "report"]
 
 EPILOG = """\b
 Examples:
-  kilowait predict report log.swf.gz --out runs/foretold; kilowait report runs/foretold
+  kilowait predict report log.swf.gz --out runs/predictions; kilowait report runs/predictions
   kilowait predict report log.swf.gz --jobs 8000 --job 4711 --job 4712 --out runs/why"""
 
 
@@ -26,23 +26,27 @@ def report(
     ],
     job: Annotated[
         list[int] | None,
-        typer.Option(metavar="ID", help="Explain this job too; may be given often.", show_default=False),
+        typer.Option(
+            "--job", metavar="ID", help="Explain the prediction of this job; repeatable.", show_default=False
+        ),
     ] = None,
     cluster: options.Cluster = "auto",
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the forests and of samples.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Random seed of the forests and samples.")
+    ] = 0,
     load: options.Load = None,
-    jobs: options.Rows = None,
+    jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
     json: options.Json = False,
     force: options.Force = False,
 ) -> None:
-    """Predict every run time of a log from what was known at its submission; what came of it, for a page.
+    """Predict the run time of every job at its submission and write the results to a folder for kilowait report.
 
-    The forest is grown anew every week from jobs that have ended in a replay, first come, first served. Figures are of
-    the last 30 % of the jobs: how near predictions are beside requests and simpler guesses, whether bounds hold, where
-    and when they fail, what they are made from, and single jobs explained. kilowait report draws the folder.
+    The forest is refitted every week on the jobs that have ended in a simulation (fcfs). Results are for the last 30 %
+    of the jobs: errors compared with walltime limits and simpler predictors, coverage of the bounds, errors by class
+    of job and over time, important features, and explanations of single jobs.
     """
     from kilowait.cluster.toml import to_dict
     from kilowait.evaluation.storage import check_writable
@@ -51,8 +55,8 @@ def report(
 
     check_writable(out, force=force)
     scenario = options.scenario_from_options(context, trace)
-    with console.status() as tell:
-        tell(f"reading {trace} ...")
+    with console.status() as update:
+        update(f"reading {trace} ...")
         workload, machine, notes = prepare_scenario(scenario)
         found = prediction_report(
             workload.jobs,
@@ -60,16 +64,16 @@ def report(
             trace=Path(trace).name,
             ids=job or (),
             seed=seed,
-            progress=tell,
+            progress=update,
         )
-    for text in notes:
-        console.note(text)
+    for note in notes:
+        console.note(note)
     manifest = workload.provenance(trace, console.command(context), console.today())
     manifest["seeds"] = {**manifest["seeds"], "forest": seed}
-    written = {**scenario.to_dict(), "cluster": to_dict(machine)}
-    save_foretold(out, found, scenario=written, manifest=manifest, force=force)
+    settings = {**scenario.to_dict(), "cluster": to_dict(machine)}
+    save_foretold(out, found, scenario=settings, manifest=manifest, force=force)
     if json:
-        console.json_document({"scenario": written, "notes": notes, "foresight": found, "out": out})
+        console.json_document({"scenario": settings, "notes": notes, "foresight": found, "out": out})
         return
     print(f"the last {found['judged']:,} of {found['jobs']:,} jobs, each predicted when it was submitted\n")
     console.table(
@@ -86,5 +90,5 @@ def report(
         ],
     )
     held = next(row for row in found["calibration"] if row["level"] == 0.9)
-    print(f"\na bound that is to hold for 90 % of the jobs held for {console.percent(held['calibrated'])}")
-    print(f"written to {out}; kilowait report {out} makes a page of it")
+    print(f"\nthe 90 % upper bound held for {console.percent(held['calibrated'])} of the jobs")
+    print(f"written to {out}; write a page: kilowait report {out}")

@@ -1,4 +1,4 @@
-"""``kilowait quickstart``: rules compared, a small agent trained, and a page with pictures; no data needed."""
+"""``kilowait quickstart``: compare policies, train a small agent and write a page with figures; needs no data."""
 
 from __future__ import annotations
 
@@ -13,29 +13,39 @@ from kilowait.cli import console
 app = typer.Typer(add_completion=False, **console.PLAIN)
 
 
-@app.command()
+_EPILOG = """\b
+Example:
+  kilowait quickstart --fast --out runs/quickstart"""
+
+
+@app.command(epilog=_EPILOG)
 def quickstart(
     context: typer.Context,
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="Where the page, figures and the agent go.")
+        Path,
+        typer.Option("--out", "-o", metavar="DIR", help="Folder for the page, the figures and the agent."),
     ] = Path("runs/quickstart"),
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the workload and of the training.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Random seed of the workload and the training.")
+    ] = 0,
     fast: Annotated[
         bool,
-        typer.Option("--fast", help="Seconds instead of minutes; too little training to expect much of."),
+        typer.Option(
+            "--fast", help="Takes seconds instead of minutes; the training is too short for a good agent."
+        ),
     ] = False,
 ) -> None:
-    """A first simulation, on a workload made on the spot: compare rules, train an agent, write a page with pictures.
+    """Compare policies, train an agent and write a page with figures, on a synthetic workload.
 
-    Takes one to three minutes. The agent learns from the first 80 % of the jobs; all numbers printed are of the last
-    20 %, which neither it nor anyone has seen. Same seed, same numbers.
+    Takes one to three minutes. The agent is trained on the first 80 % of the jobs; all printed results are for the
+    last 20 %, which were not used for training. The same seed gives the same results.
     """
     from kilowait.cli.output.compare import show_fairness, show_sentences, show_table
     from kilowait.experiments.quickstart import FAST, FULL
     from kilowait.experiments.quickstart import quickstart as run
 
     began = time.perf_counter()
-    made = run(
+    result = run(
         out,
         FAST if fast else FULL,
         seed=seed,
@@ -45,10 +55,12 @@ def quickstart(
         steps=console.steps,
     )
     print()
-    print(f"on {made.results['cut']}, all later than what the agent was trained on")
+    print(f"on {result.results['cut']}, all later than the training jobs")
     print()
-    show_table(made.results)
-    show_sentences(made.results)
-    show_fairness(made.results)
-    print(f"\ndone in {time.perf_counter() - began:.0f} s; the page with pictures: {made.report}")
-    print(f"try the agent elsewhere: kilowait compare TRACE --policies saf,agent:{made.agent / 'agent.json'}")
+    show_table(result.results)
+    show_sentences(result.results)
+    show_fairness(result.results)
+    print(f"\ndone in {time.perf_counter() - began:.0f} s; the page with figures: {result.report}")
+    print(
+        f"use the agent on another log: kilowait compare TRACE --policies saf,agent:{result.agent / 'agent.json'}"
+    )

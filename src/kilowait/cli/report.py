@@ -1,4 +1,4 @@
-"""``kilowait report``: a page from run folders."""
+"""``kilowait report``: write an HTML page from result folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def report(
         list[Path],
         typer.Argument(
             metavar="RUN...",
-            help="Folders that kilowait simulate, compare, train, predict report or synth score wrote with --out.",
+            help="Folders written with --out by kilowait simulate, compare, train, predict report or synth score.",
             show_default=False,
         ),
     ],
@@ -34,21 +34,23 @@ def report(
             "--out",
             "-o",
             metavar="FILE",
-            help="The page; else beside the first folder, as NAME.html.",
+            help="HTML file to write; by default NAME.html next to the first folder NAME.",
         ),
     ] = None,
     figures: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Every figure also as SVG and PNG, for papers."),
+        typer.Option("--figures", metavar="DIR", help="Also write every figure as SVG and PNG, for papers."),
     ] = None,
-    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Heading of the page.")] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the bootstrap behind the intervals.")] = 0,
+    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the page.")] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Random seed of the bootstrap intervals.")
+    ] = 0,
 ) -> None:
-    """Write one self-contained HTML page from one or many run folders.
+    """Write one self-contained HTML page from one or more result folders.
 
-    It opens from disk and needs no network: findings in words, tables with intervals, distributions, backlog and
-    utilization over time, who waits, a Gantt chart to zoom into, what was dropped in reading the log, and where every
-    number comes from. Runs of the same jobs are compared with one another.
+    The page needs no network: a summary, tables with confidence intervals, distributions, backlog and utilization over
+    time, waits by class of job, a zoomable Gantt chart, the cleaning report of the log, and the origin of every number.
+    Runs of the same jobs are compared.
     """
     from kilowait.report import write_report
 

@@ -1,4 +1,4 @@
-"""``kilowait simulate``: one log, one rule."""
+"""``kilowait simulate``: replay one job log under one scheduling policy."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _EPILOG = """\b
 Examples:
   kilowait simulate lublin:1000:128:0.9:7 --policy sjf
   kilowait simulate KTH-SP2-1996-2.1-cln.swf.gz --policy fcfs --backfill easy --by size
-  kilowait simulate lublin:1000:128:0.7 --power taurus --levers sleep=break-even+dvfs=1.1
-  kilowait simulate gpu:1000:gpu-mixed --policy las --placement consolidate --checkpoint 30m --restore 1m
+  kilowait simulate lublin:1000:128:0.7 --power taurus --power-controls sleep=break-even+dvfs=1.1
+  kilowait simulate gpu:1000:gpu-mixed --policy las --placement consolidate \\
+    --checkpoint-interval 30m --checkpoint-load-time 1m
   kilowait simulate jobs.csv --columns submit_s=submitted,runtime_s=ran --cluster nodes:64 --out runs/first"""
 
 
@@ -28,7 +29,11 @@ def simulate(
     policy: Annotated[
         str,
         typer.Option(
-            "--policy", "-p", metavar="P", help="Who goes first: see kilowait policies; or agent:PATH."
+            "--policy",
+            "-p",
+            metavar="P",
+            help="Policy that orders the wait queue: a name of kilowait policies, agent:PATH for a trained agent, or "
+            "rule:FILE.py:NAME for your own function.",
         ),
     ] = "fcfs",
     backfill: Annotated[
@@ -37,64 +42,66 @@ def simulate(
             "--backfill",
             "-b",
             metavar="B",
-            help="Who may overtake: none, easy (the default), conservative, or the number of jobs with a reservation; "
+            help="Backfilling: none, easy (the default), conservative, or the number of jobs that get a reservation; "
             "on GPU clusters none (the default) or skip.",
             show_default=False,
         ),
     ] = None,
     backfill_order: options.BackfillOrder = None,
-    at_limit: options.Walltime = "extend",
-    overrun: options.Outlived = None,
-    schedule_per: options.Passes = "instant",
+    at_limit: options.AtLimit = "extend",
+    overrun: options.Overrun = None,
+    schedule_per: options.SchedulePer = "instant",
     placement: options.Placement = None,
-    types: options.Types = None,
+    gpu_type_order: options.GpuTypeOrder = None,
     preempt: options.Preempt = None,
     migrate: options.Migrate = None,
-    checkpoint: options.Checkpoint = None,
-    restore: options.Restore = None,
-    save: options.Save = None,
-    grace: options.Grace = None,
-    keep: options.Keep = None,
-    round: options.Round = None,
-    speeds: options.Speeds = "auto",
-    on_oversized: options.Oversized = "error",
-    ignore_dependencies: options.Dependencies = False,
+    checkpoint_interval: options.CheckpointInterval = None,
+    checkpoint_load_time: options.CheckpointLoadTime = None,
+    checkpoint_write_time: options.CheckpointWriteTime = None,
+    preempt_grace: options.PreemptGrace = None,
+    preempt_min_runtime: options.PreemptMinRuntime = None,
+    round_interval: options.RoundInterval = None,
+    gpu_speeds: options.GpuSpeeds = "auto",
+    on_oversized: options.OnOversized = "error",
+    ignore_dependencies: options.IgnoreDependencies = False,
     load: options.Load = None,
-    jobs: options.Rows = None,
+    jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
-    predict: options.Predict = None,
-    predict_power: options.PredictPower = None,
+    runtime_predictor: options.RuntimePredictor = None,
+    power_predictor: options.PowerPredictor = None,
     power: options.Power = None,
-    levers: Annotated[
+    power_controls: Annotated[
         str,
         typer.Option(
+            "--power-controls",
             metavar="L",
-            help="What else is pulled, joined by +: sleep=break-even, dvfs=1.1, shift=carbon_time:6h, budget=80%; "
-            "none; or all.",
+            help="With --power: power controls, joined by +: sleep=break-even (node sleep), dvfs=1.1 (DVFS with at "
+            "most 10 % longer run times), shift=carbon_time:6h (load shifting), budget=80% (power budget); or none; or "
+            "all.",
         ),
     ] = "none",
-    gpu_cap: options.GpuCap = None,
+    gpu_power_cap: options.GpuPowerCap = None,
     carbon: options.Carbon = None,
     price: options.Price = None,
     weather: options.Weather = None,
-    scope: options.Scope = "life-cycle",
+    carbon_scope: options.CarbonScope = "life-cycle",
     cooling: options.Cooling = None,
-    profile: options.Profile = None,
+    utilization: options.Utilization = None,
     forecast: options.Forecast = "perfect",
-    start: options.Start = None,
-    wrap: options.Wrap = False,
-    by: options.ByOption = None,
+    log_start: options.LogStart = None,
+    repeat_signals: options.RepeatSignals = False,
+    by: options.By = None,
     json: options.Json = False,
     out: options.Out = None,
     force: options.Force = False,
 ) -> None:
-    """Replay a job log under one rule and print what users would wait.
+    """Replay a job log under one scheduling policy and print waits, slowdowns and utilization.
 
-    Every job is submitted when the log says and runs as long as it did; the rule and backfilling decide when it
-    starts. On GPU clusters jobs are placed on single nodes and GPUs, and may be preempted and moved. With --out
-    everything is kept in a folder that can be opened again.
+    Every job arrives at its logged time and has its logged run time; the policy and backfilling decide when it
+    starts. On GPU clusters jobs are placed on individual nodes and GPUs and can be preempted and migrated. With --out
+    the run is written to a folder, which kilowait report turns into a page.
     """
     from kilowait.errors import InputError
     from kilowait.evaluation import by_class, metrics
@@ -106,25 +113,27 @@ def simulate(
 
     if out is not None:
         check_writable(out, force=force)
-    if gpu_cap is not None and "," in gpu_cap:
-        raise InputError(f"--gpu-cap is {gpu_cap!r}; a run has one cap: kilowait compare takes several")
+    if gpu_power_cap is not None and "," in gpu_power_cap:
+        raise InputError(
+            f"--gpu-power-cap is {gpu_power_cap!r}; a run has one cap: kilowait compare takes several"
+        )
     scenario = options.scenario_from_options(
         context,
         trace,
         policy=policy,
         backfill=None if backfill is None else parse_backfill(backfill),
-        levers=options.levers_asked(levers, gpu_cap),
+        levers=options.power_controls_or_caps(power_controls, gpu_power_cap),
     )
-    with console.status() as tell:
-        tell(f"simulating {trace} ...")
-        done = run_scenario(scenario, lambda fit: tell(f"predicting: fit {fit.number} of {fit.of} ..."))
-        placed = done.cluster.node_level
-        found = metrics(done.log, cluster=done.cluster if placed else None)
-        gpus = placed_results(done) if placed else None
+    with console.status() as update:
+        update(f"simulating {trace} ...")
+        done = run_scenario(scenario, lambda fit: update(f"predicting: fit {fit.number} of {fit.of} ..."))
+        node_level = done.cluster.node_level
+        measures = metrics(done.log, cluster=done.cluster if node_level else None)
+        gpus = placed_results(done) if node_level else None
         classes = None if by is None else by_class(done.log, by)
-    for text in done.notes:
-        console.note(text)
-    results: dict[str, Any] = {"metrics": found}
+    for note in done.notes:
+        console.note(note)
+    results: dict[str, Any] = {"metrics": measures}
     if gpus is not None:
         results["gpus"] = gpus
     if classes is not None:
@@ -144,13 +153,13 @@ def simulate(
     from kilowait.cli.output.run import show_classes, show_metrics, show_run
 
     if gpus is not None:
-        from kilowait.cli.output.gpu import show_placed
+        from kilowait.cli.output.gpu import show_gpu_run
 
-        show_placed(done, found, gpus)
+        show_gpu_run(done, measures, gpus)
     else:
         show_run(done)
         print()
-        show_metrics(found, done.cluster.nodes)
+        show_metrics(measures, done.cluster.nodes)
     if done.accounts is not None:
         from kilowait.cli.output.energy import show_accounts
 

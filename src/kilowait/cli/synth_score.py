@@ -1,4 +1,4 @@
-"""``kilowait synth score``: how like generated jobs are to real ones, on the terminal and as a folder for a page."""
+"""``kilowait synth score``: fidelity and privacy of synthetic jobs, printed and written to a folder for a page."""
 
 from __future__ import annotations
 
@@ -16,45 +16,57 @@ __all__ = ["EPILOG", "score"]
 
 EPILOG = """\b
 Examples:
-  kilowait synth score log.swf.gz made.swf.gz
-  kilowait synth score log.swf.gz made.swf.gz --held-out other_weeks.swf.gz --json
-  kilowait synth score log.swf.gz made.swf.gz --out runs/likeness; kilowait report runs/likeness"""
+  kilowait synth score log.swf.gz synthetic.swf.gz
+  kilowait synth score log.swf.gz synthetic.swf.gz --held-out other_weeks.swf.gz --json
+  kilowait synth score log.swf.gz synthetic.swf.gz --out runs/score; kilowait report runs/score"""
 SHOWN_PAIRS = 5
-"""Correlations shown, those that are farthest off; --json has them all."""
-GIVEN_AWAY = {
+"""Number of correlations shown, those with the largest difference; --json has all of them."""
+LEAKS = {
     "copies": "copies",
     "copied_pairs": "copied pairs",
-    "nearer_to_seen": "nearness to seen jobs",
-    "membership_advantage": "membership",
+    "nearer_to_seen": "closeness to training jobs",
+    "membership_advantage": "membership inference",
 }
-"""Measures that may show that jobs were copied, in words."""
+"""Privacy measures that can show copied jobs, and their names."""
 
 
 def score(
     context: typer.Context,
-    real: Annotated[str, typer.Argument(metavar="REAL", help="The log the generator was fitted to.")],
-    made: Annotated[str, typer.Argument(metavar="SYNTHETIC", help="Generated jobs.")],
+    real: Annotated[str, typer.Argument(metavar="REAL", help="Log that the generator was fitted to.")],
+    synthetic: Annotated[str, typer.Argument(metavar="SYNTHETIC", help="Log of synthetic jobs.")],
     held_out: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Real jobs the generator has not seen, for measures of privacy."),
+        typer.Option(
+            "--held-out",
+            metavar="FILE",
+            help="Real jobs that the generator has not seen; required for privacy measures.",
+        ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Write a folder that kilowait report draws."),
+        typer.Option("--out", "-o", metavar="DIR", help="Write a folder for kilowait report."),
     ] = None,
     policies: Annotated[
-        str, typer.Option(metavar="P,...", help="Rules to simulate both under, with EASY backfilling.")
+        str,
+        typer.Option(
+            "--policies",
+            "-p",
+            metavar="P,...",
+            help="Comma-separated policies to simulate both logs with, under EASY backfilling.",
+        ),
     ] = "fcfs,sjf",
     cluster: options.Cluster = "auto",
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the classifier.")] = 0,
-    jobs: options.Rows = None,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Random seed of the classifier.")
+    ] = 0,
+    jobs: options.Jobs = None,
     json: options.Json = False,
     force: options.Force = False,
 ) -> None:
-    """Say how like generated jobs are to real ones: columns, correlations, a classifier, arrivals, users, waits.
+    """Compare synthetic with real jobs: distributions, correlations, a classifier, arrivals, users, simulated waits.
 
-    With real jobs that the generator has not seen also what it gives away of those it has seen. With --out everything
-    is kept for a page, without the jobs themselves.
+    With --held-out, also measure whether the generator leaks the jobs it was fitted to. With --out the results are
+    written to a folder for kilowait report, without the jobs themselves.
     """
     from kilowait.cluster.toml import to_dict
     from kilowait.evaluation.storage import check_writable
@@ -64,12 +76,12 @@ def score(
 
     if out is not None:
         check_writable(out, force=force)
-    rules = [name.strip() for name in policies.split(",")]
-    with console.status() as tell:
-        tell("reading ...")
+    policy_names = [name.strip() for name in policies.split(",")]
+    with console.status() as update:
+        update("reading ...")
         read = [
             workload_of(trace, rows=jobs if place == 0 else None)
-            for place, trace in enumerate([real, made, *([held_out] if held_out else [])])
+            for place, trace in enumerate([real, synthetic, *([held_out] if held_out else [])])
         ]
         machine, guessed = cluster_of(cluster, read[0].jobs)
         found = scored(
@@ -77,58 +89,59 @@ def score(
             read[1].jobs,
             held_out=read[2].jobs if held_out else None,
             cluster=cluster,
-            policies=rules,
+            policies=policy_names,
             seed=seed,
-            told=lambda what, share: tell(f"{what} ..."),
+            told=lambda what, share: update(f"{what} ..."),
         )
     if guessed is not None:
         console.note(guessed)
-    names = {"real": real, "synthetic": made, "held_out": held_out}
+    names = {"real": real, "synthetic": synthetic, "held_out": held_out}
     if out is not None:
-        scenario: dict[str, Any] = {**names, "jobs": jobs, "policies": rules, "backfill": "easy"}
+        scenario: dict[str, Any] = {**names, "jobs": jobs, "policies": policy_names, "backfill": "easy"}
         scenario |= {"on_oversized": "drop", "seed": seed, "cluster": to_dict(machine)}
         manifest = read[0].provenance(real, console.command(context), console.today())
         manifest["seeds"] = {"classifier": seed}
-        given = [name for name in names.values() if name is not None]
-        manifest["inputs"] = {name: one.sha256 for name, one in zip(given, read, strict=True)}
+        paths = [name for name in names.values() if name is not None]
+        manifest["inputs"] = {name: one.sha256 for name, one in zip(paths, read, strict=True)}
         save_score(out, found, scenario=scenario, manifest=manifest, force=force)
     if json:
         console.json_document({**names, **found.document(), "out": out})
         return
-    _show(real, made, found)
+    _show(real, synthetic, found)
     if out is not None:
-        print(f"\nwritten to {out}; kilowait report {out} makes a page of it")
+        print(f"\nwritten to {out}; write a page: kilowait report {out}")
 
 
 # -- what is printed -----------------------------------------------------------------------------
 
 
-def _show(real: str, made: str, found: SyntheticScore) -> None:
-    alike = found.fidelity
-    console.title(f"{made} against {real}")
+def _show(real: str, synthetic: str, found: SyntheticScore) -> None:
+    fidelity = found.fidelity
+    console.title(f"{synthetic} compared with {real}")
     console.facts(
         [
-            ("jobs", f"{found.jobs[0]:,} real, {found.jobs[1]:,} generated"),
-            ("offered load", f"{found.loads[0]:.3f} real, {found.loads[1]:.3f} generated"),
+            ("jobs", f"{found.jobs[0]:,} real, {found.jobs[1]:,} synthetic"),
+            ("offered load", f"{found.loads[0]:.3f} real, {found.loads[1]:.3f} synthetic"),
             (
-                "told apart",
-                f"AUC {alike.auc:.3f}; with the user's history {alike.auc_history:.3f} (0.5: not at all)",
+                "classifier",
+                f"AUC {fidelity.auc:.3f}; with the user's history {fidelity.auc_history:.3f} "
+                "(0.5: cannot distinguish them)",
             ),
-            ("same hours", _calendar(found.calendar)),
+            ("daily pattern", _calendar(found.calendar)),
         ]
     )
     print()
     console.table(
-        ["column", "KS", "moved by", "of a standard deviation"],
+        ["column", "KS", "Wasserstein", "in standard deviations"],
         [
             [one.column, f"{one.ks:.3f}", console.number(one.wasserstein), f"{one.wasserstein_share:.3f}"]
-            for one in alike.distances
+            for one in fidelity.distances
         ],
     )
     print()
-    far = sorted(alike.pairs, key=lambda pair: -abs(pair.difference))[:SHOWN_PAIRS]
+    far = sorted(fidelity.pairs, key=lambda pair: -abs(pair.difference))[:SHOWN_PAIRS]
     console.table(
-        ["correlations farthest off", "kind", "real", "generated", "difference"],
+        ["largest correlation differences", "kind", "real", "synthetic", "difference"],
         [
             [
                 f"{pair.one}, {pair.other}",
@@ -142,9 +155,9 @@ def _show(real: str, made: str, found: SyntheticScore) -> None:
         left=2,
     )
     print()
-    both = {**alike.arrivals, **alike.users}
+    both = {**fidelity.arrivals, **fidelity.users}
     console.table(
-        ["arrivals and users", "real", "generated"],
+        ["arrivals and users", "real", "synthetic"],
         [
             [name.replace("_", " "), console.number(one), console.number(other)]
             for name, (one, other) in both.items()
@@ -153,7 +166,7 @@ def _show(real: str, made: str, found: SyntheticScore) -> None:
     print()
     waits = [(outcome.policy, outcome.measure("wait_s")) for outcome in found.outcomes]
     console.table(
-        ["mean wait under", "real", "generated", "ratio", "KS"],
+        ["mean wait under", "real", "synthetic", "ratio", "KS"],
         [
             [
                 f"{policy}, easy",
@@ -172,55 +185,56 @@ def _show(real: str, made: str, found: SyntheticScore) -> None:
 
 def _calendar(same: float | None) -> str:
     if same is None:
-        return "not known: the two have less than a week in common"
-    return (
-        f"{same:.3f}, correlation of submissions hour by hour (0: a calendar of its own, 1: the real log's)"
-    )
+        return "not known: the two logs overlap by less than a week"
+    return f"{same:.3f}, correlation of the hourly submissions (0: unrelated to the real log, 1: identical)"
 
 
 def _show_privacy(found: SyntheticScore) -> None:
     if found.anonymity is None:
-        console.note(
-            "no figures of users, and no k-anonymity: one of the two does not say whose jobs they are"
-        )
+        console.note("no user metrics and no k-anonymity: one of the two logs has no users")
     else:
         known = found.anonymity[0]
-        alone = f"jobs alike in {', '.join(known.known)} with those of fewer than {known.k} users"
-        rows = [[alone, *(console.percent(one.jobs_below) for one in found.anonymity)]]
-        console.table(["privacy", "real", "generated"], rows)
+        below = f"jobs whose {', '.join(known.known)} are shared by fewer than {known.k} users"
+        rows = [[below, *(console.percent(one.jobs_below) for one in found.anonymity)]]
+        console.table(["privacy", "real", "synthetic"], rows)
         print()
     if found.leaks is None:
         console.note(
-            "whether jobs were copied is told only beside real jobs the generator has not seen: --held-out FILE"
+            "whether jobs were copied can only be measured with real jobs that the generator has not seen: "
+            "--held-out FILE"
         )
         return
-    gave = found.leaks
+    leaks = found.leaks
     console.table(
-        ["what is given away", "generated", "held out, or by chance"],
+        ["leakage", "synthetic", "held out, or by chance"],
         [
             [
-                "copies of seen jobs, time apart",
-                console.percent(gave.copies),
-                console.percent(gave.copies_of_held_out),
+                "copies of training jobs, except for the time",
+                console.percent(leaks.copies),
+                console.percent(leaks.copies_of_held_out),
             ],
             [
-                "with the user's job before",
-                console.percent(gave.copied_pairs),
-                console.percent(gave.copied_pairs_of_held_out),
+                "the same with the user's previous job",
+                console.percent(leaks.copied_pairs),
+                console.percent(leaks.copied_pairs_of_held_out),
             ],
-            ["nearer to a seen than to a held-out job", console.percent(gave.nearer_to_seen), "50.0 %"],
             [
-                "distance to the closest, seen and held out",
-                f"{gave.closest_seen:.3f}",
-                f"{gave.closest_held_out:.3f}",
+                "closer to a training job than to a held-out job",
+                console.percent(leaks.nearer_to_seen),
+                "50.0 %",
             ],
-            ["who was seen, guessed: AUC", f"{gave.membership_auc:.3f}", "0.500"],
-            ["who was seen, guessed: advantage", console.percent(gave.membership_advantage), "0.0 %"],
+            [
+                "distance to the closest training and held-out job",
+                f"{leaks.closest_seen:.3f}",
+                f"{leaks.closest_held_out:.3f}",
+            ],
+            ["membership inference: AUC", f"{leaks.membership_auc:.3f}", "0.500"],
+            ["membership inference: advantage", console.percent(leaks.membership_advantage), "0.0 %"],
         ],
     )
-    said = ", ".join(GIVEN_AWAY[name] for name in gave.given_away)
+    measures = ", ".join(LEAKS[name] for name in leaks.given_away)
     print(
-        f"\nmore is given away than weeks of a log differ by: {said}"
-        if said
-        else "\nno more is given away than weeks of a log differ by"
+        f"\nmore leakage than between weeks of one log: {measures}"
+        if measures
+        else "\nno more leakage than between weeks of one log"
     )

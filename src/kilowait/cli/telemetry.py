@@ -1,4 +1,4 @@
-"""``kilowait telemetry``: sample GPUs and processors, ask for carbon intensity, label jobs with their energy."""
+"""``kilowait telemetry``: measure GPU and CPU power, download carbon intensity, assign energy to jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Meters: power of GPUs and processors, carbon intensity of the grid; and the energy of jobs from both.",
+    help="Measure GPU and CPU power, download carbon intensity, assign measured energy to jobs.",
     **console.PLAIN,
 )
 
@@ -43,19 +43,30 @@ Examples:
   kilowait telemetry label samples/* --jobs sacct.txt --share shared --zone Europe/Berlin --out labelled.parquet"""
 
 Samples = Annotated[
-    Path, typer.Option("--out", "-o", metavar="FILE", help="FILE.csv, or FILE.parquet: a folder; added to.")
+    Path,
+    typer.Option(
+        "--out", "-o", metavar="FILE", help="FILE.csv, or the folder FILE.parquet; new samples are appended."
+    ),
 ]
-Interval = Annotated[str, typer.Option(metavar="SPAN", help="Time between samples: 1s, 0.1s, 1m.")]
+Interval = Annotated[
+    str, typer.Option("--interval", metavar="SPAN", help="Time between samples: 1s, 0.1s, 1m.")
+]
 Duration = Annotated[
     str | None,
     typer.Option(
-        metavar="SPAN", help="How long, e.g. 10m; else until Ctrl-C or SIGTERM.", show_default=False
+        "--duration",
+        metavar="SPAN",
+        help="How long to sample, e.g. 10m; by default until Ctrl-C or SIGTERM.",
+        show_default=False,
     ),
 ]
 Host = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="This machine's name, as Slurm calls it; else its own.", show_default=False
+        "--host",
+        metavar="NAME",
+        help="Name of this node in Slurm; by default its host name.",
+        show_default=False,
     ),
 ]
 
@@ -71,13 +82,13 @@ def gpu(
     host: Host = None,
     json: options.Json = False,
 ) -> None:
-    """Sample the NVIDIA GPUs of this machine: power, energy, load, memory, temperature, clock of each.
+    """Sample the NVIDIA GPUs of this machine: power, energy, utilization, memory, temperature, clock frequency.
 
-    Whatever ends it, a SIGKILL included, what was sampled can be read; the next run adds to it.
+    The file is readable however the command ends, SIGKILL included; the next run appends to it.
     """
     from kilowait.telemetry.meters import GpuMeter, this_host
 
-    _sampled(GpuMeter(host or this_host()), out, interval, duration, json)
+    _sample_to(GpuMeter(host or this_host()), out, interval, duration, json)
 
 
 @app.command(epilog=_CPU)
@@ -86,54 +97,56 @@ def cpu(
     interval: Interval = "1s",
     duration: Duration = None,
     host: Host = None,
-    root: Annotated[Path, typer.Option(metavar="DIR", help="Where Linux shows the counters.")] = Path(
-        "/sys/class/powercap"
-    ),
+    root: Annotated[
+        Path, typer.Option("--root", metavar="DIR", help="Folder of the powercap counters.")
+    ] = Path("/sys/class/powercap"),
     json: options.Json = False,
 ) -> None:
-    """Sample the energy counters (RAPL) of this machine's processors and memory. On most systems root's alone.
+    """Sample the energy counters (RAPL) of the CPUs and memory of this machine. Most systems require root.
 
-    Whatever ends it, a SIGKILL included, what was sampled can be read; the next run adds to it.
+    The file is readable however the command ends, SIGKILL included; the next run appends to it.
     """
     from kilowait.telemetry.meters import CpuMeter, this_host
 
     meter = CpuMeter(host or this_host(), root)
     if meter.barred:
-        console.note(f"no permission to read {', '.join(meter.barred)}: left out")
-    _sampled(meter, out, interval, duration, json)
+        console.note(f"no permission to read {', '.join(meter.barred)}; these counters are left out")
+    _sample_to(meter, out, interval, duration, json)
 
 
-def _sampled(meter: GpuMeter | CpuMeter, out: Path, interval: str, duration: str | None, json: bool) -> None:
+def _sample_to(
+    meter: GpuMeter | CpuMeter, out: Path, interval: str, duration: str | None, json: bool
+) -> None:
     from kilowait.telemetry.meters import open_recorder, sample
     from kilowait.units import parse_span
 
     every_s, for_s = parse_span(interval), None if duration is None else parse_span(duration)
     recorder = open_recorder(out, meter.columns)
-    with _stopping() as stop, console.status() as tell:
+    with _stopping() as stop, console.status() as update:
 
-        def heard(now: SamplingProgress) -> None:
-            for event in now.events:
+        def report(state: SamplingProgress) -> None:
+            for event in state.events:
                 console.note(event)
-            power = "" if now.power_w != now.power_w else f", {console.number(now.power_w)} W"
-            tell(f"{meter.host}{power}; {_counted(now)}; Ctrl-C ends it")
+            power = "" if state.power_w != state.power_w else f", {console.number(state.power_w)} W"
+            update(f"{meter.host}{power}; {_counts(state)}; Ctrl-C stops")
 
         try:
-            told = sample(meter, recorder, interval_s=every_s, duration_s=for_s, stop=stop, heard=heard)
+            final = sample(meter, recorder, interval_s=every_s, duration_s=for_s, stop=stop, heard=report)
         finally:
             recorder.close()
             meter.close()
     if json:
-        counts = {name: getattr(told, name) for name in ("ticks", "rows", "missed", "jumps", "elapsed_s")}
+        counts = {name: getattr(final, name) for name in ("ticks", "rows", "missed", "jumps", "elapsed_s")}
         console.json_document({"host": meter.host, "out": out, **counts})
         return
     print(f"{meter.host}: {meter.describe()}")
-    print(f"{_counted(told)}; {console.count(told.rows, 'row')} written to {out}")
+    print(f"{_counts(final)}; {console.count(final.rows, 'row')} written to {out}")
 
 
-def _counted(told: SamplingProgress) -> str:
-    parts = [f"{console.count(told.ticks, 'tick')} in {console.span(told.elapsed_s)}"]
-    parts += [f"{told.missed:,} missed"] if told.missed else []
-    parts += [f"the clock was set {console.count(told.jumps, 'time')}"] if told.jumps else []
+def _counts(state: SamplingProgress) -> str:
+    parts = [f"{console.count(state.ticks, 'tick')} in {console.span(state.elapsed_s)}"]
+    parts += [f"{state.missed:,} missed"] if state.missed else []
+    parts += [f"the system clock was changed {console.count(state.jumps, 'time')}"] if state.jumps else []
     return ", ".join(parts)
 
 
@@ -160,113 +173,131 @@ def _stopping() -> Iterator[threading.Event]:
 
 @app.command(epilog=_CARBON)
 def carbon(
-    service: Annotated[str, typer.Argument(metavar="SERVICE", help="gb, or electricity-maps.")],
+    service: Annotated[
+        str, typer.Argument(metavar="SERVICE", help="gb (carbonintensity.org.uk) or electricity-maps.")
+    ],
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE.json", help="File for --carbon; added to.")
+        Path, typer.Option("--out", "-o", metavar="FILE.json", help="File to write; new values are added.")
     ],
     zone: Annotated[
-        str | None, typer.Option(metavar="Z", help="Electricity Maps: the zone, e.g. DE.", show_default=False)
+        str | None,
+        typer.Option("--zone", metavar="Z", help="electricity-maps: zone, e.g. DE.", show_default=False),
     ] = None,
     region: Annotated[
         int | None,
-        typer.Option(metavar="N", help="gb: a region, 1 to 17; else the country.", show_default=False),
+        typer.Option(
+            "--region",
+            metavar="N",
+            help="gb: region, 1 to 17; by default the whole country.",
+            show_default=False,
+        ),
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="DATE", help="From then on (UTC); else the last day.", show_default=False
+            "--from", metavar="DATE", help="First date (UTC); by default one day ago.", show_default=False
         ),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option("--to", metavar="DATE", help="Until then; else until now.", show_default=False),
+        typer.Option("--to", metavar="DATE", help="Last date (UTC); by default now.", show_default=False),
     ] = None,
-    latest: Annotated[bool, typer.Option("--latest", help="Only what holds now.")] = False,
+    latest: Annotated[bool, typer.Option("--latest", help="Download only the current value.")] = False,
     every: Annotated[
         str | None,
-        typer.Option(metavar="SPAN", help="Ask again and again, e.g. 30m, until Ctrl-C.", show_default=False),
+        typer.Option(
+            "--every",
+            metavar="SPAN",
+            help="Repeat at this interval, e.g. 30m, until Ctrl-C.",
+            show_default=False,
+        ),
     ] = None,
     duration: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="How long to ask again.", show_default=False)
+        str | None,
+        typer.Option(
+            "--duration", metavar="SPAN", help="With --every: how long to repeat.", show_default=False
+        ),
     ] = None,
-    scope: options.Scope = "life-cycle",
+    carbon_scope: options.CarbonScope = "life-cycle",
     token_file: Annotated[
         Path | None,
         typer.Option(
+            "--token-file",
             metavar="FILE",
-            help="With the token of Electricity Maps; else ELECTRICITYMAPS_TOKEN of the environment has it.",
+            help="File with the Electricity Maps token; by default the environment variable ELECTRICITYMAPS_TOKEN.",
             show_default=False,
         ),
     ] = None,
     base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Another address of the service.", show_default=False)
+        str | None,
+        typer.Option("--base-url", metavar="URL", help="Other address of the service.", show_default=False),
     ] = None,
-    timeout: Annotated[str, typer.Option(metavar="SPAN", help="How long it may keep silent.")] = "30s",
+    timeout: Annotated[str, typer.Option("--timeout", metavar="SPAN", help="Timeout of a request.")] = "30s",
     cache: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where answers about the past are kept.", show_default=False),
+        typer.Option("--cache", metavar="DIR", help="Cache folder for past values.", show_default=False),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Ask a service for the carbon intensity of electricity and add it to a file that --carbon reads.
+    """Download the carbon intensity of electricity into a file for kilowait simulate --carbon FILE.
 
-    Trouble on the way is met with patience: five tries, longer and longer apart, or as the service asks.
+    Failed requests are repeated up to five times with growing delays, or as the service demands.
     """
     from kilowait.telemetry.carbon import HttpClient, default_cache, fetch_carbon, service_of, token_from
     from kilowait.telemetry.carbon.fetch import span_asked
     from kilowait.units import parse_span
 
-    place = service_of(service, zone=zone, region=region, scope=scope, base_url=base_url)
-    asking = HttpClient(
+    source = service_of(service, zone=zone, region=region, scope=carbon_scope, base_url=base_url)
+    client = HttpClient(
         timeout_s=parse_span(timeout),
         cache=cache or default_cache(),
         token=token_from(token_file) if service == "electricity-maps" else None,
         on_message=console.note,
     )
     span = span_asked(
-        since, until, asking.now(), latest=latest, again=every is not None or duration is not None
+        since, until, client.now(), latest=latest, again=every is not None or duration is not None
     )
     if every is not None:
-        _followed(place, out, asking, parse_span(every), None if duration is None else parse_span(duration))
+        _follow(source, out, client, parse_span(every), None if duration is None else parse_span(duration))
         return
-    with console.busy(f"asking {service} ..."):
-        fetched = fetch_carbon(place, out, asking, span_s=span, latest=latest)
+    with console.busy(f"downloading from {service} ..."):
+        fetched = fetch_carbon(source, out, client, span_s=span, latest=latest)
     if json:
         console.json_document({"out": out, **vars(fetched)})
         return
     _show_carbon(out, fetched)
 
 
-def _followed(place: Any, out: Path, asking: Any, every_s: float, duration_s: float | None) -> None:
+def _follow(source: Any, out: Path, client: Any, every_s: float, duration_s: float | None) -> None:
     import time
 
     from kilowait.errors import KilowaitError
     from kilowait.telemetry.carbon import follow_carbon
 
-    with _stopping() as stop, console.status() as tell:
+    with _stopping() as stop, console.status() as update:
 
-        def patient(seconds: float) -> None:
+        def wait(seconds: float) -> None:
             if stop.wait(seconds):
                 raise KeyboardInterrupt
 
-        def heard(what: FetchResult | KilowaitError) -> None:
-            if isinstance(what, KilowaitError):
-                console.note(str(what))
+        def report(result: FetchResult | KilowaitError) -> None:
+            if isinstance(result, KilowaitError):
+                console.note(str(result))
             else:
-                tell(f"{place.place()}: {console.count(what.values, 'value')} in {out}; Ctrl-C ends it")
+                update(f"{source.place()}: {console.count(result.values, 'value')} in {out}; Ctrl-C stops")
 
-        asking.wait = patient
+        client.wait = wait
         follow_carbon(
-            place,
+            source,
             out,
-            asking,
+            client,
             every_s=every_s,
             duration_s=duration_s,
             stop=stop,
             monotonic=time.monotonic,
-            heard=heard,
+            heard=report,
         )
-    print(f"{place.place()}: written to {out}")
+    print(f"{source.place()}: written to {out}")
 
 
 def _show_carbon(out: Path, fetched: FetchResult) -> None:
@@ -277,7 +308,7 @@ def _show_carbon(out: Path, fetched: FetchResult) -> None:
         print(read_carbon(out).describe())
     except (
         InputError
-    ) as problem:  # The service has holes: the file is right, and whoever reads it must decide.
+    ) as problem:  # The data of the service have gaps; the file is correct, and its reader must decide.
         console.note(str(problem))
     changed = f", {fetched.changed:,} replaced" if fetched.changed else ""
     print(f"{console.count(fetched.values, 'value')} in {out}: {fetched.added:,} new{changed}")
@@ -289,61 +320,76 @@ def _show_carbon(out: Path, fetched: FetchResult) -> None:
 @app.command(epilog=_LABEL)
 def label(
     samples: Annotated[
-        list[Path], typer.Argument(metavar="SAMPLES...", help="Files and folders that were sampled.")
+        list[Path],
+        typer.Argument(
+            metavar="SAMPLES...", help="Files and folders written by kilowait telemetry gpu and cpu."
+        ),
     ],
-    jobs: Annotated[str, typer.Option("--jobs", metavar="TRACE", help="The job log, with recorded starts.")],
+    jobs: Annotated[str, typer.Option("--jobs", metavar="TRACE", help="Job log with start times.")],
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE", help="The labelled log: .parquet or .csv.")
+        Path, typer.Option("--out", "-o", metavar="FILE", help="Log with energy to write: .parquet or .csv.")
     ],
     share: Annotated[
         str,
         typer.Option(
+            "--share",
             metavar="exclusive|shared",
-            help="Nodes are one job's at a time, or divided by cores and GPUs held.",
+            help="Whether a node runs one job at a time, or jobs share it and its energy is split by their cores and "
+            "GPUs.",
         ),
     ] = "exclusive",
     idle: Annotated[
         str,
         typer.Option(
+            "--idle",
             metavar="jobs|nobody",
-            help="Shared nodes: what idle cores draw is the running jobs', or nobody's (needs --node-cores).",
+            help="Shared nodes: assign the energy of idle cores to the running jobs, or to no job (nobody; needs "
+            "--node-cores).",
         ),
     ] = "jobs",
     node_cores: Annotated[
-        int | None, typer.Option(metavar="N", help="Cores of a node.", show_default=False)
+        int | None, typer.Option("--node-cores", metavar="N", help="Cores per node.", show_default=False)
     ] = None,
     node_gpus: Annotated[
-        int | None, typer.Option(metavar="N", help="GPUs of a node.", show_default=False)
+        int | None, typer.Option("--node-gpus", metavar="N", help="GPUs per node.", show_default=False)
     ] = None,
     coverage: Annotated[
         float,
-        typer.Option(metavar="SHARE", help="Of its time that samples must cover for a job to be labelled."),
+        typer.Option(
+            "--coverage",
+            metavar="SHARE",
+            help="Minimum share of its run time that samples must cover for a job to be labelled.",
+        ),
     ] = 0.9,
     longest_gap: Annotated[
         str | None,
         typer.Option(
+            "--longest-gap",
             metavar="SPAN",
-            help="Between two samples, to be bridged; else three usual steps.",
+            help="Longest gap between samples that is interpolated; by default three sampling intervals.",
             show_default=False,
         ),
     ] = None,
     zone: Annotated[
         str | None,
         typer.Option(
-            metavar="Z", help="Of a log whose times have none, e.g. Europe/Berlin.", show_default=False
+            "--zone",
+            metavar="Z",
+            help="Time zone of a log whose times have none, e.g. Europe/Berlin.",
+            show_default=False,
         ),
     ] = None,
-    start: options.Start = None,
+    log_start: options.LogStart = None,
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Give jobs the energy that the meters of their nodes counted between their start and end.
+    """Assign to each job the energy that its nodes' meters measured between its start and end.
 
-    Writes the log with energy_j and power_w. Jobs that samples do not cover get no label and are counted with the
-    reason; the joules of jobs and of nobody add up to what was measured.
+    Writes the log with the columns energy_j and power_w. Jobs that the samples do not cover get no label and are
+    counted with the reason; assigned and unassigned energy add up to the measured energy.
     """
     from kilowait.errors import InputError
     from kilowait.experiments.inputs import workload_of
@@ -352,12 +398,12 @@ def label(
     from kilowait.units import parse_span
 
     if out.exists() and not force:
-        raise InputError(f"{out} is there already; it is not touched: give another --out, or --force")
+        raise InputError(f"{out} exists and is not changed; choose another --out, or add --force")
     sharing = Sharing(share, idle, node_cores, node_gpus)
-    with console.status() as tell:
-        tell(f"reading {jobs} ...")
+    with console.status() as update:
+        update(f"reading {jobs} ...")
         log = workload_of(jobs, format=format, columns=columns, strict=strict).jobs
-        tell(f"reading {console.count(len(samples), 'file')} of samples ...")
+        update(f"reading {console.count(len(samples), 'file')} of samples ...")
         found = label_energy(
             log,
             SampleFiles(samples),
@@ -365,8 +411,8 @@ def label(
             coverage=coverage,
             longest_gap_s=None if longest_gap is None else parse_span(longest_gap),
             zone=zone,
-            start=start,
-            heard=lambda host: tell(f"labelling the jobs of {host} ..."),
+            start=log_start,
+            heard=lambda host: update(f"labelling the jobs of {host} ..."),
         )
         write_trace(found.jobs, out)
     for note in found.notes:
@@ -379,23 +425,23 @@ def label(
 
 
 def _show_labels(found: LabelledJobs) -> None:
-    told = found.to_dict()
+    result = found.to_dict()
 
     def kwh(joules: float) -> str:
-        share = f" ({console.percent(joules / told['node_j'])})" if told["node_j"] > 0 else ""
+        share = f" ({console.percent(joules / result['node_j'])})" if result["node_j"] > 0 else ""
         return f"{console.number(joules / 3.6e6)} kWh{share}"
 
     console.facts(
         [
-            ("jobs", f"{told['jobs']:,}, {told['labelled']:,} of them labelled"),
-            *(("without", f"{count:,}: {reason}") for reason, count in told["unlabelled"].items()),
-            ("measured", f"{console.number(told['node_j'] / 3.6e6)} kWh"),
-            ("of labelled jobs", kwh(told["labelled_j"])),
-            ("of other jobs", kwh(told["unlabelled_j"])),
-            ("of nobody", kwh(told["unattributed_j"])),
+            ("jobs", f"{result['jobs']:,}, {result['labelled']:,} of them labelled"),
+            *(("not labelled", f"{count:,}: {reason}") for reason, count in result["unlabelled"].items()),
+            ("measured", f"{console.number(result['node_j'] / 3.6e6)} kWh"),
+            ("labelled jobs", kwh(result["labelled_j"])),
+            ("other jobs", kwh(result["unlabelled_j"])),
+            ("no job", kwh(result["unattributed_j"])),
             (
                 "not measured",
-                f"{console.number(told['extrapolated_j'] / 3.6e6)} kWh added where samples have gaps",
+                f"{console.number(result['extrapolated_j'] / 3.6e6)} kWh added where samples have gaps",
             ),
         ]
     )

@@ -24,7 +24,7 @@ Examples:
 _CONVERT = """\b
 Examples:
   kilowait traces convert log.swf.gz log.parquet
-  kilowait traces convert lublin:1000:128:0.9:7 made.swf
+  kilowait traces convert lublin:1000:128:0.9:7 synthetic.swf
   kilowait traces convert sacct.txt workload.json --to batsim --cluster nodes:128"""
 _LIST = """\b
 Example:
@@ -45,7 +45,7 @@ def describe(
     strict: options.Strict = False,
     json: options.Json = False,
 ) -> None:
-    """Say what is in a job log: how many jobs, how large, how long, and what had to be dropped or mended and why."""
+    """Describe job logs: number, sizes and run times of jobs, and which rows were dropped or corrected and why."""
     from kilowait.experiments.inputs import cluster_of, workload_of
     from kilowait.traces import describe as described
 
@@ -69,22 +69,24 @@ def describe(
 def convert(
     source: Annotated[str, typer.Argument(metavar="IN", help=f"A job log, or {options.WORKLOAD_SYNTAX}.")],
     target: Annotated[
-        Path, typer.Argument(metavar="OUT", help="File to write; packed if it ends in .gz or .zst.")
+        Path, typer.Argument(metavar="OUT", help="File to write; compressed if its name ends in .gz or .zst.")
     ],
     to: Annotated[
         str | None,
         typer.Option(
-            metavar="F", help="swf, csv, parquet, batsim or batsim-platform; else by the ending of OUT."
+            "--to",
+            metavar="F",
+            help="Format: swf, csv, parquet, batsim or batsim-platform; by default from the name of OUT.",
         ),
     ] = None,
     cluster: options.Cluster = "auto",
     load: options.Load = None,
-    jobs: options.Rows = None,
+    jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
 ) -> None:
-    """Write a job log in another format, at another load if wanted."""
+    """Convert a job log to another format, optionally scaled to another load."""
     from kilowait.experiments.inputs import brought_to_load, cluster_of, workload_of
     from kilowait.traces import write_trace
 
@@ -104,7 +106,7 @@ app.command(epilog=EXAMPLES)(anonymize)
 
 @app.command("list", epilog=_LIST)
 def list_(json: options.Json = False) -> None:
-    """List the logs of the Parallel Workloads Archive that fetch knows."""
+    """List the logs of the Parallel Workloads Archive that can be fetched."""
     from kilowait.traces import CATALOGUE
 
     names = {name: place.rpartition("/")[2] for name, place in CATALOGUE.items()}
@@ -116,26 +118,28 @@ def list_(json: options.Json = False) -> None:
 
 @app.command(epilog=_FETCH)
 def fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="One of kilowait traces list.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a log; see kilowait traces list.")],
     cache: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to keep logs in.", show_default=False)
+        Path | None,
+        typer.Option("--cache", metavar="DIR", help="Folder for downloaded logs.", show_default=False),
     ] = None,
     base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="A mirror of the archive.", show_default=False)
+        str | None,
+        typer.Option("--base-url", metavar="URL", help="Mirror of the archive.", show_default=False),
     ] = None,
 ) -> None:
-    """Download a log of the Parallel Workloads Archive by name, once, and print where it lies.
+    """Download a log of the Parallel Workloads Archive by name, unless it is cached, and print its path.
 
-    A download that breaks off goes on where it stopped; what arrives is checked against its checksum.
+    An interrupted download resumes where it stopped; the file is verified by its checksum.
     """
     from kilowait.traces import fetch as fetched
     from kilowait.traces.fetch import ARCHIVE_URL
 
     with console.progress(0) as bar:
 
-        def heard(done: int, total: int | None) -> None:
+        def report(done: int, total: int | None) -> None:
             if bar is not None:
                 bar.update(bar.task_ids[0], description=f"{name}, bytes", completed=done, total=total)
 
-        path = fetched(name, cache_dir=cache, base_url=base_url or ARCHIVE_URL, progress=heard)
+        path = fetched(name, cache_dir=cache, base_url=base_url or ARCHIVE_URL, progress=report)
     print(path)

@@ -1,4 +1,4 @@
-"""``kilowait train``: an agent from a log."""
+"""``kilowait train``: train a scheduling agent on a job log."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from kilowait.cli import console, options, train_synthetic
 
 app = typer.Typer(add_completion=False, **console.PLAIN)
 
+CMA_ES = "cma-es"
+"""The training algorithm that searches weights of a linear score; the others train networks."""
+
 _EPILOG = """\b
 Examples:
   kilowait train lublin:20000:128:0.95:7 --seed 42 --out runs/first
-  kilowait train KTH-SP2-1996-2.1-cln.swf.gz --window-jobs 512 --out runs/kth
-  kilowait train lublin:20000:128:0.95:7 --algo ppo --steps 200000 --out runs/ppo
-  kilowait train lublin:20000:128:0.95:7 --algo ppo --steps 400000 --out runs/ppo --resume
+  kilowait train KTH-SP2-1996-2.1-cln.swf.gz --window 512 --out runs/kth
+  kilowait train lublin:20000:128:0.95:7 --algo ppo --total-timesteps 200000 --out runs/ppo
+  kilowait train lublin:20000:128:0.95:7 --algo ppo --total-timesteps 400000 --out runs/ppo --resume
   kilowait train --cluster gpu-mixed --seed 42 --out runs/gpu
-  kilowait train lublin:20000:128:0.95:7 --algo ppo --teacher saf --out runs/taught
+  kilowait train lublin:20000:128:0.95:7 --algo ppo --expert saf --out runs/imitation
   kilowait train log.swf.gz --synthetic models/ours --synthetic-share 0.5 --out runs/mixed
-  kilowait train lublin:20000:128:0.95:7 --algo ppo --preferences slowdown,fairness --out runs/both
-  kilowait train lublin:20000:128:0.95:7 --settings runs/tuned/best.toml --out runs/tuned-ppo
-  kilowait train lublin:20000:128:0.6:7 --power taurus --levers sleep=break-even+dvfs=1.3 --window-jobs 512
-  kilowait train lublin:20000:128:0.6:7 --power taurus --algo ppo --reward energy=1,slowdown=0.1 --limit sla=0.05
+  kilowait train lublin:20000:128:0.95:7 --algo ppo --objectives slowdown,fairness --out runs/both
+  kilowait train lublin:20000:128:0.95:7 --hyperparameters runs/tuned/best.toml --out runs/tuned-ppo
+  kilowait train lublin:20000:128:0.6:7 --power taurus --power-controls sleep=break-even+dvfs=1.3 --window 512
+  kilowait train lublin:20000:128:0.6:7 --power taurus --algo ppo \\
+    --objective energy=1,slowdown=0.1 --constraint sla=0.05
   kilowait compare KTH-SP2-1996-2.1-cln.swf.gz --policies saf,agent:runs/kth/agent.json"""
 
 
@@ -37,197 +41,238 @@ def train(
             "--out",
             "-o",
             metavar="DIR",
-            help="Folder for the agent and results.json; else runs/ALGO-LOG-seedN.",
+            help="Folder for the agent and results.json; by default runs/ALGO-LOG-seedN.",
         ),
     ] = None,
     algo: Annotated[
         str,
         typer.Option(
+            "--algo",
             metavar="A",
-            help="The learner: es (an evolution strategy on a score in the clock), or, for networks, ppo, a2c, d3qn, "
-            "sac.",
+            help="Training algorithm: cma-es (an evolution strategy that searches the weights of a linear priority "
+            "score), or, for neural networks, ppo, a2c, d3qn, sac.",
         ),
-    ] = "es",
-    net: Annotated[str, typer.Option(metavar="N", help="The network: kernel, attention or gat.")] = "kernel",
+    ] = CMA_ES,
+    network: Annotated[
+        str, typer.Option("--network", metavar="N", help="Network architecture: kernel, attention or gat.")
+    ] = "kernel",
     cluster: options.Cluster = "auto",
-    seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same agent.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Random seed; the same seed gives the same agent.")
+    ] = 0,
     objective: Annotated[
         str | None,
         typer.Option(
-            metavar="O",
-            help="es: what is to be small: mean_bsld (the default) or mean_wait_s; on GPU clusters also mean_jct_s, "
-            "the default there; with --power energy (the default), co2 or cost.",
+            "--objective",
+            metavar="O|O=W,...",
+            help="What to minimize. cma-es: mean_bsld (the default) or mean_wait_s; on GPU clusters also mean_jct_s, "
+            "the default there; with --power energy (the default), co2 or cost. Networks: weights of reward terms, "
+            "e.g. slowdown=1,sla=10; on GPU clusters jct=1; with --power energy=1,slowdown=0.1 (also co2, cost).",
             show_default=False,
         ),
     ] = None,
-    promise: Annotated[
+    max_slowdown_ratio: Annotated[
         float,
         typer.Option(
+            "--max-slowdown-ratio",
             metavar="F",
-            help="es with --power: the mean slowdown may be at most F times that of SAF without levers.",
+            help="cma-es with --power: the mean slowdown may be at most F times that of SAF without power controls.",
         ),
     ] = 1.1,
-    backfill: Annotated[
-        str, typer.Option("--backfill", "-b", metavar="B", help="As in kilowait simulate.")
-    ] = "easy",
+    backfill: options.BackfillDepth = "easy",
     generations: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, help="Rounds of the search: 40, on GPU clusters 80, with --power 60."
+            "--generations",
+            metavar="N",
+            min=1,
+            help="cma-es: generations; by default 40, on GPU clusters 80, with --power 60.",
+            show_default=False,
         ),
     ] = None,
-    population: Annotated[int, typer.Option(metavar="N", min=4, help="Candidates a round.")] = 16,
+    population: Annotated[
+        int, typer.Option("--population", metavar="N", min=4, help="cma-es: candidates per generation.")
+    ] = 16,
     windows: Annotated[
         int | None,
         typer.Option(
+            "--windows",
+            "-w",
             metavar="N",
             min=1,
-            help="Windows each candidate is tried on: 48, on GPU clusters, with --power and for networks 16.",
+            help="Windows that each candidate is evaluated on; by default 48, on GPU clusters, with --power and for "
+            "networks 16.",
+            show_default=False,
         ),
     ] = None,
-    window_jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Jobs in a window.")] = 1024,
-    steps: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Networks: decisions to learn from.")
+    window: options.Window = 1024,
+    total_timesteps: Annotated[
+        int,
+        typer.Option("--total-timesteps", metavar="N", min=1, help="Networks: training steps (decisions)."),
     ] = 1_000_000,
-    envs: Annotated[int, typer.Option(metavar="N", min=1, help="Networks: environments side by side.")] = 32,
+    num_envs: Annotated[
+        int,
+        typer.Option("--num-envs", metavar="N", min=1, help="Networks: environments that run in parallel."),
+    ] = 32,
     episode_jobs: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Networks: jobs in an episode.")
+        int, typer.Option("--episode-jobs", metavar="N", min=1, help="Networks: jobs per episode.")
     ] = 256,
-    slots: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Networks: waiting jobs shown at once.")
+    queue_window: Annotated[
+        int,
+        typer.Option(
+            "--queue-window", metavar="N", min=1, help="Networks: number of waiting jobs in the observation."
+        ),
     ] = 64,
-    reward: Annotated[
+    objectives: Annotated[
         str | None,
         typer.Option(
-            metavar="T=W,...",
-            help="Networks: weights of what is to be small, say slowdown=1,sla=10; on GPU clusters jct=1; with --power "
-            "energy=1,slowdown=0.1 (also co2, cost).",
-        ),
-    ] = None,
-    preferences: Annotated[
-        str | None,
-        typer.Option(
+            "--objectives",
             metavar="T,...",
-            help="Networks: instead of a reward, terms that are weighed as the agent is told when it plays, say "
-            "slowdown,fairness.",
+            help="Networks, instead of --objective: train one agent for all preferences between these reward terms, "
+            "e.g. slowdown,fairness. The preference is chosen when the agent is used.",
         ),
     ] = None,
-    limit: Annotated[
+    constraint: Annotated[
         str | None,
-        typer.Option(metavar="T=X", help="PPO: a term that may not be above X, say sla=0.05."),
+        typer.Option("--constraint", metavar="T=X", help="ppo: upper bound of a reward term, e.g. sla=0.05."),
     ] = None,
     sla: Annotated[
-        str, typer.Option(metavar="T", help="Networks: a job that waits longer than this counts for sla.")
+        str,
+        typer.Option(
+            "--sla", metavar="SPAN", help="Networks: a job that waits longer violates the reward term sla."
+        ),
     ] = "4h",
     max_wait: Annotated[
         str | None,
-        typer.Option(metavar="T", help="A job that has waited longer, say 12h or 3d, goes first."),
+        typer.Option(
+            "--max-wait",
+            metavar="SPAN",
+            help="A job that has waited longer, e.g. 12h or 3d, is scheduled first.",
+        ),
     ] = None,
-    ease: Annotated[
+    load_curriculum: Annotated[
         float,
         typer.Option(
+            "--load-curriculum",
             metavar="F",
-            help="Networks: arrivals come F times as fast at first, as in the log from half way on.",
+            help="Networks: arrivals are F times as fast at the start of the training and reach the rate of the log "
+            "half way.",
         ),
     ] = 1.0,
-    teacher: Annotated[
+    expert: Annotated[
         str | None,
         typer.Option(
+            "--expert",
             metavar="P",
-            help="Networks: imitate this first, a rule such as saf or lookahead:base=saf:width=8:depth=32.",
+            help="Networks: begin with behavior cloning of this policy, e.g. saf or "
+            "lookahead:base=saf:width=8:depth=32.",
         ),
     ] = None,
-    teacher_steps: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Networks: choices of the teacher to learn from.")
+    expert_steps: Annotated[
+        int,
+        typer.Option(
+            "--expert-steps", metavar="N", min=1, help="Networks: demonstrations (decisions) of the expert."
+        ),
     ] = 50_000,
     synthetic: train_synthetic.Folders = None,
     synthetic_share: train_synthetic.Share = None,
     synthetic_curriculum: train_synthetic.Curriculum = None,
     synthetic_jobs: train_synthetic.Jobs = None,
-    device: Annotated[str, typer.Option(metavar="D", help="Networks: cpu or cuda.")] = "cpu",
+    device: Annotated[
+        str, typer.Option("--device", metavar="D", help="Networks: device, cpu or cuda.")
+    ] = "cpu",
     resume: Annotated[
         bool,
         typer.Option(
             "--resume",
-            help="Go on where a training of this folder was interrupted, or with more --generations or --steps.",
+            help="Resume an interrupted training from its folder, or continue with more --generations or "
+            "--total-timesteps.",
         ),
     ] = False,
-    settings: Annotated[
+    hyperparameters: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Networks: settings and sizes from a TOML file, as kilowait tune writes it."
+            "--hyperparameters",
+            metavar="FILE",
+            help="Networks: hyperparameters and layer sizes from a TOML file, as written by kilowait tune.",
         ),
     ] = None,
     wandb: Annotated[
-        str | None, typer.Option(metavar="PROJECT", help="Networks: also to Weights & Biases, if installed.")
+        str | None,
+        typer.Option(
+            "--wandb", metavar="PROJECT", help="Networks: also log to Weights & Biases, if installed."
+        ),
     ] = None,
     power: options.Power = None,
-    levers: Annotated[
+    power_controls: Annotated[
         str,
         typer.Option(
+            "--power-controls",
             metavar="L",
-            help="With --power: what the agent may pull, joined by +: sleep=break-even, dvfs=1.3 (the slowest it may "
-            "choose), budget=80%; all: what the machine has.",
+            help="With --power: power controls that the agent may use, joined by +: sleep=break-even, dvfs=1.3 (the "
+            "slowest state it may choose), budget=80%; all: every control that the cluster supports.",
         ),
     ] = "all",
     carbon: options.Carbon = None,
     price: options.Price = None,
-    scope: options.Scope = "life-cycle",
-    cooling: options.Cooling = None,
-    profile: options.Profile = None,
+    carbon_scope: options.CarbonScope = "life-cycle",
+    cooling: options.CoolingWithoutWeather = None,
+    utilization: options.Utilization = None,
     forecast: options.Forecast = "perfect",
-    start: options.Start = None,
-    wrap: options.Wrap = False,
+    log_start: options.LogStart = None,
+    repeat_signals: options.RepeatSignals = False,
     load: options.Load = None,
-    jobs: options.Rows = None,
+    jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
-    predict: options.Predict = None,
-    told: Annotated[
+    runtime_predictor: options.RuntimePredictor = None,
+    prediction_features: Annotated[
         bool,
         typer.Option(
-            "--told",
-            help="Networks, with --predict: add prediction features to the observation: safe bound, "
-            "expected inverse run time, part of the request.",
+            "--prediction-features",
+            help="Networks, with --runtime-predictor: add prediction features to the observation: safe upper bound, "
+            "expected inverse run time, share of the estimate.",
         ),
     ] = False,
-    predict_power: options.PredictPower = None,
+    power_predictor: options.PowerPredictor = None,
     json: options.Json = False,
     force: options.Force = False,
 ) -> None:
-    """Train an agent on the first 80 % of a log and try it on the rest, against rules.
+    """Train an agent on the first 80 % of a log and test it against policies on the rest.
 
-    It sees the first 60 % in training; the next 20 % choose among what was found; the last 20 % judge it. With --power
-    it also pulls levers: how fast jobs run, when nodes sleep, who is held; and is judged on what is spent too.
+    The first 60 % of the jobs are used for training, the next 20 % for choosing the best agent, and the last 20 % for
+    testing. With --power the agent also uses power controls (DVFS states, node sleep, load shifting) and is tested on
+    energy, CO2 or cost as well.
     """
     from kilowait.errors import InputError
 
     own: dict[str, Any] = {}
-    if settings is not None:
+    if hyperparameters is not None:
         from kilowait.experiments.hyperparameters import read_settings
 
-        found_settings = read_settings(settings, **_said(context, "algo", "net"))
-        algo, net, own = found_settings.algo, found_settings.net, {"settings": found_settings.settings}
-    trace = made_for(cluster) if trace is None else trace
+        given = _given(context, "algo", "network")
+        file = read_settings(hyperparameters, algo=given.get("algo"), net=given.get("network"))
+        algo, network, own = file.algo, file.net, {"settings": file.settings}
+    trace = synthetic_workload_for(cluster) if trace is None else trace
     if out is None:
         out = Path("runs", f"{algo}-{_short(trace)}-seed{seed}")
-    if algo == "es" and teacher is not None:
+    if algo == CMA_ES and expert is not None:
         raise InputError(
-            f"--teacher {teacher} is for networks; add --algo ppo, a2c, d3qn or sac, or leave it out"
+            f"--expert {expert} is for networks; add --algo ppo, a2c, d3qn or sac, or leave it out"
         )
-    if told and (algo == "es" or predict in (None, "last2")):
+    if prediction_features and (algo == CMA_ES or runtime_predictor in (None, "last2")):
         raise InputError(
-            "--told shows networks what predictions know; it needs --algo ppo, a2c, d3qn or sac, and --predict forest "
-            "or the folder of a predictor"
+            "--prediction-features adds predictions to the observation of networks; it needs --algo ppo, a2c, d3qn or "
+            "sac, and --runtime-predictor forest or the folder of a predictor"
         )
-    if preferences is not None:
-        if algo == "es":
+    if objectives is not None:
+        if algo == CMA_ES:
             raise InputError(
-                "es searches weights of one score; preferences are for networks: take --algo ppo"
+                f"{CMA_ES} searches the weights of one score; --objectives is for networks: use --algo ppo"
             )
-        own["preferences"] = tuple(name.strip() for name in preferences.split(",") if name.strip())
-    if algo != "es":
+        own["preferences"] = tuple(name.strip() for name in objectives.split(",") if name.strip())
+    if algo != CMA_ES:
         from kilowait.cli.train_rl import train_network
 
         train_network(
@@ -236,60 +281,60 @@ def train(
             out,
             {
                 "algo": algo,
-                "net": net,
+                "net": network,
                 "seed": seed,
-                "steps": steps,
-                "envs": envs,
+                "steps": total_timesteps,
+                "envs": num_envs,
                 "episode_jobs": episode_jobs,
-                "slots": slots,
+                "slots": queue_window,
                 "windows": 16 if windows is None else windows,
-                "window_jobs": window_jobs,
-                "ease": ease,
-                "teacher": teacher,
-                "teacher_steps": teacher_steps,
+                "window_jobs": window,
+                "ease": load_curriculum,
+                "teacher": expert,
+                "teacher_steps": expert_steps,
                 "device": device,
-                **({"prediction_features": True} if told else {}),
+                **({"prediction_features": True} if prediction_features else {}),
                 **own,
             },
             backfill=backfill,
-            reward=reward,
-            limit=limit,
+            reward=objective,
+            constraint=constraint,
             sla=sla,
             max_wait=max_wait,
             resume=resume,
             wandb=wandb,
             json=json,
             force=force,
-            levers=levers if power is not None else None,
+            power_controls=power_controls if power is not None else None,
         )
         return
     from kilowait.experiments.inputs import is_placed
 
     if max_wait is not None and (power is not None or is_placed(cluster, trace)):
         raise InputError(
-            f"--max-wait {max_wait} with es is for logs of batch systems without --power; leave it out, or take a "
-            "network with --algo"
+            f"--max-wait {max_wait} with --algo {CMA_ES} is for batch clusters without --power; leave it out, or train "
+            "a network with --algo ppo"
         )
     search: dict[str, Any] = {
         "seed": seed,
         "population": population,
-        "window_jobs": window_jobs,
+        "window_jobs": window,
         **({} if generations is None else {"generations": generations}),
         **({} if windows is None else {"windows": windows}),
     }
     if power is not None:
-        from kilowait.cli.train_power import train_steering
+        from kilowait.cli.train_power import train_power_agent
 
-        train_synthetic.refuse_generated(context, "trainings with --power")
-        train_steering(
+        train_synthetic.refuse_generated(context, "training with --power")
+        train_power_agent(
             context,
             trace,
             out,
-            levers=levers,
+            power_controls=power_controls,
             objective="energy" if objective is None else objective,
-            promise=promise,
+            max_slowdown_ratio=max_slowdown_ratio,
             backfill=backfill,
-            how={"generations": 60, "windows": 16, **search},
+            training={"generations": 60, "windows": 16, **search},
             resume=resume,
             json=json,
             force=force,
@@ -297,22 +342,22 @@ def train(
         return
     search |= {} if objective is None else {"objective": objective}
     if is_placed(cluster, trace):
-        from kilowait.cli.train_gpu import train_score
+        from kilowait.cli.train_gpu import train_gpu_agent
 
         train_synthetic.refuse_generated(context, "GPU clusters")
-        train_score(context, trace, out, search, resume=resume, json=json, force=force)
+        train_gpu_agent(context, trace, out, search, resume=resume, json=json, force=force)
         return
-    from kilowait.cli.train_batch import train_rule
+    from kilowait.cli.train_batch import train_batch_agent
     from kilowait.units import parse_span
 
     search |= {} if max_wait is None else {"max_wait_s": parse_span(max_wait)}
-    train_rule(context, trace, out, search, backfill=backfill, resume=resume, json=json, force=force)
+    train_batch_agent(context, trace, out, search, backfill=backfill, resume=resume, json=json, force=force)
 
 
-def made_for(cluster: str) -> str:
-    """The workload to learn from where none is named: one made for the GPU cluster at load 0.9.
+def synthetic_workload_for(cluster: str) -> str:
+    """The default training workload: a synthetic one for the GPU cluster at load 0.9.
 
-    >>> made_for("gpu-mixed")
+    >>> synthetic_workload_for("gpu-mixed")
     'gpu:100000:gpu-mixed:0.9:0'
     """
     from kilowait.errors import InputError
@@ -320,13 +365,13 @@ def made_for(cluster: str) -> str:
 
     if cluster == "auto" or not is_placed(cluster, ""):
         raise InputError(
-            "name a job log to learn from; only GPU clusters (--cluster gpu-mixed) bring one of their own"
+            "no job log to train on; name one, or a GPU cluster (--cluster gpu-mixed), for which one is generated"
         )
     return f"gpu:100000:{cluster}:0.9:0"
 
 
 def _short(trace: str) -> str:
-    """The log in a name of a folder.
+    """The log as part of a folder name.
 
     >>> _short("logs/KTH-SP2-1996-2.1-cln.swf.gz"), _short("gpu:100000:gpu-mixed:0.9:0")
     ('KTH-SP2-1996-2', 'gpu-100000-gpu-mixed-0.9-0')
@@ -334,8 +379,8 @@ def _short(trace: str) -> str:
     return trace.replace(":", "-") if ":" in trace else Path(trace).name.split(".")[0]
 
 
-def _said(context: typer.Context, *names: str) -> dict[str, Any]:
-    """Those of these options that were written on the command line, with what was written."""
+def _given(context: typer.Context, *names: str) -> dict[str, Any]:
+    """The values of those of these options that were given on the command line."""
     sources = {name: context.get_parameter_source(name) for name in names}
     return {
         name: context.params[name]

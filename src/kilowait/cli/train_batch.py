@@ -1,4 +1,4 @@
-"""The evolution strategy on a log of a batch system, as ``kilowait train`` shows it."""
+"""``kilowait train --algo cma-es`` on a batch cluster: train a linear priority score, test it, print the results."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ import typer
 from kilowait.cli import console, options, train_synthetic
 from kilowait.cli.train_resume import resumable, state_folder
 
-__all__ = ["LONGER", "RIVALS", "train_rule"]
+__all__ = ["BASELINES", "LONGER", "train_batch_agent"]
 
-RIVALS = ("fcfs", "sjf", "saf", "f1", "wfp3")
-"""Rules that what was learned is judged beside."""
-LONGER = "longer: the same command with more --generations and --resume"
+BASELINES = ("fcfs", "sjf", "saf", "f1", "wfp3")
+"""Policies that a trained agent is compared with."""
+LONGER = "to train longer, repeat the command with more --generations and --resume"
 
 
-def train_rule(
+def train_batch_agent(
     context: typer.Context,
     trace: str,
     out: Path,
-    asked: Mapping[str, Any],
+    settings: Mapping[str, Any],
     *,
     backfill: str,
     resume: bool,
     json: bool,
     force: bool,
 ) -> None:
-    """Search on the first 60 % of the log, choose on the next 20 %, judge on the rest; all of it in a folder."""
-    from kilowait.cli.output.compare import show_contests
+    """Train on the first 60 % of the log, validate on the next 20 %, test on the rest; write everything to a folder."""
+    from kilowait.cli.output.compare import show_comparisons
     from kilowait.cluster.toml import to_dict
     from kilowait.experiments import train_batch
     from kilowait.experiments.comparison_results import results_of
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import prepare_scenario
 
-    how = train_batch.BatchTraining(**asked, backfill=parse_backfill(backfill))
+    how = train_batch.BatchTraining(**settings, backfill=parse_backfill(backfill))
     state = state_folder(out, resume=resume, force=force)
     scenario = options.scenario_from_options(context, trace, backfill=how.backfill)
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
         workload = train_batch.judged_last(workload)
-    for text in (*notes, *workload.leakage_notes):
-        console.note(text)
-    train_batch.test_windows(workload.jobs, how.window_jobs, seed=how.seed)  # a log too short is told before
-    drawn = train_synthetic.generated_jobs(context, scenario, workload, machine, how.seed)
+    for note in (*notes, *workload.leakage_notes):
+        console.note(note)
+    train_batch.test_windows(workload.jobs, how.window_jobs, seed=how.seed)  # raises if the log is too short
+    generated = train_synthetic.generated_jobs(context, scenario, workload, machine, how.seed)
     with console.steps(how.generations) as step, resumable(state, resume=resume):
         agent, history = train_batch.train(
             workload.jobs,
@@ -54,20 +54,22 @@ def train_rule(
             how,
             trace=trace,
             progress=lambda done: step(
-                f"candidates at {done.training:.3f} of the start", done.number % 10 == 0, done.number
+                f"candidates at {done.training:.3f} of the initial objective",
+                done.number % 10 == 0,
+                done.number,
             ),
             folder=state,
             resume=resume,
-            mixture=None if drawn is None else drawn.mixture,
+            mixture=None if generated is None else generated.mixture,
         )
-    with console.busy("trying it on later jobs ..."):
-        contest = train_batch.judged(
-            agent, RIVALS, workload.jobs, machine, how, trace=trace, clairvoyant=True
+    with console.busy("testing the agent on later jobs ..."):
+        comparison = train_batch.judged(
+            agent, BASELINES, workload.jobs, machine, how, trace=trace, clairvoyant=True
         )
-        found = results_of(contest, how.objective, seed=how.seed)
+        found = results_of(comparison, how.objective, seed=how.seed)
     manifest = workload.provenance(
         trace, console.command(context), console.today()
-    ) | train_synthetic.kept_with(drawn)
+    ) | train_synthetic.synthetic_record(generated)
     train_batch.save_agent(
         out,
         agent,
@@ -77,30 +79,30 @@ def train_rule(
         manifest={**manifest, "seeds": {**manifest["seeds"], "training": how.seed}},
         force=force or resume,
     )
-    for text in found["notes"]:
-        console.note(text)
+    for note in found["notes"]:
+        console.note(note)
     if json:
         console.json_document({"agent": agent.provenance, "judged": found, "out": out})
         return
-    show_contests([found], [workload])
-    print(f"\n{taken_in_words(agent)}")
-    print(f"written to {out}; use it as: --policies saf,agent:{out / 'agent.json'}")
+    show_comparisons([found], [workload])
+    print(f"\n{search_outcome(agent)}")
+    print(f"written to {out}; use it with: kilowait compare --policies saf,agent:{out / 'agent.json'}")
     print(LONGER)
 
 
-def taken_in_words(agent: Any) -> str:
-    """What the search came to.
+def search_outcome(agent: Any) -> str:
+    """How the search ended, in one sentence.
 
     >>> from kilowait.agents import LinearAgent
-    >>> taken_in_words(LinearAgent([1.0] * 12, provenance={"began_at": "usual", "went": "half the way"}))
-    "the search began at 'usual' and what is taken went half the way it found"
+    >>> search_outcome(LinearAgent([1.0] * 12, provenance={"began_at": "usual", "went": "half the way"}))
+    "the search started at 'usual'; the agent is half the way from there to the best candidate"
     """
     if agent.fallback_rule is not None:
         return (
-            f"on the training jobs {agent.fallback_rule} was better than what the search found: "
-            "the agent plays that rule"
+            f"on the training jobs {agent.fallback_rule} was better than any candidate of the search: "
+            "the agent is that policy"
         )
-    began, went = agent.provenance["began_at"], agent.provenance["went"]
-    if went.startswith("nowhere"):
-        return f"the search found nothing clearly better than where it began, {began!r}: the agent plays that"
-    return f"the search began at {began!r} and what is taken went {went} it found"
+    start, step = agent.provenance["began_at"], agent.provenance["went"]
+    if step.startswith("nowhere"):
+        return f"the search found nothing clearly better than its start, {start!r}: the agent is that"
+    return f"the search started at {start!r}; the agent is {step} from there to the best candidate"

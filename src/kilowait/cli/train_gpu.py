@@ -1,4 +1,4 @@
-"""The evolution strategy on a GPU cluster, as ``kilowait train --cluster gpu-mixed`` shows it."""
+"""``kilowait train --algo cma-es`` on a GPU cluster: train a linear priority score, test it, print the results."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from kilowait.cli import console, options
 from kilowait.cli.train_batch import LONGER
 from kilowait.cli.train_resume import resumable, state_folder
 
-__all__ = ["train_score"]
+__all__ = ["train_gpu_agent"]
 
 
-def train_score(
+def train_gpu_agent(
     context: typer.Context,
     trace: str,
     out: Path,
-    asked: Mapping[str, Any],
+    settings: Mapping[str, Any],
     *,
     resume: bool,
     json: bool,
     force: bool,
 ) -> None:
-    """Search on the first 60 % of the log, choose on the next 20 %, judge on the rest; all of it in a folder."""
+    """Train on the first 60 % of the log, validate on the next 20 %, test on the rest; write everything to a folder."""
     from kilowait.cli.train_rl import show_on_gpus
     from kilowait.cluster.toml import to_dict
     from kilowait.evaluation.comparison import split
@@ -40,15 +40,15 @@ def train_score(
         search_on_gpus,
     )
 
-    how = GpuSearch(**asked)
+    how = GpuSearch(**settings)
     state = state_folder(out, resume=resume, force=force)
     scenario = options.scenario_from_options(context, trace, backfill="skip")
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
         workload = judged_last(workload)
-    for text in (*notes, *workload.leakage_notes):
-        console.note(text)
-    console.note("first every rule is tried with every placement, then the search begins from the best")
+    for note in (*notes, *workload.leakage_notes):
+        console.note(note)
+    console.note("every policy is run with every placement first; the search starts from the best")
     with console.steps(how.generations) as step, resumable(state, resume=resume):
         agent, history = search_on_gpus(
             workload.jobs,
@@ -56,7 +56,7 @@ def train_score(
             how,
             trace=trace,
             progress=lambda done: step(
-                f"best so far {done.best:.3f} of the rule", done.number % 10 == 0, done.number
+                f"best so far {done.best:.3f} of the best policy", done.number % 10 == 0, done.number
             ),
             folder=state,
             resume=resume,
@@ -64,7 +64,7 @@ def train_score(
     later = split(workload.jobs).test
     count = len(later) // how.window_jobs
     windows = [later[i * how.window_jobs : (i + 1) * how.window_jobs] for i in range(count)]
-    with console.busy("trying it on later jobs ..."):
+    with console.busy("testing the agent on later jobs ..."):
         found = judged_on_gpus(agent, windows, machine, seed=how.seed)
     manifest = workload.provenance(trace, console.command(context), console.today())
     save_weights(
@@ -74,7 +74,7 @@ def train_score(
         MEANINGS,
         scenario={
             **scenario.to_dict(),
-            "training": {"algo": "es", **vars(how)},
+            "training": {"algo": "cma-es", **vars(how)},
             "cluster": to_dict(machine),
         },
         results={"judged": found},
@@ -84,9 +84,11 @@ def train_score(
     if json:
         console.json_document({"agent": agent.provenance, "judged": found, "out": out})
         return
-    print(f"the best rule of the training jobs is {rule_words(agent)}")
+    print(f"the best policy on the training jobs is {rule_words(agent)}")
     if agent.provenance["kept_the_rule"]:
-        print("the search found nothing that surely beats it on the validation jobs: the agent is that rule")
+        print(
+            "no candidate of the search is significantly better on the validation jobs: the agent is that policy"
+        )
     show_on_gpus(found)
-    print(f"\nwritten to {out}; use it as: --policies srtf,agent:{out / 'agent.json'}")
+    print(f"\nwritten to {out}; use it with: kilowait compare --policies srtf,agent:{out / 'agent.json'}")
     print(LONGER)

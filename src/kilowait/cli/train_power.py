@@ -1,4 +1,4 @@
-"""Training and judging where power is drawn, as ``kilowait train --power`` and ``kilowait evaluate`` show it."""
+"""``kilowait train --power`` and ``kilowait evaluate --power``: train and test agents that use power controls."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from kilowait.cli import console, options
 from kilowait.cli.train_batch import LONGER
 from kilowait.cli.train_resume import resumable, state_folder
 
-__all__ = ["judged_on_windows", "judged_with_power", "show_on_energy", "train_steering"]
+__all__ = ["evaluate_on_test_jobs", "evaluate_on_windows", "show_on_energy", "train_power_agent"]
 
 
-def train_steering(
+def train_power_agent(
     context: typer.Context,
     trace: str,
     out: Path,
     *,
-    levers: str,
+    power_controls: str,
     objective: str,
-    promise: float,
+    max_slowdown_ratio: float,
     backfill: str,
-    how: Mapping[str, Any],
+    training: Mapping[str, Any],
     resume: bool,
     json: bool,
     force: bool,
 ) -> None:
-    """An evolution strategy on the weights that steer power; all of it in a folder."""
+    """Search the weights of a linear power agent with CMA-ES, test it, and write everything to a folder."""
     from kilowait.agents.linear_power.agent import WEIGHTS
     from kilowait.cluster.toml import to_dict
     from kilowait.evaluation.comparison import split
@@ -41,36 +41,46 @@ def train_steering(
 
     state = state_folder(out, resume=resume, force=force)
     depth = parse_backfill(backfill)
-    scenario = options.scenario_from_options(context, trace, backfill=depth, levers=levers)
+    scenario = options.scenario_from_options(context, trace, backfill=depth, levers=power_controls)
     assert scenario.power is not None
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
         workload = judged_last(workload)
-        powering = train_power.PowerTraining.of(scenario.power, levers, workload.jobs, machine)
-    for text in (*notes, *workload.leakage_notes):
-        console.note(text)
+        power_training = train_power.PowerTraining.of(scenario.power, power_controls, workload.jobs, machine)
+    for note in (*notes, *workload.leakage_notes):
+        console.note(note)
     parts = split(workload.jobs)
-    _windows_of(parts.test, how["window_jobs"])  # a log too short is told before the training
-    with console.steps(how["generations"]) as step, resumable(state, resume=resume):
+    _windows_of(parts.test, training["window_jobs"])  # raises before the training if the log is too short
+    with console.steps(training["generations"]) as step, resumable(state, resume=resume):
         agent, history = train_power.train_es(
             parts.train,
             parts.validation,
             machine,
-            powering,
+            power_training,
             spent=objective,
-            times=promise,
+            times=max_slowdown_ratio,
             rule="saf",
             trace=trace,
             backfill=depth,
             progress=lambda done: step(
-                f"best so far {done.best:.3f} of the best by hand", done.number % 10 == 0, done.number
+                f"best so far {done.best:.3f} of the best hand-tuned policy",
+                done.number % 10 == 0,
+                done.number,
             ),
             folder=state,
             resume=resume,
-            **how,
+            **training,
         )
-    found = judged_with_power(
-        agent, parts.test, machine, powering.meter, levers, depth, how["window_jobs"], objective, how["seed"]
+    found = evaluate_on_test_jobs(
+        agent,
+        parts.test,
+        machine,
+        power_training.meter,
+        power_controls,
+        depth,
+        training["window_jobs"],
+        objective,
+        training["seed"],
     )
     manifest = workload.provenance(trace, console.command(context), console.today())
     save_weights(
@@ -80,59 +90,64 @@ def train_steering(
         WEIGHTS,
         scenario={
             **scenario.to_dict(),
-            "training": {"algo": "es", "objective": objective, "promise": promise, **how},
+            "training": {"algo": "cma-es", "objective": objective, "promise": max_slowdown_ratio, **training},
             "cluster": to_dict(machine),
         },
         results={"judged": found},
-        manifest={**manifest, "seeds": {**manifest["seeds"], "training": how["seed"]}},
+        manifest={**manifest, "seeds": {**manifest["seeds"], "training": training["seed"]}},
         force=force or resume,
     )
     if json:
         console.json_document({"agent": agent.provenance, "judged": found, "out": out})
         return
     show_on_energy(found)
-    print(f"\nwritten to {out}; use it as: --policy agent:{out / 'agent.json'} --power ... --levers {levers}")
+    print(
+        f"\nwritten to {out}; use it with: kilowait simulate --policy "
+        f"agent:{out / 'agent.json'} --power ... --power-controls {power_controls}"
+    )
     print(LONGER)
 
 
-def judged_with_power(
+def evaluate_on_test_jobs(
     agent: Any,
     later: Any,
     machine: Any,
-    meter: Any,
-    levers: str,
+    power_context: Any,
+    power_controls: str,
     backfill: str | int,
     window_jobs: int,
     spent: str,
     seed: int,
 ) -> dict[str, Any]:
-    """The agent beside rules with levers written by hand on windows of later jobs, side by side."""
+    """Test the agent against policies with hand-tuned power controls on consecutive windows of the test jobs."""
     windows = _windows_of(later, window_jobs)
-    return judged_on_windows(agent, windows, machine, meter, levers, backfill, spent=spent, seed=seed)
+    return evaluate_on_windows(
+        agent, windows, machine, power_context, power_controls, backfill, spent=spent, seed=seed
+    )
 
 
-def judged_on_windows(
+def evaluate_on_windows(
     agent: Any,
     windows: list[Any],
     machine: Any,
-    meter: Any,
-    levers: str,
+    power_context: Any,
+    power_controls: str,
     backfill: str | int,
     *,
     spent: str = "energy",
     seed: int,
 ) -> dict[str, Any]:
-    """The same on windows that are cut already."""
+    """Test the agent against policies with hand-tuned power controls on these windows."""
     from kilowait.experiments.evaluate_power import judged_on_energy
     from kilowait.experiments.train_power import bind_agent_power
 
-    with console.busy("trying it on later jobs ..."):
+    with console.busy("testing the agent on later jobs ..."):
         return judged_on_energy(
-            bind_agent_power(agent, meter, levers),
+            bind_agent_power(agent, power_context, power_controls),
             windows,
             machine,
-            meter,
-            levers=levers,
+            power_context,
+            levers=power_controls,
             backfill=backfill,
             spent=spent,
             seed=seed,
@@ -145,21 +160,21 @@ def _windows_of(later: Any, window_jobs: int) -> list[Any]:
     count = len(later) // window_jobs
     if count == 0:
         raise InputError(
-            f"the last part of the log, {len(later):,} jobs, holds no window of {window_jobs:,}; take shorter ones "
-            "(--window-jobs)"
+            f"the {len(later):,} test jobs, the last 20 % of the log, are fewer than one window of {window_jobs:,} "
+            "jobs; choose a shorter --window"
         )
     return [later[i * window_jobs : (i + 1) * window_jobs] for i in range(count)]
 
 
 def show_on_energy(found: Mapping[str, Any]) -> None:
-    """The table of a judging with power, and what it says of the agent."""
+    """Print the test results with energy, and how the agent compares with the Pareto front."""
     from kilowait.units import format_span
 
     spent, policies = found["spent"], found["policies"]
-    print(f"later jobs: {found['windows']} windows of {found['window_jobs']:,} jobs, all of them counted\n")
+    print(f"test jobs: {found['windows']} windows of {found['window_jobs']:,} jobs, every job counted\n")
     extra = [name for name in ("co2", "cost") if name in policies["agent"]]
     heads = ["kWh/job", *({"co2": "kg CO2/job", "cost": "cost/job"}[name] for name in extra)]
-    heads += ["slowdown", "mean wait", "95 % below"]
+    heads += ["slowdown", "mean wait", "95 % wait below"]
     order = sorted(
         {"agent", *found["front"], *(name for name in policies if name.endswith(", none"))},
         key=lambda name: policies[name][spent],
@@ -174,19 +189,20 @@ def show_on_energy(found: Mapping[str, Any]) -> None:
     value, low, high = found["beyond"]["spent"]
     other, lower, higher = found["beyond"]["waited"]
     print(
-        f"\nagent: {value:.3f} of the least {spent} of the {len(policies) - 1} by hand with no larger slowdown, 95 % "
-        f"interval {low:.3f} to {high:.3f};"
+        f"\nagent: {value:.3f} of the lowest {spent} among the {len(policies) - 1} hand-tuned policies whose slowdown "
+        f"is not larger, 95 % interval {low:.3f} to {high:.3f};"
     )
     print(
-        f"       {other:.3f} of the least slowdown of those that spend no more, {lower:.3f} to {higher:.3f}"
+        f"       {other:.3f} of the lowest slowdown among those whose {spent} is not larger, {lower:.3f} "
+        f"to {higher:.3f}"
     )
-    print(_verdict(found))
+    print(_conclusion(found))
 
 
-def _verdict(found: Mapping[str, Any]) -> str:
-    lies = found["beyond"]
-    if lies["spent"][2] < 1 or lies["waited"][2] < 1:
-        return "it lies beyond the front of the levers written by hand"
-    if lies["spent"][0] >= 1 and lies["waited"][0] >= 1:
-        return "it does not lie beyond the front of the levers written by hand: use those"
-    return "whether it lies beyond the front of the levers written by hand is undecided"
+def _conclusion(found: Mapping[str, Any]) -> str:
+    margin = found["beyond"]
+    if margin["spent"][2] < 1 or margin["waited"][2] < 1:
+        return "the agent dominates part of the Pareto front of the hand-tuned power controls"
+    if margin["spent"][0] >= 1 and margin["waited"][0] >= 1:
+        return "the agent is not better than the Pareto front of the hand-tuned power controls: use those"
+    return "the difference to the Pareto front of the hand-tuned power controls is not significant"

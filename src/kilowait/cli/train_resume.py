@@ -1,4 +1,4 @@
-"""Trainings that are killed and gone on with, as ``kilowait train --resume`` shows them."""
+"""Checks and messages of resumable trainings, for ``--resume``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["resumable", "state_folder"]
 
 
 def state_folder(out: Path, *, resume: bool, force: bool) -> Path:
-    """Where the state of a training to `out` is kept; an error where it may not begin, or cannot go on."""
+    """The folder of the training checkpoints for `out`; raises if the training may not start or cannot resume."""
     from kilowait.evaluation.storage import check_writable
     from kilowait.experiments.resume import check_begun, training_folder
 
@@ -24,16 +24,16 @@ def state_folder(out: Path, *, resume: bool, force: bool) -> Path:
 
 @contextmanager
 def resumable(state: Path, *, resume: bool) -> Iterator[None]:
-    """A training: whether it goes on is told, and whoever interrupts it is told how to."""
+    """Run a training: note that it resumes, and after an interrupt note how to resume it."""
     from kilowait.experiments.resume import can_resume
 
     if resume:
-        console.note(f"going on with the training of {state}")
+        console.note(f"resuming the training in {state}")
     try:
         yield
     except KeyboardInterrupt:
         ready = can_resume(state)
         console.note(
-            "to go on, give the same command with --resume" if ready else "there was no checkpoint yet"
+            "to resume, repeat the command with --resume" if ready else "no checkpoint was written yet"
         )
         raise

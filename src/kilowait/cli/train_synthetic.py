@@ -1,4 +1,4 @@
-"""Generated jobs to train on, as ``kilowait train --synthetic`` takes them."""
+"""Options and jobs of ``kilowait train --synthetic``: synthetic jobs mixed into the training data."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from kilowait.experiments.scenario import Scenario
     from kilowait.experiments.synthetic_training import GeneratedJobs
 
-__all__ = ["Curriculum", "Folders", "Jobs", "Share", "generated_jobs", "kept_with", "refuse_generated"]
+__all__ = ["Curriculum", "Folders", "Jobs", "Share", "generated_jobs", "refuse_generated", "synthetic_record"]
 
 Folders = Annotated[
     str | None,
     typer.Option(
         "--synthetic",
         metavar="DIR,...",
-        help="Train on jobs of these generators too, as kilowait synth fit writes them; choosing and judging stay on "
+        help="Also train on jobs of these generators (folders written by kilowait synth fit); validation and test use "
         "real jobs.",
         show_default=False,
     ),
@@ -31,8 +31,8 @@ Share = Annotated[
     typer.Option(
         "--synthetic-share",
         metavar="F",
-        help="With --synthetic: the share of the training's windows or episodes that have generated jobs, 0.5 unless "
-        "said; 1: synthetic only.",
+        help="With --synthetic: share of the training windows or episodes that contain synthetic jobs; by default 0.5; "
+        "1: synthetic only.",
         show_default=False,
     ),
 ]
@@ -41,7 +41,7 @@ Curriculum = Annotated[
     typer.Option(
         "--synthetic-curriculum",
         metavar="C",
-        help="With --synthetic: mixed (the usual), or synthetic-first: generated jobs alone in the first part of the "
+        help="With --synthetic: mixed (the default), or synthetic-first: only synthetic jobs in the first part of the "
         "training, as long as their share.",
         show_default=False,
     ),
@@ -52,7 +52,7 @@ Jobs = Annotated[
         "--synthetic-jobs",
         metavar="N",
         min=1,
-        help="With --synthetic: jobs drawn from each generator; else as many as the training jobs.",
+        help="With --synthetic: jobs sampled from each generator; by default as many as the training jobs.",
         show_default=False,
     ),
 ]
@@ -61,12 +61,12 @@ Jobs = Annotated[
 def generated_jobs(
     context: typer.Context, scenario: Scenario, workload: Workload, machine: Cluster, seed: int
 ) -> GeneratedJobs | None:
-    """The generated jobs of the options, with words where a generator has seen later jobs; None: none are asked for."""
+    """The synthetic jobs of the options, or None; prints a warning if a generator has seen test jobs."""
     from kilowait.experiments.inputs import workload_of
     from kilowait.experiments.synthetic_training import SyntheticTraining, check_mixed, drawn_for
 
-    asked = SyntheticTraining.asked(*_asked(context))
-    if asked is None:
+    settings = SyntheticTraining.asked(*_synthetic_options(context))
+    if settings is None:
         return None
     check_mixed(machine, powered=scenario.power is not None, predicted=scenario.predict is not None)
     logged = None
@@ -75,29 +75,29 @@ def generated_jobs(
             scenario.trace, format=scenario.format, columns=scenario.columns, strict=scenario.strict,
             rows=scenario.jobs,
         ).jobs  # fmt: skip
-    with console.busy(f"drawing jobs from {', '.join(asked.folders)} ..."):
-        drawn = drawn_for(
-            asked, workload, machine, seed=seed, trace=scenario.trace, load=scenario.load, as_logged=logged
+    with console.busy(f"sampling jobs from {', '.join(settings.folders)} ..."):
+        generated = drawn_for(
+            settings, workload, machine, seed=seed, trace=scenario.trace, load=scenario.load, as_logged=logged
         )
-    for text in drawn.warnings:
-        console.info(f"warning: {text}")
-    return drawn
+    for warning in generated.warnings:
+        console.info(f"warning: {warning}")
+    return generated
 
 
 def refuse_generated(context: typer.Context, what: str) -> None:
-    """An error where the options ask for generated jobs and this training takes none."""
+    """Raise if --synthetic is given to a training that does not support it."""
     from kilowait.errors import InputError
     from kilowait.experiments.synthetic_training import SyntheticTraining
 
-    if SyntheticTraining.asked(*_asked(context)) is not None:
-        raise InputError(f"--synthetic is for queues of whole nodes, not for {what}; leave it out")
+    if SyntheticTraining.asked(*_synthetic_options(context)) is not None:
+        raise InputError(f"--synthetic is for batch clusters (whole nodes), not for {what}; leave it out")
 
 
-def kept_with(drawn: GeneratedJobs | None) -> dict[str, Any]:
-    """What a manifest says of generated jobs."""
-    return {} if drawn is None else {"synthetic": drawn.record}
+def synthetic_record(generated: GeneratedJobs | None) -> dict[str, Any]:
+    """The manifest entry for the synthetic jobs."""
+    return {} if generated is None else {"synthetic": generated.record}
 
 
-def _asked(context: typer.Context) -> tuple[Any, ...]:
+def _synthetic_options(context: typer.Context) -> tuple[Any, ...]:
     names = ("synthetic", "synthetic_share", "synthetic_curriculum", "synthetic_jobs")
     return tuple(context.params[name] for name in names)

@@ -1,4 +1,4 @@
-"""``kilowait tune``: settings for a learner, from a log."""
+"""``kilowait tune``: search for the hyperparameters of a training algorithm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EPILOG = """\b
 Examples:
   kilowait tune lublin:20000:128:0.95:7 --algo ppo --trials 20 --out runs/tuned
   kilowait tune lublin:20000:128:0.95:7 --algo ppo --trials 40 --out runs/tuned --resume
-  kilowait train lublin:20000:128:0.95:7 --settings runs/tuned/best.toml --out runs/ppo"""
+  kilowait train lublin:20000:128:0.95:7 --hyperparameters runs/tuned/best.toml --out runs/ppo"""
 
 
 @app.command(epilog=_EPILOG)
@@ -29,53 +29,80 @@ def tune(
         Path,
         typer.Option("--out", "-o", metavar="DIR", help="Folder for best.toml, results.json and study.db."),
     ],
-    algo: Annotated[str, typer.Option(metavar="A", help="The learner: ppo, a2c, d3qn or sac.")] = "ppo",
-    net: Annotated[str, typer.Option(metavar="N", help="The network: kernel, attention or gat.")] = "kernel",
+    algo: Annotated[
+        str, typer.Option("--algo", metavar="A", help="Training algorithm: ppo, a2c, d3qn or sac.")
+    ] = "ppo",
+    network: Annotated[
+        str, typer.Option("--network", metavar="N", help="Network architecture: kernel, attention or gat.")
+    ] = "kernel",
     trials: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Trainings in all, with those before a resume.")
+        int,
+        typer.Option(
+            "--trials", metavar="N", min=1, help="Number of trials, including those before --resume."
+        ),
     ] = 20,
-    steps: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Decisions each of them learns from.")
+    total_timesteps: Annotated[
+        int,
+        typer.Option("--total-timesteps", metavar="N", min=1, help="Training steps (decisions) per trial."),
     ] = 200_000,
     cluster: options.Cluster = "auto",
-    seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same trials.")] = 0,
-    backfill: Annotated[
-        str, typer.Option("--backfill", "-b", metavar="B", help="As in kilowait simulate.")
-    ] = "easy",
-    envs: Annotated[int, typer.Option(metavar="N", min=1, help="Environments side by side.")] = 32,
-    episode_jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Jobs in an episode.")] = 256,
-    slots: Annotated[int, typer.Option(metavar="N", min=1, help="Waiting jobs shown at once.")] = 64,
-    reward: Annotated[
-        str | None, typer.Option(metavar="T=W,...", help="What is to be small; as in kilowait train.")
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Random seed; the same seed gives the same trials.")
+    ] = 0,
+    backfill: options.BackfillDepth = "easy",
+    num_envs: Annotated[
+        int, typer.Option("--num-envs", metavar="N", min=1, help="Environments that run in parallel.")
+    ] = 32,
+    episode_jobs: Annotated[
+        int, typer.Option("--episode-jobs", metavar="N", min=1, help="Jobs per episode.")
+    ] = 256,
+    queue_window: Annotated[
+        int,
+        typer.Option("--queue-window", metavar="N", min=1, help="Number of waiting jobs in the observation."),
+    ] = 64,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            "--objective",
+            metavar="O=W,...",
+            help="What to minimize: weights of reward terms, e.g. slowdown=1,sla=10; on GPU clusters jct=1.",
+        ),
     ] = None,
     sla: Annotated[
-        str, typer.Option(metavar="T", help="A job that waits longer than this counts for sla.")
+        str,
+        typer.Option("--sla", metavar="SPAN", help="A job that waits longer violates the reward term sla."),
     ] = "4h",
     max_wait: Annotated[
-        str | None, typer.Option(metavar="T", help="A job that has waited longer, say 12h or 3d, goes first.")
+        str | None,
+        typer.Option(
+            "--max-wait",
+            metavar="SPAN",
+            help="A job that has waited longer, e.g. 12h or 3d, is scheduled first.",
+        ),
     ] = None,
     windows: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Windows of the validation jobs that rank trials.")
+        int,
+        typer.Option("--windows", "-w", metavar="N", min=1, help="Validation windows that rank the trials."),
     ] = 16,
-    window_jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Jobs in a window.")] = 1024,
-    device: Annotated[str, typer.Option(metavar="D", help="cpu or cuda.")] = "cpu",
+    window: options.Window = 1024,
+    device: Annotated[str, typer.Option("--device", metavar="D", help="Device: cpu or cuda.")] = "cpu",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the search of this folder, interrupted or not.")
+        bool, typer.Option("--resume", help="Resume the search in this folder, interrupted or finished.")
     ] = False,
     load: options.Load = None,
-    jobs: options.Rows = None,
+    jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
     json: options.Json = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Begin anew where a search was begun before.")
+        bool, typer.Option("--force", help="Start again, even if the folder contains a search.")
     ] = False,
 ) -> None:
-    """Search for settings: train with many on the first 60 % of a log, and rank them by the next 20 %.
+    """Search for hyperparameters: train on the first 60 % of a log and rank the trials on the next 20 %.
 
-    The last 20 % are not touched: kilowait train --settings judges there what was found. Trials that fall behind are
-    given up early. The first trial has the usual settings.
+    The last 20 % are not used, so that kilowait train --hyperparameters can test the result there. Bad trials are
+    stopped early. The first trial uses the default hyperparameters.
     """
     from kilowait.cli.train_rl import weights_of
     from kilowait.evaluation.comparison import split
@@ -86,34 +113,32 @@ def tune(
     from kilowait.units import parse_span
 
     optuna_study.optuna_or_error()
-    usual = tune.defaults(algo)
+    defaults = tune.defaults(algo)
     how = RLTraining(
         algo=algo,
-        net=net,
+        net=network,
         seed=seed,
-        steps=steps,
-        envs=envs,
+        steps=total_timesteps,
+        envs=num_envs,
         episode_jobs=episode_jobs,
-        slots=slots,
+        slots=queue_window,
         backfill=parse_backfill(backfill),
-        reward=None if reward is None else weights_of(reward),
+        reward=None if objective is None else weights_of(objective),
         sla_s=parse_span(sla),
         max_wait_s=None if max_wait is None else parse_span(max_wait),
         windows=windows,
-        window_jobs=window_jobs,
+        window_jobs=window,
         device=device,
     )
     before = optuna_study.begin(out, resume=resume, force=force)
     scenario = options.scenario_from_options(context, trace, backfill=how.backfill)
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
-    for text in notes:
-        console.note(text)
+    for note in notes:
+        console.note(note)
     parts = split(workload.jobs)
     if resume:
-        console.note(
-            f"going on with the search of {out}: {console.count(len(before), 'trial')} of {trials} done"
-        )
+        console.note(f"resuming the search in {out}: {console.count(len(before), 'trial')} of {trials} done")
     done = list(before)
     with console.steps(trials) as step:
         for trial in before:
@@ -140,33 +165,41 @@ def tune(
     best = optuna_study.best_of(done)
     if json:
         console.json_document(
-            {"algo": algo, "net": net, "best": vars(best), "trials": [vars(one) for one in done], "out": out}
+            {
+                "algo": algo,
+                "network": network,
+                "best": vars(best),
+                "trials": [vars(one) for one in done],
+                "out": out,
+            }
         )
         return
-    _show_best(best, done, usual)
+    _show_best(best, done, defaults)
     print(
-        f"\nwritten to {out}; train with it: kilowait train {trace} --settings {out / 'best.toml'} --out runs/NAME"
+        f"\nwritten to {out}; train with it: kilowait train {trace} --hyperparameters {out / 'best.toml'} --out "
+        "runs/NAME"
     )
 
 
 def _line(trial: TuningTrial, done: list[TuningTrial]) -> str:
-    """A trial in a line."""
+    """One line about a trial."""
     finished = [one.figure for one in done if one.outcome == "finished"]
     best = f", best so far {console.number(min(finished))}" if finished else ""
     return f"{console.number(trial.figure)}, {trial.outcome} after {console.span(trial.seconds)}{best}"
 
 
-def _show_best(best: TuningTrial, done: list[TuningTrial], usual: dict[str, Any]) -> None:
-    """The best settings beside the usual ones."""
+def _show_best(best: TuningTrial, done: list[TuningTrial], defaults: dict[str, Any]) -> None:
+    """Print the best hyperparameters next to the defaults."""
     outcomes = [one.outcome for one in done]
     counted = ", ".join(
         f"{outcomes.count(word)} {word}" for word in ("finished", "given up", "diverged") if word in outcomes
     )
     console.title(f"{console.count(len(done), 'trial')}: {counted}; the best is number {best.number}")
     rows = [
-        (name, console.number(usual[name]), console.number(value)) for name, value in best.settings.items()
+        (name, console.number(defaults[name]), console.number(value)) for name, value in best.settings.items()
     ]
     first = console.number(done[0].figure)
     console.table(
-        ("setting", "usual", "best"), [*rows, ("on the validation jobs", first, console.number(best.figure))]
+        ("hyperparameter", "default", "best"),
+        [*rows, ("validation objective", first, console.number(best.figure))],
     )

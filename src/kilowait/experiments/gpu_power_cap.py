@@ -21,7 +21,7 @@ def caps_asked(text: str) -> list[str]:
     """
     found = [_cap_text(part.strip()) for part in text.split(",") if part.strip()]
     if not found:
-        raise InputError("--gpu-cap is empty; write a share of the GPUs' limit such as 60% or 0.6")
+        raise InputError("--gpu-power-cap is empty; write a share of the GPUs' limit such as 60% or 0.6")
     return list(dict.fromkeys(found))
 
 
@@ -55,13 +55,13 @@ def check_levers_on(levers: str, cluster: Cluster) -> None:
     capped = cap_of(levers) is not None
     if capped and not cluster.node_level:
         raise InputError(
-            f"--gpu-cap is for clusters of placed nodes; {cluster.name!r} has none, and caps are levels there: take "
-            "--levers dvfs=1.1, or a preset such as gpu-mixed"
+            f"--gpu-power-cap is for clusters of placed nodes; {cluster.name!r} has none, and caps are levels there: take "
+            "--power-controls dvfs=1.1, or a preset such as gpu-mixed"
         )
     if cluster.node_level and not capped and levers.strip() != "none":
         raise InputError(
             f"levers are {levers!r}; placed nodes have none: they neither sleep nor slow down; cap their GPUs with "
-            "--gpu-cap 60%, or leave --levers out"
+            "--gpu-power-cap 60%, or leave --power-controls out"
         )
 
 
@@ -77,7 +77,7 @@ def _share(text: str) -> float:
         share = 0.0
     if not 0 < share <= 1:
         raise InputError(
-            f"--gpu-cap is {text!r}; write a share of the GPUs' limit (TDP) above 0 and up to 1, such as 60% or 0.6: "
-            "types differ in watts"
+            f"--gpu-power-cap is {text!r}; write a share of the GPUs' limit (TDP) above 0 and up to 1, such as 60% "
+            "or 0.6: types differ in watts"
         )
     return share

@@ -59,7 +59,7 @@ def front(
         )
     if len(jobs) < window_jobs:
         raise InputError(
-            f"{len(jobs):,} jobs are fewer than a window of {window_jobs:,}; take shorter windows (--window-jobs)"
+            f"{len(jobs):,} jobs are fewer than a window of {window_jobs:,}; take shorter windows (--window)"
         )
     count = len(jobs) // window_jobs if windows is None else windows
     first = np.linspace(0, len(jobs) - window_jobs, count).astype(np.int64)

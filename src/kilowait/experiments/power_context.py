@@ -30,8 +30,8 @@ __all__ = ["PowerContext", "as_options", "foresight_of"]
 FORECASTS = ("perfect", "persistence", "noisy")
 _DAY_S = 86400.0
 _SAID_AS_OPTIONS = {
-    "wrap=True": "--wrap",
-    "start='2022-01-01'": "--start 2022-01-01",
+    "wrap=True": "--repeat-signals",
+    "start='2022-01-01'": "--log-start 2022-01-01",
     "weather=read_weather(...)": "--weather FILE",
     "model.with_cooling('pue:1.2')": "--cooling pue:1.2",
 }

@@ -121,7 +121,9 @@ class Scenario:
             check_predictor(self.predict)
         if self.predict_power is not None:
             if self.power is None:
-                raise InputError("--predict-power is of no use without a power model; name one with --power")
+                raise InputError(
+                    "--power-predictor is of no use without a power model; name one with --power"
+                )
             check_power_predictor(self.predict_power)
         check_levers(self.levers)
         check_power(self.levers, self.power)

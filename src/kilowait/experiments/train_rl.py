@@ -117,7 +117,7 @@ class RLTraining:
 
     def __post_init__(self) -> None:
         if self.algo not in ALGORITHMS:
-            raise UnknownNameError("algorithm", self.algo, (*ALGORITHMS, "es"))
+            raise UnknownNameError("algorithm", self.algo, (*ALGORITHMS, "cma-es"))
         if self.limit and (self.algo != "ppo" or len(self.limit) > 1):
             raise InputError(
                 f"constraint {dict(self.limit)} for {self.algo}; only ppo supports a constraint, and only one"

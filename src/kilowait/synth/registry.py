@@ -109,7 +109,7 @@ def load_generator(folder: str | PathLike[str], *, trust: str | None = None) -> 
     if kind.holds_code and trust is None:
         raise InputError(
             f"{place} contains a pickle of {name}, and loading it runs any code in it; if you trust its source, "
-            "name the Python that has the library: --trust PYTHON, or trust= in Python"
+            "name the Python that has the library: --allow-pickle-with PYTHON, or trust= in Python"
         )
     try:
         with (place / STATE).open("rb") as raw, np.load(raw, allow_pickle=False) as file:

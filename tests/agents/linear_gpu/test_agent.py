@@ -136,7 +136,7 @@ def test_best_policy_is_start_and_kept_unless_clearly_beaten():
 
 
 def test_too_few_validation_windows_is_an_error():
-    with pytest.raises(InputError, match="--window-jobs"):
+    with pytest.raises(InputError, match="--window"):
         trained(log=JOBS[:200])
     with pytest.raises(UnknownNameError, match="mean_jct_s"):
         train_placed(JOBS[:60], JOBS[60:], CLUSTER, seed=0, objective="mean_jct")

@@ -112,7 +112,7 @@ def train_placed(
     if count < 4:
         raise InputError(
             f"{len(validation):,} validation jobs hold {count} windows of {window_jobs:,} side by side, and 4 are "
-            "needed to select and to test; take a longer log or shorter windows (--window-jobs)"
+            "needed to select and to test; take a longer log or shorter windows (--window)"
         )
     validation_windows = [validation[i * window_jobs : (i + 1) * window_jobs] for i in range(count)]
     with ThreadPoolExecutor(threads) as pool:

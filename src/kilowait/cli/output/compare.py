@@ -1,4 +1,4 @@
-"""Comparisons in tables and sentences, for people."""
+"""Text output of ``kilowait compare``: tables, significance results, fairness."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import console
-from kilowait.cli.output.energy import show_drawn
+from kilowait.cli.output.energy import show_energy
 from kilowait.cli.output.gpu import show_gpu_table
 from kilowait.cli.output.run import ledger_line
 
 if TYPE_CHECKING:
     from kilowait.experiments.inputs import Workload
 
-__all__ = ["show_contests", "show_fairness", "show_sentences", "show_table"]
+__all__ = ["show_comparisons", "show_fairness", "show_sentences", "show_table"]
 
-Words = Callable[[float], str]
-_COLUMNS: dict[str, tuple[str, Words]] = {
+Formatter = Callable[[float], str]
+_COLUMNS: dict[str, tuple[str, Formatter]] = {
     "mean_bsld": ("mean bounded\nslowdown", console.number),
     "mean_wait_s": ("mean\nwait", console.span),
     "median_wait_s": ("median\nwait", console.span),
     "p95_wait_s": ("95 % wait\nbelow", console.span),
     "max_wait_s": ("longest\nwait", console.span),
     "mean_turnaround_s": ("mean\nturnaround", console.span),
-    "utilization": ("nodes\nbusy", console.percent),
+    "utilization": ("utilization", console.percent),
     "makespan_s": ("makespan", console.span),
     "energy_kwh": ("energy\nkWh", console.number),
     "facility_kwh": ("facility\nkWh", console.number),
@@ -33,7 +33,7 @@ _COLUMNS: dict[str, tuple[str, Words]] = {
     "peak_kw": ("peak\nkW", console.number),
 }
 _ALWAYS = ("mean_bsld", "mean_wait_s", "p95_wait_s", "max_wait_s", "utilization")
-_FAIRNESS: dict[str, tuple[str, Words]] = {
+_FAIRNESS: dict[str, tuple[str, Formatter]] = {
     "jain_user_bsld": (
         "Jain's index\nover users",
         lambda value: f"{value:.2f}" if math.isfinite(value) else "-",
@@ -45,8 +45,8 @@ _FAIRNESS: dict[str, tuple[str, Words]] = {
 }
 
 
-def show_contests(results: Sequence[Mapping[str, Any]], workloads: Sequence[Workload]) -> None:
-    """A table, what it says in sentences, and who pays, for each log; then all logs together."""
+def show_comparisons(results: Sequence[Mapping[str, Any]], workloads: Sequence[Workload]) -> None:
+    """Print the table, the significance results and the fairness of each log; then all logs together."""
     for number, (found, workload) in enumerate(zip(results, workloads, strict=True)):
         if number:
             print()
@@ -64,7 +64,7 @@ def show_contests(results: Sequence[Mapping[str, Any]], workloads: Sequence[Work
             show_gpu_table(found["gpus"], [str(row["label"]) for row in _ranked(found)])
         if "energy" in found:
             print()
-            show_drawn(found)
+            show_energy(found)
         show_sentences(found)
         show_fairness(found)
     if len(results) > 1:
@@ -73,21 +73,21 @@ def show_contests(results: Sequence[Mapping[str, Any]], workloads: Sequence[Work
 
 
 def show_table(found: Mapping[str, Any]) -> None:
-    """Means with intervals, the best of each column marked."""
+    """Print means with confidence intervals; the best of each column is marked."""
     metric = str(found["metric"])
     rows = _ranked(found)
-    knowing = {_who(row): row for row in found["rows"] if row["kind"] == "clairvoyant"}
-    pulls = any(row["levers"] != "none" for row in rows)
+    clairvoyant = {_key(row): row for row in found["rows"] if row["kind"] == "clairvoyant"}
+    has_controls = any(row["levers"] != "none" for row in rows)
     names = list(dict.fromkeys((metric, *_ALWAYS)))
-    if "gpus" in found:  # jobs share nodes: the table of GPUs says how busy they were
+    if "gpus" in found:  # jobs share nodes; the GPU table shows the utilization
         names.remove("utilization")
-    header = ["policy", "backfill", *(["levers"] if pulls else [])]
+    header = ["policy", "backfill", *(["power controls"] if has_controls else [])]
     left = len(header)
     for name in names:
         header.append(_COLUMNS[name][0])
         if _has_interval(rows, name):
             header.append("95 %\ninterval")
-    if knowing:
+    if clairvoyant:
         header += ["with perfect\nestimates", "gap\nclosed"]
     best = {name: _best(rows, name) for name in names}
     cells, marked = [], set()
@@ -95,7 +95,7 @@ def show_table(found: Mapping[str, Any]) -> None:
         line = [
             str(row["label"]).partition(",")[0],
             str(row["backfill"]),
-            *([row["levers"]] if pulls else []),
+            *([row["levers"]] if has_controls else []),
         ]
         for name in names:
             words = _COLUMNS[name][1]
@@ -106,15 +106,15 @@ def show_table(found: Mapping[str, Any]) -> None:
             if _has_interval(rows, name):
                 interval = row["intervals"][name]
                 line.append(f"{words(interval['low'])} – {words(interval['high'])}")
-        if knowing:
-            twin = knowing.get(_who(row))
-            line.append("-" if twin is None else _COLUMNS[metric][1](float(twin["metrics"][metric])))
+        if clairvoyant:
+            perfect = clairvoyant.get(_key(row))
+            line.append("-" if perfect is None else _COLUMNS[metric][1](float(perfect["metrics"][metric])))
             gap = found["gap_closed"].get(row["label"], math.nan)
-            # A rule worse than the best one closes no gap; of an agent people want to know by how much it misses.
+            # A policy worse than the best one closes no gap; for an agent the negative value is informative.
             line.append(console.percent(gap) if gap >= 0 or row["kind"] == "agent" else "-")
         cells.append(line)
     console.table(header, cells, left=left, marked=marked)
-    print("* the best of its column")
+    print("* best of its column")
     bounds = found["lower_bounds"]
     if bounds:
         print(
@@ -125,7 +125,7 @@ def show_table(found: Mapping[str, Any]) -> None:
 
 
 def show_sentences(found: Mapping[str, Any]) -> None:
-    """Each pair in words."""
+    """Print one sentence per pair of policies."""
     print()
     for sentence in found["sentences"]:
         print(sentence)
@@ -134,55 +134,62 @@ def show_sentences(found: Mapping[str, Any]) -> None:
 
 
 def show_fairness(found: Mapping[str, Any]) -> None:
-    """Who pays: users, sizes, long waits."""
-    pulls = any(row["levers"] != "none" for row in found["rows"])
-    header = ["fairness and risk", "", *([""] if pulls else []), *(words for words, _ in _FAIRNESS.values())]
+    """Print fairness: users, job sizes, long waits."""
+    has_controls = any(row["levers"] != "none" for row in found["rows"])
+    header = [
+        "fairness and risk",
+        "",
+        *([""] if has_controls else []),
+        *(words for words, _ in _FAIRNESS.values()),
+    ]
     rows = [
         [
             str(row["label"]).partition(",")[0],
             str(row["backfill"]),
-            *([row["levers"]] if pulls else []),
+            *([row["levers"]] if has_controls else []),
             *(words(float(row["metrics"][name])) for name, (_, words) in _FAIRNESS.items()),
         ]
         for row in _ranked(found)
     ]
-    console.table(header, rows, left=3 if pulls else 2)
+    console.table(header, rows, left=3 if has_controls else 2)
 
 
 def show_all(results: Sequence[Mapping[str, Any]]) -> None:
-    """One column a log: each contender's mean over that of the first contender, and their geometric mean."""
+    """Print one column per log: the mean of each policy divided by that of the first, and the geometric mean."""
     metric = str(results[0]["metric"])
-    first = _real(results[0])[0]["label"]
+    first = _without_clairvoyant(results[0])[0]["label"]
     lines = []
-    for number, row in enumerate(_real(results[0])):
+    for number, row in enumerate(_without_clairvoyant(results[0])):
         ratios = [
-            _real(found)[number]["metrics"][metric] / _real(found)[0]["metrics"][metric]
-            if _real(found)[0]["metrics"][metric]
+            _without_clairvoyant(found)[number]["metrics"][metric]
+            / _without_clairvoyant(found)[0]["metrics"][metric]
+            if _without_clairvoyant(found)[0]["metrics"][metric]
             else math.nan
             for found in results
         ]
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if min(ratios) > 0 else math.nan
         lines.append([str(row["label"]), *(f"{ratio:.3f}" for ratio in ratios), f"{mean:.3f}"])
-    console.title(f"all logs: {metric} over that of {first}")
+    console.title(f"all logs: {metric} relative to {first}")
     console.table(
         ["", *(str(found["trace"]).rpartition("/")[2] for found in results), "geometric mean"], lines
     )
 
 
-def _who(row: Mapping[str, Any]) -> tuple[str, str, str]:
+def _key(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return str(row["policy"]), str(row["backfill"]), str(row["levers"])
 
 
-def _real(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _without_clairvoyant(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [row for row in found["rows"] if row["kind"] != "clairvoyant"]
 
 
 def _ranked(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Best first by the metric that was asked for; those without it last."""
+    """The rows, best first by the chosen metric; those without a value last."""
     metric = found["metric"]
     sign = _sign(metric)
     return sorted(
-        _real(found), key=lambda row: (math.isnan(row["metrics"][metric]), sign * row["metrics"][metric])
+        _without_clairvoyant(found),
+        key=lambda row: (math.isnan(row["metrics"][metric]), sign * row["metrics"][metric]),
     )
 
 

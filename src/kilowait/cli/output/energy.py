@@ -1,4 +1,4 @@
-"""Energy, CO2 and cost in tables, for people."""
+"""Text output of energy accounting, CO2 and cost."""
 
 from __future__ import annotations
 
@@ -12,68 +12,68 @@ if TYPE_CHECKING:
     from kilowait.energy import EnergyAccounts
     from kilowait.experiments.inputs import Workload
 
-__all__ = ["show_accounts", "show_description", "show_drawn", "show_levers", "show_said"]
+__all__ = ["show_accounts", "show_description", "show_controls", "show_energy", "show_sources"]
 
 _STATES = {
     "jobs": "jobs",
     "idle": "idle nodes",
-    "shutting_down": "falling asleep",
+    "shutting_down": "shutting down",
     "asleep": "asleep",
     "waking": "waking",
-    "fixed": "fixed gear",
+    "fixed": "fixed equipment",
 }
 
 
-def show_accounts(spent: EnergyAccounts, pulled: str, budget: str | None = None) -> None:
-    """What a run drew, what it was spent on, and what that rests on; `budget` says whether one was kept."""
-    total = spent.it_kwh
+def show_accounts(accounts: EnergyAccounts, controls: str, budget: str | None = None) -> None:
+    """Print the energy of a run by node state, and its sources; `budget` describes how far the power budget was met."""
+    total = accounts.it_kwh
     parts = [
-        f"{words} {console.percent(spent.by_state[state] / total)}"
+        f"{words} {console.percent(accounts.by_state[state] / total)}"
         for state, words in _STATES.items()
-        if spent.by_state[state] > 0 and total > 0
+        if accounts.by_state[state] > 0 and total > 0
     ]
-    hours = (spent.horizon_s[1] - spent.horizon_s[0]) / 3600
+    hours = (accounts.horizon_s[1] - accounts.horizon_s[0]) / 3600
     rows = [
-        ("levers", pulled),
+        ("power controls", controls),
         (
             "energy",
-            f"{kwh(spent.it_kwh)} kWh IT, {kwh(spent.facility_kwh)} kWh facility (PUE {spent.pue:.3g}), over "
+            f"{kwh(accounts.it_kwh)} kWh IT, {kwh(accounts.facility_kwh)} kWh facility (PUE {accounts.pue:.3g}), over "
             f"{console.span(hours * 3600)}",
         ),
-        ("spent on", ", ".join(parts) or "nothing"),
+        ("used by", ", ".join(parts) or "nothing"),
         (
             "power",
-            f"IT {kw(spent.mean_it_w)} kW on average, {kw(spent.peak_it_w)} kW at most; facility "
-            f"{kw(spent.peak_facility_w)} kW at most",
+            f"IT {kw(accounts.mean_it_w)} kW on average, {kw(accounts.peak_it_w)} kW peak; facility "
+            f"{kw(accounts.peak_facility_w)} kW peak",
         ),
     ]
     if budget is not None:
-        rows.append(("budget", budget))
-    if spent.co2_kg is not None:
-        each = 1e3 * spent.co2_kg / spent.facility_kwh if spent.facility_kwh > 0 else float("nan")
-        rows.append(("CO2", f"{console.number(spent.co2_kg)} kg, {console.number(each)} g/kWh on average"))
-    if spent.cost is not None:
-        each = 1e3 * spent.cost / spent.facility_kwh if spent.facility_kwh > 0 else float("nan")
+        rows.append(("power budget", budget))
+    if accounts.co2_kg is not None:
+        each = 1e3 * accounts.co2_kg / accounts.facility_kwh if accounts.facility_kwh > 0 else float("nan")
+        rows.append(("CO2", f"{console.number(accounts.co2_kg)} kg, {console.number(each)} g/kWh on average"))
+    if accounts.cost is not None:
+        each = 1e3 * accounts.cost / accounts.facility_kwh if accounts.facility_kwh > 0 else float("nan")
         rows.append(
             (
                 "cost",
-                f"{console.number(spent.cost)} {spent.currency}, {console.number(each)} per MWh on average",
+                f"{console.number(accounts.cost)} {accounts.currency}, {console.number(each)} per MWh on average",
             )
         )
-    rows.append(("energy-delay", f"{spent.energy_delay_j_s:.3g} J s, energy times mean turnaround"))
+    rows.append(("energy-delay", f"{accounts.energy_delay_j_s:.3g} J s, energy times mean turnaround"))
     console.facts(rows)
-    show_said(spent.signals.values(), spent.notes)
+    show_sources(accounts.signals.values(), accounts.notes)
 
 
-def show_drawn(found: Mapping[str, Any], *, waits: bool = False) -> None:
-    """A line for each contender: what it drew, and what it saved against the first."""
+def show_energy(found: Mapping[str, Any], *, waits: bool = False) -> None:
+    """Print one row per policy: its energy, and the savings relative to the first policy."""
     rows = [row for row in found["rows"] if row["kind"] != "clairvoyant"]
-    drew = found["energy"]
+    energy = found["energy"]
     columns = [("energy_kwh", "energy\nkWh", True), ("facility_kwh", "facility\nkWh", False)]
     if "co2_kg" in rows[0]["metrics"]:
         columns.append(("co2_kg", "CO2\nkg", True))
     if "cost" in rows[0]["metrics"]:
-        currency = str(drew["signals"]["price"]["unit"]).partition("/")[0]
+        currency = str(energy["signals"]["price"]["unit"]).partition("/")[0]
         columns.append(("cost", f"cost\n{currency}", True))
     columns.append(("peak_kw", "peak\nkW", False))
     header = ["energy"]
@@ -92,35 +92,35 @@ def show_drawn(found: Mapping[str, Any], *, waits: bool = False) -> None:
             line += [
                 console.span(float(row["metrics"]["mean_wait_s"])),
                 console.span(float(row["metrics"]["mean_turnaround_s"]))
-                if found["node_level"]  # caps lengthen runs, not only waits
+                if found["node_level"]  # power caps lengthen run times, not only waits
                 else console.number(float(row["metrics"]["mean_bsld"])),
             ]
         cells.append(line)
-    least, first = float(rows[0]["metrics"]["least_kwh"]), float(rows[0]["metrics"]["energy_kwh"])
+    minimum, first = float(rows[0]["metrics"]["least_kwh"]), float(rows[0]["metrics"]["energy_kwh"])
     bound = [
-        "no schedule below",
-        console.number(least),
-        console.percent(1 - least / first) if first > 0 else "-",
+        "lower bound",
+        console.number(minimum),
+        console.percent(1 - minimum / first) if first > 0 else "-",
     ]
     cells.append(bound + [""] * (len(header) - len(bound)))
     console.table(header, cells)
-    best = "on the GPU type where it takes least" if found["node_level"] else "at its level of least energy"
-    print(f"no schedule below: the work alone, every job {best}, nothing idle")
-    show_said([signal["words"] for signal in drew["signals"].values()], drew["notes"])
+    best = "on its most efficient GPU type" if found["node_level"] else "in its most efficient DVFS state"
+    print(f"lower bound: the energy of the work alone, every job {best}, no idle nodes")
+    show_sources([signal["words"] for signal in energy["signals"].values()], energy["notes"])
 
 
-def show_levers(found: Mapping[str, Any], workload: Workload) -> None:
-    """What each set of levers drew and saved, and how long jobs waited."""
+def show_controls(found: Mapping[str, Any], workload: Workload) -> None:
+    """Print energy, savings and waits for each set of power controls."""
     console.title(f"{found['trace']}: {console.count(len(workload.jobs), 'job')} on {found['nodes']:,} nodes")
     read = ledger_line(workload)
     if read is not None:
         print(read)
     print()
-    show_drawn(found, waits=True)
+    show_energy(found, waits=True)
 
 
 def show_description(found: Mapping[str, Any]) -> None:
-    """Power of a machine, part by part; estimates are marked."""
+    """Print the power of a cluster by component; estimates are marked."""
     nodes = ", ".join(f"{name} {console.count(size, 'node')}" for name, size in found["nodes"].items())
     console.title(f"{found['name']}: {nodes}")
     rows = []
@@ -148,7 +148,7 @@ def show_description(found: Mapping[str, Any]) -> None:
         ]
         for part in found["parts"]
     ]
-    console.table(["part", "", "source", "units", "idle kW", "full kW"], parts, left=3, wrapped=2)
+    console.table(["component", "", "source", "units", "idle kW", "full kW"], parts, left=3, wrapped=2)
     for group, how in found["sleep"].items():
         print()
         if how is None:
@@ -156,14 +156,14 @@ def show_description(found: Mapping[str, Any]) -> None:
             continue
         print(
             f"{group}: a node draws {console.number(how['sleep_w'])} W asleep and "
-            f"{console.number(how['idle_w'])} W idle; sleep pays from "
+            f"{console.number(how['idle_w'])} W idle; sleep saves energy from "
             f"{console.span(how['break_even_s'])} on {_mark(how)} ({how['source']})".replace("  ", " ")
         )
     for group, levels in found["levels"].items():
         if len(levels) > 1:
             print()
             console.table(
-                ["levels", "", "source", "speed", "CPU power\nabove idle", "GPU cap\na node"],
+                ["DVFS state", "", "source", "speed", "CPU power\nabove idle", "GPU cap\nper node"],
                 [
                     [
                         f"{group}: {level['name']}",
@@ -178,11 +178,11 @@ def show_description(found: Mapping[str, Any]) -> None:
                 left=3,
                 wrapped=2,
             )
-    print(f"\nest.: an estimate; {found['estimates']} of {len(found['parts'])} parts are")
+    print(f"\nest.: an estimate; {found['estimates']} of {len(found['parts'])} components are estimates")
 
 
 def _saved(row: Mapping[str, Any], name: str) -> str:
-    """Per cent; a rounding of nothing is nothing."""
+    """The saving as a percentage; a rounding error is zero."""
     share = float(row["saved"][name])
     return console.percent(0.0 if abs(share) < 5e-4 else share)
 
@@ -191,19 +191,19 @@ def _mark(part: Mapping[str, Any]) -> str:
     return "est." if part["estimate"] else ""
 
 
-def show_said(signals: Sequence[str] | Any, notes: Sequence[str]) -> None:
-    """What the numbers rest on."""
-    for words in signals:
-        print(f"with {words}")
+def show_sources(signals: Sequence[str] | Any, notes: Sequence[str]) -> None:
+    """Print the signals and notes behind the numbers."""
+    for signal in signals:
+        print(f"with {signal}")
     for note in notes:
         print(f"{note}")
 
 
 def kwh(value: float) -> str:
-    """For people."""
+    """Energy as text."""
     return console.number(value)
 
 
 def kw(watts: float) -> str:
-    """Kilowatts of watts."""
+    """Power in kW as text."""
     return console.number(watts / 1e3)

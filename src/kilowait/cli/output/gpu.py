@@ -1,4 +1,4 @@
-"""Runs on placed nodes in words and tables, for people."""
+"""Text output of runs on GPU clusters."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from kilowait.evaluation import Metrics
     from kilowait.experiments.scenario import ScenarioResult
 
-__all__ = ["show_gpu_table", "show_placed"]
+__all__ = ["show_gpu_table", "show_gpu_run"]
 
-Words = Callable[[float], str]
+Formatter = Callable[[float], str]
 
 
-def show_placed(done: ScenarioResult, found: Metrics, gpus: Mapping[str, Any]) -> None:
-    """Which jobs, machine and rules; what users and GPUs had of it; by type and by priority."""
+def show_gpu_run(done: ScenarioResult, found: Metrics, gpus: Mapping[str, Any]) -> None:
+    """Print jobs, cluster and settings, metrics of users and GPUs, and results by GPU type and priority."""
     _show_run(done, str(gpus["speeds"]))
     print()
     _show_metrics(found, gpus["metrics"], done)
@@ -33,40 +33,40 @@ def _show_run(done: ScenarioResult, speeds: str) -> None:
     run, cluster = done.log.run, done.cluster
     jobs = console.count(len(done.workload.jobs), "job")
     if done.scenario.load is not None:
-        jobs += f", brought to an offered load of {done.scenario.load:g}"
+        jobs += f", scaled to an offered load of {done.scenario.load:g}"
     gpus = sum(group.nodes * group.gpus for group in cluster.groups)
     rows = [("trace", f"{done.scenario.trace}, {jobs}")]
     read = ledger_line(done.workload)
     if read is not None:
         rows.append(("read", read))
-    rules = [
+    settings = [
         f"policy {run['policy']}",
         f"backfill {done.scenario.backfill}",
         f"placement {run['placement']}",
-        f"types {done.scenario.gpu.types or run['types']}",
+        f"GPU type order {done.scenario.gpu.types or run['types']}",
     ]
     if run["rounds"]:
-        rules.append(f"rounds of {console.span(run['round_interval_s'])}")
+        settings.append(f"rounds of {console.span(run['round_interval_s'])}")
     elif run["round_interval_s"]:
-        rules.append(f"looked at every {console.span(run['round_interval_s'])} too")
-    rules += [word for word in ("preempt", "migrate") if run[word]]
-    shown = [*rows, ("machine", f"{cluster.name}, {console.count(cluster.nodes, 'node')}, {gpus:,} GPUs")]
+        settings.append(f"also scheduled every {console.span(run['round_interval_s'])}")
+    settings += [word for word in ("preempt", "migrate") if run[word]]
+    shown = [*rows, ("cluster", f"{cluster.name}, {console.count(cluster.nodes, 'node')}, {gpus:,} GPUs")]
     console.facts(
-        [*shown, ("rules", ", ".join(rules)), ("checkpoints", _checkpoints(run)), ("speeds", speeds)]
+        [*shown, ("scheduling", ", ".join(settings)), ("checkpoints", _checkpoints(run)), ("speeds", speeds)]
     )
 
 
 def _checkpoints(run: Mapping[str, Any]) -> str:
     every = run["checkpoint_s"]
     if every == 0:
-        words = "when preempted"
+        words = "at preemption"
     else:
         words = f"every {console.span(every)} of work" if every < float("inf") else "never"
     spans = {
-        "grace_s": "grace",
-        "checkpoint_write_s": "saving",
-        "checkpoint_load_s": "loading",
-        "min_run_before_preempt_s": "left alone at first for",
+        "grace_s": "grace period",
+        "checkpoint_write_s": "write time",
+        "checkpoint_load_s": "load time",
+        "min_run_before_preempt_s": "minimum run time",
     }
     return ", ".join(
         [words, *(f"{name} {console.span(run[key])}" for key, name in spans.items() if run[key])]
@@ -85,7 +85,7 @@ def _show_metrics(found: Metrics, gpus: Mapping[str, float], done: ScenarioResul
     )
     print()
     number, percent = console.number, console.percent
-    rejected = f", {int(found['rejected']):,} never fit and were left out" if found["rejected"] else ""
+    rejected = f", {int(found['rejected']):,} did not fit and were left out" if found["rejected"] else ""
     unfinished = int(gpus["unfinished_jobs"]) - int(found["rejected"])
     left = f", {unfinished:,} not finished" if unfinished else ""
     console.facts(
@@ -93,17 +93,17 @@ def _show_metrics(found: Metrics, gpus: Mapping[str, float], done: ScenarioResul
             ("jobs", f"{int(gpus['jobs']):,}{rejected}{left}"),
             ("makespan", f"{console.span(gpus['makespan_s'])}, from the first submission to the last end"),
             (
-                "GPUs held",
-                f"{percent(gpus['gpu_utilization'])} of the time; {number(gpus['gpu_hours'])} GPU-hours; "
-                f"{percent(gpus['work_utilization'])} doing work that was kept",
+                "GPU utilization",
+                f"{percent(gpus['gpu_utilization'])} allocated; {number(gpus['gpu_hours'])} GPU-hours; "
+                f"{percent(gpus['work_utilization'])} doing work that was not lost",
             ),
             (
-                "by FLOPS",
+                "in FLOPS",
                 f"{percent(gpus['flops_utilization'])}, each GPU weighted by its rate{_known(gpus)}",
             ),
             (
-                "fragments",
-                f"{percent(gpus['mean_fragmentation'])} of the GPUs free but of no use, on average",
+                "fragmentation",
+                f"{percent(gpus['mean_fragmentation'])} of the GPUs free but unusable, on average",
             ),
             (
                 "nodes in use",
@@ -112,7 +112,7 @@ def _show_metrics(found: Metrics, gpus: Mapping[str, float], done: ScenarioResul
             ),
             (
                 "preemption",
-                f"{number(gpus['preemptions'])} preemptions, {number(gpus['migrations'])} moves, "
+                f"{number(gpus['preemptions'])} preemptions, {number(gpus['migrations'])} migrations, "
                 f"{number(gpus['lost_gpu_hours'])} GPU-hours of work lost",
             ),
             (
@@ -131,7 +131,7 @@ def _known(gpus: Mapping[str, float]) -> str:
 
 def _show_types(rows: list[dict[str, Any]]) -> None:
     console.table(
-        ["GPU type", "nodes", "GPUs", "jobs", "GPU-hours", "held", "shared", "preempted", "moved"],
+        ["GPU type", "nodes", "GPUs", "jobs", "GPU-hours", "allocated", "shared", "preempted", "migrated"],
         [
             [
                 row["type"],
@@ -174,13 +174,13 @@ def _show_priorities(rows: list[dict[str, Any]]) -> None:
     )
 
 
-_COLUMNS: dict[str, tuple[str, Words]] = {
+_COLUMNS: dict[str, tuple[str, Formatter]] = {
     "mean_jct_s": ("mean\nJCT", console.span),
     "p95_jct_s": ("95 % JCT\nbelow", console.span),
     "mean_queueing_s": ("mean\nqueueing", console.span),
-    "gpu_utilization": ("GPUs\nheld", console.percent),
-    "flops_utilization": ("by\nFLOPS", console.percent),
-    "mean_fragmentation": ("fragments", console.percent),
+    "gpu_utilization": ("GPU\nutilization", console.percent),
+    "flops_utilization": ("in\nFLOPS", console.percent),
+    "mean_fragmentation": ("fragmen-\ntation", console.percent),
     "preemptions": ("preemp-\ntions", console.number),
     "lost_gpu_hours": ("GPU-hours\nlost", console.number),
     "mean_rho": ("finish-time\nrho", console.number),
@@ -188,7 +188,7 @@ _COLUMNS: dict[str, tuple[str, Words]] = {
 
 
 def show_gpu_table(table: Mapping[str, Mapping[str, float]], order: list[str]) -> None:
-    """What the GPUs had of each contender, in this order of labels."""
+    """Print the GPU metrics of each policy, in this order of labels."""
     console.table(
         ["GPUs", *(words for words, _ in _COLUMNS.values())],
         [[label, *(words(table[label][name]) for name, (_, words) in _COLUMNS.items())] for label in order],

@@ -1,4 +1,4 @@
-"""What ``kilowait predict`` prints: tables of models, the card of a predictor, why it says what it says."""
+"""Text output of ``kilowait predict``: scores of models, model cards, explanations."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["explanation_document", "show_card", "show_explanation", "show_scores"]
 
 SHOWN = 12
-"""Features of a card that are shown."""
+"""Number of features of a model card that are shown."""
 
 
 def show_scores(trace: str, done: PredictorComparison, by: str | None) -> None:
-    """A row a model, then what quantiles held, then classes."""
+    """Print one row per model, then the coverage of the quantiles, then classes of jobs."""
     console.title(
         f"{trace}: {done.target} of the last {done.judged:,} of {done.jobs:,} jobs "
         f"({console.count(done.weeks, 'week')}); {done.labels}; {done.world}"
@@ -58,7 +58,7 @@ def show_scores(trace: str, done: PredictorComparison, by: str | None) -> None:
         f"MAE {unit}",
         "95 %",
         f"median {unit}",
-        "too small",
+        "too low",
         "s",
     ]
     console.table(heads, rows, marked=marked)
@@ -90,26 +90,29 @@ def _show_classes(done: PredictorComparison, by: str) -> None:
 
 
 def show_card(card: ModelCard) -> None:
-    """All that a predictor says of itself."""
+    """Print the model card of a predictor."""
     console.title(f"{card.target} by {card.model}, fitted on {card.data}")
     console.facts(
         [
             (
-                "learned from",
+                "trained on",
                 f"{console.count(card.jobs, 'job')}, {card.labels}; {card.world}; {_span(card)}",
             ),
             ("calibrated on", f"the {console.count(card.calibrated, 'job')} after them"),
-            ("machine", f"{card.nodes:,} nodes"),
-            ("settings", ", ".join(f"{name} {value}" for name, value in card.settings.items()) or "none"),
+            ("cluster", f"{card.nodes:,} nodes"),
+            (
+                "hyperparameters",
+                ", ".join(f"{name} {value}" for name, value in card.settings.items()) or "none",
+            ),
             ("personal data", card.personal),
             ("kilowait", card.version),
         ]
     )
     print(f"\nerrors on those later jobs, {card.unit}")
     rows = [_errors(name, scores) for name, scores in card.errors.items()]
-    console.table(["", "accuracy", "log-RMSE", "MAE", "median", "too small"], rows)
+    console.table(["", "accuracy", "log-RMSE", "MAE", "median", "too low"], rows)
     if card.importance:
-        print("\nwhat it looks at: share of what splits gained")
+        print("\nmost important features, by share of the gain of all splits")
         from kilowait.predict.target_features import meaning
 
         top = list(card.importance.items())[:SHOWN]
@@ -120,9 +123,9 @@ def show_card(card: ModelCard) -> None:
             wrapped=1,
         )
     if card.drift:
-        print("\nhow it ages: fitted on the first half of the log, asked of each month after that")
+        print("\ndrift: fitted on the first half of the log, tested on each later month")
         console.table(
-            ["month", "jobs", "accuracy", "log-RMSE", f"MAE {card.unit}", "too small"],
+            ["month", "jobs", "accuracy", "log-RMSE", f"MAE {card.unit}", "too low"],
             [
                 [
                     f"{row['month']:.0f}",
@@ -137,56 +140,56 @@ def show_card(card: ModelCard) -> None:
         )
 
 
-def show_explanation(told: Explanation, card: ModelCard, many: int) -> None:
-    """What is expected of a job, then why."""
-    said = told.forecast
-    console.title(f"job {told.job_id}: {card.target} by {card.model}, fitted on {card.data}")
+def show_explanation(explanation: Explanation, card: ModelCard, count: int) -> None:
+    """Print the prediction for a job, then its explanation."""
+    forecast = explanation.forecast
+    console.title(f"job {explanation.job_id}: {card.target} by {card.model}, fitted on {card.data}")
     facts = [
-        ("expected", _amount(float(said.value[0]), card.unit)),
-        ("10 % are below", _amount(float(said.low[0]), card.unit)),
-        ("half", _amount(float(said.middle[0]), card.unit)),
-        ("90 % are below", _amount(float(said.high[0]), card.unit)),
-        ("in truth", _amount(told.truth, card.unit)),
-        ("starts from", f"{_amount(told.anchor, card.unit)}: {told.anchored}"),
+        ("prediction", _amount(float(forecast.value[0]), card.unit)),
+        ("10 % quantile", _amount(float(forecast.low[0]), card.unit)),
+        ("median", _amount(float(forecast.middle[0]), card.unit)),
+        ("90 % quantile", _amount(float(forecast.high[0]), card.unit)),
+        ("true value", _amount(explanation.truth, card.unit)),
+        ("starts from", f"{_amount(explanation.anchor, card.unit)}: {explanation.anchored}"),
     ]
     console.facts(facts)
-    if not told.parts:
-        print(f"\n{card.model} looks at nothing else")
+    if not explanation.parts:
+        print(f"\n{card.model} uses no other features")
         return
     from kilowait.predict.feature_text import value_words
 
     print(
-        f"\nwhat that is multiplied by (x {told.start:.3f} for any job; the geometric mean of what is expected)"
+        f"\nfactors of the prediction (x {explanation.start:.3f} for every job; the product is the geometric mean)"
     )
     rows = [
         [part.name, part.meaning, value_words(part.name, part.value), f"x {part.factor:.3f}"]
-        for part in told.parts[:many]
+        for part in explanation.parts[:count]
     ]
     rest = 1.0
-    for part in told.parts[many:]:
+    for part in explanation.parts[count:]:
         rest *= part.factor
-    if told.parts[many:]:
-        rows.append([f"{len(told.parts) - many} others", "", "", f"x {rest:.3f}"])
+    if explanation.parts[count:]:
+        rows.append([f"{len(explanation.parts) - count} others", "", "", f"x {rest:.3f}"])
     console.table(["feature", "meaning", "value", "factor"], rows, left=2, wrapped=1)
 
 
-def explanation_document(told: Explanation, card: ModelCard, many: int) -> dict[str, Any]:
-    """The same as plain data."""
-    said = told.forecast
+def explanation_document(explanation: Explanation, card: ModelCard, count: int) -> dict[str, Any]:
+    """The explanation as plain data."""
+    forecast = explanation.forecast
     return {
-        "job_id": told.job_id,
+        "job_id": explanation.job_id,
         "target": card.target,
         "unit": card.unit,
         "model": card.model,
-        "expected": float(said.value[0]),
-        "p10": float(said.low[0]),
-        "p50": float(said.middle[0]),
-        "p90": float(said.high[0]),
-        "truth": told.truth,
-        "anchor": told.anchor,
-        "anchored": told.anchored,
-        "start": told.start,
-        "features": [vars(part) for part in told.parts[:many]],
+        "expected": float(forecast.value[0]),
+        "p10": float(forecast.low[0]),
+        "p50": float(forecast.middle[0]),
+        "p90": float(forecast.high[0]),
+        "truth": explanation.truth,
+        "anchor": explanation.anchor,
+        "anchored": explanation.anchored,
+        "start": explanation.start,
+        "features": [vars(part) for part in explanation.parts[:count]],
     }
 
 
@@ -202,7 +205,7 @@ def _errors(name: str, scores: Any) -> list[str]:
 
 
 def _amount(value: float, unit: str) -> str:
-    """A value with its unit; times in words too."""
+    """A value with its unit; times also as a span."""
     if unit == "s":
         return f"{console.span(value)} ({console.number(value)} s)"
     return f"{console.number(value)} {unit}"
@@ -220,6 +223,6 @@ def _span(card: ModelCard) -> str:
 
 
 def _ends(ends: Iterable[float], digits: int) -> str:
-    """An interval; where there is one week alone, none."""
+    """A confidence interval; '-' if the test jobs cover only one week."""
     low, high = ends
     return f"{low:,.{digits}f} to {high:,.{digits}f}" if math.isfinite(low) else "-"

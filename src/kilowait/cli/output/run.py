@@ -1,4 +1,4 @@
-"""Results in words and tables, for people."""
+"""Text output of ``kilowait simulate``: run, metrics, classes of jobs."""
 
 from __future__ import annotations
 
@@ -23,49 +23,49 @@ _MEASURES = {
 }
 _OUTCOMES = {
     "completed": "completed",
-    "killed": "ended at their estimate",
-    "cancelled": "withdrawn while waiting",
-    "rejected": "larger than the machine, left out",
+    "killed": "killed at their limit",
+    "cancelled": "cancelled while waiting",
+    "rejected": "larger than the cluster, left out",
     "unstarted": "never started",
 }
 
 
 def ledger_line(workload: Workload) -> str | None:
-    """What was dropped and mended in reading, in one line; None where nothing was."""
+    """One line about the rows dropped and corrected while reading; None if there were none."""
     ledger = workload.ledger
     if ledger is None or not (ledger.dropped or ledger.mended):
         return None
-    return f"{ledger.lines()[0]}; kilowait traces describe says why"
+    return f"{ledger.lines()[0]}; see kilowait traces describe"
 
 
 def show_run(done: ScenarioResult) -> None:
-    """Which jobs, which machine, which rules."""
+    """Print the jobs, the cluster and the scheduling settings of a run."""
     run = done.log.run
     backfill = str(run["backfill"])
     if run["backfill_order"] is not None:
-        backfill += f" in the order of {run['backfill_order']}"
-    rules = [f"policy {run['policy']}", f"backfill {backfill}", f"at limit {run['at_limit']}"]
-    rules += [f"a pass per {run['schedule_per']}"]
+        backfill += f" ordered by {run['backfill_order']}"
+    settings = [f"policy {run['policy']}", f"backfill {backfill}", f"at limit {run['at_limit']}"]
+    settings += [f"scheduling pass per {run['schedule_per']}"]
     if run["overrun"] != "double":
-        rules.append(f"overrun plans go on by {run['overrun']}")
+        settings.append(f"overrun {run['overrun']}")
     if len(done.log.groups) > 1:
-        rules.append(f"placement {run['placement']}")
+        settings.append(f"placement {run['placement']}")
     if not run["dependencies"]:
-        rules.append("dependencies ignored")
+        settings.append("dependencies ignored")
     jobs = console.count(len(done.workload.jobs), "job")
     if done.scenario.load is not None:
-        jobs += f", brought to an offered load of {done.scenario.load:g}"
+        jobs += f", scaled to an offered load of {done.scenario.load:g}"
     size = console.count(done.cluster.nodes, "node")
-    machine = size if done.cluster.name == f"{done.cluster.nodes} nodes" else f"{done.cluster.name}, {size}"
+    cluster = size if done.cluster.name == f"{done.cluster.nodes} nodes" else f"{done.cluster.name}, {size}"
     rows = [("trace", f"{done.scenario.trace}, {jobs}")]
     read = ledger_line(done.workload)
     if read is not None:
         rows.append(("read", read))
-    console.facts([*rows, ("machine", machine), ("rules", ", ".join(rules))])
+    console.facts([*rows, ("cluster", cluster), ("scheduling", ", ".join(settings))])
 
 
 def show_metrics(found: Metrics, nodes: int) -> None:
-    """The metrics of a run."""
+    """Print the metrics of a run."""
     rows = []
     for name, (key, words) in _MEASURES.items():
         rows.append([name, *(words(float(found[f"{which}_{key}"])) for which in _STATISTICS)])
@@ -77,11 +77,11 @@ def show_metrics(found: Metrics, nodes: int) -> None:
             ("jobs", f"{int(found['jobs']):,}: {', '.join(ends) or 'none'}"),
             ("utilization", f"{console.percent(found['utilization'])} of {nodes:,} nodes, over the makespan"),
             ("makespan", f"{console.span(found['makespan_s'])}, from the first submission to the last end"),
-            ("throughput", f"{console.number(found['throughput_per_h'])} jobs an hour"),
+            ("throughput", f"{console.number(found['throughput_per_h'])} jobs per hour"),
             (
                 "backlog",
                 f"{console.number(found['mean_backlog_jobs'])} jobs waiting on average, "
-                f"asking for {console.number(found['mean_backlog_nodes'])} nodes",
+                f"requesting {console.number(found['mean_backlog_nodes'])} nodes",
             ),
             ("work", f"{console.number(found['busy_node_h'])} node-hours"),
         ]
@@ -89,7 +89,7 @@ def show_metrics(found: Metrics, nodes: int) -> None:
 
 
 def show_classes(kind: str, rows: Sequence[ClassRow]) -> None:
-    """Who waits, by class of job."""
+    """Print waits by class of job."""
     header = [
         kind,
         "jobs",

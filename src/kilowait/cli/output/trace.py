@@ -1,4 +1,4 @@
-"""A log described in words, for people."""
+"""Text output of ``kilowait traces describe``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _STATUS = {-1: "unknown", 0: "failed", 1: "ok", 5: "cancelled"}
 
 
 def show_description(trace: str, facts: dict[str, Any], ledger: CleaningReport | None) -> None:
-    """What `kilowait.traces.describe` found, and the ledger."""
+    """Print the result of `kilowait.traces.describe` and the cleaning report."""
     console.title(trace)
-    rows = [("format", facts["format"] or "made on the spot")]
+    rows = [("format", facts["format"] or "synthetic")]
     size = facts["machine_nodes"]
-    rows.append(("machine", console.count(size, "node") if size else "not said"))
+    rows.append(("cluster", console.count(size, "node") if size else "not stated"))
     rows.append(("jobs", f"{facts['jobs']:,}"))
     if facts["jobs"]:
         rows += _of_jobs(facts)
@@ -60,10 +60,10 @@ def _of_jobs(facts: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [("submitted over", console.span(facts["span_s"]))]
     rows.append(("work", f"{console.number(facts['node_seconds'] / 3600)} node-hours"))
     if facts["offered_load"] is not None:
-        rows.append(("offered load", f"{facts['offered_load']:.3f} of the machine"))
+        rows.append(("offered load", f"{facts['offered_load']:.3f} of the cluster"))
     if facts["larger_than_machine"]:
         rows.append(
-            ("too large", f"{console.count(facts['larger_than_machine'], 'job')} larger than the machine")
+            ("too large", f"{console.count(facts['larger_than_machine'], 'job')} larger than the cluster")
         )
     people = [console.count(facts[key], key[:-1]) for key in ("users", "accounts", "queues") if facts[key]]
     if people:
@@ -76,5 +76,5 @@ def _of_jobs(facts: dict[str, Any]) -> list[tuple[str, str]]:
     exact, over = facts["perfect_estimates"], facts["overrun_estimates"]
     rows.append(("estimates", f"{console.percent(exact)} are exact, {console.percent(over)} too short"))
     if facts["zero_runtimes"]:
-        rows.append(("of no length", f"{console.count(facts['zero_runtimes'], 'job')} ran for 0 s"))
+        rows.append(("zero run time", f"{console.count(facts['zero_runtimes'], 'job')} ran for 0 s"))
     return rows

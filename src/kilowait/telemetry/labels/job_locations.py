@@ -47,7 +47,7 @@ def job_starts(jobs: JobTable, start: str | None, zone: str | None) -> tuple[Flo
     if dated.unix_zero_s is None:
         raise InputError(
             "the samples have dates, but the log has none; give the date of the first submission, such as "
-            "--start 2026-01-31"
+            "--log-start 2026-01-31"
         )
     begin = jobs["submit_s"] + jobs["wait_s"] + dated.unix_zero_s
     assumed = start is None and "assumed" in dated.note

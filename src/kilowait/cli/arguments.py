@@ -1,0 +1,78 @@
+"""Error messages that name arguments of Python functions, reworded with the options of the command that ran."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kilowait.cli.options import FIELDS
+
+__all__ = ["ALIASES", "with_options"]
+
+ALIASES: Mapping[str, str] = {
+    **{field: parameter for parameter, field in FIELDS.items()},
+    "levers": "power_controls",
+    "gpu_cap": "gpu_power_cap",
+    "window_jobs": "window",
+    "labels": "label_source",
+    "net": "network",
+    "part": "split",
+    "limit": "constraint",
+    "preferences": "objectives",
+    "reward": "objective",
+    "promise": "max_slowdown_ratio",
+    "ease": "load_curriculum",
+    "teacher": "expert",
+    "teacher_steps": "expert_steps",
+    "slots": "queue_window",
+    "steps": "total_timesteps",
+    "envs": "num_envs",
+    "n_envs": "num_envs",
+    "rules": "policies",
+    "quasi": "quasi_identifiers",
+    "trust": "allow_pickle_with",
+    "grow": "scale_group",
+    "mix": "job_mix",
+}
+"""Argument or field of a Python function to the parameter of a command that sets it, where the two differ."""
+_VALUE = r"'[^']*'|\"[^\"]*\"|True|False|-?\d[\w.]*%?"
+_ARGUMENT = re.compile(rf"(?<![\w:.,=+'\"/-])(--)?([a-z]\w*(?:-\w+)*)(?:=({_VALUE}))?(?![\w=(:/'\"-]|\.\w)")
+
+
+def with_options(text: str, options: Mapping[str, Any]) -> str:
+    """The text with arguments spelled as options: ``at_limit='kill'`` becomes ``--at-limit kill``.
+
+    Only arguments that the command has an option for are replaced: ``name=value`` where the value is a literal, names
+    with an underscore, and options spelled after a field (``--scope``).
+
+    Args:
+        text: the message of an error.
+        options: the command's click parameters by name; see `app.options_of`.
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        dashes, word, value = match.groups()
+        name = word.replace("-", "_")
+        if dashes and name in options:
+            return match[0]
+        if not dashes and value is None and "_" not in word:
+            return match[0]
+        option = options.get(name, options.get(ALIASES.get(name, "")))
+        return match[0] if option is None else _spelled(option, value)
+
+    return _ARGUMENT.sub(replaced, text)
+
+
+def _spelled(option: Any, value: str | None) -> str:
+    """An option with its value, as written on a command line."""
+    name = _longest(option.opts)
+    if value is None:
+        return name
+    if option.is_flag:
+        return name if value == "True" or not option.secondary_opts else _longest(option.secondary_opts)
+    return f"{name} {value.strip(chr(39) + chr(34))}"
+
+
+def _longest(names: Sequence[str]) -> str:
+    return max(names, key=len)
