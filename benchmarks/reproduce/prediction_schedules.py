@@ -90,7 +90,7 @@ def figures(path: str, folder: Path, log: str, seeds: Sequence[int], threads: in
     values = {rule: slowdowns(users, rule) for rule in RULES}
     values["easy++"] = slowdowns(users, "easy++")
     for rule in ("fcfs", "sjf", "saf", "saf_short"):
-        values[f"{rule}, predictions"] = slowdowns(windows, rule, overrun="later")
+        values[f"{rule}, predictions"] = slowdowns(windows, rule, overrun="quantile")
     trained = [agent_of(path, jobs, folder, log, seed, threads) for seed in seeds]
     by_seed = [slowdowns(windows, agent.rule) for agent, _ in trained]
     values[AGENT] = np.mean(by_seed, axis=0).tolist()

@@ -104,7 +104,7 @@ def controls_of(config: PolicyConfig) -> tuple[str, ...]:
     """The power controls of a policy, one by one; ``("all",)`` stands for all of them.
 
     >>> controls_of(PolicyConfig("fcfs", "easy", levers="sleep=break-even+dvfs=1.1"))
-    ('sleep=break-even', 'levels=1.1')
+    ('sleep=break-even', 'dvfs=1.1')
     """
     return () if config.levers == "none" else tuple(config.levers.split("+"))
 

@@ -86,7 +86,7 @@ def anonymize(
         if check.below.all():
             raise InputError(
                 f"none of the {check.jobs:,} jobs is in a class of {k} {check.counted_in} or more, so --enforce would "
-                "remove all jobs; coarsen columns or use fewer --quasi-identifiers-identifiers"
+                "remove all jobs; coarsen columns or use fewer --quasi-identifiers"
             )
         result, freed = _suppressed(result, check.below)
     columns, labels = _renamed(_renumbered(result), key, plan, numbers)

@@ -130,7 +130,7 @@ def choose_quasi_identifiers(
             )
         if name not in published:
             raise InputError(
-                f"the quasi-identifier {name} is dropped from the published log; leave it out of --quasi-identifiers-identifiers"
+                f"the quasi-identifier {name} is dropped from the published log; leave it out of --quasi-identifiers"
             )
     if not names:
         raise InputError(f"no quasi-identifiers; give at least one, e.g. {','.join(QUASI_IDENTIFIERS)}")
