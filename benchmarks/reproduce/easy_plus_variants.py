@@ -81,12 +81,12 @@ def _last_two(job: Any, now: float, parameters: Any) -> Any:
 
 READINGS = {
     "doubled": Reading("an overrun prediction is doubled, not taken on in steps", overrun="double"),
-    "to request": Reading("an overrun prediction becomes the request at once", overrun="later"),
+    "to request": Reading("an overrun prediction becomes the request at once", overrun="quantile"),
     "by submission": Reading("a user's last two are by submission among the ended", by_submission=True),
     "renewed": Reading("waiting jobs are predicted anew whenever something happens", renewed=True),
     "nearest": Reading(
         "to request, by submission, renewed, only from two jobs, requests stay below the run time",
-        overrun="later",
+        overrun="quantile",
         by_submission=True,
         both=True,
         renewed=True,

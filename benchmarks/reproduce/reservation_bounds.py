@@ -124,7 +124,7 @@ def played(path: str, most: int | None, kept: Path, first: int, move: int) -> di
     )
     found["true area, request as bound"] = slowdown(limits, "saf")
     found["saf_short"] = slowdown(
-        predicted(told["planned_s"], told["overrun_planned_s"]), "saf_short", overrun="later"
+        predicted(told["planned_s"], told["overrun_planned_s"]), "saf_short", overrun="quantile"
     )
     return found
 

@@ -59,7 +59,6 @@ def test_registration_imports_neither_numba_nor_the_engine():
 
 
 def test_the_entry_point_names_the_registering_function():
-    points = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"]["gymnasium.envs"]
     (target,) = points.values()
     module, _, function = target.partition(":")
     code = (

@@ -55,8 +55,8 @@ def check_levers_on(levers: str, cluster: Cluster) -> None:
     capped = cap_of(levers) is not None
     if capped and not cluster.node_level:
         raise InputError(
-            f"--gpu-power-cap is for GPU clusters; {cluster.name!r} has whole nodes, where power caps are DVFS states: take "
-            "--power-controls dvfs=1.1, or a preset such as gpu-mixed"
+            f"--gpu-power-cap is for GPU clusters; {cluster.name!r} has whole nodes, where power caps "
+            "are DVFS states: take --power-controls dvfs=1.1, or a preset such as gpu-mixed"
         )
     if cluster.node_level and not capped and levers.strip() != "none":
         raise InputError(
