@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks.fuzz_gpu import gpu_samples
 from kilowait.errors import KilowaitError
 from kilowait.jobs import JobTable
-from kilowait.traces import read_trace_with_ledger, write_trace
+from kilowait.traces import read_trace_with_report, write_trace
 
 _TOKENS = (
     "nan inf -inf 1e400 -5 -1 0 99999999999999999999 1e15 -1e300 0x10 1_000 --1 - . 1.2.3 5. .5 1-2 {1,2} | , ; \" ' # "
@@ -240,7 +240,7 @@ class Witness:
         ]  # Not a record's first of several lines.
         self.lines = {int(found.group(1)): line for line in whole if (found := self.job_at.search(line))}
         path.write_bytes(data)
-        jobs, _ = read_trace_with_ledger(path)
+        jobs, _ = read_trace_with_report(path)
         columns = (jobs[name].tolist() for name in ("job_id", "submit_s", "runtime_s", "nodes"))
         self.said = {job: rest for job, *rest in zip(*columns, strict=True)}
 
@@ -285,7 +285,7 @@ def check(path: Path, made: bytes, witness: Witness | None, keep: bool) -> tuple
     """Read the file; what came of it and how many lines were compared. AssertionError: a promise is broken."""
     path.write_bytes(made)
     try:
-        jobs, ledger = read_trace_with_ledger(path, never_ran="keep" if keep else "drop")
+        jobs, ledger = read_trace_with_report(path, never_ran="keep" if keep else "drop")
     except KilowaitError as refused:
         assert str(refused), "an error without words"
         return "refused", 0

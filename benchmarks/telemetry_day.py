@@ -58,7 +58,7 @@ def _label(path: Path, seconds: int) -> None:
 
     from kilowait.jobs import JobTable
     from kilowait.rng import stream
-    from kilowait.telemetry.labels import SampleFiles, Sharing, label_energy
+    from kilowait.telemetry.labels import EnergySplit, SampleFiles, label_energy
 
     rng = stream(0, "jobs")
     jobs = JobTable(
@@ -75,7 +75,7 @@ def _label(path: Path, seconds: int) -> None:
     )
     start_time = time.perf_counter()
     samples = SampleFiles([path])
-    energy = label_energy(jobs, samples, sharing=Sharing("shared"))
+    energy = label_energy(jobs, samples, sharing=EnergySplit("shared"))
     elapsed_s = time.perf_counter() - start_time
     relative_difference = abs(energy.measured_j.sum() + energy.unattributed_j - energy.node_j) / energy.node_j
     _say(

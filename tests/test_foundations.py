@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kilowait import errors
 from kilowait.errors import InputError, KilowaitError, MissingExtraError, UnknownNameError
 from kilowait.rng import stream
-from kilowait.units import format_span, parse_span
+from kilowait.units import format_duration, parse_duration
 
 # -- errors ---------------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ def test_missing_extra_names_the_command():
     ],
 )
 def test_spans_are_read(text, seconds):
-    assert parse_span(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -95,13 +95,13 @@ def test_spans_are_read(text, seconds):
 )
 def test_what_is_no_span_is_refused_with_the_remedy(text):
     with pytest.raises(InputError, match="is not a span of time; write seconds, 90m"):
-        parse_span(text)
+        parse_duration(text)
 
 
 @given(st.text(max_size=12))
 def test_any_text_is_a_finite_number_or_an_input_error(text):
     try:
-        assert math.isfinite(parse_span(text))
+        assert math.isfinite(parse_duration(text))
     except InputError:
         pass
 
@@ -109,7 +109,7 @@ def test_any_text_is_a_finite_number_or_an_input_error(text):
 @given(st.integers(0, 10**6), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
 def test_slurm_spans(days, hours, minutes, seconds):
     text = f"{days}-{hours:02d}:{minutes:02d}:{seconds:02d}"
-    assert parse_span(text) == ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    assert parse_duration(text) == ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_slurm_spans(days, hours, minutes, seconds):
     + [(math.inf, "-"), (math.nan, "-"), (0.123456, "0.123 s")],
 )
 def test_spans_are_written(seconds, text):
-    assert format_span(seconds) == text
+    assert format_duration(seconds) == text
 
 
 # -- rng ------------------------------------------------------------------------------------------

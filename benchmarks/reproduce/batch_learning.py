@@ -43,7 +43,7 @@ from kilowait.evaluation.comparison import (
 )
 from kilowait.evaluation.comparison import pairwise_tests as judged_scores
 from kilowait.experiments.scenario import Scenario, prepare_scenario, resolve_policy
-from kilowait.experiments.train_rl import RLTraining, learn
+from kilowait.experiments.train_rl import RLTraining, train_network
 from kilowait.jobs import JobTable
 
 __all__ = ["judge", "results", "text", "train"]
@@ -116,7 +116,7 @@ def train(
         }
         | changed
     )
-    agent, _ = learn(
+    agent, _ = train_network(
         parts.train, parts.validation, machine, how, folder=stem.with_name(stem.name + ".training")
     )
     return agent, time.perf_counter() - began

@@ -28,20 +28,20 @@ import kilowait as kw
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.parallel_tasks import side_by_side
 from benchmarks.reproduce.text_tables import table
-from kilowait.agents.linear_gpu.train import best_rule
+from kilowait.agents.linear_gpu.train import best_policy
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation import by_priority
 from kilowait.evaluation.comparison import split
 from kilowait.evaluation.comparison.bootstrap import ratio_interval
-from kilowait.experiments.evaluate_gpu import RIVALS, played
+from kilowait.experiments.evaluate_gpu import BASELINES, simulate_to_end
 from kilowait.experiments.gpu_settings import run_speeds
-from kilowait.experiments.train_gpu import GpuSearch, search_on_gpus
-from kilowait.experiments.train_rl import RLTraining, learn
+from kilowait.experiments.train_gpu import GpuTraining, train_gpu_agent
+from kilowait.experiments.train_rl import RLTraining, train_network
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 from kilowait.synth import gpu_workload
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["judge", "judge_rules", "results", "text", "train"]
 
@@ -118,8 +118,8 @@ def train(
     stem = folder / f"{load}-{algo}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     if algo == "es":
-        how = GpuSearch(**{"seed": seed, **SEARCH, **changed})
-        agent, _ = search_on_gpus(workload(load, jobs), cluster, how, trace=f"load {load}")
+        how = GpuTraining(**{"seed": seed, **SEARCH, **changed})
+        agent, _ = train_gpu_agent(workload(load, jobs), cluster, how, trace=f"load {load}")
         return agent.save(stem.with_name(stem.name + ".json"))
     settings = {**SMALL_STEPS[algo], "checkpoint_every": NEVER, **changed.pop("settings", {})}
     learning = RLTraining(
@@ -135,7 +135,7 @@ def train(
         }
     )
     state = stem.with_name(stem.name + ".training")
-    learn(parts.train, parts.validation, cluster, learning, folder=state)
+    train_network(parts.train, parts.validation, cluster, learning, folder=state)
     return (state / "agent.pt").replace(stem.with_name(stem.name + ".pt"))
 
 
@@ -153,9 +153,9 @@ def judge_rules(
     cluster, table_ = Cluster.preset(CLUSTER), workload(load, jobs)
     windows = _windows(table_, window_jobs)
     found = {}
-    for rule in RIVALS:
+    for rule in BASELINES:
         for moves in (False, True):
-            chosen = best_rule(
+            chosen = best_policy(
                 split(table_).train, cluster, rules=(rule,), migrate=(moves,), window_jobs=window_jobs,
                 speeds=lambda some: run_speeds("auto", some, cluster),
             )  # fmt: skip
@@ -229,14 +229,14 @@ def text(found: dict[str, Any]) -> str:
             rows.append(
                 [
                     name.upper() if row["learned"] else name,
-                    format_span(row["mean_jct_s"]),
+                    format_duration(row["mean_jct_s"]),
                     f"{value:.3f}",
                     "" if name == one["best_rule"] else f"{low:.3f} to {high:.3f}",
-                    format_span(row["makespan_s"]),
+                    format_duration(row["makespan_s"]),
                     f"{row['gpu_utilization']:.1%}",
                     f"{row['flops_utilization']:.1%}",
-                    format_span(row["high_jct_s"]),
-                    format_span(row["low_jct_s"]),
+                    format_duration(row["high_jct_s"]),
+                    format_duration(row["low_jct_s"]),
                 ]
             )
         head = f"load {load}: {one['windows']} windows of later jobs, all counted"
@@ -285,7 +285,7 @@ def work(load: float, algo: str, seed: int, folder: Path, seconds: float, device
     trained = time.perf_counter()
     found = judge(load, agent)
     return (
-        f"load {load}, {algo}, seed {seed}: mean JCT {format_span(float(np.mean(found['mean_jct_s'])))}; training "
+        f"load {load}, {algo}, seed {seed}: mean JCT {format_duration(float(np.mean(found['mean_jct_s'])))}; training "
         f"{trained - began:.0f} s, evaluation {time.perf_counter() - trained:.0f} s"
     )
 
@@ -322,7 +322,7 @@ def _figures(policy: Any, way: dict[str, Any], windows: Sequence[JobTable]) -> d
     """The metrics `FIGURES` by window; high and low are the jobs of priority 1 and 0."""
     found: dict[str, list[float]] = {name: [] for name in FIGURES}
     for jobs in windows:
-        log, measured = played(policy, jobs, Cluster.preset(CLUSTER), **way)
+        log, measured = simulate_to_end(policy, jobs, Cluster.preset(CLUSTER), **way)
         classes = {row["priority"]: float(row["mean_jct_s"]) for row in by_priority(log)}
         measured |= {"high_jct_s": classes.get(1.0, math.nan), "low_jct_s": classes.get(0.0, math.nan)}
         for name in FIGURES:

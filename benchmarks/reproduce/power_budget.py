@@ -26,7 +26,7 @@ from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.prediction_accuracy import LEAST_W, LOGS
 from benchmarks.reproduce.text_tables import table
 from kilowait.energy.accounting import account_energy
-from kilowait.energy.controls import exceeded, resolve_controls
+from kilowait.energy.controls import budget_violation, resolve_controls
 from kilowait.energy.power import (
     Component,
     ConstantPue,
@@ -38,7 +38,7 @@ from kilowait.energy.power import (
 )
 from kilowait.experiments.predict_power import MODEL, with_planned_power
 from kilowait.jobs import JobTable
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["PARTS", "PLANS", "measured_jobs", "power_model", "replayed", "results", "row_of", "text"]
 
@@ -110,15 +110,15 @@ def replayed(jobs: JobTable, machine: kw.Cluster, model: PowerModel, levers: str
     spent = account_energy(log, machine, model, tables=pulled.tables)
     told = {name: float(found[name]) for name in ("mean_wait_s", "p95_wait_s", "mean_bsld")}
     told |= {"mean_w": spent.mean_it_w, "peak_w": spent.peak_it_w}
-    return told | ({} if pulled.budget_w is None else asdict(exceeded(spent, pulled.budget_w)))
+    return told | ({} if pulled.budget_w is None else asdict(budget_violation(spent, pulled.budget_w)))
 
 
 def row_of(words: str, row: dict[str, float]) -> list[str]:
     """The table row of a plan."""
     return [
         words,
-        format_span(round(row["mean_wait_s"])),
-        format_span(round(row["p95_wait_s"])),
+        format_duration(round(row["mean_wait_s"])),
+        format_duration(round(row["p95_wait_s"])),
         f"{row['mean_bsld']:,.1f}",
         f"{row['mean_w'] / 1e3:.2f}",
         f"{100 * row['share']:.2f} %",
@@ -135,7 +135,7 @@ def text(found: dict[str, Any]) -> str:
     free = found["plans"]["none"]
     lines.append(
         f"without a budget: {free['mean_w'] / 1e3:.2f} kW on average, {free['peak_w'] / 1e3:.2f} kW at most; mean wait "
-        f"{format_span(round(free['mean_wait_s']))}, bounded slowdown {free['mean_bsld']:.1f}"
+        f"{format_duration(round(free['mean_wait_s']))}, bounded slowdown {free['mean_bsld']:.1f}"
     )
     for budget in BUDGETS:
         rows = [row_of(words, found["plans"][f"{budget} %, {words}"]) for words in PLANS]

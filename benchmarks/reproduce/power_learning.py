@@ -17,25 +17,25 @@ import numpy as np
 
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.text_tables import table
-from kilowait.agents.linear_power.train import SlowdownLimit, train_steered
+from kilowait.agents.linear_power.train import SlowdownLimit, train_linear_power
 from kilowait.cluster import Cluster
 from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.experiments.evaluate_power import (
-    Rows,
-    beyond,
-    front,
-    gathered,
+    MetricRows,
+    control_grid,
     hand_tuned_baselines,
-    lever_grid,
+    least_within_slowdown,
+    metric_rows,
+    pareto_margin,
+    pareto_names,
     run_on,
-    tuned,
 )
 from kilowait.experiments.inputs import brought_to_load
 from kilowait.experiments.power import PowerSettings, meter_for
 from kilowait.experiments.power_context import PowerContext
 from kilowait.jobs import JobTable
 from kilowait.traces import read_trace
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["LOGS", "Log", "judged", "results", "text"]
 
@@ -96,7 +96,7 @@ def judged(
     meter = meter_for(PowerSettings("auto"), jobs, cluster)
     first, second = int(TRAIN * len(jobs)), int(VALIDATION * len(jobs))
     past, chosen_on, later = jobs[:first], jobs[first:second], jobs[second:]
-    sets = lever_grid(meter.model, cluster.nodes) if sets is None else sets
+    sets = control_grid(meter.model, cluster.nodes) if sets is None else sets
     plain = hand_tuned_baselines(_windows(past, window_jobs), cluster, meter, rules, ["none"])
     order = sorted(plain, key=lambda name: plain[name]["slowdown"].mean())
     rules = tuple(name.partition(",")[0] for name in order[:KEPT])
@@ -111,15 +111,15 @@ def judged(
         "windows": len(_windows(later, window_jobs)),
         "by_hand": len(hands),
         "plain": _means(hands[f"{rule}, none"]),
-        "front": {name: _means(hands[name]) for name in front(hands)},
+        "front": {name: _means(hands[name]) for name in pareto_names(hands)},
         "promises": [],
     }
     for promise in promises:
         allowed = promise * float(before[f"{rule}, none"]["slowdown"].mean())
-        own = tuned(before, allowed)
+        own = least_within_slowdown(before, allowed)
         agents = []
         for seed in seeds:
-            agent, _ = train_steered(
+            agent, _ = train_linear_power(
                 past,
                 chosen_on,
                 cluster,
@@ -133,7 +133,7 @@ def judged(
             )
             agent = agent.bind_power(PowerConfig(meter.model, levers=levers))
             rows = _tried(agent, _windows(later, window_jobs), cluster, meter, levers)
-            lies, to_tuned = beyond(rows, hands), beyond(rows, {own: hands[own]})
+            lies, to_tuned = pareto_margin(rows, hands), pareto_margin(rows, {own: hands[own]})
             agents.append(
                 {
                     "seed": seed,
@@ -213,11 +213,13 @@ def _windows(jobs: JobTable, window_jobs: int) -> list[JobTable]:
     return [jobs[at : at + window_jobs] for at in range(0, len(jobs) - window_jobs + 1, window_jobs)]
 
 
-def _tried(agent: Any, windows: list[JobTable], cluster: Cluster, meter: PowerContext, levers: str) -> Rows:
-    return gathered([run_on(jobs, cluster, meter, agent, "easy", levers) for jobs in windows])
+def _tried(
+    agent: Any, windows: list[JobTable], cluster: Cluster, meter: PowerContext, levers: str
+) -> MetricRows:
+    return metric_rows([run_on(jobs, cluster, meter, agent, "easy", levers) for jobs in windows])
 
 
-def _means(rows: Rows) -> dict[str, float]:
+def _means(rows: MetricRows) -> dict[str, float]:
     return {name: float(values.mean()) for name, values in rows.items() if not np.isnan(values).any()}
 
 
@@ -225,8 +227,8 @@ def _cells(means: dict[str, Any]) -> list[str]:
     return [
         f"{means['energy']:,.2f}",
         f"{means['slowdown']:.3f}",
-        format_span(means["wait_s"]),
-        format_span(means["p95_wait_s"]),
+        format_duration(means["wait_s"]),
+        format_duration(means["p95_wait_s"]),
     ]
 
 

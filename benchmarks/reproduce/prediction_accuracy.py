@@ -14,9 +14,9 @@ from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.text_tables import table
 from kilowait.cluster import Cluster
 from kilowait.errors import UnknownNameError
-from kilowait.experiments.evaluate_predictors import foresight, world_of
-from kilowait.predict.dataset import case_of
-from kilowait.predict.models import USUAL, PredictionModel
+from kilowait.experiments.evaluate_predictors import evaluate_predictors, history_of
+from kilowait.predict.dataset import make_dataset
+from kilowait.predict.models import DEFAULT_MODELS, PredictionModel
 from kilowait.predict.targets import target_of
 from kilowait.predict.walk_forward import Refit
 from kilowait.traces import read_trace
@@ -56,7 +56,7 @@ def results(
         if name not in LOGS:
             raise UnknownNameError("log", name, LOGS)
     return {
-        f"{name}, {target}": judged(sources, say, name, target, USUAL[target])
+        f"{name}, {target}": judged(sources, say, name, target, DEFAULT_MODELS[target])
         for name in logs or LOGS
         for target in LOGS[name].targets
     }
@@ -68,7 +68,7 @@ def judged(
     """The results of all models on one log."""
     log = LOGS[name]
     jobs = read_trace(sources.file(log.file, "see docs/formats.md")).sorted()
-    jobs, world, notes = world_of(jobs, Cluster.from_nodes(log.nodes))
+    jobs, world, notes = history_of(jobs, Cluster.from_nodes(log.nodes))
     asked = target_of(target, jobs, world, **({"least_w": LEAST_W} if target == "power" else {}))
     say(f"{name}, {target}, {len(jobs):,} jobs: {'; '.join((world.name, *notes))}")
 
@@ -76,8 +76,10 @@ def judged(
         if refit.number == refit.of:
             say(f"  {model.text}: fitted {refit.of} times")
 
-    case = case_of(jobs, world, log.nodes, asked)
-    return foresight(case, [PredictionModel.of(model) for model in models], progress=heard).to_dict()
+    case = make_dataset(jobs, world, log.nodes, asked)
+    return evaluate_predictors(
+        case, [PredictionModel.of(model) for model in models], progress=heard
+    ).to_dict()
 
 
 def text(found: dict[str, Any]) -> str:

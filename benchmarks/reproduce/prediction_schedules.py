@@ -36,7 +36,7 @@ from kilowait.agents.linear_batch.agent import load_agent
 from kilowait.errors import KilowaitError, UnknownNameError
 from kilowait.evaluation.bounds import with_perfect_estimates
 from kilowait.evaluation.comparison import PolicyScores, pairwise_tests, split
-from kilowait.experiments.predict_runtimes import foreseen, with_requests
+from kilowait.experiments.predict_runtimes import with_predicted_runtimes, with_requests
 from kilowait.jobs import JobTable
 
 __all__ = ["figures", "result", "text"]
@@ -54,7 +54,7 @@ def jobs_with_predictions(path: str, folder: Path, log: str) -> tuple[JobTable, 
         folder.mkdir(parents=True, exist_ok=True)
         jobs, machine = workload(path)
         start_time = time.perf_counter()
-        foreseen(jobs, machine, "forest").to_parquet(cache_path)
+        with_predicted_runtimes(jobs, machine, "forest").to_parquet(cache_path)
         time_path.write_text(f"{time.perf_counter() - start_time:.1f}\n", encoding="ascii")
     return JobTable.from_parquet(cache_path), float(time_path.read_text("ascii"))
 

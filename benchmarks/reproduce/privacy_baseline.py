@@ -17,8 +17,8 @@ from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.text_tables import table
 from kilowait.errors import KilowaitError
 from kilowait.jobs import JobTable
-from kilowait.synth.log_schema import WEEK_S, clock_zero_s
-from kilowait.synth.privacy_metrics import SLACK, leaks
+from kilowait.synth.log_schema import WEEK_S, unix_zero_s
+from kilowait.synth.privacy_metrics import TOLERANCE, privacy_metrics
 
 __all__ = ["apart", "every_third_week"]
 
@@ -43,14 +43,14 @@ def every_third_week(jobs: JobTable) -> list[JobTable]:
     >>> [heap["job_id"].tolist() for heap in every_third_week(weekly)]
     [[1, 4], [2], [3]]
     """
-    week = (jobs["submit_s"] + clock_zero_s(jobs)) // WEEK_S % 3
+    week = (jobs["submit_s"] + unix_zero_s(jobs)) // WEEK_S % 3
     return [jobs[week == heap] for heap in range(3)]
 
 
 def apart(jobs: JobTable) -> dict[str, float]:
     """The maximum excess of each metric over its expected value, over the three rotations."""
     heaps = every_third_week(jobs)
-    turns = [leaks(*heaps[turn:], *heaps[:turn]) for turn in range(3)]
+    turns = [privacy_metrics(*heaps[turn:], *heaps[:turn]) for turn in range(3)]
     return {
         "copies": max(one.copies - one.copies_of_held_out for one in turns),
         "copied pairs": max(one.copied_pairs - one.copied_pairs_of_held_out for one in turns),
@@ -79,7 +79,7 @@ def main(words: Sequence[str] | None = None) -> int:
         for name, (jobs, measures) in found.items()
     ]
     heads = ["", "weeks", *next(iter(found.values()))[1]]
-    sys.stdout.write(f"{table(heads, rows)}\n\nvalues above {SLACK} are reported as leaks\n")
+    sys.stdout.write(f"{table(heads, rows)}\n\nvalues above {TOLERANCE} are reported as leaks\n")
     return 0
 
 

@@ -28,7 +28,7 @@ from benchmarks.reproduce.batch_learning import LOGS, RULES, workload
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.text_tables import table
 from kilowait.agents.evolution.objectives import mean_bsld
-from kilowait.agents.linear_batch.agent import LinearAgent, usual_weights
+from kilowait.agents.linear_batch.agent import LinearAgent, default_weights
 from kilowait.cluster import Cluster
 from kilowait.errors import KilowaitError, UnknownNameError
 from kilowait.evaluation.bounds import with_perfect_estimates
@@ -94,7 +94,7 @@ def played(path: str, most: int | None, kept: Path, first: int, move: int) -> di
     if move:
         moved = stream(first, f"planning.{move}").uniform(0.0, MOVED_S, len(window)).round()
         window = window.with_columns(submit_s=np.sort(window["submit_s"] + moved))
-    agent = LinearAgent(usual_weights()).rule
+    agent = LinearAgent(default_weights()).rule
     true_s = np.maximum(window["runtime_s"], 1.0)
 
     def slowdown(asked: JobTable, policy: Any, **rules: Any) -> float:

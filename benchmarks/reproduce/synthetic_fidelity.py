@@ -38,8 +38,8 @@ from kilowait.policies import simulate
 from kilowait.rng import stream
 from kilowait.synth import GENERATORS, fit_generator
 from kilowait.synth.fidelity import fidelity
-from kilowait.synth.log_schema import WEEK_S, clock_zero_s
-from kilowait.synth.privacy_metrics import anonymity, leaks
+from kilowait.synth.log_schema import WEEK_S, unix_zero_s
+from kilowait.synth.privacy_metrics import anonymity, privacy_metrics
 from kilowait.traces import read_trace
 
 __all__ = ["Cell", "every_second_week", "likeness", "privacy", "results", "text"]
@@ -203,7 +203,7 @@ def privacy(jobs: JobTable, model: str, **settings: Any) -> dict[str, Any]:
     """The privacy metrics of one generator fitted to every second week; the weeks between are held out."""
     seen, held_out = every_second_week(jobs)
     made = fit_generator(seen, model, seed=0, **settings).sample(len(seen), seed=0)
-    return {"leaks": asdict(leaks(made, seen, held_out))}
+    return {"leaks": asdict(privacy_metrics(made, seen, held_out))}
 
 
 def waits(jobs: JobTable, machine: Cluster) -> dict[str, float]:
@@ -227,7 +227,7 @@ def every_second_week(jobs: JobTable) -> tuple[JobTable, JobTable]:
     >>> [table["job_id"].tolist() for table in every_second_week(weekly)]
     [[1, 3], [2]]
     """
-    odd = (jobs["submit_s"] + clock_zero_s(jobs)) // WEEK_S % 2 == 1
+    odd = (jobs["submit_s"] + unix_zero_s(jobs)) // WEEK_S % 2 == 1
     return jobs[~odd], jobs[odd]
 
 

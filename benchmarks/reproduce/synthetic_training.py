@@ -38,7 +38,7 @@ from kilowait.agents.training_data import SyntheticMix
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 from kilowait.evaluation.comparison import split
 from kilowait.experiments.resume import can_resume
-from kilowait.experiments.train_rl import RLTraining, learn
+from kilowait.experiments.train_rl import RLTraining, train_network
 from kilowait.jobs import JobTable
 from kilowait.synth import GENERATORS, fit_generator
 
@@ -160,7 +160,7 @@ def work(cell: Cell, plan: Plan, folder: Path) -> str:
             agent.save(folder / f"{cell}.json")
         else:
             how = RLTraining(**{**PPO, "algo": cell.what, "seed": cell.seed, "steps": plan.steps})
-            agent, _ = learn(
+            agent, _ = train_network(
                 parts.train, parts.validation, machine, how, folder=state, resume=can_resume(state),
                 mixture=mixture,
             )  # fmt: skip

@@ -7,19 +7,25 @@ import re
 
 from kilowait.errors import InputError
 
-__all__ = ["format_span", "parse_span"]
+__all__ = ["format_duration", "parse_duration"]
 
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+(?:\.\d*)?))?")
 _SUFFIX = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
-def parse_span(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Seconds of a duration: plain seconds, a number with s/m/h/d/w, or Slurm's ``[days-]hours:minutes:seconds``.
 
     As in Slurm, two fields are minutes:seconds; after days they are hours:minutes.
 
-    >>> parse_span("90m"), parse_span("2-12"), parse_span("01:30"), parse_span("1:00:00"), parse_span("45")
-    (5400.0, 216000.0, 90.0, 3600.0, 45.0)
+    >>> (
+    ...     parse_duration("90m"),
+    ...     parse_duration("2-12"),
+    ...     parse_duration("01:30"),
+    ...     parse_duration("1:00:00"),
+    ...     parse_duration("45"),
+    ... )
+    [5400.0, 216000.0, 90.0, 3600.0, 45.0]
     """
     text = text.strip()
     try:
@@ -47,16 +53,16 @@ def _seconds(text: str) -> float:
     return float(text)
 
 
-def format_span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration with at most two units.
 
-    >>> [format_span(s) for s in (0.4, 59, 3700, 200000, float("nan"))]
+    >>> [format_duration(s) for s in (0.4, 59, 3700, 200000, float("nan"))]
     ['0.4 s', '59 s', '1 h 1 min', '2 d 7 h', '-']
     """
     if not math.isfinite(seconds):
         return "-"
     if seconds < 0:
-        return f"-{format_span(-seconds)}"
+        return f"-{format_duration(-seconds)}"
     if seconds < 60:
         return f"{seconds:.3g} s"
     minutes = int(seconds // 60)

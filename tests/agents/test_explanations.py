@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import kilowait as kw
-from kilowait.agents.explanations import TYPICAL, explained_weights, typical
+from kilowait.agents.explanations import TYPICAL_DECISIONS, explain_linear_agent, typical_decisions
 from kilowait.agents.linear_batch.agent import FEATURES, LinearAgent
 from kilowait.agents.networks import network, q_network
 from kilowait.agents.rl import integrated_gradients
-from kilowait.agents.rl.integrated_gradients import attributed, explained, record_decisions
+from kilowait.agents.rl.integrated_gradients import attribute, explain_network, record_decisions
 from kilowait.envs.vector_env import BatchVectorEnv
 from tests.envs.workloads import crowded
 
@@ -43,7 +43,7 @@ def test_contributions_sum_to_margin_difference(make, kind):
     net = made(make, kind, vec)
     found = record_decisions(net, vec, FIRST, most=60)
     rows = np.arange(0, len(found), 7)
-    shares = attributed(net, found, rows, steps=256)
+    shares = attribute(net, found, rows, steps=256)
     gained = shares.margin - shares.usual
     assert np.abs(gained).max() > 0.01
     sums = shares.job.sum(axis=1) + shares.summary.sum(axis=1)
@@ -60,7 +60,7 @@ def test_unused_features_have_no_contribution():
         net.body.job.weight[0, 0] = -1.0
         net.body.job.bias[0] = 10.0
         net.outputs.job.weight[0, 0] = 1.0
-    told = explained(net, vec, FIRST, MACHINE)
+    told = explain_network(net, vec, FIRST, MACHINE)
     assert [part.name for part in told.usual if part.mean > 0] == ["length"]
     assert told.usual[0].leaning == pytest.approx(-1.0, rel=1e-3)
     for case in told.cases:
@@ -72,8 +72,8 @@ def test_unused_features_have_no_contribution():
 @pytest.mark.parametrize(("kind", "whole"), [("attention", True), ("gat", False)])
 def test_attention_rows_sum_to_1(kind, whole):
     vec = envs(kind)
-    told = explained(made(network, kind, vec), vec, FIRST, MACHINE)
-    assert [case.which for case in told.cases] == list(TYPICAL)
+    told = explain_network(made(network, kind, vec), vec, FIRST, MACHINE)
+    assert [case.which for case in told.cases] == list(TYPICAL_DECISIONS)
     for case in told.cases:
         assert case.attention.whole == whole
         assert 2 <= len(case.attention.jobs) <= integrated_gradients.SHOWN
@@ -87,9 +87,9 @@ def test_explanation_is_deterministic_and_small():
     vec = envs()
     net = made(network, "kernel", vec)
     net.train()
-    once = explained(net, vec, FIRST, MACHINE)
+    once = explain_network(net, vec, FIRST, MACHINE)
     assert net.training
-    assert once == explained(net, vec, FIRST, MACHINE)
+    assert once == explain_network(net, vec, FIRST, MACHINE)
     text = json.dumps(once.to_dict(), allow_nan=False)
     assert len(text) < 20_000
     assert once.cases[0].attention is None
@@ -100,7 +100,7 @@ def test_jobs_are_described_in_plain_units():
     vec = envs()
     net = made(network, "kernel", vec)
     known = set(zip(JOBS["nodes"].tolist(), np.maximum(JOBS["estimate_s"], 1).tolist(), strict=True))
-    for case in explained(net, vec, FIRST, MACHINE).cases:
+    for case in explain_network(net, vec, FIRST, MACHINE).cases:
         for job in (case.chosen, case.other):
             assert (job["nodes"], round(job["estimate_s"])) in known
             assert job["wait_s"] >= 0
@@ -109,9 +109,9 @@ def test_jobs_are_described_in_plain_units():
 def test_no_explanation_without_choices():
     lonely = JOBS.with_columns(submit_s=np.arange(200) * 1e5)
     vec = BatchVectorEnv(1, jobs=lonely, cluster=MACHINE, episode_jobs=20, slots=4, autoreset_mode="SameStep")
-    assert explained(network(vec.spec_of_observation, "kernel"), vec, [0], MACHINE) is None
+    assert explain_network(network(vec.spec_of_observation, "kernel"), vec, [0], MACHINE) is None
     weights = np.eye(len(FEATURES))[0]
-    assert explained_weights(LinearAgent(weights), lonely, MACHINE) is None
+    assert explain_linear_agent(LinearAgent(weights), lonely, MACHINE) is None
 
 
 # -- weights -------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_no_explanation_without_choices():
 
 def test_linear_contributions_are_weight_times_difference():
     weights = np.linspace(0.5, -0.5, len(FEATURES)) + 0.1
-    told = explained_weights(LinearAgent(weights), JOBS, MACHINE)
+    told = explain_linear_agent(LinearAgent(weights), JOBS, MACHINE)
     assert len(told.cases) == 3
     for case in told.cases:
         moved = {part.name: part.moved for part in case.parts}
@@ -143,12 +143,12 @@ def test_explanation_uses_agents_own_run(monkeypatch):
 
     monkeypatch.setattr(explanations, "simulate", simulate)
     agent = LinearAgent(np.linspace(0.9, -0.5, len(FEATURES)))
-    explained_weights(agent, JOBS, MACHINE)
+    explain_linear_agent(agent, JOBS, MACHINE)
     own = kw.simulate(JOBS, MACHINE, agent.rule, "easy")
     assert np.array_equal(logs[0].jobs()["start_s"], own.jobs()["start_s"])
 
 
 def test_each_decision_is_explained_once():
-    one = typical(np.array([5]), np.array([1.0]), np.array([True]))
-    assert one == [(TYPICAL[0], 0)]
-    assert typical(np.array([5]), np.array([1.0]), np.array([False])) == []
+    one = typical_decisions(np.array([5]), np.array([1.0]), np.array([True]))
+    assert one == [(TYPICAL_DECISIONS[0], 0)]
+    assert typical_decisions(np.array([5]), np.array([1.0]), np.array([False])) == []

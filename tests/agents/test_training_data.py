@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.training_data import SyntheticMix, laid_out
+from kilowait.agents.training_data import SyntheticMix, joined_table
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
@@ -27,7 +27,7 @@ def test_unknown_curriculum_is_an_error():
 
 def test_parts_keep_their_jobs_and_hours():
     other = MADE.with_columns(submit_s=MADE["submit_s"] + 12345.0)
-    laid = laid_out(REAL, SyntheticMix((MADE, other), 0.5))
+    laid = joined_table(REAL, SyntheticMix((MADE, other), 0.5))
     assert laid.parts == ((0, 300), (300, 500), (500, 700)) and laid.weights(0.5) == [0.5, 0.25, 0.25]
     for (low, high), table in zip(laid.parts, (REAL, MADE, other), strict=True):
         part = laid.jobs[low:high]
@@ -39,7 +39,7 @@ def test_parts_keep_their_jobs_and_hours():
 
 
 def test_share_1_has_no_log_jobs():
-    laid = laid_out(REAL, SyntheticMix((MADE,), 1.0))
+    laid = joined_table(REAL, SyntheticMix((MADE,), 1.0))
     assert len(laid.jobs) == len(MADE) and laid.weights(1.0) == [1.0]
 
 
@@ -49,12 +49,12 @@ def test_queues_are_kept_only_if_labels_are_equal():
         return JobTable(labels={"queue": names}, **columns)
 
     one, other = queued(REAL, ("short", "long")), queued(MADE, ("short", "long"))
-    assert laid_out(one, SyntheticMix((other,))).jobs.labels["queue"] == ("short", "long")
-    assert "queue" not in laid_out(one, SyntheticMix((queued(MADE, ("long", "short")),))).jobs
+    assert joined_table(one, SyntheticMix((other,))).jobs.labels["queue"] == ("short", "long")
+    assert "queue" not in joined_table(one, SyntheticMix((queued(MADE, ("long", "short")),))).jobs
 
 
 def test_episodes_stay_within_parts_at_given_shares():
-    laid = laid_out(REAL, SyntheticMix((MADE,), 0.25))
+    laid = joined_table(REAL, SyntheticMix((MADE,), 0.25))
     vec = BatchVectorEnv(64, jobs=laid.jobs, cluster=MACHINE, episode_jobs=50, seed=0, slots=8)
     vec.set_episode_ranges(laid.parts, laid.weights(0.25))
     firsts = []

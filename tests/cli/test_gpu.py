@@ -9,7 +9,7 @@ import kilowait as kw
 from kilowait.evaluation import gpu_metrics
 from kilowait.evaluation.storage import load_comparison, load_run
 from kilowait.experiments.gpu_settings import speeds_for
-from kilowait.policies.round_based import ROUNDS
+from kilowait.policies.round_based import ROUND_BASED_POLICIES
 
 TRACE = "gpu:200:gpu-mixed:1.1:4"
 MIXED = kw.Cluster.preset("gpu-mixed")
@@ -258,7 +258,7 @@ def test_errors(kilowait, words, told):
 
 def test_lists(kilowait):
     rows = {row["name"]: row for row in kilowait("policies", "--json").json()}
-    assert set(ROUNDS) <= set(rows) and rows["las"]["placed_nodes_only"]
+    assert set(ROUND_BASED_POLICIES) <= set(rows) and rows["las"]["placed_nodes_only"]
     assert not rows["sjf"]["placed_nodes_only"]
     listed = kilowait("clusters", "--gpus", "--json").json()
     assert "fgd" in listed["placements"] and any(row["name"] == "T4" for row in listed["gpus"])

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from kilowait.synth.registry import GENERATORS, OUTSIDE
+from kilowait.synth.registry import EXTERNAL_GENERATORS, GENERATORS
 from kilowait.traces import read_trace
 
 TRACE = "lublin:400:32:0.8:7"
@@ -175,7 +175,7 @@ def test_a_score_becomes_a_page(kilowait, folder, tmp_path):
 
 def test_the_kinds(kilowait):
     kinds = [line["name"] for line in kilowait("synth", "list", "--json").json()]
-    assert kinds == [*GENERATORS, *OUTSIDE]
+    assert kinds == [*GENERATORS, *EXTERNAL_GENERATORS]
     shown = kilowait("synth", "list").out
     assert all(f"\n{kind} " in shown for kind in kinds)
     assert kilowait("synth", "list", "--json").json()[0]["settings"] == {"days": 7}

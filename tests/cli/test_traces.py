@@ -13,7 +13,7 @@ import pytest
 import kilowait as kw
 from kilowait.cluster.presets import PRESETS
 from kilowait.policies import POLICIES
-from kilowait.policies.round_based import ROUNDS
+from kilowait.policies.round_based import ROUND_BASED_POLICIES
 from kilowait.traces import CATALOGUE
 from kilowait.traces.fetch import CHECKSUMS
 
@@ -116,7 +116,10 @@ def test_fetch_wrong(kilowait, tmp_path):
 def test_lists(kilowait):
     assert [row["name"] for row in kilowait("traces", "list", "--json").json()] == list(CATALOGUE)
     assert "KTH-SP2-1996" in kilowait("traces", "list").out
-    assert [row["name"] for row in kilowait("policies", "--json").json()] == [*POLICIES, *ROUNDS]
+    assert [row["name"] for row in kilowait("policies", "--json").json()] == [
+        *POLICIES,
+        *ROUND_BASED_POLICIES,
+    ]
     assert "Shortest estimate first." in kilowait("policies").out
     assert [row["name"] for row in kilowait("clusters", "--json").json()] == list(PRESETS)
     assert "49,152" in kilowait("clusters").out

@@ -12,10 +12,10 @@ import kilowait as kw
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.energy.accounting import account_energy
 from kilowait.energy.controls import (
+    dvfs_tables,
     forecast_demand,
-    parse_levers,
+    parse_controls,
     resolve_controls,
-    tables_of,
 )
 from kilowait.energy.power import PowerModel
 from kilowait.energy.signals.forecast import persistence
@@ -190,8 +190,8 @@ def test_a_budget_slows_jobs_down_rather_than_let_them_wait():
     limit = 4 * 171.0  # the second level of Taurus
     log, spent = ran(f"budget={limit}", jobs)
     assert log.level.tolist() == [1] and spent.peak_it_w == pytest.approx(limit)
-    assert parse_levers("budget=1.5MW").budget.watts == 1.5e6
-    assert parse_levers("budget=1_000 W").budget.watts == 1000
+    assert parse_controls("budget=1.5MW").budget.watts == 1.5e6
+    assert parse_controls("budget=1_000 W").budget.watts == 1000
 
 
 def test_all_is_what_machine_and_signals_have():
@@ -216,7 +216,7 @@ def test_groups_with_fewer_levels_repeat_their_last(tmp_path: Path):
     (tmp_path / "two.toml").write_text(f'name = "two"\n{group}{plain}[facility]{facility}')
     model = PowerModel.from_file(tmp_path / "two.toml")
     cluster = Cluster((NodeGroup("taurus", 4), NodeGroup("plain", 2)))
-    tables = tables_of("dvfs=1.3", APART, cluster, model)
+    tables = dvfs_tables("dvfs=1.3", APART, cluster, model)
     assert len(set(tables["plain"].names)) == 1
     assert len(tables["plain"].names) == len(tables["taurus"].names) == 13
     assert (tables["plain"].factor == 1).all()
@@ -245,7 +245,7 @@ def test_shared_nodes_count_with_their_share():
 )
 def test_unknown_names(text, words):
     with pytest.raises(UnknownNameError) as caught:
-        parse_levers(text)
+        parse_controls(text)
     assert words in str(caught.value)
 
 
@@ -270,7 +270,7 @@ def test_unknown_names(text, words):
 )
 def test_wrong_settings(text, words):
     with pytest.raises(InputError) as caught:
-        parse_levers(text)
+        parse_controls(text)
     assert words in str(caught.value)
 
 
@@ -314,4 +314,4 @@ def test_hours_of_a_budget_that_are_none(text: str) -> None:
     with pytest.raises(
         InputError, match=r"write the first and last hour, such as budget=100%:70%@8-20|is not a power"
     ):
-        parse_levers(text)
+        parse_controls(text)

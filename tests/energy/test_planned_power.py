@@ -10,7 +10,7 @@ import pytest
 import kilowait as kw
 from kilowait.cluster import Cluster
 from kilowait.energy.accounting import account_energy
-from kilowait.energy.controls import BudgetViolation, exceeded, resolve_controls
+from kilowait.energy.controls import BudgetViolation, budget_violation, resolve_controls
 from kilowait.energy.power import PowerModel
 from kilowait.energy.power.utilization import with_planned_power
 from kilowait.jobs import JobTable
@@ -42,7 +42,7 @@ def test_a_budget_is_planned_with_what_is_expected_and_accounted_with_what_is_dr
     # Expected are 30 W: both at once, and 20 W too much.
     found, start, spent = ran(BUDGET, jobs([150.0, 150.0, 145.0], [125.0] * 3))
     assert start.tolist() == [0, 0, 0] and spent.peak_it_w == 95 + 150 + 150 + 145
-    above = exceeded(spent, found.budget_w)
+    above = budget_violation(spent, found.budget_w)
     assert above == BudgetViolation(1.0, pytest.approx(0.06), 60.0, 480.0)
     assert above.words == "exceeded 100 % of the time, by 0.06 kW (12 %) at most"
     assert "by the predicted power of jobs" in found.words
@@ -50,8 +50,8 @@ def test_a_budget_is_planned_with_what_is_expected_and_accounted_with_what_is_dr
 
 def test_without_the_column_levers_see_what_was_measured():
     found, start, spent = ran(BUDGET, jobs([145.0, 145.0, 145.0]))
-    assert start.tolist() == [0, 0, HOUR] and exceeded(spent, found.budget_w).most_w == 0
-    assert exceeded(spent, found.budget_w).words == "never exceeded"
+    assert start.tolist() == [0, 0, HOUR] and budget_violation(spent, found.budget_w).most_w == 0
+    assert budget_violation(spent, found.budget_w).words == "never exceeded"
     same, again, _ = ran(BUDGET, jobs([999.0] * 3, [145.0] * 3))
     np.testing.assert_array_equal(again, start)
     np.testing.assert_array_equal(same.levers.watts, found.levers.watts)
@@ -102,6 +102,6 @@ def test_a_daily_budget_is_looked_at_step_by_step():
     # Drawn: 475 W for two hours; allowed: 480 W, and 470 W from 1 to 2 o'clock.
     table = jobs([145.0]).with_columns(runtime_s=[2 * HOUR], estimate_s=[2 * HOUR], predicted_power_w=[100.0])
     _, _, spent = ran("budget=480W", table.with_columns(power_w=[190.0]))
-    above = exceeded(spent, ((-math.inf, 480), (HOUR, 470), (2 * HOUR, 480)))
+    above = budget_violation(spent, ((-math.inf, 480), (HOUR, 470), (2 * HOUR, 480)))
     assert (above.share, above.most_w, above.budget_w) == (0.5, 5.0, 470.0)
     assert above.kwh == pytest.approx(0.005)

@@ -12,7 +12,7 @@ from kilowait.cluster import Cluster
 from kilowait.engine.initial_state import build_initial_state
 from kilowait.engine.interface import Choice, PriorityPolicy, View
 from kilowait.engine.kernels.state import State
-from kilowait.engine.pools import machine_of
+from kilowait.engine.pools import resource_pools
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
 from kilowait.jobs import ExecutionLog, JobTable
@@ -64,7 +64,7 @@ def fresh_state(
 ) -> State:
     """The state before the first event, for a rule that is never asked."""
     rule = PriorityPolicy("none", lambda job, now, parameters: 0.0, time_dependent=time_dependent)
-    return build_initial_state(jobs.sorted(), machine_of(cluster), settings or Settings(), rule, None)
+    return build_initial_state(jobs.sorted(), resource_pools(cluster), settings or Settings(), rule, None)
 
 
 def snapshot(simulator: Simulator) -> list[bytes]:

@@ -12,13 +12,13 @@ from kilowait.engine.pools import (
     GPUS,
     MEMORY,
     NODES,
-    machine_of,
+    resource_pools,
 )
 from kilowait.errors import KilowaitError
 
 
 def test_an_exclusive_group_is_one_pool_of_nodes() -> None:
-    machine = machine_of(Cluster((NodeGroup("a", 7, cores=4, memory_gb=9, gpus=2),)))
+    machine = resource_pools(Cluster((NodeGroup("a", 7, cores=4, memory_gb=9, gpus=2),)))
     assert machine.pool_kind.tolist() == [NODES]
     assert machine.capacity.tolist() == machine.free.tolist() == [7]
 
@@ -28,7 +28,7 @@ def test_a_shared_group_is_a_pool_of_each_thing_it_has() -> None:
         NodeGroup("a", 3, cores=4, memory_gb=1.2505, gpus=2, shared=True),
         NodeGroup("b", 2, cores=8, shared=True),
     )
-    machine = machine_of(Cluster(groups))
+    machine = resource_pools(Cluster(groups))
     assert machine.pool_kind.tolist() == [CORES, MEMORY, GPUS, CORES]
     assert machine.pool_lo.tolist() == [0, 3, 4]
     assert machine.capacity.tolist() == [12, 3750, 6, 16]  # 1250 MB a node, rounded down
@@ -40,8 +40,8 @@ def test_queues_are_rows_of_groups_in_order_of_preference() -> None:
         queues={"q": ("b", "a"), "small": ("b",)},
         reservations=(Reservation("r", "a", 1, 0, 9),),
     )
-    assert machine_of(cluster).rows == {"": (0, 1), "q": (1, 0), "small": (1,), "r": (2,)}
-    assert machine_of(cluster).names == ("a", "b", "r")
+    assert resource_pools(cluster).rows == {"": (0, 1), "q": (1, 0), "small": (1,), "r": (2,)}
+    assert resource_pools(cluster).names == ("a", "b", "r")
 
 
 def test_changes_stand_by_time_then_listing_outages_first() -> None:
@@ -50,7 +50,7 @@ def test_changes_stand_by_time_then_listing_outages_first() -> None:
         outages=(Outage("a", 2, 5.0, 10.0, 1.0), Outage("a", 1, 10.0)),
         reservations=(Reservation("r", "a", 3, 5.0, 10.0, 4.0),),
     )
-    machine = machine_of(cluster)
+    machine = resource_pools(cluster)
     assert machine.capacity.tolist() == [8, 3]
     assert machine.free.tolist() == [8, 0]
     # time, announced, number, pool, by; the second outage never ends
@@ -71,7 +71,7 @@ def test_a_change_of_a_shared_group_changes_each_of_its_pools_under_one_number()
     cluster = Cluster(
         (NodeGroup("a", 2, cores=4, memory_gb=1, gpus=1, shared=True),), outages=(Outage("a", 1, 0.0, 9.0),)
     )
-    changes = machine_of(cluster).changes
+    changes = resource_pools(cluster).changes
     assert [(number, pool, by) for _, _, number, pool, by in changes] == [
         (0, 0, -4),
         (0, 1, -1000),
@@ -84,5 +84,5 @@ def test_a_change_of_a_shared_group_changes_each_of_its_pools_under_one_number()
 
 def test_more_memory_than_can_be_counted_is_refused_with_words() -> None:
     with pytest.raises(Exception) as caught:
-        machine_of(Cluster((NodeGroup("a", 4, memory_gb=1e300, shared=True),)))
+        resource_pools(Cluster((NodeGroup("a", 4, memory_gb=1e300, shared=True),)))
     assert isinstance(caught.value, KilowaitError)

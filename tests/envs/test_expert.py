@@ -11,7 +11,7 @@ from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
 from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.batched_sim_base import NOTHING
-from kilowait.envs.expert import LookAheadExpert, teach
+from kilowait.envs.expert import LookAheadExpert, record_demonstrations
 from kilowait.envs.lookahead import LookAhead
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError
@@ -85,7 +85,9 @@ def test_choice_matches_exhaustive_search(depth):
 
 def lesson(lookahead, copies=4, **how):
     asking = DecisionSettings(slots=24, **how)
-    return teach(crowded(200, 3), MACHINE, asking, lookahead, 6, seed=1, episode_jobs=50, copies=copies)
+    return record_demonstrations(
+        crowded(200, 3), MACHINE, asking, lookahead, 6, seed=1, episode_jobs=50, copies=copies
+    )
 
 
 @pytest.mark.parametrize("behind", ["saf", "agent"])
@@ -136,4 +138,4 @@ def test_expert_skips_unselected_copies_and_does_not_change_the_state():
 
 def test_input_errors():
     with pytest.raises(InputError, match="at least 1"):
-        teach(crowded(60, 0), MACHINE, DecisionSettings(), LookAhead(), 0, seed=0)
+        record_demonstrations(crowded(60, 0), MACHINE, DecisionSettings(), LookAhead(), 0, seed=0)

@@ -2,13 +2,8 @@
 
 import subprocess
 import sys
-import tomllib
-from importlib import import_module
-from pathlib import Path
 
 import pytest
-
-PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def run_python(code: str) -> str:
@@ -56,14 +51,3 @@ def test_registration_imports_neither_numba_nor_the_engine():
         "if name.partition('.')[0] in ('numba', 'llvmlite', 'scipy') or name.startswith('kilowait.engine')])"
     )
     assert run_python(code) == "[]"
-
-
-def test_the_entry_point_names_the_registering_function():
-    (target,) = points.values()
-    module, _, function = target.partition(":")
-    code = (
-        f"import gymnasium; from {module} import {function}; gymnasium.registry.clear(); {function}(); "
-        "print(sorted(gymnasium.registry))"
-    )
-    assert run_python(code) == "['kilowait/Batch-v0', 'kilowait/Energy-v0', 'kilowait/Gpu-v0']"
-    assert callable(getattr(import_module(module), function))

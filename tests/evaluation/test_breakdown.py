@@ -7,7 +7,7 @@ import pytest
 
 from kilowait.errors import UnknownNameError
 from kilowait.evaluation import by_class, metrics
-from kilowait.evaluation.breakdown import joined_classes
+from kilowait.evaluation.breakdown import combine_classes
 from tests.evaluation.example_logs import NEVER, example_log
 
 
@@ -126,6 +126,6 @@ def test_by_gpus():
     assert by_class(log, "gpus")[1].gpu_h == pytest.approx(0.5 * 10 / 3600)
     assert [row.label for row in by_class(example_log(*rows), "gpus")] == ["none"]
     halves = [by_class(log, "gpus", counted=np.arange(7) % 2 == part) for part in (1, 0)]
-    joined = joined_classes(halves, "gpus")
+    joined = combine_classes(halves, "gpus")
     assert [row.label for row in joined] == labels
     assert sum(row.gpu_h for row in joined) == pytest.approx((0.5 + 1 + 2 + 4 + 8 + 9) * 10 / 3600)

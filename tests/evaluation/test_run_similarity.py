@@ -10,7 +10,7 @@ import kilowait as kw
 from kilowait.evaluation.run_similarity import (
     RunSimilarity,
     compare_runs,
-    numbers_of_run,
+    run_distributions,
     series_of_run,
     share_curves,
 )
@@ -25,7 +25,7 @@ def logs():
 
 
 def test_means_are_those_of_the_metrics(logs):
-    numbers = [numbers_of_run(log) for log in logs]
+    numbers = [run_distributions(log) for log in logs]
     found = {one.name: one for one in compare_runs(*numbers)}
     real, made = (kw.metrics(log) for log in logs)
     assert found["wait_s"].real == pytest.approx(real["mean_wait_s"])
@@ -36,7 +36,7 @@ def test_means_are_those_of_the_metrics(logs):
 
 
 def test_distances_are_scipys(logs):
-    numbers = [numbers_of_run(log) for log in logs]
+    numbers = [run_distributions(log) for log in logs]
     for one in compare_runs(*numbers):
         both = [values[one.name] for values in numbers]
         assert one.ks == pytest.approx(stats.ks_2samp(*both, method="asymp").statistic, abs=1e-12)
@@ -47,7 +47,7 @@ def test_distances_are_scipys(logs):
 
 
 def test_a_run_is_like_itself(logs):
-    numbers = numbers_of_run(logs[0])
+    numbers = run_distributions(logs[0])
     assert all(one.near and one.ks == 0 and one.ratio == 1 for one in compare_runs(numbers, numbers))
 
 
@@ -67,5 +67,5 @@ def test_a_series_has_the_mean_of_the_run(logs):
 
 def test_nothing_started():
     jobs = kw.lublin(100, 32, seed=1).with_columns(nodes=np.full(100, 64))
-    nothing = numbers_of_run(kw.simulate(jobs, MACHINE, "fcfs", "easy", on_oversized="drop"))
+    nothing = run_distributions(kw.simulate(jobs, MACHINE, "fcfs", "easy", on_oversized="drop"))
     assert compare_runs(nothing, nothing) == () and share_curves(nothing, nothing) == {}

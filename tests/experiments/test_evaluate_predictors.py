@@ -7,8 +7,8 @@ import pytest
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.evaluate_predictors import foresight, world_of
-from kilowait.predict.dataset import case_of
+from kilowait.experiments.evaluate_predictors import evaluate_predictors, history_of
+from kilowait.predict.dataset import make_dataset
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.known_times import from_log
 from kilowait.predict.models import PredictionModel
@@ -29,8 +29,8 @@ def weeks_of_habits():
 def done():
     jobs = weeks_of_habits()
     names = ("request", "last2", "forest:accurate", "forest:median")
-    return jobs, foresight(
-        case_of(jobs, from_log(jobs), 16),
+    return jobs, evaluate_predictors(
+        make_dataset(jobs, from_log(jobs), 16),
         [PredictionModel.of(name) for name in names],
         part=0.5,
         classes=("volume",),
@@ -70,25 +70,25 @@ def test_the_forest_is_timed_once_and_keeps_its_levels(done):
 
 def test_worlds():
     jobs = habits()
-    assert world_of(jobs, MACHINE)[1].name == "log"
+    assert history_of(jobs, MACHINE)[1].name == "log"
     one = np.where(np.arange(900) == 7, np.nan, 0.0)
-    left, times, notes = world_of(jobs.with_columns(wait_s=one), MACHINE)
+    left, times, notes = history_of(jobs.with_columns(wait_s=one), MACHINE)
     assert len(left) == len(times.end_s) == 899
     assert notes == ("the log does not say how long 1 of 900 jobs waited: left out",)
     unknown = jobs.with_columns(wait_s=None)
-    _, times, notes = world_of(unknown, MACHINE)
+    _, times, notes = history_of(unknown, MACHINE)
     assert times.name == "simulated: fcfs, backfill easy" and "simulation" in notes[0]
-    assert world_of(jobs, MACHINE, "simulated")[1].name.startswith("simulated")
+    assert history_of(jobs, MACHINE, "simulated")[1].name.startswith("simulated")
     with pytest.raises(InputError, match="900 of 900 jobs waited"):
-        world_of(unknown, MACHINE, "log")
+        history_of(unknown, MACHINE, "log")
     with pytest.raises(UnknownNameError, match="real"):
-        world_of(jobs, MACHINE, "real")
+        history_of(jobs, MACHINE, "real")
 
 
 def test_words():
     jobs = habits()
-    dataset = case_of(jobs, from_log(jobs), 16)
+    dataset = make_dataset(jobs, from_log(jobs), 16)
     with pytest.raises(InputError, match="part of 0 of the jobs"):
-        foresight(dataset, [PredictionModel.of("last2")], part=0)
+        evaluate_predictors(dataset, [PredictionModel.of("last2")], part=0)
     with pytest.raises(InputError, match="of 0 jobs none"):
-        foresight(case_of(jobs[:0], from_log(jobs[:0]), 16), [PredictionModel.of("last2")])
+        evaluate_predictors(make_dataset(jobs[:0], from_log(jobs[:0]), 16), [PredictionModel.of("last2")])

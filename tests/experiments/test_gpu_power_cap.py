@@ -14,7 +14,7 @@ from kilowait.experiments.comparison_plan import (
     prepare_levers,
     run,
 )
-from kilowait.experiments.gpu_power_cap import cap_of, caps_asked, check_levers_on
+from kilowait.experiments.gpu_power_cap import cap_of, check_levers_on, parse_gpu_power_caps
 from kilowait.experiments.gpu_settings import GpuOptions, speeds_for
 from kilowait.experiments.policy_configs import contenders_of
 from kilowait.experiments.power import PowerSettings
@@ -33,11 +33,11 @@ def done_with(levers, **settings):
 
 
 def test_shares_are_read_and_written_alike():
-    assert caps_asked(" none, 60%,0.6 ,0.825") == ["none", "gpu-cap=60%", "gpu-cap=82.5%"]
+    assert parse_gpu_power_caps(" none, 60%,0.6 ,0.825") == ["none", "gpu-cap=60%", "gpu-cap=82.5%"]
     assert cap_of("gpu-cap=82.5%") == 0.825 and cap_of("none") is None and cap_of("all") is None
     for text in ("200W", "0", "-5%", "101%", "nan", "inf", "", "60%%"):
         with pytest.raises(InputError, match="such as 60% or 0.6"):
-            caps_asked(text)
+            parse_gpu_power_caps(text)
 
 
 def test_a_cap_slows_jobs_before_the_clock_and_lowers_power_after_it():
@@ -77,7 +77,7 @@ def test_a_cap_of_all_is_none():
 def test_nobody_is_below_the_bound():
     """The bound knows the speeds of the run, and the contenders' caps."""
     scenario = Scenario(TRACE, power=PowerSettings(), gpu=GpuOptions(types="least-energy"))
-    who = contenders_of("fcfs,las", "none", caps_asked("none,80%,60%"), clairvoyant=False)
+    who = contenders_of("fcfs,las", "none", parse_gpu_power_caps("none,80%,60%"), clairvoyant=False)
     ready = prepare(ComparisonPlan((scenario,), who, WindowOptions(windows=2, window_jobs=60)))
     drew = run(ready)[0].energy
     for contender in drew.metrics:

@@ -8,10 +8,10 @@ import pytest
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.cell_cache import _policy_digest
-from kilowait.experiments.pareto import front
+from kilowait.experiments.pareto import preference_front
 from kilowait.experiments.policy_configs import contenders_of
 from kilowait.experiments.scenario import resolve_policy
-from kilowait.experiments.train_rl import RLTraining, learn
+from kilowait.experiments.train_rl import RLTraining, train_network
 
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(900, 32, load=1.0, seed=3)
@@ -28,7 +28,7 @@ QUICK = RLTraining(
 
 
 def trained(folder, how=QUICK, **more):
-    return learn(JOBS[:600], JOBS[600:750], MACHINE, how, folder=folder, **more)
+    return train_network(JOBS[:600], JOBS[600:750], MACHINE, how, folder=folder, **more)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_preference_in_policy_text(run, tmp_path):
 
 def test_front_equals_simulations_of_each_preference(run):
     agent, later = run[1], JOBS[750:]
-    found = front(agent, later, MACHINE, window_jobs=50, parts=2)
+    found = preference_front(agent, later, MACHINE, window_jobs=50, parts=2)
     assert (found["windows"], len(found["points"]), list(found["terms"])) == (3, 3, ["slowdown", "wait"])
     for point in found["points"]:
         mine = agent.prefer(**point["preference"])
@@ -127,9 +127,9 @@ def test_front_equals_simulations_of_each_preference(run):
             np.mean([each["mean_wait_s"] for each in runs]) / 3600
         )
     with pytest.raises(InputError, match="takes no preference"):
-        front(agent.prefer(wait=1), later, MACHINE, window_jobs=50)
+        preference_front(agent.prefer(wait=1), later, MACHINE, window_jobs=50)
     with pytest.raises(InputError, match="150 jobs are fewer than a window of 1,024"):
-        front(agent, later, MACHINE)
+        preference_front(agent, later, MACHINE)
 
 
 def test_invalid_settings_are_errors(tmp_path):

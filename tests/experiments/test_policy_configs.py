@@ -93,11 +93,11 @@ def test_a_machine_that_lacks_the_placement_is_told_before_anything_runs():
 
 def test_an_agent_at_several_placements(tmp_path):
     """It is called so, and a changed file is another agent."""
-    from kilowait.agents.linear_gpu.agent import rule_agent
+    from kilowait.agents.linear_gpu.agent import policy_agent
 
     path = tmp_path / "agent.json"
     for number, order in enumerate(("sjf", "fcfs", "fcfs")):
-        rule_agent(order, 56).save(path)
+        policy_agent(order, 56).save(path)
         ready = ready_with(f"agent:{path}", ["first", "fgd"])
         store = ready.store(tmp_path / "both")
         assert run(ready, store=store)[0].labels == ("agent@first", "agent@fgd")

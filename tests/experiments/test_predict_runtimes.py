@@ -9,7 +9,7 @@ import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, run
 from kilowait.experiments.policy_configs import contenders_of
-from kilowait.experiments.predict_runtimes import foreseen, with_requests
+from kilowait.experiments.predict_runtimes import with_predicted_runtimes, with_requests
 from kilowait.experiments.scenario import Scenario, prepare_scenario, resolve_policy
 
 MACHINE = kw.Cluster.from_nodes(32)
@@ -26,7 +26,7 @@ def log(jobs: int = 700) -> kw.JobTable:
 
 def test_the_users_words_come_back():
     jobs = log()
-    told = foreseen(jobs, MACHINE, "forest")
+    told = with_predicted_runtimes(jobs, MACHINE, "forest")
     assert not np.array_equal(told["estimate_s"], jobs["estimate_s"])
     back = with_requests(told)
     np.testing.assert_array_equal(back["estimate_s"], jobs["estimate_s"])
@@ -38,13 +38,16 @@ def test_rows_stay_where_they_were():
     jobs = log()
     shuffled = jobs[np.random.default_rng(0).permutation(len(jobs))]
     for predictor in ("last2", "forest"):
-        told, again = foreseen(jobs, MACHINE, predictor), foreseen(shuffled, MACHINE, predictor)
+        told, again = (
+            with_predicted_runtimes(jobs, MACHINE, predictor),
+            with_predicted_runtimes(shuffled, MACHINE, predictor),
+        )
         np.testing.assert_array_equal(again.sorted()["estimate_s"], told["estimate_s"])
 
 
 def test_nobody_is_killed_by_a_prediction():
     jobs = log()
-    told = foreseen(jobs, MACHINE, "last2")
+    told = with_predicted_runtimes(jobs, MACHINE, "last2")
     assert (told["estimate_s"] < jobs["runtime_s"]).any()
     killed = kw.simulate(told, MACHINE, "sjf", "easy", at_limit="kill").jobs()
     np.testing.assert_allclose(killed["run_s"], np.minimum(jobs["runtime_s"], jobs["estimate_s"]))
@@ -82,5 +85,5 @@ def test_the_scenario_is_kept_and_checked():
 def test_gpu_clusters_too():
     workload, cluster, _ = prepare_scenario(Scenario("gpu:120:gpu-mixed:0.9:1", cluster="gpu-mixed"))
     jobs = workload.jobs.with_columns(estimate_s=workload.jobs["runtime_s"] * 2 + 60)
-    told = foreseen(jobs, cluster, "last2")
+    told = with_predicted_runtimes(jobs, cluster, "last2")
     kw.simulate(told, cluster, "qssf", "skip")

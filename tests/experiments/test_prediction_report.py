@@ -11,9 +11,9 @@ from kilowait.evaluation.storage import open_folder, plain_json
 from kilowait.experiments.predict_runtimes import first_replay
 from kilowait.experiments.prediction_explanations import ForestData
 from kilowait.experiments.prediction_report import (
-    JUDGED,
+    TEST_FRACTION,
     prediction_report,
-    save_foretold,
+    save_prediction_report,
     scores,
 )
 from kilowait.predict.distribution import Distribution
@@ -37,7 +37,7 @@ def told():
 
 def test_figures_are_of_the_last_jobs(told):
     jobs, found, seen = told
-    judged = round(JUDGED * len(jobs))
+    judged = round(TEST_FRACTION * len(jobs))
     assert (found["jobs"], found["judged"], found["trace"]) == (900, judged, "made")
     fits = [words for words in seen if words.startswith("growing forest")]
     assert found["model"]["fits"] == len(fits) > 3 and "reasons" in seen[-1]
@@ -137,7 +137,9 @@ def test_a_log_without_requests(told):
 
 def test_the_folder_is_opened_again(told, tmp_path):
     _, found, _ = told
-    folder = save_foretold(tmp_path / "f", found, scenario={"trace": "made"}, manifest={"date": "today"})
+    folder = save_prediction_report(
+        tmp_path / "f", found, scenario={"trace": "made"}, manifest={"date": "today"}
+    )
     opened = open_folder(folder)
     assert opened.manifest["kind"] == "foresight" and opened.scenario == {"trace": "made"}
     assert opened.results["foresight"]["jobs"] == 900

@@ -8,13 +8,13 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.experiments.predictors import (
     PredictionTask,
-    asked_again,
     fit_predictor,
+    load_dataset,
     models_for,
-    prepared_case,
+    task_for_predictor,
 )
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.models import USUAL, PredictionModel, predictions
+from kilowait.predict.models import DEFAULT_MODELS, PredictionModel, predictions
 from kilowait.predict.scores import score
 from kilowait.traces import write_trace
 from tests.predict.example_logs import habits
@@ -31,47 +31,47 @@ def log(tmp_path_factory):
 
 
 def test_watts_come_from_where_one_says(log):
-    measured = prepared_case(PredictionTask(log, target="power", cluster="16"))
+    measured = load_dataset(PredictionTask(log, target="power", cluster="16"))
     assert np.isfinite(measured.case.target.values).sum() == 450
     assert measured.power == {"labels": "measured", "power": None, "profile": None}
-    both = prepared_case(PredictionTask(log, target="power", cluster="16", power="taurus"))
+    both = load_dataset(PredictionTask(log, target="power", cluster="16", power="taurus"))
     assert np.isfinite(both.case.target.values).all() and both.power["labels"] == "both"
-    model = prepared_case(
+    model = load_dataset(
         PredictionTask(log, target="energy", cluster="16", power="taurus", labels="model", profile="cpu=0")
     )
     assert np.ptp(model.case.target.values / model.case.jobs["runtime_s"]) == pytest.approx(0, abs=1e-6)
 
 
 def test_a_card_asks_the_same_again(log):
-    prepared = prepared_case(PredictionTask(log, target="power", cluster="16", power="taurus"))
+    prepared = load_dataset(PredictionTask(log, target="power", cluster="16", power="taurus"))
     made = fit_predictor(prepared, PredictionModel.of("recent"), data="habits")
-    again = asked_again(made.card, PredictionTask("later.swf"))
+    again = task_for_predictor(made.card, PredictionTask("later.swf"))
     assert again == PredictionTask(
         "later.swf", target="power", cluster="nodes:16", labels="both", power="taurus"
     )
-    assert asked_again(made.card, PredictionTask("later.swf", cluster="32")).cluster == "32"
+    assert task_for_predictor(made.card, PredictionTask("later.swf", cluster="32")).cluster == "32"
 
 
 def test_the_usual_models_are_those_a_log_can_have(log):
-    dataset = prepared_case(PredictionTask(log, cluster="16")).case
-    assert [model.text for model in models_for(None, dataset)[0]] == list(USUAL["runtime"])
+    dataset = load_dataset(PredictionTask(log, cluster="16")).case
+    assert [model.text for model in models_for(None, dataset)[0]] == list(DEFAULT_MODELS["runtime"])
     assert [model.text for model in models_for("last2, forest", dataset)[0]] == ["last2", "forest"]
-    bare = prepared_case(PredictionTask("lublin:60:16")).case
+    bare = load_dataset(PredictionTask("lublin:60:16")).case
     models, notes = models_for(None, bare)
     assert "request" not in [model.text for model in models] and "left out" in notes[0]
 
 
 def test_the_first_jobs_of_a_case_are_a_case(log):
-    dataset = prepared_case(PredictionTask(log, cluster="16")).case
+    dataset = load_dataset(PredictionTask(log, cluster="16")).case
     few = dataset.first(100)
-    again = prepared_case(PredictionTask(log, cluster="16", jobs="100")).case
+    again = load_dataset(PredictionTask(log, cluster="16", jobs="100")).case
     np.testing.assert_array_equal(few.features.values, again.features.values)
     np.testing.assert_array_equal(few.difference, again.difference)
 
 
 def test_the_forest_is_better_than_last_two_on_a_real_log(data_dir):
     path = data_dir / "swf" / "KTH-SP2-1996-2.1-cln.swf.gz"
-    dataset = prepared_case(PredictionTask(str(path), jobs="4000")).case
+    dataset = load_dataset(PredictionTask(str(path), jobs="4000")).case
     models = [PredictionModel.of(name) for name in ("request", "last2", "class-median", "forest")]
     small = ForestSettings(trees=10, leaves=127)
     found = {

@@ -10,10 +10,10 @@ from kilowait.agents.rl.training_state import TrainingState
 from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.errors import InputError
 from kilowait.experiments.power import PowerSettings
-from kilowait.experiments.resume import can_resume, check_begun, check_memory
+from kilowait.experiments.resume import can_resume, check_can_start, check_memory
 from kilowait.experiments.train_batch import BatchTraining, train
-from kilowait.experiments.train_power import PowerTraining, train_es
-from kilowait.experiments.train_rl import RLTraining, learn
+from kilowait.experiments.train_power import PowerTraining, train_power_agent
+from kilowait.experiments.train_rl import RLTraining, train_network
 
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(700, 32, load=1.0, seed=3)
@@ -32,7 +32,7 @@ OTHER_JOBS = JOBS.with_columns(runtime_s=JOBS["runtime_s"] + 1)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("begun") / "x.training"
-    learn(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
+    train_network(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
     return folder
 
 
@@ -55,7 +55,7 @@ def folder(tmp_path_factory):
 def test_resume_with_other_identity_keeps_checkpoint(folder, jobs, cluster, how, words):
     kept = (folder / "last.safetensors").read_bytes()
     with pytest.raises(InputError, match=words):
-        learn(jobs[:400], jobs[400:], cluster, replace(how, steps=200), folder=folder, resume=True)
+        train_network(jobs[:400], jobs[400:], cluster, replace(how, steps=200), folder=folder, resume=True)
     assert (folder / "last.safetensors").read_bytes() == kept
 
 
@@ -65,7 +65,7 @@ def test_resume_with_other_identity_keeps_checkpoint(folder, jobs, cluster, how,
 def test_invalid_new_training_keeps_old_one(folder, wrong):
     kept = (folder / "last.safetensors").read_bytes()
     with pytest.raises((InputError, LookupError, MemoryError)):
-        learn(JOBS[:400], JOBS[400:], MACHINE, replace(QUICK, **wrong), folder=folder)
+        train_network(JOBS[:400], JOBS[400:], MACHINE, replace(QUICK, **wrong), folder=folder)
     assert (folder / "last.safetensors").read_bytes() == kept
 
 
@@ -82,21 +82,21 @@ SLOW = replace(QUICK, settings={**QUICK.settings, "checkpoint_every": 10}, steps
 
 def test_restarted_and_killed_training_does_not_resume_old_one(tmp_path, monkeypatch):
     folder = tmp_path / "x.training"
-    learn(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
+    train_network(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
     assert can_resume(folder)
     monkeypatch.setattr(TrainingState, "end_update", kill)
     with pytest.raises(Killed):
-        learn(JOBS[:400], JOBS[400:], MACHINE, SLOW, folder=folder)
+        train_network(JOBS[:400], JOBS[400:], MACHINE, SLOW, folder=folder)
     assert not can_resume(folder)
 
 
 def test_restarted_training_resumes_itself(tmp_path):
     folder = tmp_path / "x.training"
-    learn(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
+    train_network(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
     with pytest.raises(Killed):
-        learn(JOBS[:400], JOBS[400:], MACHINE, SLOW, folder=folder, progress=kill)
+        train_network(JOBS[:400], JOBS[400:], MACHINE, SLOW, folder=folder, progress=kill)
     told = []
-    learn(JOBS[:400], JOBS[400:], MACHINE, SLOW, folder=folder, resume=True, progress=told.append)
+    train_network(JOBS[:400], JOBS[400:], MACHINE, SLOW, folder=folder, resume=True, progress=told.append)
     assert [update.number for update in told] == [2, 3, 4, 5]
 
 
@@ -165,7 +165,7 @@ def steered(jobs, cluster, how, levers="sleep=timeout:600", power="taurus", **ke
     told = {
         name: getattr(how, name) for name in ("seed", "generations", "population", "windows", "window_jobs")
     }
-    return train_es(
+    return train_power_agent(
         jobs[:400], jobs[400:], cluster, powering, spent="energy", times=1.1, rule="saf", **told, **kept
     )
 
@@ -206,22 +206,22 @@ def test_power_search_with_other_power_is_not_resumed(tmp_path):
 
 def test_search_and_network_do_not_resume_each_other(searched, folder):
     with pytest.raises(InputError, match=r"environment none \(es, .*, and this is kilowait/Batch-v0"):
-        learn(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=searched, resume=True)
+        train_network(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=searched, resume=True)
     with pytest.raises(InputError, match=r"environment kilowait/Batch-v0, and this is none \(es"):
         train(JOBS, MACHINE, SEARCH, trace="a log", folder=folder, resume=True)
 
 
 def test_existing_and_missing_trainings_are_errors(searched, tmp_path):
     with pytest.raises(InputError, match="continue it with --resume, or start again with --force"):
-        check_begun(searched, resume=False, force=False)
+        check_can_start(searched, resume=False, force=False)
     with pytest.raises(InputError, match="holds no training to resume; start one without --resume"):
-        check_begun(tmp_path, resume=True, force=True)
-    check_begun(searched, resume=True, force=False)
-    check_begun(searched, resume=False, force=True)
+        check_can_start(tmp_path, resume=True, force=True)
+    check_can_start(searched, resume=True, force=False)
+    check_can_start(searched, resume=False, force=True)
 
 
 def test_new_search_removes_files_of_network_training(tmp_path):
     folder = tmp_path / "x.training"
-    learn(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
+    train_network(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
     train(JOBS, MACHINE, SEARCH, trace="a log", folder=folder)
     assert {path.name for path in folder.iterdir() if path.is_file()} == {"begun.json", "search.json"}

@@ -11,12 +11,12 @@ import kilowait as kw
 from kilowait.errors import InputError
 from kilowait.experiments.comparison_plan import ComparisonPlan, prepare
 from kilowait.experiments.policy_configs import contenders_of
-from kilowait.experiments.predict_runtimes import first_replay, foreseen
-from kilowait.experiments.saved_predictor import kept_predictor
+from kilowait.experiments.predict_runtimes import first_replay, with_predicted_runtimes
+from kilowait.experiments.saved_predictor import saved_predictor
 from kilowait.experiments.scenario import Scenario, prepare_scenario, run_scenario
 from kilowait.experiments.window_options import WindowOptions
 from kilowait.predict.conformal import fit
-from kilowait.predict.dataset import case_of
+from kilowait.predict.dataset import make_dataset
 from kilowait.predict.models import PredictionModel
 from kilowait.predict.predictor import load
 from kilowait.traces import write_trace
@@ -36,7 +36,7 @@ def kept(place):
     jobs = habits()
     write_trace(jobs, place / "habits.parquet")
     early = jobs[:500]
-    asked = case_of(early, first_replay(early, MACHINE), 4)
+    asked = make_dataset(early, first_replay(early, MACHINE), 4)
     folder = place / "predictor"
     folder.mkdir()
     fit(asked, PredictionModel.of("boosting:median"), nodes=4, data="habits.parquet").save(folder)
@@ -45,25 +45,27 @@ def kept(place):
 
 def test_the_log_is_told_what_the_predictor_says(kept):
     jobs = habits()
-    told = foreseen(jobs, MACHINE, kept)
-    asked = case_of(jobs, first_replay(jobs, MACHINE), 4)
+    told = with_predicted_runtimes(jobs, MACHINE, kept)
+    asked = make_dataset(jobs, first_replay(jobs, MACHINE), 4)
     for name, values in load(kept).columns(asked).items():
         np.testing.assert_array_equal(told[name], values)
     assert not np.array_equal(told["estimate_s"], jobs["estimate_s"])
     turned = jobs[::-1]
-    np.testing.assert_array_equal(foreseen(turned, MACHINE, kept)["planned_s"], told["planned_s"][::-1])
+    np.testing.assert_array_equal(
+        with_predicted_runtimes(turned, MACHINE, kept)["planned_s"], told["planned_s"][::-1]
+    )
 
 
 def test_it_knows_what_it_was_fitted_on(kept, place):
     jobs, trace = habits(), str(place / "habits.parquet")
-    found = kept_predictor(kept, "runtime", jobs, trace)
+    found = saved_predictor(kept, "runtime", jobs, trace)
     assert (found.seen, found.judged, found.data) == (500, 0, "habits.parquet")
     assert found.card_sha256 == hashlib.sha256((place / "predictor" / "card.json").read_bytes()).hexdigest()
     assert "500 of the judged jobs" in found.note
     assert found.judged_from(499).to_dict()["judged_jobs_seen"] == 1
     assert found.judged_from(500).note is None and found.judged_from(500).to_dict()["judged_jobs_seen"] == 0
-    assert kept_predictor(kept, "runtime", jobs[500:], trace).note is None
-    elsewhere = kept_predictor(kept, "runtime", jobs[500:], "another.parquet")
+    assert saved_predictor(kept, "runtime", jobs[500:], trace).note is None
+    elsewhere = saved_predictor(kept, "runtime", jobs[500:], "another.parquet")
     assert elsewhere.seen is None and "dates do not tell" in elsewhere.note
 
 
@@ -71,14 +73,14 @@ def test_dates_are_compared_where_both_logs_have_them(kept, place):
     jobs = habits()
     columns = {name: jobs[name] for name in jobs.columns}
     dated = kw.JobTable(meta={"unix_start_s": 1_000_000}, **columns)
-    asked = case_of(dated[:500], first_replay(dated[:500], MACHINE), 4)
+    asked = make_dataset(dated[:500], first_replay(dated[:500], MACHINE), 4)
     folder = place / "dated"
     folder.mkdir()
     fit(asked, PredictionModel.of("last2"), nodes=4, data="first.swf").save(folder)
     later = kw.JobTable(meta={"unix_start_s": 1_000_000 + 9 * DAY}, **columns)
-    assert kept_predictor(str(folder), "runtime", later, "second.swf").seen == 0
+    assert saved_predictor(str(folder), "runtime", later, "second.swf").seen == 0
     same = kw.JobTable(meta={"unix_start_s": 0}, **{**columns, "submit_s": columns["submit_s"] + 1_000_000})
-    assert kept_predictor(str(folder), "runtime", same, "second.swf").seen == 500
+    assert saved_predictor(str(folder), "runtime", same, "second.swf").seen == 500
 
 
 def test_another_load_is_not_another_date(kept, place):
@@ -115,4 +117,4 @@ def test_words_for_folders_that_will_not_do(kept, place):
     jobs = habits()
     unasked = jobs.with_columns(estimate_s=jobs["runtime_s"])
     with pytest.raises(InputError, match="nobody asked for a time in these jobs"):
-        foreseen(unasked, MACHINE, kept)
+        with_predicted_runtimes(unasked, MACHINE, kept)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.training_data import SyntheticMix, laid_out
+from kilowait.agents.training_data import SyntheticMix, joined_table
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError
 from kilowait.experiments.env_factory import SyntheticCurriculum
 from kilowait.experiments.inputs import Workload
-from kilowait.experiments.synthetic_training import SyntheticTraining, data_overlap, drawn_for
-from kilowait.experiments.train_rl import RLTraining, learn
+from kilowait.experiments.synthetic_training import SyntheticTraining, data_overlap, sample_synthetic
+from kilowait.experiments.train_rl import RLTraining, train_network
 from kilowait.synth import fit_generator
-from kilowait.synth.log_schema import facts_of
+from kilowait.synth.log_schema import log_schema
 
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(900, 32, load=1.0, seed=3)
@@ -38,7 +38,9 @@ def folder(tmp_path_factory):
 
 
 def drawn(folder, machine=MACHINE, **asked):
-    return drawn_for(SyntheticTraining((folder,), **asked), Workload(JOBS), machine, seed=4, trace="log.swf")
+    return sample_synthetic(
+        SyntheticTraining((folder,), **asked), Workload(JOBS), machine, seed=4, trace="log.swf"
+    )
 
 
 def test_number_of_sampled_jobs(folder):
@@ -69,9 +71,9 @@ def test_data_overlap_with_dates_and_other_logs():
     dated = kw.jobs.JobTable(
         meta={"source": "a.swf", "unix_start_s": 843480031}, **{n: JOBS[n] for n in JOBS.columns}
     )
-    told = data_overlap(facts_of(dated), dated, same=True)
+    told = data_overlap(log_schema(dated), dated, same=True)
     assert told["fitted_from"] == "1996-09-23" and told["saw"] == "judged jobs"
-    assert data_overlap(facts_of(dated), dated, same=False)["saw"] == "another log"
+    assert data_overlap(log_schema(dated), dated, same=False)["saw"] == "another log"
 
 
 def test_errors(folder, tmp_path):
@@ -90,7 +92,7 @@ def test_errors(folder, tmp_path):
 
 
 def learned(folder, mixture, how=QUICK, jobs=JOBS[:540], **more):
-    return learn(jobs, JOBS[540:], MACHINE, how, folder=folder, mixture=mixture, **more)[0]
+    return train_network(jobs, JOBS[540:], MACHINE, how, folder=folder, mixture=mixture, **more)[0]
 
 
 def weights(agent):
@@ -148,7 +150,7 @@ def test_resumed_after_kill_equals_uninterrupted(folder, tmp_path, algo, ease):
 
 def test_synthetic_first_goes_from_synthetic_to_log_jobs(folder):
     mixture = replace(drawn(folder).mixture, share=0.25, curriculum="synthetic-first")
-    laid = laid_out(JOBS[:540], mixture)
+    laid = joined_table(JOBS[:540], mixture)
     inner = BatchVectorEnv(
         4, jobs=laid.jobs, cluster=MACHINE, episode_jobs=40, slots=16, autoreset_mode="SameStep", threads=1
     )

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.envs.gpu.expert import GpuRuleExpert
+from kilowait.envs.gpu.expert import GpuPolicyExpert
 from kilowait.errors import InputError
-from kilowait.experiments.env_factory import world_for
-from kilowait.experiments.evaluate_gpu import judged_on_gpus, played
-from kilowait.experiments.train_rl import RLTraining, learn
+from kilowait.experiments.env_factory import env_factory_for
+from kilowait.experiments.evaluate_gpu import evaluate_gpu_agent, simulate_to_end
+from kilowait.experiments.train_rl import RLTraining, train_network
 from kilowait.synth import gpu_workload
 
 CLUSTER = kw.Cluster.preset("gpu-mixed")
@@ -37,7 +37,7 @@ QUICK = RLTraining(
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gpu")
-    return learn(JOBS[:240], JOBS[240:320], CLUSTER, QUICK, folder=folder)[0], folder
+    return train_network(JOBS[:240], JOBS[240:320], CLUSTER, QUICK, folder=folder)[0], folder
 
 
 def test_saved_agent_runs_in_simulate(agent):
@@ -70,7 +70,7 @@ def test_resumed_after_kill_gives_same_agent(agent, tmp_path, updates):
 
     for number, resume in zip(updates, (False, True), strict=False):
         with pytest.raises(Killed):
-            learn(
+            train_network(
                 JOBS[:240],
                 JOBS[240:320],
                 CLUSTER,
@@ -80,14 +80,16 @@ def test_resumed_after_kill_gives_same_agent(agent, tmp_path, updates):
                 progress=kill_at(number),
             )
     told = []
-    learn(JOBS[:240], JOBS[240:320], CLUSTER, QUICK, folder=tmp_path, resume=True, progress=told.append)
+    train_network(
+        JOBS[:240], JOBS[240:320], CLUSTER, QUICK, folder=tmp_path, resume=True, progress=told.append
+    )
     assert told[0].number == (updates[-1] // 2 * 2 or 1) + 1 and told[-1].number == told[-1].of
     assert (tmp_path / "agent.pt").read_bytes() == (agent[1] / "agent.pt").read_bytes()
 
 
 def test_time_limit_returns_best_network(tmp_path):
     how = replace(QUICK, algo="ppo", seconds=0.0, settings={"n_steps": 8, "validate_every": 1})
-    player, history = learn(JOBS[:240], JOBS[240:320], CLUSTER, how, folder=tmp_path)
+    player, history = train_network(JOBS[:240], JOBS[240:320], CLUSTER, how, folder=tmp_path)
     assert len(history) == 1 < history[0].of
     again = kw.load_agent(tmp_path / "agent.pt")
     one, other = (
@@ -97,9 +99,9 @@ def test_time_limit_returns_best_network(tmp_path):
 
 
 def test_preemptive_expert_schedules_as_its_policy():
-    world = world_for(CLUSTER, RLTraining(slots=32))
+    world = env_factory_for(CLUSTER, RLTraining(slots=32))
     vec = world.envs(JOBS, 1, 200, False)
-    teacher = GpuRuleExpert(kw.policies.resolve("srtf"), vec)
+    teacher = GpuPolicyExpert(kw.policies.resolve("srtf"), vec)
     vec.reset(options={"first": np.array([0])})
     put_out, over = 0, False
     while not over:
@@ -108,14 +110,14 @@ def test_preemptive_expert_schedules_as_its_policy():
         put_out += int(vec.asking.slots <= action[0] < vec.asking.rows)
         _, _, ended, _, told = vec.step(action)
         over = bool(ended[0])
-    rule = played("srtf", JOBS[:200], CLUSTER, placement="best", types="fastest", migrate=True)[1]
+    rule = simulate_to_end("srtf", JOBS[:200], CLUSTER, placement="best", types="fastest", migrate=True)[1]
     assert put_out > 0 and told["episode"]["metric"][0] * 3600 == pytest.approx(rule["mean_jct_s"], rel=0.03)
     with pytest.raises(InputError, match="srtf, srsf or las"):
-        GpuRuleExpert(kw.policies.resolve("sjf"), vec)
+        GpuPolicyExpert(kw.policies.resolve("sjf"), vec)
 
 
 def test_agent_is_compared_with_policies(agent):
-    found = judged_on_gpus(agent[0], [JOBS[320:360], JOBS[360:400]], CLUSTER, rules=("fcfs", "srtf"))
+    found = evaluate_gpu_agent(agent[0], [JOBS[320:360], JOBS[360:400]], CLUSTER, rules=("fcfs", "srtf"))
     ways = ("", ", fastest", ", fastest, moved")
     assert set(found["policies"]) == {"agent", *(rule + way for rule in ("fcfs", "srtf") for way in ways)}
     by_hand = [

@@ -9,13 +9,13 @@ import kilowait as kw
 from kilowait.agents.linear_power.agent import from_controls
 from kilowait.errors import InputError
 from kilowait.experiments.evaluate_power import (
-    beyond,
-    front,
+    control_grid,
+    evaluate_power_agent,
     hand_tuned_baselines,
-    judged_on_energy,
-    lever_grid,
+    least_within_slowdown,
+    pareto_margin,
+    pareto_names,
     run_on,
-    tuned,
 )
 from kilowait.experiments.policy_configs import contenders_of
 from kilowait.experiments.power import PowerSettings
@@ -24,9 +24,9 @@ from kilowait.experiments.train_power import (
     PowerTraining,
     bind_agent_power,
     check_reward,
-    power_of,
+    power_config,
 )
-from kilowait.experiments.train_rl import RLTraining, learn
+from kilowait.experiments.train_rl import RLTraining, train_network
 
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(jobs=600, nodes=32, seed=3, load=0.5)
@@ -48,7 +48,7 @@ QUICK = RLTraining(
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("energy")
     how = replace(QUICK, limit={"sla": 0.05})
-    return learn(JOBS[:360], JOBS[360:480], MACHINE, how, folder=folder, power=POWERING)[0], folder
+    return train_network(JOBS[:360], JOBS[360:480], MACHINE, how, folder=folder, power=POWERING)[0], folder
 
 
 def test_saved_network_runs_in_simulate(trained):
@@ -73,7 +73,9 @@ def test_training_with_other_power_is_not_resumed(trained):
     }
     for words, power in others.items():
         with pytest.raises(InputError, match=words):
-            learn(JOBS[:360], JOBS[360:480], MACHINE, how, folder=trained[1], resume=True, power=power)
+            train_network(
+                JOBS[:360], JOBS[360:480], MACHINE, how, folder=trained[1], resume=True, power=power
+            )
 
 
 def test_network_with_other_power_is_an_error(trained):
@@ -87,7 +89,7 @@ def test_network_with_other_power_is_an_error(trained):
 
 def test_graph_network_trains_and_runs(tmp_path):
     how = replace(QUICK, net="gat", steps=64)
-    player = learn(JOBS[:360], JOBS[360:480], MACHINE, how, folder=tmp_path, power=POWERING)[0]
+    player = train_network(JOBS[:360], JOBS[360:480], MACHINE, how, folder=tmp_path, power=POWERING)[0]
     log = kw.simulate(JOBS[480:520], MACHINE, bind_agent_power(player, POWERING.meter, LEVERS), "easy")
     assert np.isfinite(log.jobs()["end_s"]).all()
 
@@ -111,7 +113,7 @@ def test_scenario_accepts_power_agent(tmp_path):
 
 
 def test_load_shifting_is_left_to_agent():
-    assert power_of(POWERING.meter, "sleep=break-even+shift=carbon_time:6h").levers == "sleep=break-even"
+    assert power_config(POWERING.meter, "sleep=break-even+shift=carbon_time:6h").levers == "sleep=break-even"
 
 
 def test_power_terms_need_power_model():
@@ -124,7 +126,7 @@ def test_power_terms_need_power_model():
 def test_agent_is_compared_with_hand_tuned_controls():
     windows = [JOBS[0:150], JOBS[150:300], JOBS[300:450]]
     agent = from_controls(32, longer=0.1, timeout_s=600)
-    found = judged_on_energy(
+    found = evaluate_power_agent(
         bind_agent_power(agent, POWERING.meter, LEVERS),
         windows,
         MACHINE,
@@ -144,17 +146,17 @@ def test_pareto_front_and_margin():
         return {"energy": np.full(4, kwh), "slowdown": np.full(4, slow)}
 
     hands = {"a": row(1.0, 9.0), "b": row(2.0, 5.0), "c": row(2.5, 6.0), "d": row(3.0, 4.0)}
-    assert front(hands) == ["a", "b", "d"]
-    assert tuned(hands, 5.5) == "b" and tuned(hands, 3.0) == "d"
-    out = beyond(row(1.8, 5.0), hands)
+    assert pareto_names(hands) == ["a", "b", "d"]
+    assert least_within_slowdown(hands, 5.5) == "b" and least_within_slowdown(hands, 3.0) == "d"
+    out = pareto_margin(row(1.8, 5.0), hands)
     assert out.spent[0] == pytest.approx(0.9) and out.waited[0] == pytest.approx(5 / 9) and out.outside == 1.0
-    assert beyond(row(2.0, 5.0), hands).outside == 0.0
-    inside = beyond(row(2.6, 6.5), hands)
+    assert pareto_margin(row(2.0, 5.0), hands).outside == 0.0
+    inside = pareto_margin(row(2.6, 6.5), hands)
     assert inside.spent[2] == pytest.approx(1.3) and inside.outside == 0.0
 
 
 def test_control_grid_is_valid():
-    grid = lever_grid(POWERING.meter.model, 32)
+    grid = control_grid(POWERING.meter.model, 32)
     assert len(grid) == len(set(grid)) > 100
     points = hand_tuned_baselines([JOBS[:60]], MACHINE, POWERING.meter, ["fcfs"], grid[:: len(grid) // 12])
     assert all(np.isfinite(rows["energy"]).all() for rows in points.values())

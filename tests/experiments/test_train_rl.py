@@ -8,7 +8,7 @@ import pytest
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.resume import training_folder
-from kilowait.experiments.train_rl import RLTraining, learn
+from kilowait.experiments.train_rl import RLTraining, train_network
 from kilowait.experiments.training_logger import TrainingLogger
 
 MACHINE = kw.Cluster.from_nodes(32)
@@ -25,7 +25,7 @@ QUICK = RLTraining(
 
 
 def trained(folder, how=QUICK, **more):
-    return learn(JOBS[:600], JOBS[600:], MACHINE, how, folder=folder, **more)
+    return train_network(JOBS[:600], JOBS[600:], MACHINE, how, folder=folder, **more)
 
 
 def weights(agent):

@@ -11,14 +11,18 @@ import kilowait as kw
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
 from kilowait.experiments import train_rl
 from kilowait.experiments import tune as tune_module
-from kilowait.experiments.hyperparameters import FoundSettings, read_settings, settings_toml
+from kilowait.experiments.hyperparameters import (
+    HyperparameterFile,
+    hyperparameters_toml,
+    read_hyperparameters,
+)
 from kilowait.experiments.optuna_study import (
-    begin,
     best_of,
     discard,
-    trials_of,
+    load_trials,
+    prepare_search,
 )
-from kilowait.experiments.train_rl import RLTraining, learn
+from kilowait.experiments.train_rl import RLTraining, train_network
 from kilowait.experiments.tune import (
     SPACES,
     SearchRange,
@@ -51,7 +55,7 @@ def test_trials_are_trainings_and_best_is_written(tmp_path):
     assert trials[0].settings == defaults("ppo")  # the first has the algorithm's own
     best = best_of(trials)
     assert best.figure == min(trial.figure for trial in trials)
-    found = read_settings(tmp_path / "best.toml")
+    found = read_hyperparameters(tmp_path / "best.toml")
     assert found.settings["learning_rate"] == best.settings["learning_rate"]
     assert found.settings["sizes"] == {name: best.settings[name] for name in ("width", "depth")}
     kept = json.loads((tmp_path / "results.json").read_text())
@@ -59,7 +63,9 @@ def test_trials_are_trainings_and_best_is_written(tmp_path):
         trial.figure for trial in trials
     ]
     assert not (tmp_path / "trial").exists()
-    _, history = learn(*PARTS, MACHINE, replace(QUICK, settings=found.settings), folder=tmp_path / "again")
+    _, history = train_network(
+        *PARTS, MACHINE, replace(QUICK, settings=found.settings), folder=tmp_path / "again"
+    )
     assert history[-1].validation >= best.figure  # the same training, with fewer validations
 
 
@@ -99,7 +105,7 @@ def test_resumed_after_kill_gives_same_trials(tmp_path, made_up, monkeypatch):
     monkeypatch.setattr(tune_module, "RANDOM", 4)
     whole = tuned(tmp_path / "whole", trials=12)
     assert {trial.outcome for trial in whole} == {"finished", "given up"}
-    train, left = train_rl.learn, [0]
+    train, left = train_rl.train_network, [0]
 
     def cut_off(*args, **how):
         left[0] += 1
@@ -114,10 +120,10 @@ def test_resumed_after_kill_gives_same_trials(tmp_path, made_up, monkeypatch):
         with pytest.raises(Killed):
             tuned(tmp_path / "cut", trials=12, resume=resume)
         resume = True
-    assert len(trials_of(tmp_path / "cut")) == 7
+    assert len(load_trials(tmp_path / "cut")) == 7
     heard = []
     cut = tuned(tmp_path / "cut", trials=12, resume=True, progress=heard.append)
-    assert what(cut) == what(whole) and what(trials_of(tmp_path / "cut")) == what(whole)
+    assert what(cut) == what(whole) and what(load_trials(tmp_path / "cut")) == what(whole)
     assert [trial.number for trial in heard] == list(range(8, 13))
     assert tuned(tmp_path / "cut", trials=5, resume=True) == cut  # enough are there
 
@@ -140,11 +146,11 @@ def test_metric_is_reported_at_every_tenth(tmp_path, made_up):
 def test_named_hyperparameters_are_fixed(tmp_path, made_up):
     trials = tuned(tmp_path, replace(QUICK, settings={"n_steps": 32}), trials=2)
     assert "n_steps" not in trials[1].settings
-    assert read_settings(tmp_path / "best.toml").settings["n_steps"] == 32
+    assert read_hyperparameters(tmp_path / "best.toml").settings["n_steps"] == 32
 
 
 def test_diverged_training_is_a_trial(tmp_path, made_up, monkeypatch):
-    train = train_rl.learn
+    train = train_rl.train_network
 
     def breaks(*args, **how):
         if len(made_up) == 1:
@@ -188,15 +194,15 @@ def test_errors(tmp_path, made_up, monkeypatch):
         tune(JOBS[:300], PARTS[1], MACHINE, QUICK, trials=2, folder=tmp_path / "one", resume=True)
     (tmp_path / "one" / "mine.txt").touch()
     with pytest.raises(InputError, match="already holds a search"):
-        begin(tmp_path / "one")
-    assert begin(tmp_path / "one", force=True) == []
+        prepare_search(tmp_path / "one")
+    assert prepare_search(tmp_path / "one", force=True) == []
     assert [file.name for file in (tmp_path / "one").iterdir()] == ["mine.txt"]
     with pytest.raises(InputError, match="not empty"):
-        begin(tmp_path / "one", force=False)
+        prepare_search(tmp_path / "one", force=False)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "study.db").write_text("no database at all, but long enough to be looked at" * 50)
     with pytest.raises(InputError, match="cannot use .*study.db"):
-        trials_of(tmp_path / "broken")
+        load_trials(tmp_path / "broken")
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(MissingExtraError, match=r"kilowait\[tune\]"):
         tuned(tmp_path / "new", trials=1)
@@ -240,18 +246,18 @@ def test_invalid_settings_are_errors(tmp_path, text, said):
     path = tmp_path / "bad.toml"
     path.write_text(text)
     with pytest.raises((InputError, UnknownNameError), match=said):
-        read_settings(path)
+        read_hyperparameters(path)
 
 
 def test_hyperparameter_file_round_trip(tmp_path):
     path = tmp_path / "own.toml"
     with pytest.raises(InputError, match="cannot read"):
-        read_settings(path)
-    own = FoundSettings("sac", "gat", {"tau": 0.02, "max_grad_norm": 1, "sizes": {"width": 32}})
-    path.write_text(settings_toml(own))
-    assert read_settings(path) == own == read_settings(path, algo="sac", net="gat")
+        read_hyperparameters(path)
+    own = HyperparameterFile("sac", "gat", {"tau": 0.02, "max_grad_norm": 1, "sizes": {"width": 32}})
+    path.write_text(hyperparameters_toml(own))
+    assert read_hyperparameters(path) == own == read_hyperparameters(path, algo="sac", net="gat")
     with pytest.raises(InputError, match="is for --algo sac, and --algo ppo is requested"):
-        read_settings(path, algo="ppo")
+        read_hyperparameters(path, algo="ppo")
     path.write_text("")
-    assert read_settings(path, algo="a2c") == FoundSettings("a2c", "kernel", {})
+    assert read_hyperparameters(path, algo="a2c") == HyperparameterFile("a2c", "kernel", {})
     assert RLTraining(settings={"sizes": {"width": 32}}).algorithm_settings().sizes.width == 32

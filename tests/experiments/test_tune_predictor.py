@@ -7,7 +7,7 @@ import pytest
 
 from kilowait.errors import InputError
 from kilowait.experiments.tune_predictor import cost, tune_predictor
-from kilowait.predict.dataset import case_of
+from kilowait.predict.dataset import make_dataset
 from kilowait.predict.fit import default_settings
 from kilowait.predict.known_times import from_log
 from kilowait.predict.models import PredictionModel
@@ -19,7 +19,7 @@ pytest.importorskip("optuna")
 @pytest.fixture(scope="module")
 def dataset():
     jobs = habits()
-    return case_of(jobs, from_log(jobs), 16)
+    return make_dataset(jobs, from_log(jobs), 16)
 
 
 def test_the_usual_come_first_and_the_best_is_taken(dataset):
@@ -54,4 +54,4 @@ def test_words(dataset):
         tune_predictor(dataset, PredictionModel.of("forest"), trials=0)
     few = habits()[:90]
     with pytest.raises(InputError, match="90 jobs of which 90 .* too few to tune on"):
-        tune_predictor(case_of(few, from_log(few), 16), PredictionModel.of("forest"), trials=3)
+        tune_predictor(make_dataset(few, from_log(few), 16), PredictionModel.of("forest"), trials=3)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kilowait.errors import MissingExtraError, TableError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.jobs.columns import COLUMNS, LABELLED, MOST, REQUIRED
+from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS, MAX_TIME_S, REQUIRED
 from kilowait.jobs.conversion import META_KEY
 
 BASE = {"job_id": [1, 2, 3], "submit_s": [0.0, 5.0, 9.0], "runtime_s": [6.0, 3.0, 0.0], "nodes": [4, 1, 2]}
@@ -30,7 +30,7 @@ def values_of(name, labels):
         known = st.floats(rule.least, rule.most, allow_nan=False)
     else:
         info = np.iinfo(rule.dtype)
-        most = info.max if rule.most == MOST else int(rule.most)
+        most = info.max if rule.most == MAX_TIME_S else int(rule.most)
         known = st.integers(max(int(rule.least), info.min), most)
     return known if rule.missing is None else st.just(rule.missing) | known
 
@@ -43,7 +43,7 @@ def tables(draw):
     words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
     labels, columns = {}, {}
     for name in (*REQUIRED, *sorted(further)):
-        if name in LABELLED and draw(st.booleans()):
+        if name in LABEL_COLUMNS and draw(st.booleans()):
             labels[name] = tuple(draw(st.lists(words, max_size=5, unique=True)))
         unique = name == "job_id"
         values = st.lists(values_of(name, labels.get(name)), min_size=count, max_size=count, unique=unique)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kilowait.errors import TableError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.jobs.columns import COLUMNS, LABELLED, REQUIRED
+from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS, REQUIRED
 
 
 def table(**columns):
@@ -362,7 +362,7 @@ def test_labels_are_unique():
 
 
 def test_the_list_of_columns_is_sound():
-    for name in (*REQUIRED, *LABELLED):
+    for name in (*REQUIRED, *LABEL_COLUMNS):
         assert name in COLUMNS
     for name, column in COLUMNS.items():
         assert column.meaning

@@ -13,7 +13,7 @@ from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.errors import InputError
 from kilowait.policies.allocation import ActiveJobs, allox, finish_time_fair, max_min
-from kilowait.policies.round_based import ROUNDS
+from kilowait.policies.round_based import ROUND_BASED_POLICIES
 
 
 def machine(**gpus):
@@ -122,7 +122,7 @@ def test_allox_runs_short_jobs_first_and_on_their_type():
     assert shares[0].tolist() == [1, 0] and shares[2].tolist() == [0, 1] and shares[1].tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("name", ROUNDS)
+@pytest.mark.parametrize("name", ROUND_BASED_POLICIES)
 def test_every_policy_of_rounds_gets_all_work_done(name):
     jobs = jobs_of([0, 0, 0, 500], [3000, 2000, 1000, 400], [1, 1, 2, 1])
     speed = Speeds(

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from kilowait.errors import UnknownNameError
-from kilowait.predict.feature_text import value_words
+from kilowait.predict.feature_text import feature_value_text
 from kilowait.predict.features import CLOSE, KINDS, MEANINGS, STATISTICS
 
 
@@ -28,12 +28,12 @@ from kilowait.predict.features import CLOSE, KINDS, MEANINGS, STATISTICS
     ],
 )
 def test_values_are_told(name, value, words):
-    assert value_words(name, value) == words
+    assert feature_value_text(name, value) == words
 
 
 def test_every_feature_has_words():
     names = [*MEANINGS, *(f"{kind}_{statistic}" for kind in (*KINDS, *CLOSE) for statistic in STATISTICS)]
     for name in names:
-        assert value_words(name, 1.0) and value_words(name, math.nan) == "not known"
+        assert feature_value_text(name, 1.0) and feature_value_text(name, math.nan) == "not known"
     with pytest.raises(UnknownNameError, match="unknown feature 'colour'"):
-        value_words("colour", 1.0)
+        feature_value_text("colour", 1.0)

@@ -9,11 +9,11 @@ import pytest
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.predict.boosting import BoostedTrees, BoostingSettings, Loss, fit_boosting, fit_random_forest
-from kilowait.predict.dataset import case_of
+from kilowait.predict.dataset import make_dataset
 from kilowait.predict.fit import fit_until
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.known_times import from_log
-from kilowait.predict.models import USUAL, PredictionModel, predictions
+from kilowait.predict.models import DEFAULT_MODELS, PredictionModel, predictions
 from kilowait.predict.walk_forward import RefitSchedule
 from tests.predict.example_logs import DAY, habits
 
@@ -22,12 +22,12 @@ QUICK = {
     "forest": ForestSettings(trees=10, leaves=31),
     "boosting": BoostingSettings(trees=30, leaves=7, rate=0.2),
 }
-RUNTIME = USUAL["runtime"]
+RUNTIME = DEFAULT_MODELS["runtime"]
 LEARNED = tuple(name for name in RUNTIME if ":" in name or name == "random-forest")
 
 
 def requested(names, jobs, times, **more):
-    dataset = case_of(jobs, times, 16)
+    dataset = make_dataset(jobs, times, 16)
     return {
         predicted.model.text: predicted
         for predicted in predictions([PredictionModel.of(name) for name in names], dataset, **QUICK, **more)
@@ -116,7 +116,7 @@ def test_boosted_trees_are_kept_and_read(tmp_path):
 
 def test_a_fit_by_a_date_knows_what_had_ended_by_then():
     jobs = habits().with_columns(wait_s=np.full(900, 9999.0))
-    dataset = case_of(jobs, from_log(jobs), 16)
+    dataset = make_dataset(jobs, from_log(jobs), 16)
     until_s = float(jobs["submit_s"][300])
     fitted = fit_until(dataset, PredictionModel.of("forest"), until_s, QUICK["forest"])
     assert fitted.jobs == int((dataset.target.known_s <= until_s).sum()) < 300

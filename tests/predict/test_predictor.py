@@ -12,7 +12,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.predict.boosting import BoostingSettings
 from kilowait.predict.conformal import fit
-from kilowait.predict.dataset import Dataset, case_of
+from kilowait.predict.dataset import Dataset, make_dataset
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.known_times import from_log
 from kilowait.predict.models import PredictionModel
@@ -34,7 +34,7 @@ def queued(jobs: JobTable, names=("short", "long")) -> JobTable:
 
 
 def dataset(jobs: JobTable) -> Dataset:
-    return case_of(jobs, from_log(jobs), 16)
+    return make_dataset(jobs, from_log(jobs), 16)
 
 
 def fitted(name: str = "forest", jobs: JobTable | None = None) -> Predictor:
@@ -155,7 +155,7 @@ def test_other_targets(tmp_path):
     jobs = habits().with_columns(energy_j=habits()["runtime_s"] * 200.0)
     times = from_log(jobs)
     for target in (wait(jobs, times), energy(jobs, times)):
-        requested = case_of(jobs, times, 16, target)
+        requested = make_dataset(jobs, times, 16, target)
         predictor = fit(
             requested, PredictionModel.of("forest"), nodes=16, data="habits", settings=SETTINGS["forest"]
         )

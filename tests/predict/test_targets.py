@@ -9,7 +9,7 @@ from kilowait.energy.power import ConstantUtilization, PowerModel
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.baselines import predict_baseline
-from kilowait.predict.dataset import case_of
+from kilowait.predict.dataset import make_dataset
 from kilowait.predict.features import Features
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.known_times import KnownTimes, from_log
@@ -123,7 +123,7 @@ def test_labels_of_watts_and_joules():
 def test_an_energy_that_is_habit_is_found():
     jobs = habits()
     jobs = jobs.with_columns(energy_j=jobs["runtime_s"] * np.choose(jobs["user"], [50.0, 200.0, 400.0]))
-    dataset = case_of(jobs, from_log(jobs), 16, energy(jobs, from_log(jobs)))
+    dataset = make_dataset(jobs, from_log(jobs), 16, energy(jobs, from_log(jobs)))
     models = [PredictionModel.of(name) for name in ("rate", "last2", "forest:accurate")]
     predicted = {
         one.model.text: score(one.values[450:], dataset.target.values[450:])
@@ -156,6 +156,8 @@ def test_words():
     with pytest.raises(InputError, match="rate is a prediction of power and energy, not of wait"):
         predict_baseline("rate", jobs, wait(jobs, times))
     with pytest.raises(InputError, match="mean of the forest is of no use for wait, which nothing bounds"):
-        list(predictions([PredictionModel.of("forest:mean")], case_of(jobs, times, 16, wait(jobs, times))))
+        list(
+            predictions([PredictionModel.of("forest:mean")], make_dataset(jobs, times, 16, wait(jobs, times)))
+        )
     with pytest.raises(InputError, match="60 of 60 jobs asked for no wait"):
         predict_baseline("request", jobs, wait(jobs, times))

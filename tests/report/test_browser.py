@@ -9,11 +9,11 @@ import pytest
 
 import kilowait as kw
 from kilowait.evaluation.comparison import Comparison, PolicyConfig, single_window
-from kilowait.evaluation.job_measures import started
+from kilowait.evaluation.job_measures import started_jobs
 from kilowait.report import page
 from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.gantt import assign_rows
-from kilowait.units import format_span
+from kilowait.units import format_duration
 from tests.report.conftest import NASTY, cluster_with_outage, comparison_of, jobs_of
 
 WAITING = "figure.chart:not([data-ready])"
@@ -218,7 +218,7 @@ def test_readout_shows_the_job_under_the_mouse(opened, small, policy):
     tab = opened()
     tab.get_by_label("Schedule").select_option(label=comparison.labels[policy])
     tab.wait_for_timeout(100)
-    records, job_measures = log.jobs(), started(log, 10.0)
+    records, job_measures = log.jobs(), started_jobs(log, 10.0)
     run_s = log.end_s - log.start_s
     pieces = [p for p in range(len(rows.first)) if run_s[rows.segment[p]] > 600]
     for piece in pieces[:: len(pieces) // 6]:
@@ -228,9 +228,9 @@ def test_readout_shows_the_job_under_the_mouse(opened, small, policy):
         assert values["job"] == str(log.jobs_table["job_id"][job])
         assert values["user"] == log.jobs_table.labels["user"][log.jobs_table["user"][job]]
         assert values["nodes"] == str(log.jobs_table["nodes"][job])
-        assert values["ran"] == format_span(run_s[segment])
+        assert values["ran"] == format_duration(run_s[segment])
         assert values["waited"] in {
-            format_span(abs(records["wait_s"][job] + off)) for off in (-0.01, 0, 0.01)
+            format_duration(abs(records["wait_s"][job] + off)) for off in (-0.01, 0, 0.01)
         }
         bsld = float(job_measures.bsld[np.flatnonzero(job_measures.row == job)[0]])
         assert float(values["bounded slowdown"].replace(",", "")) == pytest.approx(bsld, rel=0.006)

@@ -12,7 +12,7 @@ from html import unescape
 import numpy as np
 
 from kilowait.evaluation import timeline
-from kilowait.evaluation.job_measures import started
+from kilowait.evaluation.job_measures import started_jobs
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.report import interactive
 from kilowait.report.comparison_data import ComparisonData
@@ -86,7 +86,7 @@ def test_gantt_data_has_every_segment(comparison):
         np.testing.assert_allclose(end, log.end_s, atol=2 * tick)
         wait = (packed["start"] - jobs["submit"][log.job] - packed["late"]) * tick
         np.testing.assert_allclose(wait, log.jobs()["wait_s"][log.job], atol=2 * tick)
-        job_measures = started(log, 10.0)
+        job_measures = started_jobs(log, 10.0)
         bsld = dict(zip(job_measures.row.tolist(), job_measures.bsld.tolist(), strict=True))
         np.testing.assert_allclose(packed["bsld"], [bsld[job] for job in log.job.tolist()], rtol=1e-6)
         rows = assign_rows(log)

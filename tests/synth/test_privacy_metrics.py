@@ -7,14 +7,14 @@ import pytest
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.synth.privacy_metrics import anonymity, anonymity_by_k, leaks
+from kilowait.synth.privacy_metrics import anonymity, anonymity_by_k, privacy_metrics
 from tests.synth.test_generator import log
 
 SEEN, HELD_OUT, FRESH = (log(800, seed=seed) for seed in (0, 1, 2))
 
 
 def test_fresh_jobs_are_not_accused():
-    found = leaks(FRESH, SEEN, HELD_OUT)
+    found = privacy_metrics(FRESH, SEEN, HELD_OUT)
     assert found.nearer_to_seen == pytest.approx(0.5, abs=0.05)
     assert found.membership_advantage < 0.08
     assert found.membership_auc == pytest.approx(0.5, abs=0.05)
@@ -24,7 +24,7 @@ def test_fresh_jobs_are_not_accused():
 
 
 def test_a_planted_copy_is_caught():
-    found = leaks(SEEN.with_columns(submit_s=SEEN["submit_s"] + 7 * 86400), SEEN, HELD_OUT)
+    found = privacy_metrics(SEEN.with_columns(submit_s=SEEN["submit_s"] + 7 * 86400), SEEN, HELD_OUT)
     assert found.copies == 1 and found.copied_pairs == 1
     assert found.copies_of_held_out < 0.3 and found.copied_pairs_of_held_out < 0.05
     assert found.nearer_to_seen > 0.85
@@ -37,7 +37,9 @@ def test_a_copy_that_was_blurred_is_caught():
     """No job is equal, all are near: who counts copies alone is deceived."""
     rng = np.random.default_rng(0)
     blurred = SEEN.with_columns(runtime_s=SEEN["runtime_s"] + rng.choice([-1.0, 1.0], len(SEEN)))
-    found = leaks(blurred.with_columns(runtime_s=np.maximum(blurred["runtime_s"], 0.5)), SEEN, HELD_OUT)
+    found = privacy_metrics(
+        blurred.with_columns(runtime_s=np.maximum(blurred["runtime_s"], 0.5)), SEEN, HELD_OUT
+    )
     assert found.copies < 0.5
     assert found.nearer_to_seen > 0.7 and found.membership_auc > 0.8
 
@@ -47,8 +49,8 @@ def test_part_of_a_copy_is_seen_as_such():
     for name in rows:
         if name != "submit_s":
             rows[name][::3] = SEEN[name][::3]
-    found = leaks(FRESH.with_columns(**rows), SEEN, HELD_OUT)
-    fresh = leaks(FRESH, SEEN, HELD_OUT)
+    found = privacy_metrics(FRESH.with_columns(**rows), SEEN, HELD_OUT)
+    fresh = privacy_metrics(FRESH, SEEN, HELD_OUT)
     assert found.copies == pytest.approx(1 / 3 + fresh.copies * 2 / 3, abs=0.03)
     assert 0.15 < found.membership_advantage < 0.5
 
@@ -58,12 +60,12 @@ def test_a_copy_is_caught_whatever_the_numbers_of_queues():
         labels={**SEEN.labels, "queue": ("long", "short")},
         **{name: 1 - SEEN[name] if name == "queue" else SEEN[name] for name in SEEN.columns},
     )
-    assert leaks(turned, SEEN, HELD_OUT).copies == 1
+    assert privacy_metrics(turned, SEEN, HELD_OUT).copies == 1
 
 
 def test_too_few_jobs():
     with pytest.raises(InputError, match="20 jobs are too few to compare workloads; at least 50 are needed"):
-        leaks(log(20), SEEN, HELD_OUT)
+        privacy_metrics(log(20), SEEN, HELD_OUT)
 
 
 class TestAnonymity:

@@ -8,8 +8,8 @@ from scipy.spatial.distance import cdist
 
 from kilowait.synth.record_distances import (
     advantage,
-    closeness,
     nearer_auc,
+    record_distances,
     roc,
 )
 from tests.synth.test_generator import log
@@ -24,7 +24,7 @@ def test_agrees_with_all_distances():
     points = [
         np.column_stack([np.log1p(table[name]) for name in names]) / scale for table in (made, seen, held_out)
     ]
-    found = closeness(made, seen, held_out)
+    found = record_distances(made, seen, held_out)
     assert found.made_to_seen == pytest.approx(cdist(points[0], points[1]).min(axis=1))
     assert found.held_out_to_seen == pytest.approx(cdist(points[2], points[1]).min(axis=1))
     assert found.seen_to_made == pytest.approx(cdist(points[1], points[0]).min(axis=1))
@@ -32,7 +32,7 @@ def test_agrees_with_all_distances():
 
 def test_copies_are_at_no_distance():
     seen = log(200)
-    found = closeness(seen, seen, log(200, seed=1))
+    found = record_distances(seen, seen, log(200, seed=1))
     assert not found.made_to_seen.any() and found.held_out_to_seen.any()
     curves = found.shares()
     assert set(curves["made_to_seen"]) == {1.0}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kilowait.jobs import JobTable
 from kilowait.synth import fit_generator
-from kilowait.synth.log_schema import facts_of, rows_of
+from kilowait.synth.log_schema import log_schema, rows_of
 from kilowait.synth.tabular.arrival_intensity import WeeklyIntensity, clock_of
 from kilowait.synth.tabular.ctgan import ConditionSampler
 from kilowait.synth.tabular.encoding import (
@@ -50,7 +50,7 @@ class TestTable:
     )
     def test_rows_are_jobs_again(self, left_out):
         real = log(300, **dict.fromkeys(left_out))
-        facts = facts_of(real)
+        facts = log_schema(real)
         rows = rows_of(real, facts)
         frame = frame_of(rows, facts)
         back = frame.jobs(frame.table(rows, facts), facts)
@@ -70,7 +70,7 @@ class TestTable:
         )
         rows = {name: table[name] for name in table.columns if name != "job_id"}
         rows["user"], rows["account"] = np.array([0, 0, 1, 0, 0, 0]), rows["account"] - 3
-        facts = facts_of(log())
+        facts = log_schema(log())
         found = frame_of(rows, facts).table(rows, facts)
         assert found["again"].tolist() == [1, 0, 0, 1, 1]
         assert found["repeats"].tolist() == [1, 0, 0, 0, 1]

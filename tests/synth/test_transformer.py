@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kilowait.jobs import JobTable
 from kilowait.synth import fit_generator
-from kilowait.synth.log_schema import facts_of, rows_of
+from kilowait.synth.log_schema import log_schema, rows_of
 from kilowait.synth.transformer.calendar import CONDITIONS, by_user, calendar_of, session_starts
 from kilowait.synth.transformer.load_matching import select_draws
 from kilowait.synth.transformer.network import HEADS, NetworkShape, TransformerNetwork
@@ -306,7 +306,7 @@ class TestLearning:
 
 
 def test_facts_forget_who_people_are():
-    facts = facts_of(log())
+    facts = log_schema(log())
     assert (
         "user" not in facts.seen
         and "user" not in facts.labels

@@ -13,7 +13,7 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.synth import WhatIf, fit_generator, lublin, offered_load
-from kilowait.synth.log_schema import facts_of
+from kilowait.synth.log_schema import log_schema
 from kilowait.synth.what_if import Changes, new_sizes, parse_changes
 from tests.synth.test_generator import TABLES, log
 
@@ -241,7 +241,7 @@ class TestMixes:
             fitted["bootstrap"].sample(10, conditions={"nodes": (1, 4)}, mix={"nodes": {64: "10%"}})
 
     def test_the_first_that_fits_counts(self):
-        changes = Changes(WhatIf(mix={"nodes": {1: 5, (1, 4): 0.5}}), facts_of(log()))
+        changes = Changes(WhatIf(mix={"nodes": {1: 5, (1, 4): 0.5}}), log_schema(log()))
         rows = {"submit_s": np.zeros(3), "nodes": np.array([1, 4, 16])}
         assert changes.weights(None).of(rows).tolist() == [5, 0.5, 1]
 

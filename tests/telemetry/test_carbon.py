@@ -20,7 +20,7 @@ from kilowait.telemetry.carbon import (
     checked_base,
     fetch_carbon,
     follow_carbon,
-    token_from,
+    read_token,
 )
 from tests.telemetry.api_servers import (
     HOUR_S,
@@ -300,17 +300,17 @@ def test_where_the_token_comes_from(tmp_path, monkeypatch):
     with pytest.raises(
         InputError, match="the environment variable ELECTRICITYMAPS_TOKEN has none; .*--token-file"
     ):
-        token_from(None)
+        read_token(None)
     monkeypatch.setenv("ELECTRICITYMAPS_TOKEN", f" {SECRET}\n")
-    assert token_from(None) == SECRET
+    assert read_token(None) == SECRET
     path = tmp_path / "token"
     with pytest.raises(InputError, match=r"cannot read the token in .*token: No such file"):
-        token_from(path)
+        read_token(path)
     path.write_text("from-file\n")
-    assert token_from(path) == "from-file"
+    assert read_token(path) == "from-file"
     path.write_text("two words")
     with pytest.raises(InputError, match="is not a token: it must be one word") as problem:
-        token_from(path)
+        read_token(path)
     assert "two words" not in str(problem.value)
 
 

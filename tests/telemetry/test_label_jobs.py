@@ -12,7 +12,7 @@ import pytest
 
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
-from kilowait.telemetry.labels import LabelledJobs, SampleFiles, Sharing, label_energy
+from kilowait.telemetry.labels import EnergySplit, LabelledJobs, SampleFiles, label_energy
 from kilowait.telemetry.labels.energy_curve import energy_curve
 from kilowait.telemetry.labels.samples import MeterSamples
 
@@ -114,7 +114,7 @@ def brute(meters, jobs, hosts, sharing) -> tuple[np.ndarray, float, float]:
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(
     "sharing",
-    [Sharing(), Sharing("shared"), Sharing("shared", "nobody", node_cores=16, node_gpus=3)],
+    [EnergySplit(), EnergySplit("shared"), EnergySplit("shared", "nobody", node_cores=16, node_gpus=3)],
     ids=["exclusive", "shared", "idle is nobody's"],
 )
 def test_no_joule_is_lost_or_counted_twice(tmp_path, seed, sharing):
@@ -225,7 +225,7 @@ def test_a_range_filled_in_a_gap_says_nothing(tmp_path):
 def test_shared_nodes_are_divided_by_cores(tmp_path, idle, shares):
     samples = files(tmp_path, *steady(100, 100.0))
     jobs = table([(10.0, 20.0, 0, 4), (10.0, 20.0, 0, 12)])
-    found = label_energy(jobs, samples, sharing=Sharing("shared", idle, node_cores=32))
+    found = label_energy(jobs, samples, sharing=EnergySplit("shared", idle, node_cores=32))
     assert found.jobs["energy_j"].tolist() == pytest.approx(shares)
     assert_all_accounted_for(found)
 
@@ -233,7 +233,7 @@ def test_shared_nodes_are_divided_by_cores(tmp_path, idle, shares):
 def test_gpus_go_to_those_who_hold_some(tmp_path):
     samples = files(tmp_path, *steady(50, 400.0, meter="gpu0"), *steady(50, 100.0, meter="intel-rapl:0"))
     jobs = table([(10.0, 10.0, 0, 4), (10.0, 10.0, 0, 4), (30.0, 10.0, 0, 4)], gpus=[1, 0, 0])
-    found = label_energy(jobs, samples, sharing=Sharing("shared"))
+    found = label_energy(jobs, samples, sharing=EnergySplit("shared"))
     assert found.jobs["energy_j"].tolist() == pytest.approx([4500.0, 500.0, 1000.0])
     assert_all_accounted_for(found)
 
@@ -424,7 +424,7 @@ def test_logs_that_lack_what_is_needed(tmp_path):
     ):
         label_energy(undated, samples)
     with pytest.raises(InputError, match="has no cores of jobs.*--share exclusive"):
-        label_energy(jobs.with_columns(cores=None), samples, sharing=Sharing("shared"))
+        label_energy(jobs.with_columns(cores=None), samples, sharing=EnergySplit("shared"))
 
 
 @pytest.mark.parametrize(
@@ -435,12 +435,12 @@ def test_logs_that_lack_what_is_needed(tmp_path):
             "the coverage is 0; it must be above 0",
         ),
         (lambda jobs, samples: label_energy(jobs, samples, longest_gap_s=0.0), "the longest gap is 0 s"),
-        (lambda jobs, samples: Sharing("fair"), "nodes is 'fair'; it must be exclusive or shared"),
+        (lambda jobs, samples: EnergySplit("fair"), "nodes is 'fair'; it must be exclusive or shared"),
         (
-            lambda jobs, samples: Sharing("exclusive", "nobody"),
+            lambda jobs, samples: EnergySplit("exclusive", "nobody"),
             "needs shared nodes of a known size; give --share shared",
         ),
-        (lambda jobs, samples: Sharing("shared", node_cores=0), "node_cores is 0; it must be at least 1"),
+        (lambda jobs, samples: EnergySplit("shared", node_cores=0), "node_cores is 0; it must be at least 1"),
     ],
 )
 def test_impossible_settings_are_told(tmp_path, call, words):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kilowait.errors import TraceError, UnknownNameError
-from kilowait.traces import read_trace, read_trace_with_ledger
+from kilowait.traces import read_trace, read_trace_with_report
 from kilowait.traces.read import find_format
 
 ROW = "{n} {n} 5 60 4 -1 -1 4 600 -1 1 3 2 7 1 -1 -1 -1"
@@ -45,7 +45,7 @@ PACKED = {
 @pytest.mark.parametrize("how", PACKED)
 def test_however_it_is_packed_and_whatever_its_name(tmp_path: Path, how: str) -> None:
     (tmp_path / "misleading.csv").write_bytes(PACKED[how](SWF.encode()))
-    jobs, ledger = read_trace_with_ledger(tmp_path / "misleading.csv")
+    jobs, ledger = read_trace_with_report(tmp_path / "misleading.csv")
     assert len(jobs) == ledger.rows_read == 399
     assert jobs.meta["source"] == "misleading.csv"
 
@@ -78,7 +78,7 @@ def test_other_packings_cut_short(tmp_path: Path, pack: object) -> None:
 
 def test_garbage_after_gzip_is_noted(tmp_path: Path) -> None:
     (tmp_path / "t.gz").write_bytes(gzip.compress(SWF.encode()) + b"garbage")
-    _, ledger = read_trace_with_ledger(tmp_path / "t.gz")
+    _, ledger = read_trace_with_report(tmp_path / "t.gz")
     assert any("7 bytes after the end of the gzip data" in e.reason for e in ledger.entries)
 
 
@@ -135,7 +135,7 @@ def test_strict_lists_what_is_wrong(tmp_path: Path) -> None:
 
 def test_bytes_that_are_no_utf8_are_noted(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes("job_id,submit_s,runtime_s,nodes,user\n1,0,5,1,José\n".encode("latin-1"))
-    jobs, ledger = read_trace_with_ledger(tmp_path / "t")
+    jobs, ledger = read_trace_with_report(tmp_path / "t")
     assert jobs.labels["user"] == ("Jos\ufffd",)
     assert any("not UTF-8" in e.reason for e in ledger.entries)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kilowait.jobs import JobTable
-from kilowait.traces import CleaningReport, describe, read_trace_with_ledger
+from kilowait.traces import CleaningReport, describe, read_trace_with_report
 
 ROWS = {
     "alcf/lumos_mira.csv.gz": 22_508,
@@ -64,7 +64,7 @@ SIZES = {
 def load(data_dir: Path, name: str) -> tuple[JobTable, CleaningReport]:
     if not (data_dir / name).exists():
         pytest.skip(f"{name} is not among the data")
-    return read_trace_with_ledger(data_dir / name)
+    return read_trace_with_report(data_dir / name)
 
 
 @pytest.mark.parametrize("name", ROWS)

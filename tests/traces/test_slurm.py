@@ -8,7 +8,7 @@ import pytest
 
 from kilowait.errors import TraceError
 from kilowait.jobs import JobTable
-from kilowait.traces import CleaningReport, read_trace_with_ledger
+from kilowait.traces import CleaningReport, read_trace_with_report
 from kilowait.traces.slurm import sacct_delimiter
 
 HEAD = "JobID|JobName|User|Account|Partition|QOS|Submit|Start|End|Elapsed|Timelimit|NNodes|NCPUS|ReqMem|State"
@@ -17,7 +17,7 @@ HEAD = "JobID|JobName|User|Account|Partition|QOS|Submit|Start|End|Elapsed|Timeli
 def read(folder: Path, *lines: str, **options: object) -> tuple[JobTable, CleaningReport]:
     path = folder / "dump.txt"
     path.write_text("\n".join(lines) + "\n")
-    jobs, ledger = read_trace_with_ledger(path, **options)  # type: ignore[arg-type]
+    jobs, ledger = read_trace_with_report(path, **options)  # type: ignore[arg-type]
     assert ledger.rows_read == ledger.jobs + ledger.dropped + ledger.folded
     return jobs, ledger
 

@@ -6,7 +6,7 @@ import pytest
 
 from kilowait.errors import TraceError
 from kilowait.jobs import JobTable
-from kilowait.traces import CleaningReport, read_trace_with_ledger
+from kilowait.traces import CleaningReport, read_trace_with_report
 
 
 def line(
@@ -34,7 +34,7 @@ def line(
 def read(folder: Path, *lines: str, **options: object) -> tuple[JobTable, CleaningReport]:
     path = folder / "log.swf"
     path.write_text("\n".join(lines) + "\n")
-    jobs, ledger = read_trace_with_ledger(path, **options)  # type: ignore[arg-type]
+    jobs, ledger = read_trace_with_report(path, **options)  # type: ignore[arg-type]
     assert ledger.rows_read == ledger.jobs + ledger.dropped + ledger.folded
     return jobs, ledger
 
@@ -289,13 +289,13 @@ def test_a_header_line_that_lost_its_semicolon_is_still_one(tmp_path: Path) -> N
 def test_only_comments_is_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "log.swf").write_text(text)
     with pytest.raises(TraceError, match="only comments"):
-        read_trace_with_ledger(tmp_path / "log.swf")
+        read_trace_with_report(tmp_path / "log.swf")
 
 
 def test_forced_on_something_else_it_says_what_it_found(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a b c\nd e f\n")
     with pytest.raises(TraceError, match="most lines have 3 fields; SWF has 18"):
-        read_trace_with_ledger(tmp_path / "log", format="swf")
+        read_trace_with_report(tmp_path / "log", format="swf")
 
 
 def test_nothing_usable_is_an_error_with_the_reasons(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ import pytest
 
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.traces import CleaningReport, read_trace, read_trace_with_ledger
+from kilowait.traces import CleaningReport, read_trace, read_trace_with_report
 
 
 def read(folder: Path, text: str, **options: Any) -> tuple[JobTable, CleaningReport]:
     (folder / "t.csv").write_text(text)
-    jobs, ledger = read_trace_with_ledger(folder / "t.csv", **options)
+    jobs, ledger = read_trace_with_report(folder / "t.csv", **options)
     assert ledger.rows_read == ledger.jobs + ledger.dropped
     return jobs, ledger
 
@@ -208,7 +208,7 @@ def test_any_parquet_table(tmp_path: Path) -> None:
         "tags": [["x"], [], None],
     })  # fmt: skip
     pq.write_table(table, tmp_path / "t.bin")
-    jobs, ledger = read_trace_with_ledger(tmp_path / "t.bin")
+    jobs, ledger = read_trace_with_report(tmp_path / "t.bin")
     assert jobs["submit_s"].tolist() == [1577836800, 1577923200]
     assert jobs["runtime_s"].tolist() == [60.5, 30]
     assert jobs["user"].tolist() == [0, -1]
@@ -223,7 +223,7 @@ def test_own_parquet_comes_back_to_the_bit(tmp_path: Path) -> None:
         wait_s=[np.nan, 2], labels={"user": ("x", "y")}, meta={"max_procs": 9},
     )  # fmt: skip
     jobs.to_parquet(tmp_path / "own")
-    back, ledger = read_trace_with_ledger(tmp_path / "own")
+    back, ledger = read_trace_with_report(tmp_path / "own")
     assert back.columns == jobs.columns
     assert all(back[name].tobytes() == jobs[name].tobytes() for name in jobs.columns)
     assert (back.labels, back.meta) == (jobs.labels, jobs.meta)

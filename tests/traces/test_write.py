@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.jobs.columns import LABELLED
-from kilowait.traces import read_trace, read_trace_with_ledger, write_parts, write_trace
+from kilowait.jobs.columns import LABEL_COLUMNS
+from kilowait.traces import read_trace, read_trace_with_report, write_parts, write_trace
 
 SECONDS = st.one_of(st.integers(0, 10**9).map(float), st.floats(0, 1e9, allow_subnormal=False))
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Z")), min_size=1, max_size=8)
@@ -61,7 +61,7 @@ def named(jobs: JobTable, name: str) -> list[str]:
 
 def assert_same(back: JobTable, jobs: JobTable) -> None:
     for name in jobs.columns:
-        if name in LABELLED:
+        if name in LABEL_COLUMNS:
             assert named(back, name) == named(jobs, name)
         else:
             assert np.array_equal(back.column(name), jobs[name], equal_nan=jobs[name].dtype.kind == "f"), name
@@ -76,7 +76,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_swf_there_and_back(folder: Path, jobs: JobTable, suffix: str) -> None:
     path = folder / f"t.swf{suffix}"
     write_trace(jobs, path)
-    back, ledger = read_trace_with_ledger(path)
+    back, ledger = read_trace_with_report(path)
     assert_same(back, jobs)
     assert ledger.dropped == ledger.mended == 0
     assert back.meta["max_procs"] == jobs["nodes"].max()
@@ -86,7 +86,7 @@ def test_swf_there_and_back(folder: Path, jobs: JobTable, suffix: str) -> None:
 def test_csv_there_and_back(folder: Path, jobs: JobTable, suffix: str) -> None:
     path = folder / f"t.csv{suffix}"
     write_trace(jobs, path)
-    back, ledger = read_trace_with_ledger(path, strict=True)
+    back, ledger = read_trace_with_report(path, strict=True)
     assert_same(back, jobs)
     assert ledger.rows_read == len(jobs)
 
@@ -117,7 +117,7 @@ def test_what_planners_plan_with_and_limits_are_kept(tmp_path: Path, name: str) 
     }
     jobs = JOBS.with_columns(**told, cancel_s=None)
     write_trace(jobs, tmp_path / name)
-    back, ledger = read_trace_with_ledger(tmp_path / name)
+    back, ledger = read_trace_with_report(tmp_path / name)
     for column, values in told.items():
         np.testing.assert_array_equal(back[column], values)
     assert ledger.dropped == ledger.mended == 0

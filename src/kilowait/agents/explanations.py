@@ -19,29 +19,29 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.agents.linear_batch.agent import FEATURES, LinearAgent
-from kilowait.agents.linear_batch.score import compiled, features, recalled
+from kilowait.agents.linear_batch.score import compiled, compiled_recall, features
 from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 
 __all__ = [
-    "TYPICAL",
+    "TYPICAL_DECISIONS",
     "Attention",
     "ExplainedDecision",
     "AgentExplanation",
     "FeatureContribution",
     "FeatureImportance",
-    "explained_weights",
-    "typical",
-    "usual_parts",
+    "explain_linear_agent",
+    "typical_decisions",
+    "feature_importances",
 ]
 
 Floats = npt.NDArray[np.float64]
 
 WINDOW_JOBS = 400
 """Jobs in the run that explains a linear agent."""
-TYPICAL = ("the longest queue", "the most doubtful choice", "the clearest choice")
+TYPICAL_DECISIONS = ("the longest queue", "the most doubtful choice", "the clearest choice")
 """Decisions that are explained one by one."""
 
 
@@ -124,7 +124,7 @@ class AgentExplanation:
         return rounded
 
 
-def typical(
+def typical_decisions(
     queue: npt.NDArray[np.int64], margin: Floats, distinguishable: npt.NDArray[np.bool_]
 ) -> list[tuple[str, int]]:
     """The decision (row) of each kind in `TYPICAL`, each row at most once; fewer where there are fewer decisions.
@@ -134,12 +134,14 @@ def typical(
         margin: of each decision.
         distinguishable: whether the observations of the chosen and the next best job differ.
 
-    >>> typical(np.array([2, 9, 3, 4]), np.array([1.0, 2.0, 0.0, 5.0]), np.array([True, True, False, True]))
+    >>> typical_decisions(
+    ...     np.array([2, 9, 3, 4]), np.array([1.0, 2.0, 0.0, 5.0]), np.array([True, True, False, True])
+    ... )
     [('the longest queue', 1), ('the most doubtful choice', 0), ('the clearest choice', 3)]
     """
     found: list[tuple[str, int]] = []
     left = distinguishable.copy()
-    for which, rank in zip(TYPICAL, (queue.astype(np.float64), -margin, margin), strict=True):
+    for which, rank in zip(TYPICAL_DECISIONS, (queue.astype(np.float64), -margin, margin), strict=True):
         if left.any():
             row = int(np.argmax(np.where(left, rank, -np.inf)))
             found.append((which, row))
@@ -147,12 +149,14 @@ def typical(
     return found
 
 
-def usual_parts(
+def feature_importances(
     names: Sequence[tuple[str, str]], away: Floats, moved: Floats, meaning: Mapping[str, str]
 ) -> tuple[FeatureImportance, ...]:
     """Averages over decisions; `away` (from the baseline) and `moved` (contribution) are (decisions, features).
 
-    >>> found = usual_parts([("length", "job")], np.array([[-1.0], [2.0]]), np.array([[0.5], [-1.0]]), {})
+    >>> found = feature_importances(
+    ...     [("length", "job")], np.array([[-1.0], [2.0]]), np.array([[0.5], [-1.0]]), {}
+    ... )
     >>> found[0].mean, found[0].leaning
     (0.75, -0.5)
     """
@@ -165,7 +169,7 @@ def usual_parts(
     )
 
 
-def explained_weights(
+def explain_linear_agent(
     agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str | int = "easy"
 ) -> AgentExplanation | None:
     """Explanation of a linear agent: its decisions at every time of a run of at most `WINDOW_JOBS` jobs.
@@ -174,7 +178,7 @@ def explained_weights(
 
     >>> import kilowait as kw
     >>> agent = LinearAgent([1.0, *[0.0] * (len(FEATURES) - 1)])
-    >>> found = explained_weights(agent, kw.lublin(200, 32, load=1.1, seed=1), kw.Cluster.from_nodes(32))
+    >>> found = explain_linear_agent(agent, kw.lublin(200, 32, load=1.1, seed=1), kw.Cluster.from_nodes(32))
     >>> (
     ...     [part.name for part in found.usual if part.mean > 0],
     ...     found.usual[0].leaning,
@@ -195,7 +199,7 @@ def explained_weights(
     usual = np.stack([rows[first[1:]].mean(axis=0) for rows, first in zip(seen, order, strict=True)])
     margin, moved = (other - chosen) @ weights, (usual - chosen) * weights
     cases = []
-    for which, row in typical(queue, margin, margin != 0):
+    for which, row in typical_decisions(queue, margin, margin != 0):
         named = zip(FEATURES, chosen[row], usual[row], moved[row], strict=True)
         facts = [
             {"nodes": float(nodes), "estimate_s": float(estimate_s), "wait_s": float(wait_s)}
@@ -215,7 +219,7 @@ def explained_weights(
             )
         )
     names = [(name, "job") for name in FEATURES]
-    means = usual_parts(names, chosen - usual, moved, FEATURES)
+    means = feature_importances(names, chosen - usual, moved, FEATURES)
     return AgentExplanation("scores", len(lines), len(lines), means, tuple(cases))
 
 
@@ -223,7 +227,7 @@ def _queues(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str 
     """For every time when several jobs waited: estimate, nodes, wait and user-history statistics of each job."""
     instants: dict[float, dict[int, tuple[float, ...]]] = {}
     weights, nodes = agent.weights, cluster.nodes
-    remember, recall = compiled(), recalled()
+    remember, recall = compiled(), compiled_recall()
 
     def score(job: Any, now: float, parameters: Any) -> float:
         if job["ran_s"] != 0:

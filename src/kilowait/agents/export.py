@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.spec import described
+from kilowait.agents.networks.spec import spec_to_dict
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
 
 __all__ = ["FORMATS", "OPSET", "export_network"]
@@ -66,7 +66,7 @@ def export_network(
         raise UnknownNameError("format of a network", to, FORMATS)
     path = Path(path)
     inputs = _example(network)
-    metadata = json.dumps({**described(network.spec), "made": network.made})
+    metadata = json.dumps({**spec_to_dict(network.spec), "made": network.made})
     with _quiet(), torch.no_grad():
         content = FORMATS[to](Exportable(network), inputs, metadata)
     beside = path.with_name(path.name + ".part")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_agent"]
 
-STEERING = "kilowait steering agent"
+LINEAR_POWER_FORMAT = "kilowait steering agent"
 """Format of the files of `agents.linear_power`."""
 
 
@@ -55,10 +55,10 @@ def _linear_agent(source: Path) -> LinearAgent | LinearGpuAgent | LinearPowerAge
     data = _document(source)
     if data.get("format") == placed.FORMAT:
         return placed.agent_from(data, source)
-    if data.get("format") == STEERING:
-        from kilowait.agents.linear_power.agent import steered_agent  # here, as envs need an extra
+    if data.get("format") == LINEAR_POWER_FORMAT:
+        from kilowait.agents.linear_power.agent import power_agent_from_dict  # here, as envs need an extra
 
-        return steered_agent(data, source)
+        return power_agent_from_dict(data, source)
     return linear.load_agent(source)
 
 

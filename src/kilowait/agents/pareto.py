@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.preference import preferred, terms_of
+from kilowait.agents.networks.preference import preference_terms, with_fixed_preference
 from kilowait.agents.networks.spec import ObservationSpecProtocol
 from kilowait.agents.rl.device import use_device
-from kilowait.agents.rl.validation import figures_of
+from kilowait.agents.rl.validation import term_metrics
 from kilowait.envs.preferences import Preferences, preference_grid
 
-__all__ = ["front_figures", "least_work_first", "preferences_for", "units_of", "weighed"]
+__all__ = ["preference_metrics", "least_work_first", "preferences_for", "term_units", "weighted_metric"]
 
 Floats = npt.NDArray[np.float64]
 VALIDATED = 4
@@ -41,7 +41,7 @@ def least_work_first(spec: ObservationSpecProtocol) -> Callable[[Mapping[str, An
     return decide
 
 
-def units_of(vec: Any, first: npt.ArrayLike, terms: Iterable[str]) -> dict[str, float]:
+def term_units(vec: Any, first: npt.ArrayLike, terms: Iterable[str]) -> dict[str, float]:
     """The unit of each term: its mean when `least_work_first` schedules the windows that begin at `first`.
 
     A weight then is the value of one per cent of that mean. A term with mean 0, such as sla where no job waits long,
@@ -49,7 +49,7 @@ def units_of(vec: Any, first: npt.ArrayLike, terms: Iterable[str]) -> dict[str, 
     """
     names = tuple(vec.reward.terms)
     Preferences(dict.fromkeys(terms, 1.0), names)  # raises an error for unknown names
-    means = figures_of(least_work_first(vec.spec_of_observation), vec, first).mean(axis=0)
+    means = term_metrics(least_work_first(vec.spec_of_observation), vec, first).mean(axis=0)
     measured = {name: float(means[names.index(name)]) for name in terms}
     return {name: value if value > 0 else 1.0 for name, value in measured.items()}
 
@@ -63,28 +63,30 @@ def preferences_for(terms: int, parts: int | None = None) -> Floats:
     return preference_grid(terms, parts or {2: 10, 3: 4}.get(terms, 2))
 
 
-def front_figures(
+def preference_metrics(
     network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike, preferences: Floats
 ) -> Floats:
     """(preferences, windows, terms of the preference) the network's metrics under each preference.
 
     `vec` samples no preferences itself and has one sub-environment a window.
     """
-    terms = terms_of(network.spec)
+    terms = preference_terms(network.spec)
     places = [tuple(vec.reward.terms).index(name) for name in terms]
     with use_device(next(network.parameters()).device, 1):  # more threads are slower for so few rows
         found = [
-            figures_of(preferred(network, dict(zip(terms, weights, strict=True))), vec, first)[:, places]
+            term_metrics(with_fixed_preference(network, dict(zip(terms, weights, strict=True))), vec, first)[
+                :, places
+            ]
             for weights in preferences
         ]
     return np.stack(found)
 
 
-def weighed(
+def weighted_metric(
     network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike, units: Mapping[str, float]
 ) -> float:
     """Mean weighted metric of the windows over a few fixed preferences: for validation."""
-    terms = terms_of(network.spec)
+    terms = preference_terms(network.spec)
     preferences = preferences_for(len(terms), VALIDATED if len(terms) == 2 else 2)
-    figures = front_figures(network, vec, first, preferences).mean(axis=1)
+    figures = preference_metrics(network, vec, first, preferences).mean(axis=1)
     return float((preferences * figures / [units[name] for name in terms]).sum(axis=1).mean())

@@ -13,7 +13,7 @@ import numpy as np
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 
-__all__ = ["CURRICULA", "TrainingTable", "SyntheticMix", "laid_out"]
+__all__ = ["CURRICULA", "TrainingTable", "SyntheticMix", "joined_table"]
 
 CURRICULA = {
     "mixed": "all the time, each window at random",
@@ -98,14 +98,14 @@ class TrainingTable:
         return [1.0 - share, *([share / synthetic] * synthetic)]
 
 
-def laid_out(jobs: JobTable, mixture: SyntheticMix) -> TrainingTable:
+def joined_table(jobs: JobTable, mixture: SyntheticMix) -> TrainingTable:
     """Log jobs (unless only synthetic jobs are trained on), followed by those of each generator.
 
     Synthetic jobs are shifted by whole weeks, which keeps hours and weekdays.
 
     >>> real = JobTable(job_id=[7, 8], submit_s=[0, 60], runtime_s=[9, 9], nodes=[1, 1])
     >>> synthetic = JobTable(job_id=[1], submit_s=[30], runtime_s=[5], nodes=[2])
-    >>> laid = laid_out(real, SyntheticMix((synthetic,), 0.5))
+    >>> laid = joined_table(real, SyntheticMix((synthetic,), 0.5))
     >>> laid.parts, laid.jobs["submit_s"].tolist()
     (((0, 2), (2, 3)), [0.0, 60.0, 604830.0])
     >>> laid.weights(0.2)

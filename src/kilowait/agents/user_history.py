@@ -14,12 +14,12 @@ from kilowait.agents.linear_batch.score import (
     COUNT,
     HEADER,
     MOMENTS,
-    replayed,
+    replay_ended_jobs,
 )
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["UserHistory", "memories", "parameters_for"]
+__all__ = ["UserHistory", "user_histories", "parameters_for"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -56,7 +56,7 @@ class UserHistory:
         return cls(_table(data["usual"], BUCKETS), users)
 
 
-def memories(jobs: JobTable, cuts: Iterable[int]) -> dict[int, UserHistory]:
+def user_histories(jobs: JobTable, cuts: Iterable[int]) -> dict[int, UserHistory]:
     """User history after the first n jobs by submission, for each n in `cuts`; all of them count as ended.
 
     >>> jobs = JobTable(
@@ -68,7 +68,7 @@ def memories(jobs: JobTable, cuts: Iterable[int]) -> dict[int, UserHistory]:
     ...     user=[0, 0],
     ...     labels={"user": ("ann",)},
     ... )
-    >>> {cut: memory.users["ann"][0, 0].item() for cut, memory in memories(jobs, [1, 2]).items()}
+    >>> {cut: memory.users["ann"][0, 0].item() for cut, memory in user_histories(jobs, [1, 2]).items()}
     {1: 1.0, 2: 1.85}
     """
     ordered = jobs.sorted()
@@ -80,7 +80,7 @@ def memories(jobs: JobTable, cuts: Iterable[int]) -> dict[int, UserHistory]:
     done = 0
     for cut in sorted({min(max(cut, 0), len(ordered)) for cut in cuts}):
         order = done + np.argsort(end[done:cut], kind="stable")
-        replayed(order, user, estimate, ran, parameters)
+        replay_ended_jobs(order, user, estimate, ran, parameters)
         done = cut
         found[cut] = _memory(parameters, names)
     return found

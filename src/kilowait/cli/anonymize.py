@@ -128,7 +128,7 @@ def anonymize(
 
     secret = anonymize.key_for(key, out, new=new_key)
     if out is not None:
-        anonymize.refuse_source(trace, out)
+        anonymize.check_output_path(trace, out)
     with console.busy(f"reading {trace} ..."):
         read = workload_of(trace, format=format, columns=columns, rows=jobs)
     log = read.jobs

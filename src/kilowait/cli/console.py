@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from os import environ
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 if TYPE_CHECKING:
     import typer
@@ -103,7 +103,7 @@ def span(seconds: float) -> str:
     >>> span(4800.0), span(float("nan"))
     ('1 h 20 min', '-')
     """
-    return format_span(seconds)
+    return format_duration(seconds)
 
 
 def percent(share: float) -> str:

@@ -122,10 +122,10 @@ def evaluate(
         console.note(text)
     if getattr(policy, "skips", False):
         from kilowait.cli.train_rl import show_on_gpus
-        from kilowait.experiments.evaluate_gpu import judged_on_gpus
+        from kilowait.experiments.evaluate_gpu import evaluate_gpu_agent
 
         with console.busy("testing the agent ..."):
-            result = judged_on_gpus(policy, [one.jobs for one in test_windows], machine, seed=seed)
+            result = evaluate_gpu_agent(policy, [one.jobs for one in test_windows], machine, seed=seed)
         if json:
             console.json_document({"agent": provenance, "judged": result})
             return

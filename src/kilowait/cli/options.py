@@ -490,7 +490,7 @@ FIELDS = {**_SCENARIO, **_POWER, **_GPU}
 def power_controls_or_caps(power_controls: str, gpu_power_cap: str | None) -> str:
     """Comma-separated sets of power controls: the given ones, or GPU power caps, which GPU clusters use instead."""
     from kilowait.errors import InputError
-    from kilowait.experiments.gpu_power_cap import caps_asked
+    from kilowait.experiments.gpu_power_cap import parse_gpu_power_caps
 
     if gpu_power_cap is None:
         return power_controls
@@ -499,7 +499,7 @@ def power_controls_or_caps(power_controls: str, gpu_power_cap: str | None) -> st
             f"--power-controls is {power_controls!r} and --gpu-power-cap is {gpu_power_cap}; no cluster supports both: "
             "leave one out"
         )
-    return ",".join(caps_asked(gpu_power_cap))
+    return ",".join(parse_gpu_power_caps(gpu_power_cap))
 
 
 def scenario_from_options(context: typer.Context, trace: str, **fields: Any) -> Scenario:

@@ -90,7 +90,7 @@ def pareto(
     Test jobs must be later than the training jobs: kilowait train does not use the last 20 % of a log.
     """
     from kilowait.agents import load_agent
-    from kilowait.experiments.pareto import front
+    from kilowait.experiments.pareto import preference_front
     from kilowait.experiments.scenario import prepare_scenario
     from kilowait.experiments.train_power import PowerAgent, PowerTraining, bind_agent_power
 
@@ -110,7 +110,7 @@ def pareto(
     if scenario.power is not None:
         power_training = PowerTraining.of(scenario.power, controls, workload.jobs, machine)
     with console.busy("testing the agent under every preference ..."):
-        found = front(
+        found = preference_front(
             policy,
             later,
             machine,

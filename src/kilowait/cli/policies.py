@@ -10,7 +10,7 @@ import typer
 from kilowait.cli import console, options
 
 if TYPE_CHECKING:
-    from kilowait.policies.round_based import Rounds
+    from kilowait.policies.round_based import RoundBasedPolicy
 
 app = typer.Typer(add_completion=False, **console.PLAIN)
 
@@ -24,12 +24,15 @@ Example:
 def policies(json: options.Json = False) -> None:
     """List the scheduling policies. Parameters are appended to the name: random:seed=3."""
     from kilowait.policies import POLICIES, describe_policies, resolve
-    from kilowait.policies.round_based import ROUNDS
+    from kilowait.policies.round_based import ROUND_BASED_POLICIES
 
-    meanings = {**describe_policies(), **{name: _first_line(rounds) for name, rounds in ROUNDS.items()}}
+    meanings = {
+        **describe_policies(),
+        **{name: _first_line(rounds) for name, rounds in ROUND_BASED_POLICIES.items()},
+    }
     parameters = {name: list(inspect.signature(maker).parameters) for name, maker in POLICIES.items()}
-    parameters |= {name: [] for name in ROUNDS}
-    node_level = {name: name in ROUNDS or resolve(name).node_level for name in meanings}
+    parameters |= {name: [] for name in ROUND_BASED_POLICIES}
+    node_level = {name: name in ROUND_BASED_POLICIES or resolve(name).node_level for name in meanings}
     # Parameters that are mappings cannot be written on a command line.
     parameters = {name: [p for p in names if not p.endswith("_factor")] for name, names in parameters.items()}
     if json:
@@ -52,6 +55,6 @@ def policies(json: options.Json = False) -> None:
     console.table(["policy", "only on", "order of the wait queue", "parameters"], rows, left=4, wrapped=2)
 
 
-def _first_line(rounds: Rounds) -> str:
+def _first_line(rounds: RoundBasedPolicy) -> str:
     """The summary of a round-based policy."""
     return f"In rounds: {(rounds.shares.__doc__ or '').strip().splitlines()[0]}"

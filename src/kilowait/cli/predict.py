@@ -192,7 +192,7 @@ def score(
     log-RMSE is the error of ln(1 + value). 95 % intervals come from a bootstrap over weeks.
     """
     from kilowait.cli.output.predict import show_scores
-    from kilowait.experiments.evaluate_predictors import foresight
+    from kilowait.experiments.evaluate_predictors import evaluate_predictors
     from kilowait.experiments.predictors import models_for
     from kilowait.predict.models import PredictionModel
     from kilowait.predict.scores import CLASSES
@@ -208,7 +208,7 @@ def score(
     for note in notes:
         console.note(note)
     with console.status() as update:
-        done = foresight(
+        done = evaluate_predictors(
             found.case,
             chosen,
             part=test_fraction,
@@ -307,16 +307,16 @@ def apply(
 ) -> None:
     """Predict every job of a log with a fitted predictor; write prediction, 10, 50 and 90 % quantiles, truth."""
     from kilowait.experiments.predictors import (
-        asked_again,
         check_table_name,
         predicted_columns,
+        task_for_predictor,
         write_columns,
     )
     from kilowait.predict.predictor import load
 
     check_table_name(out)
     predictor = load(folder)
-    found = _prepared(asked_again(predictor.card, _task(context, trace)))
+    found = _prepared(task_for_predictor(predictor.card, _task(context, trace)))
     write_columns(predicted_columns(predictor, found.case), out)
     print(f"{console.count(len(found.case), 'job')} predicted by {predictor.card.model}: {out}")
 
@@ -339,12 +339,12 @@ def explain(
 ) -> None:
     """Explain the prediction for one job: value, quantiles, and the most important features."""
     from kilowait.cli.output.predict import explanation_document, show_explanation
-    from kilowait.experiments.predictors import asked_again, explained
+    from kilowait.experiments.predictors import explain_job, task_for_predictor
     from kilowait.predict.predictor import load
 
     predictor = load(folder)
-    found = _prepared(asked_again(predictor.card, _task(context, trace)))
-    explanation = explained(predictor, found.case, job)
+    found = _prepared(task_for_predictor(predictor.card, _task(context, trace)))
+    explanation = explain_job(predictor, found.case, job)
     if json:
         console.json_document(explanation_document(explanation, predictor.card, features))
         return
@@ -367,23 +367,23 @@ def describe(folder: Folder, json: options.Json = False) -> None:
 def _task(context: typer.Context, trace: str) -> PredictionTask:
     """The prediction task that the options of the running command describe."""
     from kilowait.errors import UnknownNameError
-    from kilowait.experiments.evaluate_predictors import WORLDS
+    from kilowait.experiments.evaluate_predictors import HISTORIES
     from kilowait.experiments.predictors import PredictionTask
 
     values = {field: context.params[name] for name, field in FIELDS.items() if name in context.params}
     if values["world"] not in HISTORIES:
         raise UnknownNameError("history", values["world"], HISTORIES)
-    if values["world"] == "log" and "log" not in WORLDS:
+    if values["world"] == "log" and "log" not in HISTORIES:
         values["world"] = "recorded"  # the former name of this history
     return PredictionTask(trace=trace, **values)
 
 
 def _prepared(task: PredictionTask) -> PredictionData:
     """Read the log and build the dataset; prints its notes."""
-    from kilowait.experiments.predictors import prepared_case
+    from kilowait.experiments.predictors import load_dataset
 
     with console.busy(f"reading {task.trace} ..."):
-        found = prepared_case(task)
+        found = load_dataset(task)
     for note in found.notes:
         console.note(note)
     return found

@@ -50,7 +50,7 @@ def report(
     """
     from kilowait.cluster.toml import to_dict
     from kilowait.evaluation.storage import check_writable
-    from kilowait.experiments.prediction_report import prediction_report, save_foretold
+    from kilowait.experiments.prediction_report import prediction_report, save_prediction_report
     from kilowait.experiments.scenario import prepare_scenario
 
     check_writable(out, force=force)
@@ -71,7 +71,7 @@ def report(
     manifest = workload.provenance(trace, console.command(context), console.today())
     manifest["seeds"] = {**manifest["seeds"], "forest": seed}
     settings = {**scenario.to_dict(), "cluster": to_dict(machine)}
-    save_foretold(out, found, scenario=settings, manifest=manifest, force=force)
+    save_prediction_report(out, found, scenario=settings, manifest=manifest, force=force)
     if json:
         console.json_document({"scenario": settings, "notes": notes, "foresight": found, "out": out})
         return

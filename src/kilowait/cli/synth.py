@@ -258,9 +258,9 @@ app.command(epilog=synth_score.EPILOG)(synth_score.score)
 @app.command("list", epilog=_LIST)
 def list_(json: options.Json = False) -> None:
     """List the generators and their hyperparameters."""
-    from kilowait.synth.registry import GENERATORS, OUTSIDE, settings_of
+    from kilowait.synth.registry import EXTERNAL_GENERATORS, GENERATORS, settings_of
 
-    rows = [(name, what, settings_of(name)) for name, (_, what) in (GENERATORS | OUTSIDE).items()]
+    rows = [(name, what, settings_of(name)) for name, (_, what) in (GENERATORS | EXTERNAL_GENERATORS).items()]
     if json:
         console.json_document([{"name": name, "what": what, "settings": known} for name, what, known in rows])
         return

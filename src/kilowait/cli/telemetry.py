@@ -118,9 +118,9 @@ def _sample_to(
     meter: GpuMeter | CpuMeter, out: Path, interval: str, duration: str | None, json: bool
 ) -> None:
     from kilowait.telemetry.meters import open_recorder, sample
-    from kilowait.units import parse_span
+    from kilowait.units import parse_duration
 
-    every_s, for_s = parse_span(interval), None if duration is None else parse_span(duration)
+    every_s, for_s = parse_duration(interval), None if duration is None else parse_duration(duration)
     recorder = open_recorder(out, meter.columns)
     with _stopping() as stop, console.status() as update:
 
@@ -243,22 +243,24 @@ def carbon(
 
     Failed requests are repeated up to five times with growing delays, or as the service demands.
     """
-    from kilowait.telemetry.carbon import HttpClient, default_cache, fetch_carbon, service_of, token_from
-    from kilowait.telemetry.carbon.fetch import span_asked
-    from kilowait.units import parse_span
+    from kilowait.telemetry.carbon import HttpClient, default_cache, fetch_carbon, make_service, read_token
+    from kilowait.telemetry.carbon.fetch import requested_span
+    from kilowait.units import parse_duration
 
-    source = service_of(service, zone=zone, region=region, scope=carbon_scope, base_url=base_url)
+    source = make_service(service, zone=zone, region=region, scope=carbon_scope, base_url=base_url)
     client = HttpClient(
-        timeout_s=parse_span(timeout),
+        timeout_s=parse_duration(timeout),
         cache=cache or default_cache(),
-        token=token_from(token_file) if service == "electricity-maps" else None,
+        token=read_token(token_file) if service == "electricity-maps" else None,
         on_message=console.note,
     )
-    span = span_asked(
+    span = requested_span(
         since, until, client.now(), latest=latest, again=every is not None or duration is not None
     )
     if every is not None:
-        _follow(source, out, client, parse_span(every), None if duration is None else parse_span(duration))
+        _follow(
+            source, out, client, parse_duration(every), None if duration is None else parse_duration(duration)
+        )
         return
     with console.busy(f"downloading from {service} ..."):
         fetched = fetch_carbon(source, out, client, span_s=span, latest=latest)
@@ -393,13 +395,13 @@ def label(
     """
     from kilowait.errors import InputError
     from kilowait.experiments.inputs import workload_of
-    from kilowait.telemetry.labels import SampleFiles, Sharing, label_energy
+    from kilowait.telemetry.labels import EnergySplit, SampleFiles, label_energy
     from kilowait.traces import write_trace
-    from kilowait.units import parse_span
+    from kilowait.units import parse_duration
 
     if out.exists() and not force:
         raise InputError(f"{out} exists and is not changed; choose another --out, or add --force")
-    sharing = Sharing(share, idle, node_cores, node_gpus)
+    sharing = EnergySplit(share, idle, node_cores, node_gpus)
     with console.status() as update:
         update(f"reading {jobs} ...")
         log = workload_of(jobs, format=format, columns=columns, strict=strict).jobs
@@ -409,7 +411,7 @@ def label(
             SampleFiles(samples),
             sharing=sharing,
             coverage=coverage,
-            longest_gap_s=None if longest_gap is None else parse_span(longest_gap),
+            longest_gap_s=None if longest_gap is None else parse_duration(longest_gap),
             zone=zone,
             start=log_start,
             heard=lambda host: update(f"labelling the jobs of {host} ..."),

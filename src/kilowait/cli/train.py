@@ -249,10 +249,10 @@ def train(
 
     own: dict[str, Any] = {}
     if hyperparameters is not None:
-        from kilowait.experiments.hyperparameters import read_settings
+        from kilowait.experiments.hyperparameters import read_hyperparameters
 
         given = _given(context, "algo", "network")
-        file = read_settings(hyperparameters, algo=given.get("algo"), net=given.get("network"))
+        file = read_hyperparameters(hyperparameters, algo=given.get("algo"), net=given.get("network"))
         algo, network, own = file.algo, file.net, {"settings": file.settings}
     trace = synthetic_workload_for(cluster) if trace is None else trace
     if out is None:
@@ -348,9 +348,9 @@ def train(
         train_gpu_agent(context, trace, out, search, resume=resume, json=json, force=force)
         return
     from kilowait.cli.train_batch import train_batch_agent
-    from kilowait.units import parse_span
+    from kilowait.units import parse_duration
 
-    search |= {} if max_wait is None else {"max_wait_s": parse_span(max_wait)}
+    search |= {} if max_wait is None else {"max_wait_s": parse_duration(max_wait)}
     train_batch_agent(context, trace, out, search, backfill=backfill, resume=resume, json=json, force=force)
 
 

@@ -42,10 +42,12 @@ def train_batch_agent(
     scenario = options.scenario_from_options(context, trace, backfill=how.backfill)
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
-        workload = train_batch.judged_last(workload)
+        workload = train_batch.with_test_predictions(workload)
     for note in (*notes, *workload.leakage_notes):
         console.note(note)
-    train_batch.test_windows(workload.jobs, how.window_jobs, seed=how.seed)  # raises if the log is too short
+    train_batch.windows_of_test_split(
+        workload.jobs, how.window_jobs, seed=how.seed
+    )  # raises if the log is too short
     generated = train_synthetic.generated_jobs(context, scenario, workload, machine, how.seed)
     with console.steps(how.generations) as step, resumable(state, resume=resume):
         agent, history = train_batch.train(
@@ -63,7 +65,7 @@ def train_batch_agent(
             mixture=None if generated is None else generated.mixture,
         )
     with console.busy("testing the agent on later jobs ..."):
-        comparison = train_batch.judged(
+        comparison = train_batch.compare_agent(
             agent, BASELINES, workload.jobs, machine, how, trace=trace, clairvoyant=True
         )
         found = results_of(comparison, how.objective, seed=how.seed)

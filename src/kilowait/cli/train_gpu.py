@@ -30,27 +30,27 @@ def train_gpu_agent(
     from kilowait.cluster.toml import to_dict
     from kilowait.evaluation.comparison import split
     from kilowait.experiments.agent_folder import save_weights
-    from kilowait.experiments.evaluate_gpu import judged_on_gpus
+    from kilowait.experiments.evaluate_gpu import evaluate_gpu_agent
     from kilowait.experiments.scenario import prepare_scenario
-    from kilowait.experiments.train_batch import judged_last
+    from kilowait.experiments.train_batch import with_test_predictions
     from kilowait.experiments.train_gpu import (
         MEANINGS,
-        GpuSearch,
-        rule_words,
-        search_on_gpus,
+        GpuTraining,
+        start_description,
+        train_gpu_agent,
     )
 
-    how = GpuSearch(**settings)
+    how = GpuTraining(**settings)
     state = state_folder(out, resume=resume, force=force)
     scenario = options.scenario_from_options(context, trace, backfill="skip")
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
-        workload = judged_last(workload)
+        workload = with_test_predictions(workload)
     for note in (*notes, *workload.leakage_notes):
         console.note(note)
     console.note("every policy is run with every placement first; the search starts from the best")
     with console.steps(how.generations) as step, resumable(state, resume=resume):
-        agent, history = search_on_gpus(
+        agent, history = train_gpu_agent(
             workload.jobs,
             machine,
             how,
@@ -65,7 +65,7 @@ def train_gpu_agent(
     count = len(later) // how.window_jobs
     windows = [later[i * how.window_jobs : (i + 1) * how.window_jobs] for i in range(count)]
     with console.busy("testing the agent on later jobs ..."):
-        found = judged_on_gpus(agent, windows, machine, seed=how.seed)
+        found = evaluate_gpu_agent(agent, windows, machine, seed=how.seed)
     manifest = workload.provenance(trace, console.command(context), console.today())
     save_weights(
         out,
@@ -84,7 +84,7 @@ def train_gpu_agent(
     if json:
         console.json_document({"agent": agent.provenance, "judged": found, "out": out})
         return
-    print(f"the best policy on the training jobs is {rule_words(agent)}")
+    print(f"the best policy on the training jobs is {start_description(agent)}")
     if agent.provenance["kept_the_rule"]:
         print(
             "no candidate of the search is significantly better on the validation jobs: the agent is that policy"

@@ -37,7 +37,7 @@ def train_power_agent(
     from kilowait.experiments.agent_folder import save_weights
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import prepare_scenario
-    from kilowait.experiments.train_batch import judged_last
+    from kilowait.experiments.train_batch import with_test_predictions
 
     state = state_folder(out, resume=resume, force=force)
     depth = parse_backfill(backfill)
@@ -45,14 +45,14 @@ def train_power_agent(
     assert scenario.power is not None
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
-        workload = judged_last(workload)
+        workload = with_test_predictions(workload)
         power_training = train_power.PowerTraining.of(scenario.power, power_controls, workload.jobs, machine)
     for note in (*notes, *workload.leakage_notes):
         console.note(note)
     parts = split(workload.jobs)
     _windows_of(parts.test, training["window_jobs"])  # raises before the training if the log is too short
     with console.steps(training["generations"]) as step, resumable(state, resume=resume):
-        agent, history = train_power.train_es(
+        agent, history = train_power.train_power_agent(
             parts.train,
             parts.validation,
             machine,
@@ -138,11 +138,11 @@ def evaluate_on_windows(
     seed: int,
 ) -> dict[str, Any]:
     """Test the agent against policies with hand-tuned power controls on these windows."""
-    from kilowait.experiments.evaluate_power import judged_on_energy
+    from kilowait.experiments.evaluate_power import evaluate_power_agent
     from kilowait.experiments.train_power import bind_agent_power
 
     with console.busy("testing the agent on later jobs ..."):
-        return judged_on_energy(
+        return evaluate_power_agent(
             bind_agent_power(agent, power_context, power_controls),
             windows,
             machine,
@@ -168,7 +168,7 @@ def _windows_of(later: Any, window_jobs: int) -> list[Any]:
 
 def show_on_energy(found: Mapping[str, Any]) -> None:
     """Print the test results with energy, and how the agent compares with the Pareto front."""
-    from kilowait.units import format_span
+    from kilowait.units import format_duration
 
     spent, policies = found["spent"], found["policies"]
     print(f"test jobs: {found['windows']} windows of {found['window_jobs']:,} jobs, every job counted\n")
@@ -183,7 +183,11 @@ def show_on_energy(found: Mapping[str, Any]) -> None:
     for name in order:
         row = policies[name]
         cells = [console.number(row[figure]) for figure in ("energy", *extra)]
-        cells += [f"{row['slowdown']:.3f}", format_span(row["wait_s"]), format_span(row["p95_wait_s"])]
+        cells += [
+            f"{row['slowdown']:.3f}",
+            format_duration(row["wait_s"]),
+            format_duration(row["p95_wait_s"]),
+        ]
         rows.append([name, *cells, "front" if name in found["front"] else ""])
     console.table(["", *heads, ""], rows)
     value, low, high = found["beyond"]["spent"]

@@ -14,10 +14,10 @@ __all__ = ["resumable", "state_folder"]
 def state_folder(out: Path, *, resume: bool, force: bool) -> Path:
     """The folder of the training checkpoints for `out`; raises if the training may not start or cannot resume."""
     from kilowait.evaluation.storage import check_writable
-    from kilowait.experiments.resume import check_begun, training_folder
+    from kilowait.experiments.resume import check_can_start, training_folder
 
     state = training_folder(out)
-    check_begun(state, resume=resume, force=force)
+    check_can_start(state, resume=resume, force=force)
     check_writable(out, force=force or resume)
     return state
 

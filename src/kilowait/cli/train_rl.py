@@ -49,15 +49,15 @@ def train_network(
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import prepare_scenario
     from kilowait.experiments.training_logger import TrainingLogger
-    from kilowait.units import parse_span
+    from kilowait.units import parse_duration
 
     how = train_rl.RLTraining(
         **settings,
         backfill=parse_backfill(backfill),
         reward=None if reward is None else weights_of(reward),
         limit={} if constraint is None else weights_of(constraint),
-        sla_s=parse_span(sla),
-        max_wait_s=None if max_wait is None else parse_span(max_wait),
+        sla_s=parse_duration(sla),
+        max_wait_s=None if max_wait is None else parse_duration(max_wait),
     )
     state = state_folder(out, resume=resume, force=force)
     terms = {**(how.reward or {}), **dict.fromkeys(how.preferences, 1.0), **how.limit}
@@ -67,7 +67,7 @@ def train_network(
     )
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
-        workload = train_batch.judged_last(workload)
+        workload = train_batch.with_test_predictions(workload)
     power = None
     if scenario.power is not None and power_controls is not None:
         power = train_power.PowerTraining.of(scenario.power, power_controls, workload.jobs, machine)
@@ -78,13 +78,13 @@ def train_network(
             f"the last 20 % of the log are fewer than one window of {how.window_jobs:,} jobs; choose a shorter --window"
         )
     if not machine.node_level:
-        train_batch.test_windows(workload.jobs, how.window_jobs, seed=how.seed)
+        train_batch.windows_of_test_split(workload.jobs, how.window_jobs, seed=how.seed)
     generated = train_synthetic.generated_jobs(context, scenario, workload, machine, how.seed)
     parts = split(workload.jobs)
     algorithm = how.algorithm_settings()
     updates = max(1, how.steps // (agents.steps_per_update(algorithm) * how.envs))
     logger = TrainingLogger(state / "tensorboard", wandb=wandb, config={**settings, "trace": trace})
-    warm_start_updates = train_rl.warm_updates(how)
+    warm_start_updates = train_rl.warm_start_updates(how)
     with console.steps(warm_start_updates + updates) as step, resumable(state, resume=resume):
 
         def progress(update: Any) -> None:
@@ -102,7 +102,7 @@ def train_network(
                 warm_start_updates + update.number,
             )
 
-        agent, history = train_rl.learn(
+        agent, history = train_rl.train_network(
             parts.train, parts.validation, machine, how,
             folder=state, resume=resume, progress=progress, power=power,
             mixture=None if generated is None else generated.mixture,
@@ -111,7 +111,7 @@ def train_network(
     front = None
     if how.preferences:
         with console.busy("testing the agent on later jobs under every preference ..."):
-            front = pareto.front(
+            front = pareto.preference_front(
                 agent, parts.test, machine, window_jobs=how.window_jobs, seed=how.seed, power=power
             )
         agent = agent.prefer(
@@ -126,7 +126,7 @@ def train_network(
             power.levers,
             how.backfill,
             how.window_jobs,
-            train_power.spent_in(dict.fromkeys(how.preferences, 1.0) or how.reward),
+            train_power.power_objective(dict.fromkeys(how.preferences, 1.0) or how.reward),
             how.seed,
         )
     elif machine.node_level:
@@ -136,7 +136,7 @@ def train_network(
     manifest = workload.provenance(
         trace, console.command(context), console.today()
     ) | train_synthetic.synthetic_record(generated)
-    train_rl.save_learned(
+    train_rl.save_network_agent(
         out,
         history,
         scenario={
@@ -199,7 +199,7 @@ def _evaluated(agent: Any, workload: Any, machine: Any, how: Any, trace: str) ->
 
     with console.busy("testing the agent on later jobs ..."):
         test = train_batch.BatchTraining(seed=how.seed, backfill=how.backfill, window_jobs=how.window_jobs)
-        comparison = train_batch.judged(
+        comparison = train_batch.compare_agent(
             agent, BASELINES, workload.jobs, machine, test, trace=trace, clairvoyant=True
         )
         return results_of(comparison, "mean_bsld", seed=how.seed)
@@ -211,12 +211,12 @@ def _evaluated_on_gpus(agent: Any, later: Any, machine: Any, how: Any) -> dict[s
     count = len(later) // how.window_jobs
     windows = [later[i * how.window_jobs : (i + 1) * how.window_jobs] for i in range(count)]
     with console.busy("testing the agent on later jobs ..."):
-        return evaluate_gpu.judged_on_gpus(agent, windows, machine, seed=how.seed)
+        return evaluate_gpu.evaluate_gpu_agent(agent, windows, machine, seed=how.seed)
 
 
 def show_on_gpus(found: Mapping[str, Any]) -> None:
     """Print the test results on a GPU cluster, and the ratio of the agent to the best policy."""
-    from kilowait.units import format_span
+    from kilowait.units import format_duration
 
     rows = sorted(found["policies"].items(), key=lambda row: row[1]["mean_jct_s"])
     print(f"test jobs: {found['windows']} windows of {found['window_jobs']:,} jobs, every job counted\n")
@@ -225,7 +225,7 @@ def show_on_gpus(found: Mapping[str, Any]) -> None:
         f"{'':<{width}}{'mean completion':>15}{'95 % below':>16}{'makespan':>16}{'GPUs held':>11}{'by FLOPS':>10}"
     )
     for name, row in rows:
-        spans = [format_span(row[figure]) for figure in ("mean_jct_s", "p95_jct_s", "makespan_s")]
+        spans = [format_duration(row[figure]) for figure in ("mean_jct_s", "p95_jct_s", "makespan_s")]
         print(
             f"{name:<{width}}{spans[0]:>15}{spans[1]:>16}{spans[2]:>16}{row['gpu_utilization']:>10.1%} "
             f"{row['flops_utilization']:>9.1%}"

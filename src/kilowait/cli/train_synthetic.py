@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kilowait.cluster import Cluster
     from kilowait.experiments.inputs import Workload
     from kilowait.experiments.scenario import Scenario
-    from kilowait.experiments.synthetic_training import GeneratedJobs
+    from kilowait.experiments.synthetic_training import SyntheticJobs
 
 __all__ = ["Curriculum", "Folders", "Jobs", "Share", "generated_jobs", "refuse_generated", "synthetic_record"]
 
@@ -60,15 +60,21 @@ Jobs = Annotated[
 
 def generated_jobs(
     context: typer.Context, scenario: Scenario, workload: Workload, machine: Cluster, seed: int
-) -> GeneratedJobs | None:
+) -> SyntheticJobs | None:
     """The synthetic jobs of the options, or None; prints a warning if a generator has seen test jobs."""
     from kilowait.experiments.inputs import workload_of
-    from kilowait.experiments.synthetic_training import SyntheticTraining, check_mixed, drawn_for
+    from kilowait.experiments.synthetic_training import (
+        SyntheticTraining,
+        check_synthetic_supported,
+        sample_synthetic,
+    )
 
     settings = SyntheticTraining.asked(*_synthetic_options(context))
     if settings is None:
         return None
-    check_mixed(machine, powered=scenario.power is not None, predicted=scenario.predict is not None)
+    check_synthetic_supported(
+        machine, powered=scenario.power is not None, predicted=scenario.predict is not None
+    )
     logged = None
     if scenario.load is not None:
         logged = workload_of(
@@ -76,7 +82,7 @@ def generated_jobs(
             rows=scenario.jobs,
         ).jobs  # fmt: skip
     with console.busy(f"sampling jobs from {', '.join(settings.folders)} ..."):
-        generated = drawn_for(
+        generated = sample_synthetic(
             settings, workload, machine, seed=seed, trace=scenario.trace, load=scenario.load, as_logged=logged
         )
     for warning in generated.warnings:
@@ -93,7 +99,7 @@ def refuse_generated(context: typer.Context, what: str) -> None:
         raise InputError(f"--synthetic is for batch clusters (whole nodes), not for {what}; leave it out")
 
 
-def synthetic_record(generated: GeneratedJobs | None) -> dict[str, Any]:
+def synthetic_record(generated: SyntheticJobs | None) -> dict[str, Any]:
     """The manifest entry for the synthetic jobs."""
     return {} if generated is None else {"synthetic": generated.record}
 

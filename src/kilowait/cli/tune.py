@@ -110,7 +110,7 @@ def tune(
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import prepare_scenario
     from kilowait.experiments.train_rl import RLTraining
-    from kilowait.units import parse_span
+    from kilowait.units import parse_duration
 
     optuna_study.optuna_or_error()
     defaults = tune.defaults(algo)
@@ -124,13 +124,13 @@ def tune(
         slots=queue_window,
         backfill=parse_backfill(backfill),
         reward=None if objective is None else weights_of(objective),
-        sla_s=parse_span(sla),
-        max_wait_s=None if max_wait is None else parse_span(max_wait),
+        sla_s=parse_duration(sla),
+        max_wait_s=None if max_wait is None else parse_duration(max_wait),
         windows=windows,
         window_jobs=window,
         device=device,
     )
-    before = optuna_study.begin(out, resume=resume, force=force)
+    before = optuna_study.prepare_search(out, resume=resume, force=force)
     scenario = options.scenario_from_options(context, trace, backfill=how.backfill)
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)

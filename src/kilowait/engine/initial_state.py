@@ -11,13 +11,13 @@ from kilowait.engine.interface import JOB, PriorityPolicy
 from kilowait.engine.job_times import JobTimes, resolve_job_times
 from kilowait.engine.kernels.state import (
     CHANGE_OF_CAPACITY,
-    CLOCK,
     GROUP,
     JOB_EXTRA,
     JOB_STATE,
     POOL,
     QUEUE_ENTRY,
     RANKED,
+    RUN_STATE,
     UNLIMITED,
     USAGE,
     State,
@@ -70,7 +70,7 @@ def build_initial_state(
     half_life = max(rule.half_life_s, backfill_policy.half_life_s if backfill_policy is not None else 0.0)
     user, users = _users(jobs) if half_life > 0 else (0, 0)
 
-    clock = _records(CLOCK, 1)
+    clock = _records(RUN_STATE, 1)
     clock["depth"] = settings.depth
     clock["time_dependent"] = rule.time_dependent
     clock["backfill_order"] = 0 if backfill_policy is None else 1 + backfill_policy.time_dependent

@@ -23,7 +23,7 @@ from kilowait.engine.kernels import (
 from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.jit import cache_folder, compile_entry, is_compiled
 from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED, state_without_refcount
-from kilowait.engine.pools import machine_of
+from kilowait.engine.pools import resource_pools
 from kilowait.engine.settings import Settings
 from kilowait.jobs import JobTable
 
@@ -149,6 +149,6 @@ def _state_type() -> Any:
     example = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
     return numba.typeof(
         build_initial_state(
-            example, machine_of(Cluster.from_nodes(1)), Settings(), PriorityPolicy("none", no_score), None
+            example, resource_pools(Cluster.from_nodes(1)), Settings(), PriorityPolicy("none", no_score), None
         )
     )

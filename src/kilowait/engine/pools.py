@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 
-__all__ = ["CORES", "GPUS", "MEMORY", "NODES", "WATTS", "ResourcePools", "machine_of"]
+__all__ = ["CORES", "GPUS", "MEMORY", "NODES", "WATTS", "ResourcePools", "resource_pools"]
 
 Ints = npt.NDArray[np.int64]
 NODES, CORES, MEMORY, GPUS, WATTS = 0, 1, 2, 3, 4
@@ -39,7 +39,7 @@ class ResourcePools:
     """Cluster group of each group's nodes: itself, or the group of a reservation."""
 
 
-def machine_of(cluster: Cluster) -> ResourcePools:
+def resource_pools(cluster: Cluster) -> ResourcePools:
     """Convert a cluster to pools, its outages and reservations to capacity changes."""
     names = [group.name for group in cluster.groups]
     by_name = {group.name: group for group in cluster.groups}

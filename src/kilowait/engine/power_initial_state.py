@@ -13,7 +13,7 @@ from kilowait.engine.initial_state import build_initial_state
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.kernels.power_state import (
     BATCH,
-    LEVER,
+    POWER_CONTROL_STATE,
     SLEEPER,
     STEP,
     PowerState,
@@ -96,7 +96,7 @@ def build_power_state(
         if levers.preferred_level.shape != (n,):
             raise TableError(f"preferred levels of {len(levers.preferred_level)} jobs for a table of {n}")
         preferred_level = np.array(_sorted(levers.preferred_level, order), np.int64)
-    lever = _records(LEVER, 1)
+    lever = _records(POWER_CONTROL_STATE, 1)
     lever["levels"], lever["budget"], lever["full_speed_backlog_nodes"] = (
         levels,
         budget,

@@ -28,7 +28,7 @@ from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.jit import cache_folder, compile_entry, is_compiled
 from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED
-from kilowait.engine.pools import machine_of
+from kilowait.engine.pools import resource_pools
 from kilowait.engine.power_initial_state import build_power_state
 from kilowait.engine.settings import Settings
 from kilowait.jobs import JobTable
@@ -162,5 +162,5 @@ def _state_type() -> Any:
         return types.int64
     example = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
     rule = PriorityPolicy("none", no_score)
-    machine = machine_of(Cluster.from_nodes(1))
+    machine = resource_pools(Cluster.from_nodes(1))
     return numba.typeof(build_power_state(example, None, machine, Settings(), rule, None, PowerControls()))

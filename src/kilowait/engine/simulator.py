@@ -18,7 +18,7 @@ from kilowait.engine.interface import (
 )
 from kilowait.engine.kernels import event_loop
 from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING, UNLIMITED
-from kilowait.engine.pools import machine_of
+from kilowait.engine.pools import resource_pools
 from kilowait.engine.power_initial_state import add_power_pool, build_power_state, with_larger_step_buffer
 from kilowait.engine.power_jit_entry import compiled_power_kernel
 from kilowait.engine.settings import Settings
@@ -83,7 +83,7 @@ class Simulator:
         self.table = jobs.sorted()
         self._freed = False
         self._reserved_now: set[int] = set()
-        self._machine = machine_of(cluster)
+        self._machine = resource_pools(cluster)
         held = "hold_until_s" in jobs and bool((jobs["hold_until_s"] > -np.inf).any())
         self.levers = PowerControls() if levers is None and held else levers
         self._state: Any

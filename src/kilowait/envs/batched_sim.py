@@ -13,7 +13,7 @@ from kilowait.engine.initial_state import build_initial_state
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.jit_entry import no_score_compiled
 from kilowait.engine.kernels.state import State
-from kilowait.engine.pools import machine_of
+from kilowait.engine.pools import resource_pools
 from kilowait.engine.settings import Settings
 from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
 from kilowait.envs.kernels.state_stack import COPY, source_of, stack_of
@@ -107,7 +107,7 @@ class BatchedSimulator(BatchedSimulatorBase):
         """`state`: the state of a simulator of all jobs, which the only copy advances; None: new states."""
         seen, terms = asking.seen, len(TERMS)
         order = None if asking.backfill_order == "agent" else resolve(asking.backfill_order)
-        machine = machine_of(cluster)
+        machine = resource_pools(cluster)
         whole = build_initial_state(jobs, machine, asking.settings, external_policy(), None)
         if state is None:
             stack = stack_of(

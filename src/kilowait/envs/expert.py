@@ -33,7 +33,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 
-__all__ = ["LookAheadExpert", "teach"]
+__all__ = ["LookAheadExpert", "record_demonstrations"]
 
 Demonstrations = dict[str, npt.NDArray[Any]]
 
@@ -81,7 +81,7 @@ class LookAheadExpert:
         self._pool.shutdown()
 
 
-def teach(
+def record_demonstrations(
     jobs: JobTable,
     cluster: Cluster,
     asking: DecisionSettings,
@@ -101,7 +101,7 @@ def teach(
 
     >>> import kilowait as kw
     >>> jobs = kw.lublin(300, 64, load=1.2, seed=1)
-    >>> seen = teach(
+    >>> seen = record_demonstrations(
     ...     jobs,
     ...     kw.Cluster.from_nodes(64),
     ...     DecisionSettings(slots=32),

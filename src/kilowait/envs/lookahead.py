@@ -46,12 +46,12 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import resolve
 
-__all__ = ["OBJECTIVES", "WORD", "LookAhead"]
+__all__ = ["OBJECTIVES", "LOOKAHEAD", "LookAhead"]
 
 OBJECTIVES = ("bsld", "wait")
 """Cost of a waiting job in a simulated future: bounded slowdown, with the estimate as run time, or wait."""
 MOST_WIDTH, MOST_DEPTH = 1024, 1_000_000
-WORD = "lookahead"
+LOOKAHEAD = "lookahead"
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ class LookAhead:
         LookAhead(base='sjf', width=4, depth=64, objective='bsld')
         """
         word, *settings = text.strip().split(":")
-        if word != WORD:
-            raise InputError(f"{text!r} is not a look-ahead policy; write {WORD}:base=saf:width=8")
+        if word != LOOKAHEAD:
+            raise InputError(f"{text!r} is not a look-ahead policy; write {LOOKAHEAD}:base=saf:width=8")
         known = [field.name for field in fields(cls)]
         given: dict[str, Any] = {}
         for setting in settings:
@@ -111,7 +111,7 @@ class LookAhead:
             if not equals:
                 raise InputError(f"policy {text!r}: {setting!r} is not written as name=value")
             if key not in known:
-                raise UnknownNameError(f"parameter of policy {WORD!r}", key, known)
+                raise UnknownNameError(f"parameter of policy {LOOKAHEAD!r}", key, known)
             if key in ("width", "depth"):
                 if not (value.isascii() and value.isdigit()):
                     raise InputError(f"policy {text!r}: {key} is {value!r}, which is not a whole number")
@@ -128,7 +128,7 @@ class LookAhead:
     def name(self) -> str:
         """Name in logs; `from_text` reads it if the base policy has a plain name."""
         other = "" if self.objective == OBJECTIVES[0] else f":objective={self.objective}"
-        return f"{WORD}:base={self._rule.name}:width={self.width}:depth={self.depth}{other}"
+        return f"{LOOKAHEAD}:base={self._rule.name}:width={self.width}:depth={self.depth}{other}"
 
     def stage(self, state: State) -> LookaheadState:
         """Work arrays to simulate decisions in this state."""

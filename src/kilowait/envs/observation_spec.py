@@ -19,7 +19,7 @@ from kilowait.jobs import JobTable
 __all__ = [
     "EDGES",
     "FEATURES",
-    "PREFIX",
+    "PREFERENCE_PREFIX",
     "SUMMARY",
     "PREDICTION_FEATURES",
     "ObservationSpec",
@@ -71,7 +71,7 @@ EDGES: dict[str, int] = {"user": 1, "compete": 2, "near": 4}
 """Bits of an edge between two jobs: same user or account; do not fit together; submitted within ten minutes."""
 
 
-PREFIX = "prefers_"
+PREFERENCE_PREFIX = "prefers_"
 """Prefix of the names of preference weights in the summary (see `envs.preferences`)."""
 
 
@@ -82,7 +82,7 @@ def preference_summary(terms: Iterable[str]) -> dict[str, str]:
     {'prefers_energy': 'weight of energy in the cost of the episode, from 0 to 1; all weights sum to 1'}
     """
     meaning = "weight of {} in the cost of the episode, from 0 to 1; all weights sum to 1"
-    return {PREFIX + term: meaning.format(term) for term in terms}
+    return {PREFERENCE_PREFIX + term: meaning.format(term) for term in terms}
 
 
 @dataclass(frozen=True)

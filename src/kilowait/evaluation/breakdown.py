@@ -13,14 +13,14 @@ from kilowait.errors import UnknownNameError
 from kilowait.evaluation.job_measures import (
     Floats,
     Ints,
-    counted_rows,
-    started,
+    evaluated_mask,
+    started_jobs,
     summary,
 )
 from kilowait.jobs import ExecutionLog, JobTable
-from kilowait.jobs.columns import LABELLED
+from kilowait.jobs.columns import LABEL_COLUMNS
 
-__all__ = ["ClassRow", "by_class", "joined_classes"]
+__all__ = ["ClassRow", "by_class", "combine_classes"]
 
 _RUNTIME_EDGES_S = np.array([60.0, 600.0, 3600.0, 21600.0, 86400.0])
 _RUNTIME_LABELS = ("< 1 min", "1-10 min", "10-60 min", "1-6 h", "6-24 h", ">= 24 h")
@@ -92,8 +92,8 @@ def by_class(
     table = log.jobs_table
     code, labels = _classes(table, kind)
     count = len(labels)
-    mask = counted_rows(log, counted)
-    ran = started(log, bound_s, mask)
+    mask = evaluated_mask(log, counted)
+    ran = started_jobs(log, bound_s, mask)
     node_s = table["nodes"].astype(np.float64)[ran.row] * ran.run_s
     gpu_s = _gpu_milli(table)[ran.row] / 1000.0 * ran.run_s
     ran_code = code[ran.row]
@@ -112,19 +112,19 @@ def by_class(
                 (node_s[members], gpu_s[members]),
             )
         )
-    if kind in LABELLED:
+    if kind in LABEL_COLUMNS:
         rows.sort(key=lambda row: -row.node_h)
     return rows
 
 
-def joined_classes(windows: Sequence[Sequence[ClassRow]], kind: str) -> list[ClassRow]:
+def combine_classes(windows: Sequence[Sequence[ClassRow]], kind: str) -> list[ClassRow]:
     """Combine the rows of `by_class` of several windows, in the same order: means over all jobs of a class.
 
     Percentiles cannot be combined and are NaN if a class has jobs in more than one window.
 
     >>> one = ClassRow("1", 3, 2, 10.0, 10.0, 10.0, 12.0, 1.5, 4.0)
     >>> two = ClassRow("1", 1, 1, 40.0, 40.0, 40.0, 40.0, 3.0, 1.0)
-    >>> row = joined_classes([[one], [two]], "size")[0]
+    >>> row = combine_classes([[one], [two]], "size")[0]
     >>> row.jobs, row.mean_wait_s, row.mean_bsld, row.max_wait_s, row.node_h
     (4, 20.0, 2.0, 40.0, 5.0)
     """
@@ -196,8 +196,8 @@ def _classes(table: JobTable, kind: str) -> tuple[Ints, list[str]]:
         return np.searchsorted(_GPU_TOPS * 1000, _gpu_milli(table), side="left"), list(_GPU_LABELS)
     if kind == "runtime":
         return np.searchsorted(_RUNTIME_EDGES_S, table["runtime_s"], side="right"), list(_RUNTIME_LABELS)
-    if kind in LABELLED:
+    if kind in LABEL_COLUMNS:
         values, code = np.unique(table.column(kind), return_inverse=True)
         names = table.labels.get(kind)
         return code, ["-" if v < 0 else str(v) if names is None else names[v] for v in values.tolist()]
-    raise UnknownNameError("class of jobs", kind, ("size", "gpus", "runtime", *LABELLED))
+    raise UnknownNameError("class of jobs", kind, ("size", "gpus", "runtime", *LABEL_COLUMNS))

@@ -13,8 +13,8 @@ from kilowait.evaluation.job_measures import (
     Floats,
     Ints,
     StartedJobs,
-    counted_rows,
-    started,
+    evaluated_mask,
+    started_jobs,
     waits,
 )
 from kilowait.evaluation.metrics import Metrics
@@ -80,8 +80,8 @@ def fairness(
     (2, 0.8, 0.5, 0)
     """
     _check(wait_bound_s, starving)
-    mask = counted_rows(log, counted)
-    users, jobs_of_user = _user_means(log, started(log, bound_s, mask))
+    mask = evaluated_mask(log, counted)
+    users, jobs_of_user = _user_means(log, started_jobs(log, bound_s, mask))
     sizes = np.array(
         [row.mean_bsld for row in by_class(log, "size", bound_s=bound_s, counted=mask) if row.started]
     )

@@ -24,9 +24,9 @@ __all__ = [
     "StartedJobs",
     "WaitIntervals",
     "capacity_at",
-    "counted_rows",
+    "evaluated_mask",
     "left_queue_s",
-    "started",
+    "started_jobs",
     "summary",
     "waits",
 ]
@@ -53,7 +53,7 @@ class StartedJobs:
         return self.turnaround_s[ran] / self.run_s[ran]
 
 
-def counted_rows(log: ExecutionLog, counted: npt.ArrayLike | None) -> Mask:
+def evaluated_mask(log: ExecutionLog, counted: npt.ArrayLike | None) -> Mask:
     """Validate the mask over the rows of the job table; None selects every row."""
     jobs = len(log.jobs_table)
     if counted is None:
@@ -70,7 +70,7 @@ def counted_rows(log: ExecutionLog, counted: npt.ArrayLike | None) -> Mask:
     return mask
 
 
-def started(log: ExecutionLog, bound_s: float, counted: npt.ArrayLike | None = None) -> StartedJobs:
+def started_jobs(log: ExecutionLog, bound_s: float, counted: npt.ArrayLike | None = None) -> StartedJobs:
     """Wait, turnaround, run (seconds) and bounded slowdown of the jobs that started.
 
     `counted` is a mask over the rows of `log.jobs_table` that selects jobs; None selects all.
@@ -79,7 +79,7 @@ def started(log: ExecutionLog, bound_s: float, counted: npt.ArrayLike | None = N
         raise InputError(f"bound_s is {bound_s}; the bound of the slowdown must be a finite number above 0")
     records = log.jobs()
     has_run = ~np.isnan(records["start_s"])
-    row = np.flatnonzero(has_run & counted_rows(log, counted))
+    row = np.flatnonzero(has_run & evaluated_mask(log, counted))
     if np.count_nonzero(has_run) == len(log):
         run = records["run_s"][row]
     else:  # some jobs ran in several segments, with gaps between

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.evaluation.gpu.allocations import places_of
+from kilowait.evaluation.gpu.allocations import node_allocations
 from kilowait.evaluation.gpu.timeline import usage_changes
 from kilowait.evaluation.horizon import horizon_of, makespan, overlap_s
 from kilowait.evaluation.job_measures import (
     Ints,
     capacity_at,
-    counted_rows,
-    started,
+    evaluated_mask,
+    started_jobs,
     summary,
     waits,
 )
@@ -98,8 +98,8 @@ def metrics(
     >>> metrics(log, counted=[False, True])["mean_wait_s"]
     20.0
     """
-    mask = counted_rows(log, counted)
-    ran = started(log, bound_s, mask)
+    mask = evaluated_mask(log, counted)
+    ran = started_jobs(log, bound_s, mask)
     result: Metrics = {"jobs": int(np.count_nonzero(mask)), "started": len(ran.row)}
     for outcome in _OUTCOMES:
         result[outcome.name.lower()] = int(np.count_nonzero(log.job_outcome[mask] == outcome))
@@ -141,7 +141,7 @@ def _over_horizon(log: ExecutionLog, cluster: Cluster | None, horizon: tuple[flo
 
 def _utilization(log: ExecutionLog, cluster: Cluster | None, horizon: tuple[float, float]) -> float:
     if log.pieces is not None and cluster is not None:
-        places = places_of(log, cluster)
+        places = node_allocations(log, cluster)
         gpu_s = int(places.node_gpus.sum()) * (horizon[1] - horizon[0])
         if gpu_s > 0:
             return float(np.dot(places.gpus, overlap_s(log.start_s, log.end_s, horizon))) / gpu_s

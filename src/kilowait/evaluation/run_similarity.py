@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kilowait.evaluation.job_measures import Floats, started
+from kilowait.evaluation.job_measures import Floats, started_jobs
 from kilowait.evaluation.timeline import timeline
 from kilowait.jobs import ExecutionLog
 from kilowait.synth.fidelity.distances import Shares, distance, shares
@@ -23,7 +23,7 @@ __all__ = [
     "RunSimilarity",
     "BinnedSeries",
     "compare_runs",
-    "numbers_of_run",
+    "run_distributions",
     "series_of_run",
     "share_curves",
 ]
@@ -95,9 +95,9 @@ def share_curves(real: Mapping[str, Floats], made: Mapping[str, Floats]) -> dict
     }
 
 
-def numbers_of_run(log: ExecutionLog) -> dict[str, Floats]:
+def run_distributions(log: ExecutionLog) -> dict[str, Floats]:
     """Wait (s) and bounded slowdown of every started job, backlog (nodes) and utilization of every hour."""
-    ran = started(log, BOUND_S)
+    ran = started_jobs(log, BOUND_S)
     hours = _steps(log, None)
     return {
         "wait_s": ran.wait_s,

@@ -156,7 +156,7 @@ def _rule_s(policy: Any, queue: int, nodes: int, seconds: float) -> float:
 
 def _network_s(slots: int, queue: int, nodes: int, seconds: float) -> float:
     """Inside the engine, from the first decision to the start of the last small job."""
-    from kilowait.agents.network_policies.batch import exported
+    from kilowait.agents.network_policies.batch import engine_weights
     from kilowait.agents.networks import network
     from kilowait.envs.kernels.inline_network import inference_kernel
     from kilowait.envs.vector_env import BatchVectorEnv
@@ -167,7 +167,7 @@ def _network_s(slots: int, queue: int, nodes: int, seconds: float) -> float:
         1, jobs=jobs, cluster=kw.Cluster.from_nodes(nodes), episode_jobs=len(jobs), autoreset_mode="Disabled",
         slots=slots or queue + probes, backfill_order="agent", threads=1,
     )  # fmt: skip
-    layers = exported(network(vec.seen, "kernel"))
+    layers = engine_weights(network(vec.seen, "kernel"))
     assert layers is not None
     arrays = (vec.board.stack, vec.board.scene, vec.board.source)
     think = inference_kernel(*arrays, layers)

@@ -9,9 +9,9 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.experiments.bench import BenchResult
-from kilowait.experiments.evaluate_predictors import world_of
+from kilowait.experiments.evaluate_predictors import history_of
 from kilowait.predict.conformal import fit
-from kilowait.predict.dataset import case_of
+from kilowait.predict.dataset import make_dataset
 from kilowait.predict.models import PredictionModel
 from kilowait.synth import lublin
 
@@ -28,9 +28,9 @@ def predictor_speeds(
 ) -> Iterator[BenchResult]:
     """Yield each measurement on a synthetic workload of `jobs` jobs."""
     made = lublin(jobs, NODES, load=0.9, seed=SEED).sorted()
-    made, times, _ = world_of(made, Cluster.from_nodes(NODES), "simulated")
+    made, times, _ = history_of(made, Cluster.from_nodes(NODES), "simulated")
     began = perf_counter()
-    dataset = case_of(made, times, NODES)
+    dataset = make_dataset(made, times, NODES)
     yield BenchResult(f"features of {jobs:,} jobs", perf_counter() - began, "s")
     for name in models:
         began = perf_counter()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kilowait.energy.accounting import EnergyAccounts
-from kilowait.energy.controls.parse import ALL_HOLD, ALL_SLOWDOWN
+from kilowait.energy.controls.parse import DEFAULT_SHIFT, DEFAULT_SLOWDOWN
 from kilowait.evaluation.comparison import (
     EnergyResults,
     PolicyConfig,
@@ -14,7 +14,7 @@ from kilowait.evaluation.comparison import (
     SignalCurve,
     Windows,
 )
-from kilowait.experiments.gpu_power_cap import CAPS, cap_of, caps_asked
+from kilowait.experiments.gpu_power_cap import CAPS, cap_of, parse_gpu_power_caps
 from kilowait.experiments.gpu_settings import speeds_for
 from kilowait.experiments.power_context import PowerContext
 from kilowait.jobs import ExecutionLog
@@ -72,16 +72,16 @@ def energy_record(
 def lever_sets(meter: PowerContext) -> list[str]:
     """Always on, each lever alone that this machine and these signals have, and all of them; on placed nodes caps."""
     if meter.cluster.node_level:
-        return ["none", *caps_asked(",".join(map(str, CAPS)))]
+        return ["none", *parse_gpu_power_caps(",".join(map(str, CAPS)))]
     sets = ["none"]
     if any(group.sleep is not None for group in meter.model.groups):
         sets += ["sleep=break-even", "sleep=predictive"]
     if any(len(group.levels) > 1 for group in meter.model.groups):
-        sets.append(f"dvfs={ALL_SLOWDOWN:g}")
+        sets.append(f"dvfs={DEFAULT_SLOWDOWN:g}")
     if meter.carbon is not None:
-        sets.append(f"shift={ALL_HOLD}")
+        sets.append(f"shift={DEFAULT_SHIFT}")
     if meter.price is not None:
-        sets.append(f"shift=price:{ALL_HOLD}")
+        sets.append(f"shift=price:{DEFAULT_SHIFT}")
     sets.append("all")
     return sets
 

@@ -13,13 +13,13 @@ import numpy.typing as npt
 from kilowait.agents.training_data import SyntheticMix, TrainingTable
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
-from kilowait.experiments.train_power import PowerTraining, power_of
+from kilowait.experiments.train_power import PowerTraining, power_config
 from kilowait.jobs import JobTable
 
 if TYPE_CHECKING:
     from kilowait.experiments.train_rl import RLTraining
 
-__all__ = ["LoadCurriculum", "SyntheticCurriculum", "EnvFactory", "world_for"]
+__all__ = ["LoadCurriculum", "SyntheticCurriculum", "EnvFactory", "env_factory_for"]
 
 GPU_SETTINGS: dict[str, Any] = {"types": "fastest", "placement": "best", "migrate": True}
 GPU_DECISION_SETTINGS: dict[str, Any] = {"by_type": False, "preempt": True, "restarts": 16}
@@ -40,7 +40,7 @@ class EnvFactory(NamedTuple):
     """Further entries of the agent's provenance."""
 
 
-def world_for(cluster: Cluster, how: RLTraining, power: PowerTraining | None = None) -> EnvFactory:
+def env_factory_for(cluster: Cluster, how: RLTraining, power: PowerTraining | None = None) -> EnvFactory:
     """The environments for training networks on this cluster."""
     if power is not None:
         return _energy_factory(cluster, how, power)
@@ -85,7 +85,7 @@ def _batch_factory(cluster: Cluster, how: RLTraining) -> EnvFactory:
 
 
 def _gpu_factory(cluster: Cluster, how: RLTraining) -> EnvFactory:
-    from kilowait.agents.network_policies.gpu import GpuNetworkAgent, gpu_asked_as
+    from kilowait.agents.network_policies.gpu import GpuNetworkAgent, gpu_settings_to_dict
     from kilowait.engine.gpu.settings import GpuSettings
     from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
     from kilowait.envs.gpu.vector_env import GpuVectorEnv
@@ -110,17 +110,17 @@ def _gpu_factory(cluster: Cluster, how: RLTraining) -> EnvFactory:
 
     return EnvFactory(
         "kilowait/Gpu-v0", envs, lambda network: GpuNetworkAgent(network, decision_settings),
-        gpu_asked_as(decision_settings), {"placing": GPU_SETTINGS},
+        gpu_settings_to_dict(decision_settings), {"placing": GPU_SETTINGS},
     )  # fmt: skip
 
 
 def _energy_factory(cluster: Cluster, how: RLTraining, power: PowerTraining) -> EnvFactory:
-    from kilowait.agents.network_policies.power import EnergyNetworkAgent, energy_asked_as
+    from kilowait.agents.network_policies.power import EnergyNetworkAgent, energy_settings_to_dict
     from kilowait.envs.power.batched_sim import EnergyDecisionSettings
     from kilowait.envs.power.vector_env import EnergyVectorEnv
 
     decision_settings = EnergyDecisionSettings(**_decision_settings(how))
-    config = power_of(power.meter, power.levers)
+    config = power_config(power.meter, power.levers)
 
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
         options: dict[str, Any] = {"autoreset_mode": "SameStep", **vars(config), **vars(decision_settings)}
@@ -132,7 +132,9 @@ def _energy_factory(cluster: Cluster, how: RLTraining, power: PowerTraining) -> 
     def agent(network: Any) -> Any:
         return EnergyNetworkAgent(network, decision_settings, power.levers)
 
-    return EnvFactory("kilowait/Energy-v0", envs, agent, energy_asked_as(decision_settings), power.words)
+    return EnvFactory(
+        "kilowait/Energy-v0", envs, agent, energy_settings_to_dict(decision_settings), power.words
+    )
 
 
 class LoadCurriculum:

@@ -14,22 +14,22 @@ from kilowait.experiments.gpu_settings import GpuOptions, arguments
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.rng import stream
 
-__all__ = ["FIGURES", "RIVALS", "WAYS", "judged_on_gpus", "played"]
+__all__ = ["METRICS", "BASELINES", "VARIANTS", "evaluate_gpu_agent", "simulate_to_end"]
 
-RIVALS = ("fcfs", "sjf", "srtf", "las")
+BASELINES = ("fcfs", "sjf", "srtf", "las")
 """Policies a trained agent is compared with; preemptive ones preempt as they are defined, the others do not block."""
-WAYS: dict[str, dict[str, Any]] = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "": {},
     ", fastest": {"types": "fastest"},
     ", fastest, moved": {"types": "fastest", "migrate": True},
 }
 """Variants of a policy, by the suffix of its name: GPUs of any type; the fastest types first; the fastest types first
 with migration of running jobs to where they end sooner."""
-FIGURES = ("mean_jct_s", "p95_jct_s", "makespan_s", "gpu_utilization", "flops_utilization")
+METRICS = ("mean_jct_s", "p95_jct_s", "makespan_s", "gpu_utilization", "flops_utilization")
 _FIXED: dict[str, Any] = {"at_limit": "extend", "on_oversized": "drop", "dependencies": False}
 
 
-def played(
+def simulate_to_end(
     policy: Any, jobs: JobTable, cluster: Cluster, *, placement: str | None = None, **way: Any
 ) -> tuple[ExecutionLog, dict[str, float]]:
     """Simulate a policy until all jobs end; the log and its `gpu_metrics`. `way`: fields of `GpuOptions`.
@@ -45,8 +45,13 @@ def played(
     return log, kw.gpu_metrics(log, cluster, settings["speeds"], horizon_s=horizon)
 
 
-def judged_on_gpus(
-    agent: Any, windows: Sequence[JobTable], cluster: Cluster, *, rules: Sequence[str] = RIVALS, seed: int = 0
+def evaluate_gpu_agent(
+    agent: Any,
+    windows: Sequence[JobTable],
+    cluster: Cluster,
+    *,
+    rules: Sequence[str] = BASELINES,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """Mean `FIGURES` over the windows, of the agent and every policy; of mean_jct_s also the ratio to the best policy.
 
@@ -54,11 +59,11 @@ def judged_on_gpus(
     runs until its last job has finished.
     """
     policies: dict[str, tuple[Any, dict[str, Any]]] = {"agent": (agent, {})}
-    policies |= {rule + suffix: (rule, way) for rule in rules for suffix, way in WAYS.items()}
+    policies |= {rule + suffix: (rule, way) for rule in rules for suffix, way in VARIANTS.items()}
     rows: dict[str, dict[str, list[float]]] = {}
     for name, (policy, way) in policies.items():
-        measured = [played(policy, jobs, cluster, **way)[1] for jobs in windows]
-        rows[name] = {figure: [run[figure] for run in measured] for figure in FIGURES}
+        measured = [simulate_to_end(policy, jobs, cluster, **way)[1] for jobs in windows]
+        rows[name] = {figure: [run[figure] for run in measured] for figure in METRICS}
     return {
         "windows": len(windows),
         "window_jobs": len(windows[0]),

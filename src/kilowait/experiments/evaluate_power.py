@@ -23,25 +23,25 @@ from kilowait.policies import simulate
 from kilowait.rng import stream
 
 __all__ = [
-    "FIGURES",
-    "RIVALS",
+    "METRICS",
+    "BASELINES",
     "ParetoMargin",
-    "Rows",
-    "beyond",
-    "figures_of",
-    "front",
+    "MetricRows",
+    "pareto_margin",
+    "run_metrics",
+    "pareto_names",
     "hand_tuned_baselines",
-    "judged_on_energy",
-    "lever_grid",
+    "evaluate_power_agent",
+    "control_grid",
     "run_on",
-    "tuned",
+    "least_within_slowdown",
 ]
 
 Floats = npt.NDArray[np.float64]
-Rows = dict[str, Floats]
+MetricRows = dict[str, Floats]
 """Metrics by name, one value a window."""
 
-FIGURES: dict[str, str] = {
+METRICS: dict[str, str] = {
     "energy": "kWh of the IT / jobs",
     "co2": "kg of CO2e / jobs; NaN without a carbon intensity",
     "cost": "price of the energy / jobs; NaN without a price",
@@ -49,13 +49,13 @@ FIGURES: dict[str, str] = {
     "wait_s": "mean wait, seconds",
     "p95_wait_s": "95 % of the jobs wait less, seconds",
 }
-RIVALS = ("fcfs", "sjf", "saf", "f1", "wfp3")
+BASELINES = ("fcfs", "sjf", "saf", "f1", "wfp3")
 """Policies that are combined with every set of power controls."""
 LEAST_RUN_S = 10.0
 DRAWS = 2000
 
 
-def figures_of(log: ExecutionLog, spent: EnergyAccounts) -> dict[str, float]:
+def run_metrics(log: ExecutionLog, spent: EnergyAccounts) -> dict[str, float]:
     """`FIGURES` (metrics) of one run."""
     records, jobs = log.jobs(), log.jobs_table
     ran = ~np.isnan(records["start_s"])
@@ -79,13 +79,13 @@ def run_on(
     pulled = meter.pull(levers, jobs)
     log = simulate(pulled.jobs, cluster, policy, backfill, power_controls=pulled.levers)
     log = replace(log, jobs_table=jobs)
-    return figures_of(log, meter.account(log, pulled))
+    return run_metrics(log, meter.account(log, pulled))
 
 
-def lever_grid(model: PowerModel, nodes: int, *, signal: bool = False) -> list[str]:
+def control_grid(model: PowerModel, nodes: int, *, signal: bool = False) -> list[str]:
     """Sets of hand-tuned power controls: sleep x reserve x DVFS x load shifting, as far as the machine has them.
 
-    >>> grid = lever_grid(PowerModel.preset("mira"), 49152)
+    >>> grid = control_grid(PowerModel.preset("mira"), 49152)
     >>> len(grid), grid[:2]
     (21, ['none', 'sleep=timeout:60'])
     """
@@ -114,27 +114,29 @@ def hand_tuned_baselines(
     *,
     backfill: str | int = "easy",
     progress: Callable[[str], None] | None = None,
-) -> dict[str, Rows]:
+) -> dict[str, MetricRows]:
     """Metrics of every policy with every set of power controls on every window; names are those of `compare`."""
     found = {}
     for rule, text in product(rules, levers):
         name = f"{rule}, {text}"
-        found[name] = gathered([run_on(jobs, cluster, meter, rule, backfill, text) for jobs in windows])
+        found[name] = metric_rows([run_on(jobs, cluster, meter, rule, backfill, text) for jobs in windows])
         if progress is not None:
             progress(name)
     return found
 
 
-def gathered(rows: Sequence[Mapping[str, float]]) -> Rows:
+def metric_rows(rows: Sequence[Mapping[str, float]]) -> MetricRows:
     """Metrics of many windows as arrays."""
-    return {name: np.array([row[name] for row in rows]) for name in FIGURES}
+    return {name: np.array([row[name] for row in rows]) for name in METRICS}
 
 
-def front(points: Mapping[str, Rows], spent: str = "energy", waited: str = "slowdown") -> list[str]:
+def pareto_names(
+    points: Mapping[str, MetricRows], spent: str = "energy", waited: str = "slowdown"
+) -> list[str]:
     """Names of the Pareto-optimal points by mean `spent` and mean `waited`, the least spent first.
 
     >>> row = lambda kwh, slow: {"energy": np.array([kwh]), "slowdown": np.array([slow])}
-    >>> front({"a": row(1.0, 9.0), "b": row(2.0, 5.0), "c": row(3.0, 6.0)})
+    >>> pareto_names({"a": row(1.0, 9.0), "b": row(2.0, 5.0), "c": row(3.0, 6.0)})
     ['a', 'b']
     """
     order = sorted(points, key=lambda name: (points[name][spent].mean(), points[name][waited].mean()))
@@ -148,7 +150,7 @@ def front(points: Mapping[str, Rows], spent: str = "energy", waited: str = "slow
     return found
 
 
-def tuned(points: Mapping[str, Rows], allowed: float, spent: str = "energy") -> str:
+def least_within_slowdown(points: Mapping[str, MetricRows], allowed: float, spent: str = "energy") -> str:
     """The point with the least `spent` and a mean slowdown of at most `allowed`; else that with the least slowdown."""
     within = [name for name, rows in points.items() if rows["slowdown"].mean() <= allowed]
     if not within:
@@ -167,8 +169,13 @@ class ParetoMargin(NamedTuple):
     """Share of the bootstrap samples in which no other point is at least as good in both."""
 
 
-def beyond(
-    point: Rows, others: Mapping[str, Rows], *, spent: str = "energy", waited: str = "slowdown", seed: int = 0
+def pareto_margin(
+    point: MetricRows,
+    others: Mapping[str, MetricRows],
+    *,
+    spent: str = "energy",
+    waited: str = "slowdown",
+    seed: int = 0,
 ) -> ParetoMargin:
     """Margin of a point over the Pareto front of others, with a bootstrap over windows.
 
@@ -177,7 +184,7 @@ def beyond(
 
     >>> one = {"energy": np.array([1.0, 1.0]), "slowdown": np.array([2.0, 2.0])}
     >>> hand = {"a": {"energy": np.array([2.0, 2.0]), "slowdown": np.array([2.0, 2.0])}}
-    >>> beyond(one, hand).spent
+    >>> pareto_margin(one, hand).spent
     [0.5, 0.5, 0.5]
     """
     mine = np.stack([point[spent], point[waited]])
@@ -204,7 +211,7 @@ def beyond(
     )
 
 
-def judged_on_energy(
+def evaluate_power_agent(
     agent: Any,
     windows: Sequence[JobTable],
     cluster: Cluster,
@@ -212,7 +219,7 @@ def judged_on_energy(
     *,
     levers: str,
     backfill: str | int = "easy",
-    rules: Sequence[str] = RIVALS,
+    rules: Sequence[str] = BASELINES,
     sets: Sequence[str] = (),
     spent: str = "energy",
     seed: int = 0,
@@ -223,20 +230,20 @@ def judged_on_energy(
     """
     texts = list(dict.fromkeys(sets or _usual_sets(meter)))
     points = hand_tuned_baselines(windows, cluster, meter, rules, texts, backfill=backfill)
-    agent_rows = gathered([run_on(jobs, cluster, meter, agent, backfill, levers) for jobs in windows])
-    margin = beyond(agent_rows, points, spent=spent, seed=seed)
+    agent_rows = metric_rows([run_on(jobs, cluster, meter, agent, backfill, levers) for jobs in windows])
+    margin = pareto_margin(agent_rows, points, spent=spent, seed=seed)
     return {
         "windows": len(windows),
         "window_jobs": len(windows[0]),
         "spent": spent,
-        "figures": FIGURES,
+        "figures": METRICS,
         "policies": {
             name: {
                 figure: float(values.mean()) for figure, values in rows.items() if not np.isnan(values).all()
             }
             for name, rows in {"agent": agent_rows, **points}.items()
         },
-        "front": front(points, spent),
+        "front": pareto_names(points, spent),
         "beyond": margin._asdict(),
         "by_window": {figure: agent_rows[figure].tolist() for figure in (spent, "slowdown")},
     }

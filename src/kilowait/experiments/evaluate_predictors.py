@@ -23,11 +23,11 @@ from kilowait.policies import simulate
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.known_times import KnownTimes, from_log, from_run
 from kilowait.predict.models import ModelPredictions, PredictionModel, predictions
-from kilowait.predict.scores import MEASURES, PredictionScores, by_class, coverage, losses, score
+from kilowait.predict.scores import METRICS, PredictionScores, by_class, coverage, losses, score
 from kilowait.predict.walk_forward import Refit, RefitSchedule
 from kilowait.rng import stream
 
-__all__ = ["LEVELS", "WORLDS", "PredictorComparison", "PredictorRow", "foresight", "world_of"]
+__all__ = ["LEVELS", "HISTORIES", "PredictorComparison", "PredictorRow", "evaluate_predictors", "history_of"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,7 +36,7 @@ FEW = 0.01
 """Share of jobs with an unknown wait that may be left out."""
 LEVELS = (0.5, 0.9, 0.97)
 """Levels of the quantiles whose coverage is reported."""
-WORLDS = {
+HISTORIES = {
     "auto": "log where it has wait times, else simulated",
     "log": "start and end times of the log",
     "simulated": "start and end times of a simulation: first come, first served, with EASY backfilling",
@@ -86,7 +86,7 @@ class PredictorComparison:
         return asdict(self)
 
 
-def world_of(
+def history_of(
     jobs: JobTable, cluster: Cluster, kind: str = "auto"
 ) -> tuple[JobTable, KnownTimes, tuple[str, ...]]:
     """The jobs, their start and end times, and notes for the user.
@@ -97,11 +97,11 @@ def world_of(
         kind: one of `WORLDS`.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[1])
-    >>> world_of(jobs, Cluster.from_nodes(4))[1].name
+    >>> history_of(jobs, Cluster.from_nodes(4))[1].name
     'simulated: fcfs, backfill easy'
     """
-    if kind not in WORLDS:
-        raise UnknownNameError("history", kind, WORLDS)
+    if kind not in HISTORIES:
+        raise UnknownNameError("history", kind, HISTORIES)
     unknown = np.isnan(jobs.column("wait_s"))
     few = unknown.mean() <= FEW if len(jobs) else False
     if kind == "log" or (kind == "auto" and few):
@@ -124,7 +124,7 @@ def world_of(
     return jobs, from_run(log), notes
 
 
-def foresight(
+def evaluate_predictors(
     dataset: Dataset,
     models: Sequence[PredictionModel],
     *,
@@ -240,7 +240,7 @@ class _Weeks:
 
     def intervals(self, sums: Mapping[str, Floats]) -> dict[str, Interval]:
         """Confidence interval of each metric."""
-        return {name: self._ratio(name, sums[name], self._jobs)[1] for name in MEASURES}
+        return {name: self._ratio(name, sums[name], self._jobs)[1] for name in METRICS}
 
     def ratios(
         self, sums: Mapping[str, Floats], others: Sequence[Mapping[str, Floats]]

@@ -17,7 +17,7 @@ from kilowait.policies import resolve
 if TYPE_CHECKING:
     from kilowait.agents.rl.behavior_cloning import BehaviorCloning
 
-__all__ = ["lessons_by", "warm_start"]
+__all__ = ["make_expert_env", "warm_start"]
 
 
 class _LookAheadExpertEnv:
@@ -25,9 +25,9 @@ class _LookAheadExpertEnv:
 
     def __init__(self, text: str, vec: Any, cluster: Cluster) -> None:
         from kilowait.envs.expert import LookAheadExpert
-        from kilowait.envs.lookahead import WORD, LookAhead
+        from kilowait.envs.lookahead import LOOKAHEAD, LookAhead
 
-        looking = text.partition(":")[0] == WORD
+        looking = text.partition(":")[0] == LOOKAHEAD
         lookahead = LookAhead.from_text(text) if looking else LookAhead(resolve(text), width=1)
         self.vec = vec
         self._expert = LookAheadExpert(lookahead, vec.board, vec.jobs, cluster)
@@ -42,9 +42,9 @@ class _LookAheadExpertEnv:
         self.vec.close()
 
 
-def lessons_by(text: str, vec: Any, cluster: Cluster) -> Any:
+def make_expert_env(text: str, vec: Any, cluster: Cluster) -> Any:
     """An expert for these environments: a policy's name, or look-ahead in the syntax of the command line."""
-    from kilowait.envs.gpu.expert import GpuRuleExpert
+    from kilowait.envs.gpu.expert import GpuPolicyExpert
     from kilowait.envs.gpu.vector_env import GpuVectorEnv
     from kilowait.envs.vector_env import BatchVectorEnv
 
@@ -53,7 +53,7 @@ def lessons_by(text: str, vec: Any, cluster: Cluster) -> Any:
             raise InputError(
                 f"the expert is {text!r}, and look-ahead cannot simulate GPU clusters; take a policy such as srtf"
             )
-        return GpuRuleExpert(resolve(text), vec)
+        return GpuPolicyExpert(resolve(text), vec)
     if type(vec) is not BatchVectorEnv:
         raise InputError(
             f"the expert is {text!r}, and {type(vec).__name__} supports no expert yet; leave --expert out"
@@ -73,13 +73,15 @@ def warm_start(
     progress: Callable[[Any], None] | None,
 ) -> BehaviorCloning:
     """A warm start with `steps` decisions of an expert, in new environments; `settings` are those of the algorithm."""
-    from kilowait.agents.rl.behavior_cloning import BehaviorCloning, ImitationSettings
+    from kilowait.agents.rl.behavior_cloning import BehaviorCloning, BehaviorCloningSettings
 
     first = envs()
-    lessons_by(text, first, cluster).close()  # raise errors of the expert before anything is written
+    make_expert_env(text, first, cluster).close()  # raise errors of the expert before anything is written
     return BehaviorCloning(
-        ImitationSettings(text, steps, gamma=settings.gamma, normalize_rewards=settings.normalize_rewards),
-        lambda: lessons_by(text, envs(), cluster),
+        BehaviorCloningSettings(
+            text, steps, gamma=settings.gamma, normalize_rewards=settings.normalize_rewards
+        ),
+        lambda: make_expert_env(text, envs(), cluster),
         Path(folder),
         resume,
         progress,

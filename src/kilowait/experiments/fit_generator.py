@@ -11,7 +11,7 @@ from typing import Any
 from kilowait.errors import KilowaitError
 from kilowait.evaluation.storage import save_folder
 from kilowait.evaluation.storage.folder import check_writable
-from kilowait.experiments.resume import jobs_digest, mark_begun
+from kilowait.experiments.resume import check_identity, jobs_digest
 from kilowait.jobs import JobTable
 from kilowait.synth import Generator, fit_generator
 from kilowait.synth.fidelity import column_distances
@@ -29,7 +29,7 @@ class Checkpoint:
 
     def __init__(self, folder: Path, world: Mapping[str, Any], *, resume: bool) -> None:
         self.folder, self.path = folder, folder / FILE
-        mark_begun(folder, world, resume=resume)
+        check_identity(folder, world, resume=resume)
 
     def read(self) -> dict[str, Any] | None:
         """The state to resume from; None before the first checkpoint."""

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from kilowait.cluster import Cluster
-from kilowait.energy.controls import parse_levers
+from kilowait.energy.controls import parse_controls
 from kilowait.errors import InputError
 
-__all__ = ["CAPS", "cap_of", "cap_words", "caps_asked", "check_levers", "check_levers_on"]
+__all__ = ["CAPS", "cap_of", "cap_words", "parse_gpu_power_caps", "check_levers", "check_levers_on"]
 
 CAPS = (0.9, 0.8, 0.7, 0.6, 0.5)
 """Tried where nobody says which."""
 _CAP = "gpu-cap="
 
 
-def caps_asked(text: str) -> list[str]:
+def parse_gpu_power_caps(text: str) -> list[str]:
     """Sets of levers of a list of caps: shares of the limit (TDP) of whatever GPU a job is on; none: no cap.
 
-    >>> caps_asked("none,0.8,60%")
+    >>> parse_gpu_power_caps("none,0.8,60%")
     ['none', 'gpu-cap=80%', 'gpu-cap=60%']
     """
     found = [_cap_text(part.strip()) for part in text.split(",") if part.strip()]
@@ -47,7 +47,7 @@ def cap_words(share: float) -> str:
 def check_levers(levers: str) -> None:
     """Raise unless some machine knows these levers."""
     if cap_of(levers) is None:
-        parse_levers(levers)
+        parse_controls(levers)
 
 
 def check_levers_on(levers: str, cluster: Cluster) -> None:

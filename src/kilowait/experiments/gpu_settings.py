@@ -18,7 +18,7 @@ from kilowait.cluster.gpu_speeds import (
 )
 from kilowait.cluster.gpus import gpu
 from kilowait.energy.power import PowerModel, UtilizationProfile, energy_by_type
-from kilowait.engine.gpu.demand import types_of
+from kilowait.engine.gpu.demand import node_types
 from kilowait.engine.gpu.settings import PLACEMENTS, GpuSettings
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
@@ -27,7 +27,7 @@ from kilowait.experiments.power_context import PowerContext
 from kilowait.jobs import JobTable
 from kilowait.policies.registry import AnyPolicy
 from kilowait.policies.simulation import gpu_settings_for
-from kilowait.units import parse_span
+from kilowait.units import parse_duration
 
 __all__ = [
     "BACKFILLS",
@@ -90,7 +90,7 @@ class GpuOptions:
         if name == "checkpoint" and text.strip().lower() == NEVER:
             return math.inf
         try:
-            return parse_span(text)
+            return parse_duration(text)
         except InputError as problem:
             raise InputError(f"--{name}: {problem}") from None
 
@@ -238,7 +238,7 @@ def types_by_energy(
     """
     if model is not None:
         return energy_by_type(jobs, cluster, model, speeds, profile, gpu_cap)
-    names = [kind.gpu for kind in types_of(cluster)]
+    names = [kind.gpu for kind in node_types(cluster)]
     watts = np.zeros((len(names), len(jobs)))
     for place, name in enumerate(names):
         try:

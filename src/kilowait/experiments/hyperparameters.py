@@ -30,7 +30,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage.toml import to_toml
 from kilowait.experiments.train_rl import ALGORITHMS, RLTraining
 
-__all__ = ["FoundSettings", "read_settings", "settings_toml"]
+__all__ = ["HyperparameterFile", "read_hyperparameters", "hyperparameters_toml"]
 
 ELSEWHERE = {"total_timesteps": "--total-timesteps", "network": "--network, or net = ... above [settings]"}
 """Fields of an algorithm's settings that are set elsewhere."""
@@ -38,7 +38,7 @@ WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "
 
 
 @dataclass(frozen=True)
-class FoundSettings:
+class HyperparameterFile:
     """The content of a file."""
 
     algo: str
@@ -46,10 +46,10 @@ class FoundSettings:
     settings: Mapping[str, Any]
 
 
-def settings_toml(found: FoundSettings) -> str:
+def hyperparameters_toml(found: HyperparameterFile) -> str:
     """The text of a file.
 
-    >>> print(settings_toml(FoundSettings("ppo", "gat", {"sizes": {"width": 32}})))
+    >>> print(hyperparameters_toml(HyperparameterFile("ppo", "gat", {"sizes": {"width": 32}})))
     algo = "ppo"
     net = "gat"
     <BLANKLINE>
@@ -62,9 +62,9 @@ def settings_toml(found: FoundSettings) -> str:
     return to_toml({"algo": found.algo, "net": found.net, "settings": found.settings})
 
 
-def read_settings(
+def read_hyperparameters(
     path: str | PathLike[str], *, algo: str | None = None, net: str | None = None
-) -> FoundSettings:
+) -> HyperparameterFile:
     """The hyperparameters in a file, checked.
 
     Args:
@@ -94,7 +94,7 @@ def read_settings(
         raise UnknownNameError("algorithm with a network", str(chosen_algo), ALGORITHMS)
     if chosen_network not in agents.KINDS:
         raise UnknownNameError("network", str(chosen_network), agents.KINDS)
-    found = FoundSettings(chosen_algo, chosen_network, settings)
+    found = HyperparameterFile(chosen_algo, chosen_network, settings)
     try:
         _check(found)
     except InputError as problem:
@@ -102,7 +102,7 @@ def read_settings(
     return found
 
 
-def _check(found: FoundSettings) -> None:
+def _check(found: HyperparameterFile) -> None:
     """Raise an error unless the algorithm accepts these hyperparameters."""
     kind = getattr(agents, f"{found.algo.upper()}Settings")
     hints = get_type_hints(kind)

@@ -22,7 +22,7 @@ from kilowait.experiments.saved_predictor import SavedPredictor
 from kilowait.jobs import JobTable
 from kilowait.synth import gavel_jobs, gpu_load, gpu_workload, lublin, offered_load, rescale_load
 from kilowait.synth.gpu_workload import counts_gpus
-from kilowait.traces import CleaningReport, read_nodes, read_trace_with_ledger, trace_sha256
+from kilowait.traces import CleaningReport, read_nodes, read_trace_with_report, trace_sha256
 
 __all__ = [
     "MADE",
@@ -106,7 +106,7 @@ def workload_of(
         made = Workload(_made(trace))
     else:
         mapping = None if columns is None else parse_columns(columns)
-        jobs, ledger = read_trace_with_ledger(trace, format=format, columns=mapping, strict=strict)
+        jobs, ledger = read_trace_with_report(trace, format=format, columns=mapping, strict=strict)
         made = Workload(jobs, ledger, trace_sha256(trace))
     if picked is None:
         return made

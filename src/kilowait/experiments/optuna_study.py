@@ -18,13 +18,13 @@ from kilowait.evaluation.storage import check_writable, plain_json
 __all__ = [
     "SCRATCH",
     "TuningTrial",
-    "begin",
+    "prepare_search",
     "best_of",
     "discard",
-    "opened",
+    "open_study",
     "optuna_or_error",
-    "trials_in",
-    "trials_of",
+    "ended_trials",
+    "load_trials",
 ]
 
 STUDY = "study.db"
@@ -75,7 +75,7 @@ def optuna_or_error() -> Any:
 
 
 @contextmanager
-def opened(folder: Path, identity: Mapping[str, Any] | None, *, resume: bool) -> Iterator[Any]:
+def open_study(folder: Path, identity: Mapping[str, Any] | None, *, resume: bool) -> Iterator[Any]:
     """The study of a folder; with `identity` it is created for these arguments, or checked to have equal ones."""
     optuna = optuna_or_error()
     import sqlalchemy.exc
@@ -123,7 +123,7 @@ def _settle(study: Any, identity: Mapping[str, Any], folder: Path) -> None:
         study.tell(trial.number, state=failed)
 
 
-def trials_in(study: Any) -> list[TuningTrial]:
+def ended_trials(study: Any) -> list[TuningTrial]:
     """The finished, pruned and diverged trials, in the order they ended; interrupted ones are left out."""
     states = optuna_or_error().trial.TrialState
     trials: list[TuningTrial] = []
@@ -142,14 +142,16 @@ def trials_in(study: Any) -> list[TuningTrial]:
     return trials
 
 
-def begin(folder: str | PathLike[str], *, resume: bool = False, force: bool = False) -> list[TuningTrial]:
+def prepare_search(
+    folder: str | PathLike[str], *, resume: bool = False, force: bool = False
+) -> list[TuningTrial]:
     """Check, before the log is read, that a search can start or resume in a folder; returns its ended trials.
 
     With `force`, an existing search there is removed.
     """
     begun = (Path(folder) / STUDY).exists()
     if resume:
-        return trials_of(folder)
+        return load_trials(folder)
     if begun and force:
         discard(folder)
     elif begun:
@@ -166,7 +168,7 @@ def discard(folder: str | PathLike[str]) -> None:
     shutil.rmtree(Path(folder) / SCRATCH, ignore_errors=True)
 
 
-def trials_of(folder: str | PathLike[str]) -> list[TuningTrial]:
+def load_trials(folder: str | PathLike[str]) -> list[TuningTrial]:
     """The ended trials of a folder, in their order."""
-    with opened(Path(folder), None, resume=True) as study:
-        return trials_in(study)
+    with open_study(Path(folder), None, resume=True) as study:
+        return ended_trials(study)

@@ -11,16 +11,16 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.comparison.bootstrap import WindowBootstrap
 from kilowait.evaluation.pareto import pareto_front
-from kilowait.experiments.env_factory import world_for
+from kilowait.experiments.env_factory import env_factory_for
 from kilowait.experiments.train_power import PowerTraining
 from kilowait.experiments.train_rl import RLTraining
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 
-__all__ = ["front"]
+__all__ = ["preference_front"]
 
 
-def front(
+def preference_front(
     agent: Any,
     jobs: JobTable,
     cluster: Cluster,
@@ -49,8 +49,8 @@ def front(
         progress: called with every preference before its run.
         power: power settings, for an agent of kilowait/Energy-v0.
     """
-    from kilowait.agents.pareto import front_figures, least_work_first, preferences_for
-    from kilowait.agents.rl.validation import figures_of
+    from kilowait.agents.pareto import least_work_first, preference_metrics, preferences_for
+    from kilowait.agents.rl.validation import term_metrics
 
     terms = agent.preferences
     if not terms:
@@ -68,18 +68,18 @@ def front(
         name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()
     }
     how = RLTraining(**settings)
-    vec = world_for(cluster, how, power).envs(jobs, count, window_jobs, False)
+    vec = env_factory_for(cluster, how, power).envs(jobs, count, window_jobs, False)
     places = [tuple(vec.reward.terms).index(name) for name in terms]
     preferences = preferences_for(len(terms), parts)
     figures = []
     for weights in preferences:
         if progress is not None:
             progress(", ".join(f"{name} {weight:g}" for name, weight in zip(terms, weights, strict=True)))
-        figures.append(front_figures(agent.network, vec, first, weights[None])[0])
+        figures.append(preference_metrics(agent.network, vec, first, weights[None])[0])
     block = max(1, -(-count * window_jobs // len(jobs)))  # overlapping windows are resampled together
     bootstrap = WindowBootstrap(count, random=stream(seed, "experiments.front"), block=min(block, count))
     optimal = pareto_front([each.mean(axis=0) for each in figures])
-    rule = figures_of(least_work_first(vec.spec_of_observation), vec, first)[:, places]
+    rule = term_metrics(least_work_first(vec.spec_of_observation), vec, first)[:, places]
     units = agent.provenance["units"]
     return {
         "terms": {name: vec.reward.terms[name] for name in terms},

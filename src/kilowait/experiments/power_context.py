@@ -15,8 +15,8 @@ from kilowait.energy.accounting import EnergyAccounts, account_energy, lower_bou
 from kilowait.energy.controls import (
     ForecastFactory,
     ResolvedControls,
+    dvfs_tables,
     resolve_controls,
-    tables_of,
 )
 from kilowait.energy.power import GpuCaps, PowerModel, UtilizationProfile, cap_gpus
 from kilowait.energy.signals import Weather, forecast
@@ -79,7 +79,7 @@ class PowerContext:
         elif cap is not None:
             tables = None
         else:
-            tables = tables_of(levers, log.jobs_table, self.cluster, self.model, self.profile)
+            tables = dvfs_tables(levers, log.jobs_table, self.cluster, self.model, self.profile)
         with as_options():
             spent = account_energy(
                 log,
@@ -114,7 +114,7 @@ class PowerContext:
         if self.cluster.node_level:
             return min(self._least_placed_kwh(jobs, speeds, cap) for cap in caps)
         several = any(len(group.levels) > 1 for group in self.model.groups)
-        tables = tables_of("dvfs=1", jobs, self.cluster, self.model, self.profile) if several else None
+        tables = dvfs_tables("dvfs=1", jobs, self.cluster, self.model, self.profile) if several else None
         return lower_bound_kwh(jobs, self.cluster, self.model, tables, self.profile)
 
     def _least_placed_kwh(self, jobs: JobTable, speeds: Speeds | None, cap: float | None) -> float:

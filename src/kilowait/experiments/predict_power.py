@@ -19,21 +19,27 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.power import PowerSettings, meter_for
 from kilowait.experiments.predict_runtimes import first_replay
-from kilowait.experiments.saved_predictor import check_kept
+from kilowait.experiments.saved_predictor import read_predictor_card
 from kilowait.jobs import JobTable
 from kilowait.predict.baselines import BASELINES
-from kilowait.predict.dataset import case_of
+from kilowait.predict.dataset import make_dataset
 from kilowait.predict.models import FAMILIES, PredictionModel, predictions
 from kilowait.predict.predictor import load
 from kilowait.predict.targets import power
 
-__all__ = ["MODEL", "check_power_predictor", "is_kept_power", "planned", "with_planned_power"]
+__all__ = [
+    "MODEL",
+    "check_power_predictor",
+    "is_saved_power_predictor",
+    "with_predicted_power",
+    "with_planned_power",
+]
 
 MODEL = "model"
 """Name of the predictor that uses the power model with the utilization profile, full load unless given."""
 
 
-def is_kept_power(predictor: str) -> bool:
+def is_saved_power_predictor(predictor: str) -> bool:
     """Whether the predictor is a folder: an existing or path-like string."""
     return predictor != MODEL and ("/" in predictor or os.sep in predictor or Path(predictor).is_dir())
 
@@ -42,8 +48,8 @@ def check_power_predictor(predictor: str) -> None:
     """Raise unless it is the power model, a model of `kilowait predict`, or a folder with a predictor of power."""
     if predictor == MODEL:
         return
-    if is_kept_power(predictor):
-        check_kept(predictor, "power")
+    if is_saved_power_predictor(predictor):
+        read_predictor_card(predictor, "power")
         return
     if predictor.partition(":")[0].strip().lower() not in (*BASELINES, *FAMILIES):
         raise UnknownNameError(
@@ -96,9 +102,9 @@ def with_planned_power(
         )
     ordered = jobs.sorted()
     times = first_replay(ordered, cluster)
-    dataset = case_of(ordered, times, cluster.nodes, power(ordered, times))
+    dataset = make_dataset(ordered, times, cluster.nodes, power(ordered, times))
     predicted: npt.NDArray[np.float64]
-    if is_kept_power(predictor):
+    if is_saved_power_predictor(predictor):
         predicted = load(predictor).predict(dataset).value
     else:
         threads = min(2, os.cpu_count() or 1)
@@ -116,7 +122,7 @@ def with_planned_power(
     return jobs.with_columns(predicted_power_w=np.where(measured, planned, np.nan))
 
 
-def planned(
+def with_predicted_power(
     settings: PowerSettings,
     jobs: JobTable,
     cluster: Cluster,

@@ -16,10 +16,10 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.gpu_settings import usual_backfill
-from kilowait.experiments.saved_predictor import check_kept
+from kilowait.experiments.saved_predictor import read_predictor_card
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
-from kilowait.predict.dataset import case_of
+from kilowait.predict.dataset import make_dataset
 from kilowait.predict.known_times import KnownTimes, from_run, request_s
 from kilowait.predict.past_events import PastEvents, keyed
 from kilowait.predict.predictor import load
@@ -30,8 +30,8 @@ __all__ = [
     "USERS",
     "check_predictor",
     "first_replay",
-    "foreseen",
-    "is_kept",
+    "with_predicted_runtimes",
+    "is_saved_predictor",
     "last_two",
     "with_requests",
 ]
@@ -48,7 +48,7 @@ OWN = ("planned_s", "overrun_planned_s", "expected_inverse_runtime", "limit_s")
 """Columns that predictions add besides the estimate."""
 
 
-def is_kept(predictor: str) -> bool:
+def is_saved_predictor(predictor: str) -> bool:
     """Whether the predictor is a folder: not a known name, and an existing or path-like string."""
     return predictor not in PREDICTORS and (
         os.sep in predictor or "/" in predictor or Path(predictor).exists()
@@ -57,8 +57,8 @@ def is_kept(predictor: str) -> bool:
 
 def check_predictor(predictor: str) -> None:
     """Raise unless it is a known name or the folder of a run-time predictor."""
-    if is_kept(predictor):
-        check_kept(predictor, "runtime")
+    if is_saved_predictor(predictor):
+        read_predictor_card(predictor, "runtime")
     elif predictor not in PREDICTORS:
         raise UnknownNameError("predictor (no folder of that name either)", predictor, PREDICTORS)
 
@@ -70,7 +70,7 @@ def first_replay(jobs: JobTable, cluster: Cluster) -> KnownTimes:
     return from_run(simulate(jobs, cluster, "fcfs", backfill, on_oversized="drop"))
 
 
-def foreseen(
+def with_predicted_runtimes(
     jobs: JobTable,
     cluster: Cluster,
     predictor: str = "forest",
@@ -86,7 +86,7 @@ def foreseen(
 
     >>> import kilowait as kw
     >>> jobs = kw.lublin(50, 16, load=0.9, seed=1, estimates="rounded")
-    >>> told = foreseen(jobs, Cluster.from_nodes(16), "last2")
+    >>> told = with_predicted_runtimes(jobs, Cluster.from_nodes(16), "last2")
     >>> bool((told["estimate_s"] <= jobs["estimate_s"]).all()), "limit_s" in told
     (True, True)
     """
@@ -98,8 +98,8 @@ def foreseen(
     columns: dict[str, Any]
     if predictor == "last2":
         columns = last_two(ordered, times)
-    elif is_kept(predictor):
-        columns = load(predictor).columns(case_of(ordered, times, cluster.nodes))
+    elif is_saved_predictor(predictor):
+        columns = load(predictor).columns(make_dataset(ordered, times, cluster.nodes))
     else:
         found = predict_runtimes(
             ordered, times, cluster.nodes, seed=seed, threads=min(2, os.cpu_count() or 1), progress=progress

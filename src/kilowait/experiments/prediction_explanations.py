@@ -17,7 +17,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.predict.distribution import Distribution
-from kilowait.predict.feature_text import value_words
+from kilowait.predict.feature_text import feature_value_text
 from kilowait.predict.features import meaning
 from kilowait.predict.forest import Forest, ForestSettings, fit_forest
 from kilowait.predict.known_times import KnownTimes, request_s
@@ -155,9 +155,9 @@ def _explained(forests: ForestData, which: str, row: int) -> dict[str, Any]:
                 "name": features.names[at],
                 "meaning": meaning(features.names[at]),
                 "value": float(values[at]),
-                "words": value_words(features.names[at], float(values[at])),
+                "words": feature_value_text(features.names[at], float(values[at])),
                 "moved": moved[at],
-                "usual": value_words(features.names[at], middle),
+                "usual": feature_value_text(features.names[at], middle),
                 "if_usual_s": float(changed),
             }
             for at, middle, changed in zip(first, usual, changed_s.tolist(), strict=True)

@@ -28,12 +28,12 @@ from kilowait.predict.known_times import request_s
 from kilowait.predict.runtime import RuntimePredictions, predict_runtimes
 from kilowait.predict.walk_forward import RefitSchedule
 
-__all__ = ["JUDGED", "prediction_report", "save_foretold", "scores"]
+__all__ = ["TEST_FRACTION", "prediction_report", "save_prediction_report", "scores"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-JUDGED = 0.3
+TEST_FRACTION = 0.3
 """Fraction of the jobs, taken from the end, that is evaluated."""
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 HALF_BIN = float(np.exp(0.01))
@@ -90,7 +90,7 @@ def prediction_report(
         threads=threads,
         progress=lambda fit: say(f"fitting forest {fit.number} of {fit.of} ..."),
     )
-    judged = np.arange(round(len(ordered) * (1 - JUDGED)), len(ordered))
+    judged = np.arange(round(len(ordered) * (1 - TEST_FRACTION)), len(ordered))
     asked = judged[found.told.fit[judged] >= 0]
     if len(asked) == 0:
         raise InputError(
@@ -136,7 +136,7 @@ def prediction_report(
     }
 
 
-def save_foretold(
+def save_prediction_report(
     path: str | PathLike[str],
     found: Mapping[str, Any],
     *,

@@ -14,29 +14,29 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import save_folder
-from kilowait.experiments.evaluate_predictors import world_of
+from kilowait.experiments.evaluate_predictors import history_of
 from kilowait.experiments.inputs import Workload, cluster_of, workload_of
 from kilowait.experiments.optuna_study import TuningTrial
 from kilowait.experiments.power import PowerSettings, meter_for
 from kilowait.experiments.tune_predictor import tune_predictor
 from kilowait.predict.conformal import CALIBRATION, fit
-from kilowait.predict.dataset import Dataset, case_of
+from kilowait.predict.dataset import Dataset, make_dataset
 from kilowait.predict.explanation import Explanation, explain
 from kilowait.predict.model_card import ModelCard
-from kilowait.predict.models import USUAL, PredictionModel
+from kilowait.predict.models import DEFAULT_MODELS, PredictionModel
 from kilowait.predict.predictor import Predictor
 from kilowait.predict.targets import TARGETS, target_of
 
 __all__ = [
     "PredictionTask",
     "PredictionData",
-    "asked_again",
+    "task_for_predictor",
     "check_table_name",
-    "explained",
+    "explain_job",
     "fit_predictor",
     "models_for",
     "predicted_columns",
-    "prepared_case",
+    "load_dataset",
     "save_predictor",
     "table_columns",
     "write_columns",
@@ -83,19 +83,19 @@ class PredictionData:
     """Source of watts, for the model card."""
 
 
-def prepared_case(asked: PredictionTask) -> PredictionData:
+def load_dataset(asked: PredictionTask) -> PredictionData:
     """Read the log and compute the dataset: start and end times, features and target.
 
-    >>> prepared_case(PredictionTask("lublin:60:16")).case.target.name
+    >>> load_dataset(PredictionTask("lublin:60:16")).case.target.name
     'runtime'
     """
     workload = workload_of(
         asked.trace, format=asked.format, columns=asked.columns, strict=asked.strict, rows=asked.jobs
     )
     cluster, note = cluster_of(asked.cluster, workload.jobs)
-    jobs, times, more = world_of(workload.jobs.sorted(), cluster, asked.world)
+    jobs, times, more = history_of(workload.jobs.sorted(), cluster, asked.world)
     if asked.target not in ("power", "energy"):
-        dataset, power = case_of(jobs, times, cluster.nodes, target_of(asked.target, jobs, times)), {}
+        dataset, power = make_dataset(jobs, times, cluster.nodes, target_of(asked.target, jobs, times)), {}
     else:
         power = {
             "labels": asked.labels or ("measured" if asked.power is None else "both"),
@@ -108,12 +108,12 @@ def prepared_case(asked: PredictionTask) -> PredictionData:
             settings = PowerSettings(asked.power, profile=asked.profile, cooling="pue:1")
             meter = meter_for(settings, jobs, cluster)
             watts |= {"model": meter.model, "profile": meter.profile}
-        dataset = case_of(jobs, times, cluster.nodes, target_of(asked.target, jobs, times, **watts))
+        dataset = make_dataset(jobs, times, cluster.nodes, target_of(asked.target, jobs, times, **watts))
     notes = tuple(words for words in (note, *more) if words is not None)
     return PredictionData(dataset, cluster, workload, notes, power)
 
 
-def asked_again(card: ModelCard, asked: PredictionTask) -> PredictionTask:
+def task_for_predictor(card: ModelCard, asked: PredictionTask) -> PredictionTask:
     """The task with the target and power settings of a saved predictor."""
     return replace(
         asked,
@@ -129,7 +129,7 @@ def models_for(text: str | None, dataset: Dataset) -> tuple[list[PredictionModel
     """Parse comma-separated model names; else the default models for this dataset, and notes."""
     if text is not None:
         return [PredictionModel.of(one) for one in text.split(",")], ()
-    names = USUAL[dataset.target.name]
+    names = DEFAULT_MODELS[dataset.target.name]
     if "request" in names and np.isnan(dataset.target.requested).any():
         kept = [PredictionModel.of(name) for name in names if name != "request"]
         return kept, ("not every job has a request: the request baseline is left out",)
@@ -170,7 +170,7 @@ def save_predictor(
     return save_folder(folder, predictor.save, kind="predictor", manifest=manifest, force=force)
 
 
-def explained(predictor: Predictor, dataset: Dataset, job: str) -> Explanation:
+def explain_job(predictor: Predictor, dataset: Dataset, job: str) -> Explanation:
     """Explain the prediction for a job by its number."""
     ids = dataset.jobs["job_id"]
     try:

@@ -85,7 +85,7 @@ def quickstart(
         windows=size.windows,
         window_jobs=size.window_jobs,
     )
-    cut = train_batch.test_windows(jobs, size.window_jobs, seed=seed)
+    cut = train_batch.windows_of_test_split(jobs, size.window_jobs, seed=seed)
     say(f"2/4  training an agent of twelve weights on the first {int(0.8 * size.jobs):,} jobs")
     with steps(size.generations) as step:
         agent, history = train_batch.train(
@@ -100,7 +100,7 @@ def quickstart(
         )
     say(f"3/4  comparing it with {len(RULES)} rules on {len(cut)} windows of {size.window_jobs:,} later jobs")
     with steps(2 * len(RULES) + 1) as step:
-        contest = train_batch.judged(
+        contest = train_batch.compare_agent(
             agent,
             RULES,
             jobs,

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "can_resume",
-    "check_begun",
+    "check_can_start",
     "check_memory",
     "jobs_digest",
-    "mark_begun",
-    "search_in",
+    "check_identity",
+    "search_checkpoint_dir",
     "training_folder",
-    "world_of",
+    "training_identity",
 ]
 
 BEGUN = "begun.json"
@@ -56,7 +56,7 @@ def can_resume(folder: Path) -> bool:
     return any((folder / name).exists() for name in STATES)
 
 
-def check_begun(folder: Path, *, resume: bool, force: bool) -> None:
+def check_can_start(folder: Path, *, resume: bool, force: bool) -> None:
     """Raise an error if an existing training would be overwritten, or if there is none to resume."""
     begun = can_resume(folder)
     if begun and not resume and not force:
@@ -67,7 +67,7 @@ def check_begun(folder: Path, *, resume: bool, force: bool) -> None:
         raise InputError(f"{folder} holds no training to resume; start one without --resume")
 
 
-def world_of(
+def training_identity(
     env: str,
     decision_settings: Mapping[str, Any],
     parts: Mapping[str, JobTable],
@@ -90,7 +90,7 @@ def world_of(
     }
 
 
-def search_in(
+def search_checkpoint_dir(
     folder: Path | None,
     parts: Mapping[str, JobTable],
     cluster: Cluster,
@@ -106,7 +106,7 @@ def search_in(
         **_jobs_and_machine(parts, cluster),
         **(more or {}),
     }
-    return CheckpointDir(folder, resume, lambda: mark_begun(folder, world, resume=resume))
+    return CheckpointDir(folder, resume, lambda: check_identity(folder, world, resume=resume))
 
 
 def _jobs_and_machine(parts: Mapping[str, JobTable], cluster: Cluster) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _jobs_and_machine(parts: Mapping[str, JobTable], cluster: Cluster) -> dict[s
     }
 
 
-def mark_begun(folder: Path, world: Mapping[str, Any], *, resume: bool) -> None:
+def check_identity(folder: Path, world: Mapping[str, Any], *, resume: bool) -> None:
     """Record the identity of a new training, or raise an error if that of a resumed training differs.
 
     A new training removes the files of an earlier one: if it is killed at once, `resume` must not find the old

@@ -17,7 +17,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.predict.model_card import CARD, ModelCard, read_card
 
-__all__ = ["SavedPredictor", "check_kept", "kept_predictor"]
+__all__ = ["SavedPredictor", "read_predictor_card", "saved_predictor"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ submitted: of these it knows more than a prediction may; judge later ones')
         return {**{name: getattr(self, name) for name in own}, "judged_jobs_seen": seen, "note": self.note}
 
 
-def check_kept(folder: str, target: str) -> ModelCard:
+def read_predictor_card(folder: str, target: str) -> ModelCard:
     """Read the card of a folder; InputError if there is none or it predicts another target."""
     place = Path(folder)
     if not place.is_dir():
@@ -88,7 +88,7 @@ def check_kept(folder: str, target: str) -> ModelCard:
     return card
 
 
-def kept_predictor(folder: str, target: str, jobs: JobTable, trace: str) -> SavedPredictor:
+def saved_predictor(folder: str, target: str, jobs: JobTable, trace: str) -> SavedPredictor:
     """Load the metadata of a predictor, and detect leakage with respect to these jobs.
 
     Args:
@@ -97,7 +97,7 @@ def kept_predictor(folder: str, target: str, jobs: JobTable, trace: str) -> Save
         jobs: of the log, in log time (before rescaling).
         trace: the log as given by the user.
     """
-    card = check_kept(folder, target)
+    card = read_predictor_card(folder, target)
     sha256 = hashlib.sha256((Path(folder) / CARD).read_bytes()).hexdigest()
     end_s = _end_s(card, jobs, trace)
     seen = None if end_s is None else int(np.count_nonzero(jobs["submit_s"] <= end_s))

@@ -15,7 +15,7 @@ from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.cluster.toml import to_dict
 from kilowait.energy.accounting import EnergyAccounts
-from kilowait.energy.controls import BudgetViolation, exceeded
+from kilowait.energy.controls import BudgetViolation, budget_violation
 from kilowait.engine.policy import Policy
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
@@ -34,18 +34,22 @@ from kilowait.experiments.gpu_settings import (
 )
 from kilowait.experiments.inputs import Workload, brought_to_load, cluster_of, load_of, workload_of
 from kilowait.experiments.power import PowerSettings, meter_for, with_power
-from kilowait.experiments.predict_power import check_power_predictor, is_kept_power, planned
+from kilowait.experiments.predict_power import (
+    check_power_predictor,
+    is_saved_power_predictor,
+    with_predicted_power,
+)
 from kilowait.experiments.predict_runtimes import (
     USERS,
     check_predictor,
-    foreseen,
-    is_kept,
+    is_saved_predictor,
+    with_predicted_runtimes,
 )
-from kilowait.experiments.saved_predictor import SavedPredictor, kept_predictor
+from kilowait.experiments.saved_predictor import SavedPredictor, saved_predictor
 from kilowait.experiments.train_power import bind_agent_power
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import POLICIES, as_policy, simulate
-from kilowait.policies.round_based import ROUNDS
+from kilowait.policies.round_based import ROUND_BASED_POLICIES
 
 __all__ = [
     "ScenarioResult",
@@ -208,7 +212,7 @@ def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = No
         log = replace(log, jobs_table=jobs)  # holds are the run's, not the log's
         accounts = meter.account(log, pulled if cap is None else scenario.levers)
         words = pulled.words if cap is None else cap_words(cap)
-        above = None if pulled.budget_w is None else exceeded(accounts, pulled.budget_w)
+        above = None if pulled.budget_w is None else budget_violation(accounts, pulled.budget_w)
     whole = replace(scenario, backfill=backfill, placement=log.run["placement"])
     return ScenarioResult(whole, workload, cluster, log, notes, accounts, words, above, given.get("speeds"))
 
@@ -253,15 +257,17 @@ def prepare_scenario(
         jobs, more = with_power(scenario.power, jobs)
         notes += more
         if scenario.predict_power is not None:
-            if is_kept_power(scenario.predict_power):
-                kept = kept_predictor(scenario.predict_power, "power", workload.jobs, scenario.trace)
+            if is_saved_power_predictor(scenario.predict_power):
+                kept = saved_predictor(scenario.predict_power, "power", workload.jobs, scenario.trace)
                 predictors += (kept,)
-            jobs, note = planned(scenario.power, jobs, cluster, scenario.predict_power, progress)
+            jobs, note = with_predicted_power(scenario.power, jobs, cluster, scenario.predict_power, progress)
             notes.append(note)
     if scenario.predict is not None:
-        if is_kept(scenario.predict):  # on the log's own clock, whatever load the jobs are brought to
-            predictors += (kept_predictor(scenario.predict, "runtime", workload.jobs, scenario.trace),)
-        jobs = foreseen(jobs, cluster, scenario.predict, progress=progress)
+        if is_saved_predictor(
+            scenario.predict
+        ):  # on the log's own clock, whatever load the jobs are brought to
+            predictors += (saved_predictor(scenario.predict, "runtime", workload.jobs, scenario.trace),)
+        jobs = with_predicted_runtimes(jobs, cluster, scenario.predict, progress=progress)
         notes.append(
             f"run times are predicted ({scenario.predict}), from jobs that had ended in a first replay, fcfs with the "
             "users' estimates"
@@ -306,8 +312,8 @@ def resolve_policy(text: str) -> Policy:
         return policy_from_file(text.removeprefix(FILE))
     if not text.startswith(AGENT):
         name = text.partition(":")[0].strip()
-        if name.lower() not in POLICIES and text.strip().lower() not in ROUNDS:
-            raise UnknownNameError("policy", name, (*POLICIES, *ROUNDS, LOOKAHEAD))
+        if name.lower() not in POLICIES and text.strip().lower() not in ROUND_BASED_POLICIES:
+            raise UnknownNameError("policy", name, (*POLICIES, *ROUND_BASED_POLICIES, LOOKAHEAD))
         return as_policy(text)
     path, preference = agent_and_preference(text)
     if not path:

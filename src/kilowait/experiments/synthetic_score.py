@@ -17,7 +17,7 @@ from kilowait.cluster import Cluster
 from kilowait.evaluation.run_similarity import (
     RunSimilarity,
     compare_runs,
-    numbers_of_run,
+    run_distributions,
     series_of_run,
     share_curves,
 )
@@ -44,9 +44,9 @@ from kilowait.synth.privacy_metrics import (
     PrivacyMetrics,
     anonymity,
     anonymity_by_k,
-    leaks,
+    privacy_metrics,
 )
-from kilowait.synth.record_distances import RecordDistances, closeness, roc
+from kilowait.synth.record_distances import RecordDistances, record_distances, roc
 
 __all__ = ["POLICIES", "PolicyOutcome", "SyntheticScore", "PolicyWait", "save_score", "score"]
 
@@ -156,7 +156,7 @@ def score(
     heard("comparing columns", 0.0)
     alike = fidelity(real, made, seed=seed)
     heard("computing privacy metrics", 1 / steps)
-    close = None if held_out is None else closeness(made, real, held_out, seed=seed)
+    close = None if held_out is None else record_distances(made, real, held_out, seed=seed)
     outcomes, drawn = [], []
     for place, policy in enumerate(policies):
         heard(f"simulating {policy}", (2 + place) / steps)
@@ -170,7 +170,7 @@ def score(
         alike,
         tuple(outcomes),
         (anonymity(real), anonymity(made)) if _users_known(real, made) else None,
-        None if held_out is None else leaks(made, real, held_out, seed=seed, close=close),
+        None if held_out is None else privacy_metrics(made, real, held_out, seed=seed, close=close),
         calendar_kept(real, made),
         _lacking(real, made),
         {**_curves(real, made), "outcomes": drawn, **_closeness_curves(close)},
@@ -206,7 +206,7 @@ def _simulated(
     logs = [
         simulate(jobs, machine, policy=policy, backfill="easy", on_oversized="drop") for jobs in (real, made)
     ]
-    numbers = [numbers_of_run(log) for log in logs]
+    numbers = [run_distributions(log) for log in logs]
     series = {side: asdict(series_of_run(log)) for side, log in zip(("real", "made"), logs, strict=True)}
     curves = {name: asdict(curve) for name, curve in share_curves(*numbers).items()}
     return PolicyOutcome(policy, compare_runs(*numbers)), {

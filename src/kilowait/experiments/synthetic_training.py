@@ -21,9 +21,15 @@ from kilowait.experiments.inputs import Workload, brought_to_load
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.synth import Generator, load_generator
-from kilowait.synth.log_schema import LogSchema, clock_zero_s
+from kilowait.synth.log_schema import LogSchema, unix_zero_s
 
-__all__ = ["GeneratedJobs", "SyntheticTraining", "check_mixed", "drawn_for", "data_overlap"]
+__all__ = [
+    "SyntheticJobs",
+    "SyntheticTraining",
+    "check_synthetic_supported",
+    "sample_synthetic",
+    "data_overlap",
+]
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ class SyntheticTraining:
 
 
 @dataclass(frozen=True)
-class GeneratedJobs:
+class SyntheticJobs:
     """Synthetic jobs with their origin."""
 
     mixture: SyntheticMix
@@ -75,7 +81,7 @@ class GeneratedJobs:
     """Warnings about data leakage."""
 
 
-def check_mixed(cluster: Cluster, *, powered: bool, predicted: bool = False) -> None:
+def check_synthetic_supported(cluster: Cluster, *, powered: bool, predicted: bool = False) -> None:
     """Raise an error where synthetic jobs are not supported."""
     if cluster.node_level:
         raise InputError(
@@ -90,7 +96,7 @@ def check_mixed(cluster: Cluster, *, powered: bool, predicted: bool = False) -> 
         )
 
 
-def drawn_for(
+def sample_synthetic(
     options: SyntheticTraining,
     log: Workload,
     cluster: Cluster,
@@ -99,7 +105,7 @@ def drawn_for(
     trace: str,
     load: float | None = None,
     as_logged: JobTable | None = None,
-) -> GeneratedJobs:
+) -> SyntheticJobs:
     """Sample jobs of every generator, for a training on the first 60 % of a log.
 
     Args:
@@ -111,7 +117,7 @@ def drawn_for(
         load: the load that the log was scaled to; the synthetic jobs are scaled to it too.
         as_logged: the log's jobs before scaling, where `load` changed them.
     """
-    check_mixed(cluster, powered=False)
+    check_synthetic_supported(cluster, powered=False)
     count = len(split(log.jobs).train) if options.jobs is None else options.jobs
     generators = [load_generator(folder) for folder in options.folders]
     SyntheticMix((log.jobs,), options.share, options.curriculum)  # raises errors before jobs are sampled
@@ -130,7 +136,7 @@ def drawn_for(
         )
         warnings += _overlap_warnings(folder, overlap, trace, len(split(log.jobs).train))
     record = {"share": options.share, "curriculum": options.curriculum, "generators": records}
-    return GeneratedJobs(
+    return SyntheticJobs(
         SyntheticMix(tuple(tables), options.share, options.curriculum), record, tuple(warnings)
     )
 
@@ -155,7 +161,7 @@ def data_overlap(facts: LogSchema, jobs: JobTable, *, same: bool) -> dict[str, A
     if not same:
         return {**fitted, "saw": "another log"}
     parts = split(jobs)
-    moved_s = facts.zero_s - clock_zero_s(jobs)
+    moved_s = facts.zero_s - unix_zero_s(jobs)
     begins = {
         "validation": float(parts.validation["submit_s"][0]),
         "judged": float(parts.test["submit_s"][0]),

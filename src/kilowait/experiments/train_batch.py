@@ -12,7 +12,7 @@ from typing import Any
 from kilowait import agents
 from kilowait.agents import FEATURES, Generation, LinearAgent
 from kilowait.agents.evolution.objectives import OBJECTIVES
-from kilowait.agents.explanations import explained_weights
+from kilowait.agents.explanations import explain_linear_agent
 from kilowait.agents.training_data import SyntheticMix
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
@@ -26,10 +26,18 @@ from kilowait.evaluation.storage import plain_json, save_folder
 from kilowait.evaluation.storage.toml import to_toml
 from kilowait.experiments.compare import compare
 from kilowait.experiments.inputs import Workload
-from kilowait.experiments.resume import search_in
+from kilowait.experiments.resume import search_checkpoint_dir
 from kilowait.jobs import JobTable
 
-__all__ = ["ALGORITHMS", "BatchTraining", "judged", "judged_last", "save_agent", "test_windows", "train"]
+__all__ = [
+    "ALGORITHMS",
+    "BatchTraining",
+    "compare_agent",
+    "with_test_predictions",
+    "save_agent",
+    "windows_of_test_split",
+    "train",
+]
 
 ALGORITHMS = {"es": "linear agent with twelve weights, found by an evolution strategy (CMA-ES)"}
 
@@ -90,7 +98,7 @@ def train(
         trace=trace,
         threads=min(2, os.cpu_count() or 1),
         progress=progress,
-        keeping=search_in(
+        keeping=search_checkpoint_dir(
             folder,
             {"training": parts.train, "validation": parts.validation, **synthetic},
             cluster,
@@ -99,17 +107,17 @@ def train(
         ),
         mixture=mixture,
     )
-    explanation = explained_weights(agent, parts.validation, cluster, how.backfill)
+    explanation = explain_linear_agent(agent, parts.validation, cluster, how.backfill)
     explained = {} if explanation is None else explanation.to_dict()
     return replace(agent, provenance={**agent.provenance, "explained": explained}), history
 
 
-def judged_last(workload: Workload) -> Workload:
+def with_test_predictions(workload: Workload) -> Workload:
     """The workload with its last 20 % marked as test jobs for its predictors."""
     return workload.judged_from(split(workload.jobs).places("test")[0]) if workload.predictors else workload
 
 
-def test_windows(jobs: JobTable, window_jobs: int, *, seed: int) -> Windows:
+def windows_of_test_split(jobs: JobTable, window_jobs: int, *, seed: int) -> Windows:
     """As many windows as fit side by side into the last 20 % of a log."""
     within = split(jobs).places("test")
     later = within[1] - within[0]
@@ -121,7 +129,7 @@ def test_windows(jobs: JobTable, window_jobs: int, *, seed: int) -> Windows:
     return cut_windows(jobs, later // window_jobs, window_jobs=window_jobs, seed=seed, within=within)
 
 
-def judged(
+def compare_agent(
     agent: Any,
     rules: Sequence[str],
     jobs: JobTable,
@@ -134,7 +142,7 @@ def judged(
 ) -> Comparison:
     """Compare the agent and policies on the same windows of test jobs, later than any it was trained on."""
     return compare(
-        test_windows(jobs, how.window_jobs, seed=how.seed),
+        windows_of_test_split(jobs, how.window_jobs, seed=how.seed),
         cluster,
         {**{rule: rule for rule in rules}, "agent": agent},
         backfill=how.backfill,

@@ -9,22 +9,22 @@ from pathlib import Path
 
 from kilowait.agents.evolution.checkpoint import Generation
 from kilowait.agents.linear_gpu.agent import FEATURES, TYPE_FEATURES, LinearGpuAgent
-from kilowait.agents.linear_gpu.train import OBJECTIVES, train_placed
+from kilowait.agents.linear_gpu.train import OBJECTIVES, train_linear_gpu
 from kilowait.cluster import Cluster
 from kilowait.errors import UnknownNameError
 from kilowait.evaluation.comparison import split
 from kilowait.experiments.gpu_settings import run_speeds
-from kilowait.experiments.resume import search_in
+from kilowait.experiments.resume import search_checkpoint_dir
 from kilowait.jobs import JobTable
 
-__all__ = ["GpuSearch", "MEANINGS", "rule_words", "search_on_gpus"]
+__all__ = ["GpuTraining", "MEANINGS", "start_description", "train_gpu_agent"]
 
 MEANINGS = {**FEATURES, **TYPE_FEATURES}
 """Meanings of the weights of a linear GPU agent."""
 
 
 @dataclass(frozen=True)
-class GpuSearch:
+class GpuTraining:
     """Settings of the training of a linear GPU agent."""
 
     seed: int = 0
@@ -39,10 +39,10 @@ class GpuSearch:
             raise UnknownNameError("objective on a GPU cluster", self.objective, OBJECTIVES)
 
 
-def search_on_gpus(
+def train_gpu_agent(
     jobs: JobTable,
     cluster: Cluster,
-    how: GpuSearch,
+    how: GpuTraining,
     *,
     trace: str,
     progress: Callable[[Generation], None] | None = None,
@@ -54,7 +54,7 @@ def search_on_gpus(
     The checkpoint in `folder` is written after every generation, and `resume` continues exactly from it.
     """
     parts = split(jobs)
-    return train_placed(
+    return train_linear_gpu(
         parts.train,
         parts.validation,
         cluster,
@@ -62,19 +62,19 @@ def search_on_gpus(
         trace=trace,
         threads=min(2, os.cpu_count() or 1),
         progress=progress,
-        keeping=search_in(
+        keeping=search_checkpoint_dir(
             folder, {"training": parts.train, "validation": parts.validation}, cluster, resume=resume
         ),
         **asdict(how),
     )
 
 
-def rule_words(agent: LinearGpuAgent) -> str:
+def start_description(agent: LinearGpuAgent) -> str:
     """Description of the policy that a search started from.
 
     >>> from kilowait.agents.linear_gpu.agent import rule_agent
     >>> start = dict(rule_agent("srtf", 8, types="fastest", migrate=True).provenance)
-    >>> rule_words(LinearGpuAgent([0.0] * 17, provenance={"start": start}))
+    >>> start_description(LinearGpuAgent([0.0] * 17, provenance={"start": start}))
     'srtf, fastest, moved, placement first'
     """
     start = agent.provenance["start"]

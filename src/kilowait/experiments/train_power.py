@@ -11,21 +11,21 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.experiments.power import PowerSettings, meter_for
 from kilowait.experiments.power_context import PowerContext
-from kilowait.experiments.resume import search_in
+from kilowait.experiments.resume import search_checkpoint_dir
 from kilowait.jobs import JobTable
 
 __all__ = [
-    "LEVERS",
+    "DEFAULT_CONTROLS",
     "PowerAgent",
     "PowerTraining",
     "bind_agent_power",
     "check_reward",
-    "power_of",
-    "spent_in",
-    "train_es",
+    "power_config",
+    "power_objective",
+    "train_power_agent",
 ]
 
-LEVERS = "all"
+DEFAULT_CONTROLS = "all"
 """Default power controls of an agent."""
 SPENT = ("energy", "co2", "cost")
 """Reward terms that need a power model."""
@@ -46,7 +46,7 @@ class PowerTraining:
     """Power model, signals and power controls of a training."""
 
     meter: PowerContext
-    levers: str = LEVERS
+    levers: str = DEFAULT_CONTROLS
     settings: PowerSettings = field(default_factory=PowerSettings)
 
     @classmethod
@@ -65,7 +65,7 @@ class PowerTraining:
         return {**self.words, "content of power and signals": f"digest {self.meter.digest[:12]}"}
 
 
-def power_of(meter: PowerContext, levers: str) -> Any:
+def power_config(meter: PowerContext, levers: str) -> Any:
     """The power settings of `kilowait/Energy-v0`, without load shifting, as the agent decides when jobs start."""
     from kilowait.envs.power.power_setup import PowerConfig
 
@@ -96,7 +96,7 @@ def bind_agent_power(policy: Any, meter: PowerContext | None, levers: str) -> An
             "this agent uses power controls, and none are given; take those of its training: "
             f"--power-controls {policy.levers}"
         )
-    return policy.bind_power(power_of(meter, levers))
+    return policy.bind_power(power_config(meter, levers))
 
 
 def check_reward(terms: Mapping[str, float], powered: bool) -> None:
@@ -108,17 +108,17 @@ def check_reward(terms: Mapping[str, float], powered: bool) -> None:
         )
 
 
-def spent_in(reward: Mapping[str, float] | None) -> str:
+def power_objective(reward: Mapping[str, float] | None) -> str:
     """The power term of a reward with the largest weight; energy if it has none.
 
-    >>> spent_in({"slowdown": 1.0, "co2": 0.5})
+    >>> power_objective({"slowdown": 1.0, "co2": 0.5})
     'co2'
     """
     named = {name: weight for name, weight in (reward or {}).items() if name in SPENT}
     return max(named, key=lambda name: abs(named[name])) if named else "energy"
 
 
-def train_es(
+def train_power_agent(
     jobs: JobTable,
     validation: JobTable,
     cluster: Cluster,
@@ -136,17 +136,17 @@ def train_es(
 
     The checkpoint in `folder` is written after every generation, and `resume` continues exactly from it.
     """
-    from kilowait.agents.linear_power.train import SlowdownLimit, train_steered
+    from kilowait.agents.linear_power.train import SlowdownLimit, train_linear_power
 
-    return train_steered(
+    return train_linear_power(
         jobs,
         validation,
         cluster,
-        power_of(powering.meter, powering.levers),
+        power_config(powering.meter, powering.levers),
         spent=spent,
         sla=SlowdownLimit(times, rule),
         progress=progress,
-        keeping=search_in(
+        keeping=search_checkpoint_dir(
             folder,
             {"training": jobs, "validation": validation},
             cluster,

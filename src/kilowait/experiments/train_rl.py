@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kilowait import agents
-from kilowait.agents.training_data import SyntheticMix, laid_out
+from kilowait.agents.training_data import SyntheticMix, joined_table
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import plain_json, save_folder
@@ -25,24 +25,24 @@ from kilowait.experiments.env_factory import (
     EnvFactory,
     LoadCurriculum,
     SyntheticCurriculum,
-    world_for,
+    env_factory_for,
 )
 from kilowait.experiments.resume import (
+    check_identity,
     check_memory,
-    mark_begun,
     training_folder,
-    world_of,
+    training_identity,
 )
-from kilowait.experiments.synthetic_training import check_mixed
+from kilowait.experiments.synthetic_training import check_synthetic_supported
 from kilowait.experiments.train_power import PowerTraining
 from kilowait.jobs import JobTable
 
 __all__ = [
     "ALGORITHMS",
     "RLTraining",
-    "learn",
-    "save_learned",
-    "warm_updates",
+    "train_network",
+    "save_network_agent",
+    "warm_start_updates",
 ]
 
 ALGORITHMS = {
@@ -152,7 +152,7 @@ class RLTraining:
         )
 
 
-def learn(
+def train_network(
     jobs: JobTable,
     validation: JobTable,
     cluster: Cluster,
@@ -171,21 +171,21 @@ def learn(
     uses kilowait/Energy-v0. A `mixture` contains synthetic jobs to train on besides; with a share of 1 `jobs` are not
     used.
     """
-    from kilowait.agents.networks.preference import preferred
-    from kilowait.agents.pareto import weighed
+    from kilowait.agents.networks.preference import with_fixed_preference
+    from kilowait.agents.pareto import weighted_metric
     from kilowait.agents.rl.agent_file import save_network
     from kilowait.agents.rl.device import use_device
-    from kilowait.agents.rl.integrated_gradients import explained
+    from kilowait.agents.rl.integrated_gradients import explain_network
     from kilowait.agents.rl.training_state import LAST
-    from kilowait.agents.rl.validation import figures
+    from kilowait.agents.rl.validation import weighted_metrics
     from kilowait.experiments.experts import warm_start
 
     window_jobs = min(how.window_jobs, len(validation))
     parts = {"training": jobs, "validation": validation}
     joined = None
     if mixture is not None:
-        check_mixed(cluster, powered=power is not None)
-        joined = laid_out(jobs, mixture)
+        check_synthetic_supported(cluster, powered=power is not None)
+        joined = joined_table(jobs, mixture)
         parts |= mixture.tables
         jobs = joined.jobs
     for name, part in parts.items():
@@ -194,11 +194,11 @@ def learn(
                 f"there are {len(part):,} {name} jobs, and an episode has {how.episode_jobs:,}; take shorter episodes "
                 "(--episode-jobs) or a longer log"
             )
-    factory = world_for(cluster, how, power)
+    factory = env_factory_for(cluster, how, power)
     settings = how.algorithm_settings()
     with use_device(how.device, None):
         pass  # raise the error of a missing device before anything is written
-    probe = world_for(cluster, replace(how, slots=1), power).envs(jobs, 1, min(len(jobs), 2), False)
+    probe = env_factory_for(cluster, replace(how, slots=1), power).envs(jobs, 1, min(len(jobs), 2), False)
     stored = getattr(settings, "buffer_size", agents.steps_per_update(settings) * how.envs)
     observed = probe.spec_of_observation
     observed = replace(observed, slots=observed.slots - 1 + how.slots)
@@ -231,16 +231,16 @@ def learn(
             how.teacher, how.teacher_steps, lambda: training_envs(copied=False), cluster, settings, folder=folder,
             resume=resume, progress=progress,
         )  # fmt: skip
-    identity = world_of(factory.name, factory.asked, parts, cluster, how)
+    identity = training_identity(factory.name, factory.asked, parts, cluster, how)
     powered = {} if power is None else power.world
     mixed = {} if mixture is None else mixture.words
-    mark_begun(Path(folder), {**identity, **factory.more, **powered, **mixed}, resume=resume)
+    check_identity(Path(folder), {**identity, **factory.more, **powered, **mixed}, resume=resume)
 
     def evaluate(network: Any) -> float:
         """Validation metric of the network, smaller is better."""
         if units:
-            return weighed(network, validation_envs, first, units)
-        return float(figures(network, validation_envs, first).mean())
+            return weighted_metric(network, validation_envs, first, units)
+        return float(weighted_metrics(network, validation_envs, first).mean())
 
     best = BestModel(evaluate, how.seconds, progress)
     trained = best.of(
@@ -265,8 +265,10 @@ def learn(
     provenance |= {**factory.more, **({"units": units} if units else {}), **mixed}
     save_network(trained.network, Path(folder) / "agent.pt", provenance=provenance)
     trained.network.provenance = provenance
-    evenly_weighted = preferred(trained.network, dict.fromkeys(units, 1.0)) if units else trained.network
-    explanation = explained(evenly_weighted, validation_envs, first, cluster)
+    evenly_weighted = (
+        with_fixed_preference(trained.network, dict.fromkeys(units, 1.0)) if units else trained.network
+    )
+    explanation = explain_network(evenly_weighted, validation_envs, first, cluster)
     content = {} if explanation is None else explanation.to_dict()
     (Path(folder) / "explained.json").write_text(plain_json(content) + "\n", encoding="utf-8")
     return factory.agent(trained.network), trained.history
@@ -274,25 +276,25 @@ def learn(
 
 def _units(factory: EnvFactory, jobs: JobTable, how: RLTraining) -> dict[str, float]:
     """Units of the objectives, measured on windows of the training jobs."""
-    from kilowait.agents.pareto import units_of
+    from kilowait.agents.pareto import term_units
 
     if not how.preferences:
         return {}
     window_jobs = min(how.window_jobs, len(jobs))
     first = np.linspace(0, len(jobs) - window_jobs, how.windows).astype(np.int64)
-    return units_of(factory.envs(jobs, how.windows, window_jobs, False), first, how.preferences)
+    return term_units(factory.envs(jobs, how.windows, window_jobs, False), first, how.preferences)
 
 
-def warm_updates(how: RLTraining) -> int:
+def warm_start_updates(how: RLTraining) -> int:
     """Number of updates of the warm start, 0 without an expert."""
     if how.teacher is None:
         return 0
-    from kilowait.agents.rl.behavior_cloning import ImitationSettings
+    from kilowait.agents.rl.behavior_cloning import BehaviorCloningSettings
 
-    return ImitationSettings(how.teacher, how.teacher_steps).updates(how.envs)
+    return BehaviorCloningSettings(how.teacher, how.teacher_steps).updates(how.envs)
 
 
-def save_learned(
+def save_network_agent(
     out: str | PathLike[str],
     history: list[Any],
     *,

@@ -31,15 +31,15 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 from kilowait.evaluation.storage import plain_json
 from kilowait.experiments import train_rl
-from kilowait.experiments.hyperparameters import FoundSettings, settings_toml
+from kilowait.experiments.hyperparameters import HyperparameterFile, hyperparameters_toml
 from kilowait.experiments.optuna_study import (
     SCRATCH,
     TuningTrial,
     best_of,
     discard,
-    opened,
+    ended_trials,
+    open_study,
     optuna_or_error,
-    trials_in,
 )
 from kilowait.experiments.train_rl import RLTraining
 from kilowait.jobs import JobTable
@@ -157,8 +157,8 @@ def tune(
         raise InputError(f"{trials} trials; give at least 1")
     path = Path(folder)
     identity = {**asdict(how), "jobs": _digest(jobs, validation), "cluster": repr(cluster)}
-    with opened(path, identity, resume=resume) as study:
-        done = trials_in(study)
+    with open_study(path, identity, resume=resume) as study:
+        done = ended_trials(study)
         while len(done) < trials:
             try:
                 _try(study, space, jobs, validation, cluster, how, path / SCRATCH, number=len(done) + 1)
@@ -168,7 +168,7 @@ def tune(
                 raise
             finally:
                 shutil.rmtree(path / SCRATCH, ignore_errors=True)
-            done = trials_in(study)
+            done = ended_trials(study)
             _write(path, how, done, told or {})
             if progress is not None:
                 progress(done[-1])
@@ -220,9 +220,9 @@ def _try(
     shutil.rmtree(scratch, ignore_errors=True)  # left by an interrupted trial
     outcome = "finished"
     try:
-        best = train_rl.learn(jobs, validation, cluster, training, folder=scratch, progress=progress)[1][
-            -1
-        ].best
+        best = train_rl.train_network(jobs, validation, cluster, training, folder=scratch, progress=progress)[
+            1
+        ][-1].best
     except optuna.TrialPruned:
         outcome = "given up"
     except TrainingError as problem:
@@ -278,12 +278,12 @@ def _write(path: Path, how: RLTraining, trials: Sequence[TuningTrial], record: M
     if any(trial.outcome == "finished" for trial in trials):
         best = best_of(trials)
         results["best"] = best.number
-        found = FoundSettings(how.algo, how.net, {**how.settings, **_nested(best.settings)})
+        found = HyperparameterFile(how.algo, how.net, {**how.settings, **_nested(best.settings)})
         header = (
             f"# Trial {best.number} of {len(trials)} by kilowait tune, seed {how.seed}: {best.figure:.6g} on the "
             f"validation jobs after {how.steps:,} steps\n"
         )
-        _replace(path / "best.toml", header + settings_toml(found))
+        _replace(path / "best.toml", header + hyperparameters_toml(found))
     _replace(path / "results.json", plain_json(results) + "\n")
 
 

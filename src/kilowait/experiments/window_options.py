@@ -14,7 +14,7 @@ from kilowait.evaluation.comparison import (
     split,
 )
 from kilowait.jobs import JobTable
-from kilowait.units import parse_span
+from kilowait.units import parse_duration
 
 __all__ = ["WindowOptions", "parse_length", "protocol_of"]
 
@@ -70,7 +70,7 @@ def parse_length(text: str, what: str) -> tuple[int, float]:
     if plain.lstrip("-").isdecimal():
         return int(plain), 0.0
     try:
-        return 0, parse_span(text)
+        return 0, parse_duration(text)
     except ValueError as problem:
         raise InputError(
             f"the {what} is {text!r}; write a number of jobs such as 1024 or a span such as 7d"

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["COLUMNS", "LABELLED", "MOST", "REQUIRED", "Column", "ColumnArray"]
+__all__ = ["COLUMNS", "LABEL_COLUMNS", "MAX_TIME_S", "REQUIRED", "Column", "ColumnArray"]
 
 ColumnArray = npt.NDArray[Any]
 
 
-MOST = 1e15
+MAX_TIME_S = 1e15
 """Times beyond 1e15 s (31 million years) lose whole seconds in a float64."""
 
 
@@ -28,7 +28,7 @@ class Column:
     least: float
     missing: float | None
     meaning: str
-    most: float = MOST
+    most: float = MAX_TIME_S
     """Checked for integer columns only if below `MOST`."""
 
 
@@ -105,5 +105,5 @@ COLUMNS: dict[str, Column] = {
 REQUIRED = ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes")
 """Columns every table has."""
 
-LABELLED = ("user", "account", "queue", "qos", "name", "node_list", "gpu_types", "model")
+LABEL_COLUMNS = ("user", "account", "queue", "qos", "name", "node_list", "gpu_types", "model")
 """Columns whose integers may be codes of labels."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kilowait.errors import MissingExtraError, TableError, UnknownNameError
-from kilowait.jobs.columns import COLUMNS, LABELLED
+from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS
 
 if TYPE_CHECKING:
     from kilowait.jobs.table import JobTable
@@ -96,7 +96,7 @@ def from_frame(frame: Any) -> JobTable:
     for name in frame.column_names:
         column = frame.column(name)
         if _is_text(column.type):
-            if name not in LABELLED:
+            if name not in LABEL_COLUMNS:
                 raise TableError(f"column {name!r} holds {column.type}, not numbers")
             columns[name], labels[name] = encoded(column, known.get(name))
         else:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TableError, UnknownNameError
-from kilowait.jobs.columns import COLUMNS, LABELLED, MOST, REQUIRED, ColumnArray
+from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS, MAX_TIME_S, REQUIRED, ColumnArray
 
 __all__ = ["JobTable"]
 
@@ -218,7 +218,7 @@ def _validate(columns: Mapping[str, ColumnArray], labels: Mapping[str, tuple[str
     for name, column in columns.items():
         rule = COLUMNS[name]
         fine = column >= rule.least
-        bounded = column.dtype.kind == "f" or rule.most < MOST
+        bounded = column.dtype.kind == "f" or rule.most < MAX_TIME_S
         if bounded:
             fine &= column <= rule.most
         if rule.missing is not None:
@@ -232,8 +232,8 @@ def _validate(columns: Mapping[str, ColumnArray], labels: Mapping[str, tuple[str
             )
     _check_unique(ids)
     for name, names in labels.items():
-        if name not in LABELLED:
-            raise UnknownNameError("labelled column", name, LABELLED)
+        if name not in LABEL_COLUMNS:
+            raise UnknownNameError("labelled column", name, LABEL_COLUMNS)
         if len(set(names)) < len(names):
             twice = next(label for label in names if list(names).count(label) > 1)
             raise TableError(f"labels[{name!r}] holds {twice!r} twice; a label stands for one number")

@@ -22,7 +22,7 @@ __all__ = ["compiled_score", "policy"]
 
 OwnScore = Callable[[Any, float], float]
 
-KNOWN = tuple(name for name in JOB.names or () if name != "ran_s")
+JOB_FIELDS = tuple(name for name in JOB.names or () if name != "ran_s")
 """Fields of a waiting job."""
 
 
@@ -76,7 +76,7 @@ def _make_policy(
         )
     uses = {str(i.argval) for i in dis.get_instructions(function)}
     for attribute in _job_attributes(function, arguments[0]):
-        if attribute not in KNOWN:
+        if attribute not in JOB_FIELDS:
             raise _unknown_attribute(name, attribute)
     if "usage_share" in uses and half_life_s <= 0:
         raise InputError(
@@ -114,7 +114,7 @@ def _make_policy(
 
 
 def _unknown_attribute(policy: str, attribute: str) -> InputError:
-    known = ", ".join(KNOWN)
+    known = ", ".join(JOB_FIELDS)
     return InputError(f"policy {policy!r} reads job.{attribute}; a waiting job has {known}")
 
 

@@ -16,7 +16,7 @@ from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies.compile import compiled_score
-from kilowait.units import parse_span
+from kilowait.units import parse_duration
 
 __all__ = ["alcf_wfp", "fair_share", "multifactor"]
 
@@ -111,7 +111,7 @@ def alcf_wfp(*, share: float = 0.2, favour: float = 10.0) -> PriorityPolicy:
 
 
 def _seconds(name: str, value: float | str) -> float:
-    seconds = parse_span(value) if isinstance(value, str) else float(value)
+    seconds = parse_duration(value) if isinstance(value, str) else float(value)
     if not 0 < seconds < np.inf:
         raise InputError(f"{name} is {value!r}; it must be a positive duration")
     return seconds

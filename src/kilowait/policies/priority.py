@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import log2, log10, sqrt
 from typing import Any
 
-__all__ = ["FIXED", "MOVING"]
+__all__ = ["STATIC_POLICIES", "TIME_DEPENDENT_POLICIES"]
 
 
 def fcfs(job: Any, now: float, parameters: Any) -> float:
@@ -95,8 +95,8 @@ def random(job: Any, now: float, parameters: Any) -> float:
     return parameters[job.number]
 
 
-FIXED = (fcfs, sjf, ljf, saf, saf_short, laf, smallest, largest, f1, f2, f3, f4)
+STATIC_POLICIES = (fcfs, sjf, ljf, saf, saf_short, laf, smallest, largest, f1, f2, f3, f4)
 """Policies whose score is fixed when a job arrives."""
 
-MOVING = (lxf, wfp3, unicef)
+TIME_DEPENDENT_POLICIES = (lxf, wfp3, unicef)
 """Policies whose score changes with the wait."""

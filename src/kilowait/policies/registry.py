@@ -57,8 +57,8 @@ def _maker(score: Callable[..., float], time_dependent: bool) -> Callable[[], Pr
 
 
 POLICIES: dict[str, Callable[..., PriorityPolicy]] = {
-    **{score.__name__: _maker(score, False) for score in priority.FIXED},
-    **{score.__name__: _maker(score, True) for score in priority.MOVING},
+    **{score.__name__: _maker(score, False) for score in priority.STATIC_POLICIES},
+    **{score.__name__: _maker(score, True) for score in priority.TIME_DEPENDENT_POLICIES},
     "multifactor": fair_share.multifactor,
     "fair_share": fair_share.fair_share,
     "alcf_wfp": fair_share.alcf_wfp,

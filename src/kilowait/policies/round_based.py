@@ -18,14 +18,14 @@ from kilowait.engine.policy import RunInputs, gpu_settings_of
 from kilowait.jobs import ExecutionLog
 from kilowait.policies.allocation import ActiveJobs, allox, finish_time_fair, max_min
 
-__all__ = ["ROUNDS", "Rounds", "round_based_policy"]
+__all__ = ["ROUND_BASED_POLICIES", "RoundBasedPolicy", "round_based_policy"]
 
 Floats = npt.NDArray[np.float64]
 ROUND_S = 360.0
 
 
 @dataclass(frozen=True)
-class Rounds:
+class RoundBasedPolicy:
     """A round-based policy: target shares, enforced round by round."""
 
     name: str
@@ -132,14 +132,14 @@ def _apply_assignment(simulator: GpuSimulator, view: GpuView, chosen: dict[int, 
             simulator.start(job, kind)
 
 
-ROUNDS: dict[str, Rounds] = {
-    "gavel": Rounds("gavel", max_min),
-    "ftf": Rounds("ftf", finish_time_fair),
-    "allox": Rounds("allox", allox),
+ROUND_BASED_POLICIES: dict[str, RoundBasedPolicy] = {
+    "gavel": RoundBasedPolicy("gavel", max_min),
+    "ftf": RoundBasedPolicy("ftf", finish_time_fair),
+    "allox": RoundBasedPolicy("allox", allox),
 }
 """Round-based policies by name."""
 
 
-def round_based_policy(name: str) -> Rounds | None:
+def round_based_policy(name: str) -> RoundBasedPolicy | None:
     """The round-based policy of that name; None: there is none."""
-    return ROUNDS.get(name.strip().lower())
+    return ROUND_BASED_POLICIES.get(name.strip().lower())

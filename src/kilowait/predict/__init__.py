@@ -1,7 +1,7 @@
 """Predictions at job submission: run time, wait, power and energy, with prediction intervals."""
 
 from kilowait.predict.conformal import fit
-from kilowait.predict.dataset import Dataset, case_of
+from kilowait.predict.dataset import Dataset, make_dataset
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.explanation import Explanation, explain
 from kilowait.predict.features import Features, feature_table
@@ -28,7 +28,7 @@ __all__ = [
     "PredictionScores",
     "Target",
     "KnownTimes",
-    "case_of",
+    "make_dataset",
     "explain",
     "feature_table",
     "fit",

@@ -13,7 +13,7 @@ from kilowait.predict.known_times import KnownTimes
 from kilowait.predict.target_features import features_for
 from kilowait.predict.targets import Target, runtime
 
-__all__ = ["Dataset", "case_of"]
+__all__ = ["Dataset", "make_dataset"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -52,7 +52,7 @@ class Dataset:
         )
 
 
-def case_of(jobs: JobTable, times: KnownTimes, nodes: int, target: Target | None = None) -> Dataset:
+def make_dataset(jobs: JobTable, times: KnownTimes, nodes: int, target: Target | None = None) -> Dataset:
     """Features and target of these jobs.
 
     Args:
@@ -63,7 +63,7 @@ def case_of(jobs: JobTable, times: KnownTimes, nodes: int, target: Target | None
 
     >>> from kilowait.predict.known_times import from_log
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], estimate_s=[90], nodes=[1], wait_s=[0])
-    >>> case_of(jobs, from_log(jobs), 4).target.name
+    >>> make_dataset(jobs, from_log(jobs), 4).target.name
     'runtime'
     """
     chosen = runtime(jobs, times) if target is None else target

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 
 from kilowait.predict.target_features import meaning
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
-__all__ = ["value_words"]
+__all__ = ["feature_value_text"]
 
 _BY_NAME: dict[str, Callable[[float], str]] = {
     "request": lambda value: _span(math.exp(value)),
@@ -44,13 +44,13 @@ _BY_STATISTIC: dict[str, Callable[[float], str]] = {
 }
 
 
-def value_words(name: str, value: float) -> str:
+def feature_value_text(name: str, value: float) -> str:
     """Text of a feature value, in readable units.
 
     >>> (
-    ...     value_words("request", math.log(3600.0)),
-    ...     value_words("user_last", 0.0),
-    ...     value_words("user_success", math.nan),
+    ...     feature_value_text("request", math.log(3600.0)),
+    ...     feature_value_text("user_last", 0.0),
+    ...     feature_value_text("user_success", math.nan),
     ... )
     ('1 h 0 min', '1 × the anchor', 'not known')
     """
@@ -68,4 +68,4 @@ def _count(value: float, noun: str) -> str:
 
 
 def _span(seconds: float) -> str:
-    return format_span(round(seconds, 3))  # exp(ln(x)) loses the last digit
+    return format_duration(round(seconds, 3))  # exp(ln(x)) loses the last digit

@@ -22,7 +22,14 @@ from kilowait.predict.walk_forward import (
     walk_forward,
 )
 
-__all__ = ["FAMILIES", "USUAL", "POINT_ESTIMATES", "PredictionModel", "ModelPredictions", "predictions"]
+__all__ = [
+    "FAMILIES",
+    "DEFAULT_MODELS",
+    "POINT_ESTIMATES",
+    "PredictionModel",
+    "ModelPredictions",
+    "predictions",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,7 +50,7 @@ FAMILIES = {
 METHOD = {"accurate": "most_accurate", "median": "median", "geomean": "geometric_mean", "mean": "mean"}
 """Method of `Distribution` that computes each point estimate."""
 _LEARNED = ("boosting:mean", "boosting:median", "forest:accurate", "forest:median")
-USUAL = {
+DEFAULT_MODELS = {
     "runtime": (
         "request",
         "last2",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.jobs import JobTable
-from kilowait.predict.dataset import Dataset, case_of
+from kilowait.predict.dataset import Dataset, make_dataset
 from kilowait.predict.distribution import BINS, Distribution, bin_of
 from kilowait.predict.features import Features
 from kilowait.predict.forest import ForestSettings, fit_forest
@@ -99,7 +99,7 @@ def predict_runtimes(
         threads: number of parallel fits.
         progress: called after every fit.
     """
-    dataset = case_of(jobs, times, nodes)
+    dataset = make_dataset(jobs, times, nodes)
     return predict_distributions(
         dataset, seed=seed, online=online, forest=forest, threads=threads, progress=progress
     )

@@ -17,11 +17,11 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.past_events import Ints, PastEvents, keyed
 
-__all__ = ["CLASSES", "MEASURES", "PredictionScores", "by_class", "classes", "coverage", "losses", "score"]
+__all__ = ["CLASSES", "METRICS", "PredictionScores", "by_class", "classes", "coverage", "losses", "score"]
 
 Floats = npt.NDArray[np.float64]
 
-MEASURES = {
+METRICS = {
     "accuracy": "mean of the smaller of prediction and truth over the larger; 1 is perfect",
     "log_rmse": "root of the mean square of ln(1 + prediction) - ln(1 + truth)",
     "mae": "mean absolute error, in the unit",

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.evaluation.breakdown import ClassRow, by_class, joined_classes
+from kilowait.evaluation.breakdown import ClassRow, by_class, combine_classes
 from kilowait.evaluation.comparison import Comparison, ComparisonResult, PairwiseResult
-from kilowait.evaluation.job_measures import started
+from kilowait.evaluation.job_measures import started_jobs
 from kilowait.jobs import ExecutionLog
 from kilowait.report.format import number, short_name
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["SHOWN", "JobClass", "ComparisonData", "LeadMetric", "pairs_against"]
 
@@ -55,7 +55,7 @@ class LeadMetric:
     @property
     def format(self) -> Callable[[float], str]:
         """The function that formats a value for display."""
-        return format_span if self.timed else number
+        return format_duration if self.timed else number
 
 
 SLOWDOWN = LeadMetric("mean_bsld", "mean bounded slowdown", "bounded slowdown", False)
@@ -205,7 +205,7 @@ class ComparisonData:
         data = []
         for policy in self.shown:
             parts = [
-                started(self.comparison.logs(policy, number), BOUND_S, window.evaluated)
+                started_jobs(self.comparison.logs(policy, number), BOUND_S, window.evaluated)
                 for number, window in enumerate(self.comparison.windows)
             ]
             data.append(
@@ -242,7 +242,7 @@ class ComparisonData:
             by_class(self.comparison.logs(policy, number), kind, counted=window.evaluated)
             for number, window in enumerate(self.comparison.windows)
         ]
-        return {row.label: row for row in joined_classes(windows, kind)}
+        return {row.label: row for row in combine_classes(windows, kind)}
 
 
 def pairs_against(data: ComparisonData, reference: str) -> Mapping[str, PairwiseResult]:

@@ -18,7 +18,7 @@ from kilowait.report.html import (
     table,
     text,
 )
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["comparison_table"]
 
@@ -39,8 +39,8 @@ def comparison_table(data: ComparisonData) -> str:
     jain = "jain_user_bsld" if has_users else "jain_size_bsld"
     suffix = "" if comparison.batched else ", mean of windows"
     other_metrics: tuple[tuple[str, str, str, Cell], ...] = (
-        ("p95_wait_s", f"95th percentile of wait{suffix}", "less", format_span),
-        ("max_wait_s", "longest wait", "less", format_span),
+        ("p95_wait_s", f"95th percentile of wait{suffix}", "less", format_duration),
+        ("max_wait_s", "longest wait", "less", format_duration),
         ("utilization", data.utilization_label, "more", share),
         (jain, f"Jain’s index over {'users' if has_users else 'job sizes'}", "more", number),
         ("share_wait_over_bound", "share waiting over a day", "less", share),
@@ -51,7 +51,7 @@ def comparison_table(data: ComparisonData) -> str:
     head = ["policy", data.lead.label, "mean wait"]
     for metric, significance, cell in (
         (data.lead.metric, data.significance, data.lead.format),
-        ("mean_wait_s", data.wait, format_span),
+        ("mean_wait_s", data.wait, format_duration),
     ):
         spread = {} if significance is None else {mean.contender: mean for mean in significance.means}
         values = comparison.means(metric)
@@ -87,7 +87,7 @@ def comparison_table(data: ComparisonData) -> str:
         bounds = [data.bounds.get(metric, math.nan) for metric in (data.lead.metric, "mean_wait_s")]
         bound = {
             head.index(data.lead.label): data.lead.format(bounds[0]),
-            head.index("mean wait"): format_span(bounds[1]),
+            head.index("mean wait"): format_duration(bounds[1]),
         }
         rows.append(
             [

@@ -20,7 +20,7 @@ from kilowait.report.energy.data import (
 from kilowait.report.figures import ReportFigure, as_svg
 from kilowait.report.format import number, share
 from kilowait.report.summary import caveats, summary
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = [
     "Cell",
@@ -151,7 +151,7 @@ def _tiles(data: ComparisonData) -> str:
             if math.isfinite(pair.low):
                 detail += f"; 95 % interval {_change(pair.low)} to {_change(pair.high)}"
             tiles.append((_change(pair.ratio), f"against {comparison.labels[baseline]}", detail))
-    tiles.append((format_span(float(comparison.means("mean_wait_s")[best])), "mean wait", label))
+    tiles.append((format_duration(float(comparison.means("mean_wait_s")[best])), "mean wait", label))
     if not data.placed:
         tiles.append(busy)
     return tile_row([*tiles, *_energy_tiles(data)])
@@ -227,7 +227,7 @@ def class_tables(data: ComparisonData, by: Mapping[str, Sequence[JobClass]]) -> 
         for row in rows:
             cells = [escape(row.label), f"{row.jobs:,}", text(number(row.hours))]
             for wait, bsld in zip(row.mean_wait_s, row.mean_bsld, strict=True):
-                cells += [text(format_span(wait)), text(number(bsld))]
+                cells += [text(format_duration(wait)), text(number(bsld))]
             lines.append(cells)
         tables.append(table(titles[kind], head, lines, groups=groups))
     return "".join(tables)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.evaluation.breakdown import by_class
-from kilowait.evaluation.job_measures import started
+from kilowait.evaluation.job_measures import started_jobs
 from kilowait.evaluation.timeline import timeline
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.columns import ColumnArray
@@ -26,7 +26,7 @@ from kilowait.report.figures import line_numbers
 from kilowait.report.gantt import GanttRows, assign_rows, outages
 from kilowait.report.html import text
 from kilowait.report.load_over_time import load_over_time
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = [
     "block",
@@ -100,7 +100,7 @@ def time_chart(data: ComparisonData, name: str) -> str:
         "".join(ticks),
         "",
         "Point at a time, or press N and P to move the cursor.",
-        f"Means over {format_span(bin_s)}, and over longer bins when zoomed out; with one or two lines, the shaded "
+        f"Means over {format_duration(bin_s)}, and over longer bins when zoomed out; with one or two lines, the shaded "
         f"area is their range. {time_axis_note(data)} Drag to select a time span, turn the wheel, pinch or use + "
         "and − to "
         "zoom; arrow keys move, 0 shows all.",
@@ -348,7 +348,7 @@ def run_columns(
     piece_order = np.argsort(rank[rows_by_policy.segment], kind="stable")
     job = log.job[order].astype(np.int32)
     start = ticks.at(log.start_s[order])
-    job_measures = started(log, bound_s)
+    job_measures = started_jobs(log, bound_s)
     bsld = np.full(len(log.jobs_table), np.nan)
     bsld[job_measures.row] = job_measures.bsld
     joined = ticks.at(log.eligible_s)[job]

@@ -26,7 +26,7 @@ from kilowait.report.figures import (
 from kilowait.report.format import share
 from kilowait.report.gantt import GanttRows, outages
 from kilowait.report.load_over_time import load_over_time
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = [
     "classes",
@@ -109,7 +109,7 @@ def violins(data: ComparisonData) -> ReportFigure:
             names.append(f"{escape_dollar(data.names[policy])}\n{share(at_once)} without wait")
             alt_parts.append(
                 f"{data.comparison.labels[policy]}: the median wait of the jobs that waited is "
-                f"{format_span(float(np.median(waited)) if len(waited) else 0.0)}, {share(at_once)} started "
+                f"{format_duration(float(np.median(waited)) if len(waited) else 0.0)}, {share(at_once)} started "
                 "without wait"
             )
         wait_axis(left, _longest(data, 0))

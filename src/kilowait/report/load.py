@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from kilowait.errors import InputError
-from kilowait.evaluation.comparison import WORDS, Comparison
+from kilowait.evaluation.comparison import METRIC_NAMES, Comparison
 from kilowait.evaluation.storage import (
     AgentFolder,
     ComparisonFolder,
     PredictionFolder,
     RunFolder,
     SyntheticScoreFolder,
-    contest_of_runs,
+    comparison_of_runs,
     open_folder,
 )
 from kilowait.report.predictions.data import PredictionReportData
@@ -79,7 +79,7 @@ def load_runs(folders: Sequence[str | PathLike[str]], report_progress: Callable[
         else:
             loaded.training.append(_training_data(content))
     if runs:
-        loaded.comparisons.insert(0, (contest_of_runs(runs), {}))
+        loaded.comparisons.insert(0, (comparison_of_runs(runs), {}))
     return loaded
 
 
@@ -106,7 +106,7 @@ def _training_data(folder: AgentFolder) -> TrainingData:
     objective = str(results.get("objective") or "objective")
     return TrainingData(
         folder.path.name,
-        WORDS.get(objective, objective),
+        METRIC_NAMES.get(objective, objective),
         results.get("training") or (),
         results.get("weights") or (),
         results.get("judged") or {},

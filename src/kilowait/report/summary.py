@@ -13,7 +13,7 @@ from kilowait.report.format import (
     number,
     share,
 )
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["caveats", "summary"]
 
@@ -65,12 +65,12 @@ def _single_run(data: ComparisonData) -> str:
     """The main metrics of a report with a single policy."""
     names = ("mean_bsld", "mean_wait_s", "mean_turnaround_s", "utilization")
     means = {name: float(data.comparison.means(name)[0]) for name in names}
-    wait, busy = format_span(means["mean_wait_s"]), share(means["utilization"])
+    wait, busy = format_duration(means["mean_wait_s"]), share(means["utilization"])
     if data.placed:
         return (
-            f"Under {data.comparison.labels[0]} jobs take {format_span(means['mean_turnaround_s'])} on average from "
-            f"submission to their end (JCT), {wait} of it waiting, and {busy} of the GPUs are allocated while jobs "
-            "arrive."
+            f"Under {data.comparison.labels[0]} jobs take {format_duration(means['mean_turnaround_s'])} on average "
+            f"from submission to their end (JCT), {wait} of it waiting, and {busy} of the GPUs are allocated "
+            "while jobs arrive."
         )
     return (
         f"Under {data.comparison.labels[0]} jobs wait {wait} on average, their mean bounded slowdown is "
@@ -140,8 +140,8 @@ def _tradeoffs(data: ComparisonData) -> list[str]:
     best, fcfs = comparison.labels[first], comparison.labels[other]
     costs, gains = [], []
     for metric, label, format_value in (
-        ("mean_wait_s", "mean wait", format_span),
-        ("max_wait_s", "longest wait", format_span),
+        ("mean_wait_s", "mean wait", format_duration),
+        ("max_wait_s", "longest wait", format_duration),
         ("share_wait_over_bound", "share of jobs that wait longer than a day", share),
         ("starved_jobs", "number of starved jobs", count),
     ):

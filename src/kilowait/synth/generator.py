@@ -31,7 +31,7 @@ from kilowait.synth.gpu_workload import counts_gpus, gpus_of
 from kilowait.synth.log_schema import (
     Columns,
     LogSchema,
-    facts_of,
+    log_schema,
     rows_of,
 )
 from kilowait.synth.sampler import (
@@ -132,7 +132,7 @@ class Generator(ABC):
             keep: checkpoint store of the training; a stored state is resumed.
             settings: of this kind of generator.
         """
-        facts = facts_of(jobs, names=names)
+        facts = log_schema(jobs, names=names)
         made = cls(facts, settings_from(cls, settings), seed)
         made.device, made.keep = device, keep
         made._learn(rows_of(jobs, facts), told or _no_progress)

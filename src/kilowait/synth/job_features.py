@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
-from kilowait.synth.log_schema import DAY_S, clock_zero_s
+from kilowait.synth.log_schema import DAY_S, unix_zero_s
 
 __all__ = [
     "CATEGORIES",
@@ -58,7 +58,7 @@ def numbers_of(jobs: JobTable) -> dict[str, Floats]:
     submit = jobs["submit_s"]
     found = {
         "interarrival_s": np.diff(submit, prepend=submit[0]),
-        "hour": (submit + clock_zero_s(jobs)) // 3600 % 24,
+        "hour": (submit + unix_zero_s(jobs)) // 3600 % 24,
     }
     for name in NUMBERS:
         if name in jobs:
@@ -74,7 +74,7 @@ def job_rows(jobs: JobTable, *, history: bool = False) -> dict[str, Values]:
         history: add the time since the user's previous job, and the change of the run time (a harder test).
     """
     rows: dict[str, Values] = dict(numbers_of(jobs))
-    rows["weekday"] = (jobs["submit_s"] + clock_zero_s(jobs)) // DAY_S % 7
+    rows["weekday"] = (jobs["submit_s"] + unix_zero_s(jobs)) // DAY_S % 7
     rows["used"] = jobs["runtime_s"] / np.maximum(jobs["estimate_s"], 1.0)
     for name in CATEGORIES:
         if name in jobs:

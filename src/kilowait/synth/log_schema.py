@@ -12,7 +12,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["DAY_S", "WEEK_S", "Columns", "LogSchema", "clock_zero_s", "facts_of", "rows_of"]
+__all__ = ["DAY_S", "WEEK_S", "Columns", "LogSchema", "unix_zero_s", "log_schema", "rows_of"]
 
 Columns = dict[str, npt.NDArray[Any]]
 """Columns of jobs in order of submission; users and accounts are numbered by rank of use, 0 is the largest."""
@@ -66,16 +66,16 @@ class LogSchema:
         return float(self.meta.get("unix_start_s") or 0.0)
 
 
-def clock_zero_s(jobs: JobTable) -> float:
+def unix_zero_s(jobs: JobTable) -> float:
     """Unix time of the jobs' time 0; 0 where it is not known.
 
-    >>> clock_zero_s(JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1]))
+    >>> unix_zero_s(JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1]))
     0.0
     """
     return float(jobs.meta.get("unix_start_s") or 0.0)
 
 
-def facts_of(jobs: JobTable, *, names: bool = False) -> LogSchema:
+def log_schema(jobs: JobTable, *, names: bool = False) -> LogSchema:
     """The schema of a log; an error if it is too small or too short to learn from.
 
     Args:

@@ -19,16 +19,16 @@ from kilowait.synth.job_features import job_before, job_rows, same_numbers
 from kilowait.synth.record_distances import (
     RecordDistances,
     advantage,
-    closeness,
     compared_numbers,
     nearer_auc,
+    record_distances,
 )
 
-__all__ = ["Anonymity", "PrivacyMetrics", "anonymity", "anonymity_by_k", "leaks"]
+__all__ = ["Anonymity", "PrivacyMetrics", "anonymity", "anonymity_by_k", "privacy_metrics"]
 
 KNOWN = ("nodes", "gpus", "estimate_s", "queue", "hour")
 """Default quasi-identifiers: what an attacker may know of a job."""
-SLACK = 0.08
+TOLERANCE = 0.08
 """Tolerance by which a metric may exceed its value for uncopied jobs. Real weeks of four logs of 21 weeks and more,
 split into thirds as generated, seen and held-out, exceed it by 0.07 at most; those of a log of 13 weeks by
 up to 0.43 (python -m benchmarks.reproduce.privacy_baseline)."""
@@ -67,10 +67,10 @@ class PrivacyMetrics:
             "nearer_to_seen": self.nearer_to_seen - 0.5,
             "membership_advantage": self.membership_advantage,
         }
-        return tuple(name for name, more in excess.items() if more > SLACK)
+        return tuple(name for name, more in excess.items() if more > TOLERANCE)
 
 
-def leaks(
+def privacy_metrics(
     made: JobTable, seen: JobTable, held_out: JobTable, *, seed: int = 0, close: RecordDistances | None = None
 ) -> PrivacyMetrics:
     """Compare generated jobs with the training jobs and with held-out jobs.
@@ -83,7 +83,7 @@ def leaks(
         close: their precomputed `closeness`.
     """
     tables = [table.sorted() for table in (made, seen, held_out)]
-    near = closeness(made, seen, held_out, seed=seed) if close is None else close
+    near = record_distances(made, seen, held_out, seed=seed) if close is None else close
     copies, pairs = (_copies(*tables, before=before) for before in (False, True))
     level = near.made_to_seen == near.made_to_held_out
     return PrivacyMetrics(

@@ -25,7 +25,7 @@ __all__ = [
     "RecordDistances",
     "Roc",
     "advantage",
-    "closeness",
+    "record_distances",
     "compared_numbers",
     "nearer_auc",
     "roc",
@@ -67,7 +67,7 @@ class RecordDistances:
         return {name: tuple(values.tolist()) for name, values in {"at": at, **curves}.items()}
 
 
-def closeness(made: JobTable, seen: JobTable, held_out: JobTable, *, seed: int = 0) -> RecordDistances:
+def record_distances(made: JobTable, seen: JobTable, held_out: JobTable, *, seed: int = 0) -> RecordDistances:
     """Distances between generated, seen and held-out jobs; as many seen as held-out ones, at most 20,000 of each."""
     tables = [table.sorted() for table in (made, seen, held_out)]
     check_jobs(tables, LEAST_JOBS)

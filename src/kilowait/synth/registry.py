@@ -18,7 +18,7 @@ from kilowait.synth.checkpoint import CheckpointStore
 from kilowait.synth.generator import CARD, STATE, VERSION, Generator, SampleProgress, settings_from
 from kilowait.synth.log_schema import LogSchema
 
-__all__ = ["GENERATORS", "OUTSIDE", "fit_generator", "load_generator", "settings_of"]
+__all__ = ["GENERATORS", "EXTERNAL_GENERATORS", "fit_generator", "load_generator", "settings_of"]
 
 GENERATORS: dict[str, tuple[str, str]] = {
     "bootstrap": (
@@ -48,7 +48,7 @@ GENERATORS: dict[str, tuple[str, str]] = {
     "diffusion": ("kilowait.synth.tabular.generators:DiffusionGenerator", "tabular diffusion model"),
 }
 """Name to import path and description."""
-OUTSIDE: dict[str, tuple[str, str]] = {
+EXTERNAL_GENERATORS: dict[str, tuple[str, str]] = {
     "sdv:CTGAN": ("kilowait.synth.external:SdvCTGAN", "SDV's conditional GAN"),
     "sdv:TVAE": ("kilowait.synth.external:SdvTVAE", "SDV's variational autoencoder"),
     "sdv:CopulaGAN": (
@@ -141,7 +141,7 @@ def settings_of(name: str) -> dict[str, Any]:
 
 
 def _kind(name: str) -> type[Generator]:
-    known = GENERATORS | OUTSIDE
+    known = GENERATORS | EXTERNAL_GENERATORS
     if name not in known:
         raise UnknownNameError("generator", name, known)
     module, _, found = known[name][0].partition(":")

@@ -4,7 +4,7 @@ from kilowait.traces.cleaning_report import CleaningReport, Entry, describe
 from kilowait.traces.fetch import CATALOGUE, fetch
 from kilowait.traces.multi_file import trace_sha256
 from kilowait.traces.node_lists import read_nodes
-from kilowait.traces.read import FORMATS, read_trace, read_trace_with_ledger
+from kilowait.traces.read import FORMATS, read_trace, read_trace_with_report
 from kilowait.traces.write import WRITERS, write_parts, write_trace, written_format
 
 __all__ = [
@@ -17,7 +17,7 @@ __all__ = [
     "fetch",
     "read_nodes",
     "read_trace",
-    "read_trace_with_ledger",
+    "read_trace_with_report",
     "trace_sha256",
     "write_parts",
     "write_trace",

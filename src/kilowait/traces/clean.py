@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.jobs.columns import LABELLED
+from kilowait.jobs.columns import LABEL_COLUMNS
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.parse import Words
 
@@ -153,7 +153,7 @@ def build_table(
     columns |= _dependencies(draft, rows_report, kept, ids)
     labels: dict[str, tuple[str, ...]] = {}
     for name, (codes, names) in draft.words.items():
-        assert name in LABELLED
+        assert name in LABEL_COLUMNS
         if (codes[kept] >= 0).any():
             columns[name] = codes[kept]
             if names is not None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.units import parse_span
+from kilowait.units import parse_duration
 
 __all__ = ["Words", "coded", "megabytes", "number", "numbers", "seconds", "split_line", "unix_s"]
 
@@ -59,7 +59,7 @@ def seconds(text: str) -> float:
     if ":" not in text and "-" not in text[1:]:
         return number(text)
     try:
-        return parse_span(text) if len(text) < 30 else math.nan
+        return parse_duration(text) if len(text) < 30 else math.nan
     except InputError:
         return math.nan
 

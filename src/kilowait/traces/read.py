@@ -23,7 +23,7 @@ from kilowait.traces.detect import FORMATS, find_format
 from kilowait.traces.gpu import GPU_READERS, TracePart
 from kilowait.traces.multi_file import folder_parts
 
-__all__ = ["FORMATS", "find_format", "read_trace", "read_trace_with_ledger", "unpack"]
+__all__ = ["FORMATS", "find_format", "read_trace", "read_trace_with_report", "unpack"]
 
 
 def read_trace(
@@ -51,10 +51,10 @@ def read_trace(
     >>> jobs["runtime_s"].tolist(), jobs.meta["ledger"]["rows_read"]
     ([60.0, 30.0], 2)
     """
-    return read_trace_with_ledger(path, format=format, columns=columns, strict=strict, never_ran=never_ran)[0]
+    return read_trace_with_report(path, format=format, columns=columns, strict=strict, never_ran=never_ran)[0]
 
 
-def read_trace_with_ledger(
+def read_trace_with_report(
     path: str | PathLike[str],
     *,
     format: str | None = None,

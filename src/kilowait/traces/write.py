@@ -18,7 +18,7 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.jobs.columns import LABELLED
+from kilowait.jobs.columns import LABEL_COLUMNS
 
 __all__ = ["WRITERS", "write_parts", "write_trace", "written_format"]
 
@@ -231,7 +231,7 @@ def _csv(jobs: JobTable, cluster: Cluster | None) -> str:
         elif values.dtype.kind == "f":
             columns.append([_format_number(v) if np.isfinite(v) else "" for v in values.tolist()])
         else:
-            optional = name in LABELLED or name in ("status", "after_id")
+            optional = name in LABEL_COLUMNS or name in ("status", "after_id")
             columns.append(["" if optional and v == -1 else str(v) for v in values.tolist()])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -14,8 +14,8 @@ from kilowait.agents.evolution.checkpoint import (
     Generation,
     SearchCheckpoint,
 )
-from kilowait.agents.linear_gpu.train import train_placed
-from kilowait.agents.linear_power.train import SlowdownLimit, train_steered
+from kilowait.agents.linear_gpu.train import train_linear_gpu
+from kilowait.agents.linear_power.train import SlowdownLimit, train_linear_power
 from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.errors import InputError
 from kilowait.experiments.gpu_settings import run_speeds
@@ -34,14 +34,14 @@ def train_batch_agent(**how):
 
 
 def train_power_agent(**how):
-    return train_steered(
+    return train_linear_power(
         *PARTS, MACHINE, PowerConfig("taurus", levers="sleep=timeout:600"), **{**QUICK, **how}
     )
 
 
 def train_gpu_agent(**how):
     own = {"speeds": lambda jobs: run_speeds("auto", jobs, GPUS), "placements": ("first",), "window_jobs": 40}
-    return train_placed(GPU_JOBS[:100], GPU_JOBS[100:], GPUS, **{**QUICK, **own, **how})
+    return train_linear_gpu(GPU_JOBS[:100], GPU_JOBS[100:], GPUS, **{**QUICK, **own, **how})
 
 
 SEARCHES = {"batch": train_batch_agent, "power": train_power_agent, "gpu": train_gpu_agent}

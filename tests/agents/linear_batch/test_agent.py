@@ -9,8 +9,8 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents import FEATURES, LinearAgent, features, load_agent
-from kilowait.agents.linear_batch.agent import saf_weights, usual_weights
-from kilowait.agents.user_history import UserHistory, memories
+from kilowait.agents.linear_batch.agent import default_weights, saf_weights
+from kilowait.agents.user_history import UserHistory, user_histories
 from kilowait.engine.interface import JOB
 from kilowait.errors import InputError, UnknownNameError
 
@@ -112,7 +112,7 @@ def test_overestimating_user_is_learned_during_run():
         job_id=range(1, 7), submit_s=[0, 1, 2, 3, 4, 5], runtime_s=[60, 60, 3600, 3600, 3600, 60],
         estimate_s=[3600] * 6, nodes=[64] * 6, user=[0, 0, 1, 1, 1, 0],
     )  # fmt: skip
-    start = kw.simulate(jobs, CLUSTER, LinearAgent(usual_weights()).rule, backfill="none").jobs()["start_s"]
+    start = kw.simulate(jobs, CLUSTER, LinearAgent(default_weights()).rule, backfill="none").jobs()["start_s"]
     assert start[5] < start[2]
     blind = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).rule, backfill="none").jobs()["start_s"]
     assert blind[5] > blind[2]
@@ -142,13 +142,13 @@ def test_max_wait_bounds_waits():
 
 
 def test_fallback_policy_is_used():
-    agent = LinearAgent(usual_weights(), fallback_rule="f2")
+    agent = LinearAgent(default_weights(), fallback_rule="f2")
     jobs = kw.lublin(300, 64, load=1.2, seed=3)
     ours, theirs = (kw.simulate(jobs, CLUSTER, who, "easy").jobs()["start_s"] for who in (agent.rule, "f2"))
     assert np.array_equal(ours, theirs)
     assert agent.rule.name == "agent"
     with pytest.raises(UnknownNameError, match="policy"):
-        LinearAgent(usual_weights(), fallback_rule="f22")
+        LinearAgent(default_weights(), fallback_rule="f22")
 
 
 def test_saf_weights_give_order_of_saf():
@@ -187,7 +187,7 @@ def test_save_and_load_are_exact(tmp_path):
         job_id=range(4), submit_s=range(4), runtime_s=[5, 50, 500, 5], estimate_s=[7200, 60, 7200, 60],
         nodes=[1] * 4, user=[1, 0, 1, -1], labels={"user": ("ann", "bob \"b\"")},
     )  # fmt: skip
-    agent = LinearAgent(weights, "mine", {"seed": 0, "trace": "x"}, memories(jobs, [4])[4], 0.3, "f1")
+    agent = LinearAgent(weights, "mine", {"seed": 0, "trace": "x"}, user_histories(jobs, [4])[4], 0.3, "f1")
     path = agent.save(tmp_path / "new" / "agent.json")
     again = load_agent(path)
     assert np.array_equal(again.weights, weights)

@@ -7,9 +7,9 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents import LinearAgent
-from kilowait.agents.linear_batch import usual_weights
-from kilowait.agents.linear_batch.score import PREDICTION_WEIGHT, SHRINK, recalled
-from kilowait.agents.user_history import UserHistory, memories, parameters_for
+from kilowait.agents.linear_batch import default_weights
+from kilowait.agents.linear_batch.score import PREDICTION_WEIGHT, SHRINK, compiled_recall
+from kilowait.agents.user_history import UserHistory, parameters_for, user_histories
 from kilowait.engine.interface import JOB
 from kilowait.jobs import JobTable
 
@@ -24,8 +24,8 @@ def starts(jobs, agent, machine=MACHINE):
 def test_history_uses_requested_limits_not_predictions():
     limited = JOBS.with_columns(limit_s=JOBS["estimate_s"], planned_s=JOBS["estimate_s"])
     told = limited.with_columns(estimate_s=JOBS["runtime_s"])
-    agent = LinearAgent(usual_weights(), memory=memories(JOBS, [200])[200])
-    same = LinearAgent(usual_weights(), memory=memories(told, [200])[200])
+    agent = LinearAgent(default_weights(), memory=user_histories(JOBS, [200])[200])
+    same = LinearAgent(default_weights(), memory=user_histories(told, [200])[200])
     np.testing.assert_array_equal(starts(limited, same), starts(JOBS, agent))
 
 
@@ -46,7 +46,7 @@ def waiting(told_s, before=()):
 
 
 def first(jobs):
-    begun = starts(jobs, LinearAgent(usual_weights()), kw.Cluster.from_nodes(1))
+    begun = starts(jobs, LinearAgent(default_weights()), kw.Cluster.from_nodes(1))
     return int(np.argmin(begun[-2:]))
 
 
@@ -62,7 +62,7 @@ def test_ended_jobs_outweigh_prediction():
 
 def test_prediction_weight_in_ended_jobs():
     jobs = waiting([36.0, 3600.0])
-    parameters = parameters_for(usual_weights(), jobs, 1, UserHistory(), 0.0)
+    parameters = parameters_for(default_weights(), jobs, 1, UserHistory(), 0.0)
 
     def told(estimate_s, expected_inverse_runtime):
         job = np.zeros(1, JOB)[0]
@@ -72,7 +72,7 @@ def test_prediction_weight_in_ended_jobs():
             expected_inverse_runtime,
             1,
         )
-        return recalled()(job, 0.0, parameters)
+        return compiled_recall()(job, 0.0, parameters)
 
     usual, used, quick_usual, quick = told(36.0, 0.5)
     assert told(3600.0, 0.5) == (usual, usual, quick_usual, quick_usual)
@@ -85,6 +85,6 @@ def test_prediction_weight_in_ended_jobs():
 
 
 def test_reservations_use_predictions():
-    agent = LinearAgent(usual_weights())
+    agent = LinearAgent(default_weights())
     told = JOBS.with_columns(limit_s=JOBS["estimate_s"], planned_s=JOBS["runtime_s"])
     assert not np.array_equal(starts(told, agent), starts(JOBS, agent))

@@ -8,12 +8,12 @@ import pytest
 import kilowait as kw
 from kilowait.agents.linear_gpu.agent import (
     FEATURES,
-    RULES,
+    POLICY_WEIGHTS,
     TYPE_FEATURES,
     LinearGpuAgent,
-    rule_agent,
+    policy_agent,
 )
-from kilowait.agents.linear_gpu.train import best_rule, train_placed
+from kilowait.agents.linear_gpu.train import best_policy, train_linear_gpu
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.gpu_settings import GpuOptions, arguments, run_speeds
 from kilowait.policies import as_policy
@@ -37,13 +37,13 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("types", ["any", "fastest"])
-@pytest.mark.parametrize("rule", list(RULES))
+@pytest.mark.parametrize("rule", list(POLICY_WEIGHTS))
 def test_rule_agent_schedules_as_policy(rule, types):
-    assert same(run(rule_agent(rule, GPUS, types=types)), run(rule, types=types))
+    assert same(run(policy_agent(rule, GPUS, types=types)), run(rule, types=types))
 
 
 def test_rule_agent_with_migration_and_placement():
-    log = run(rule_agent("las", GPUS, types="fastest", placement="best", migrate=True))
+    log = run(policy_agent("las", GPUS, types="fastest", placement="best", migrate=True))
     settings = {"placement": "best", "types": "fastest"}
     assert log.run["migrate"] and log.run["placement"] == "best" and log.run["preempt"]
     speeds = run_speeds("auto", JOBS, CLUSTER)
@@ -62,7 +62,7 @@ def test_unsorted_jobs_are_scored_correctly():
 
 
 def test_explicit_gpu_settings_override_agent():
-    agent = rule_agent("srtf", GPUS, types="fastest", placement="best")
+    agent = policy_agent("srtf", GPUS, types="fastest", placement="best")
     log = run(agent, types="any", preempt=False)
     assert log.run["types"] == "any" and not log.run["preempt"]
     assert run(agent).run["placement"] == "best"
@@ -90,7 +90,7 @@ def test_save_and_load_are_exact(tmp_path):
     ],
 )
 def test_damaged_file_is_an_error(tmp_path, change, words):
-    path = rule_agent("sjf", GPUS).save(tmp_path / "agent.json")
+    path = policy_agent("sjf", GPUS).save(tmp_path / "agent.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(InputError, match=words):
         kw.load_agent(path)
@@ -100,7 +100,7 @@ def test_invalid_weights_and_policies_are_errors():
     with pytest.raises(InputError, match="finite"):
         LinearGpuAgent([1.0])
     with pytest.raises(UnknownNameError, match="srtf"):
-        rule_agent("srtff", GPUS)
+        policy_agent("srtff", GPUS)
 
 
 QUICK = {"generations": 3, "population": 4, "windows": 2, "window_jobs": 60, "placements": ("first",)}
@@ -108,7 +108,7 @@ QUICK = {"generations": 3, "population": 4, "windows": 2, "window_jobs": 60, "pl
 
 def trained(seed=1, threads=1, log=JOBS):
     speeds = {"speeds": lambda jobs: run_speeds("auto", jobs, CLUSTER)}
-    return train_placed(log[:60], log[60:], CLUSTER, seed=seed, threads=threads, **speeds, **QUICK)
+    return train_linear_gpu(log[:60], log[60:], CLUSTER, seed=seed, threads=threads, **speeds, **QUICK)
 
 
 def test_agent_does_not_depend_on_threads():
@@ -124,7 +124,7 @@ def test_agent_does_not_depend_on_threads():
 def test_best_policy_is_start_and_kept_unless_clearly_beaten():
     agent, _ = trained()
     start = agent.provenance["start"]
-    best = best_rule(
+    best = best_policy(
         JOBS[:60], CLUSTER, windows=2, window_jobs=60, placements=("first",),
         speeds=lambda jobs: run_speeds("auto", jobs, CLUSTER),
     )  # fmt: skip
@@ -139,4 +139,4 @@ def test_too_few_validation_windows_is_an_error():
     with pytest.raises(InputError, match="--window"):
         trained(log=JOBS[:200])
     with pytest.raises(UnknownNameError, match="mean_jct_s"):
-        train_placed(JOBS[:60], JOBS[60:], CLUSTER, seed=0, objective="mean_jct")
+        train_linear_gpu(JOBS[:60], JOBS[60:], CLUSTER, seed=0, objective="mean_jct")

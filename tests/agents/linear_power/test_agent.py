@@ -5,7 +5,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents.linear_power.agent import WEIGHTS, LinearPowerAgent, from_controls
-from kilowait.agents.linear_power.train import SlowdownLimit, train_steered
+from kilowait.agents.linear_power.train import SlowdownLimit, train_linear_power
 from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.evaluate_power import run_on
@@ -20,7 +20,7 @@ QUICK = {"seed": 1, "generations": 3, "population": 6, "windows": 3, "window_job
 
 @pytest.fixture(scope="module")
 def trained():
-    return train_steered(JOBS[:540], JOBS[540:720], MACHINE, POWER, **QUICK)
+    return train_linear_power(JOBS[:540], JOBS[540:720], MACHINE, POWER, **QUICK)
 
 
 def test_save_and_load(tmp_path):
@@ -61,7 +61,7 @@ def test_run_without_power_is_an_error():
 
 def test_training_does_not_depend_on_threads(trained):
     agent, history = trained
-    again, _ = train_steered(JOBS[:540], JOBS[540:720], MACHINE, POWER, threads=2, **QUICK)
+    again, _ = train_linear_power(JOBS[:540], JOBS[540:720], MACHINE, POWER, threads=2, **QUICK)
     assert np.array_equal(agent.weights, again.weights)
     assert len(history) == 3 and history[-1].best <= 1.0
     assert agent.provenance["objective"] == "energy" and agent.levers == LEVERS
@@ -84,10 +84,10 @@ def test_training_objective_equals_accounting(trained):
 
 def test_missing_arguments_are_errors():
     with pytest.raises(UnknownNameError, match="objective"):
-        train_steered(JOBS[:540], JOBS[540:720], MACHINE, POWER, spent="watts", **QUICK)
+        train_linear_power(JOBS[:540], JOBS[540:720], MACHINE, POWER, spent="watts", **QUICK)
     with pytest.raises(InputError, match="carbon over time"):
-        train_steered(JOBS[:540], JOBS[540:720], MACHINE, POWER, spent="co2", **QUICK)
+        train_linear_power(JOBS[:540], JOBS[540:720], MACHINE, POWER, spent="co2", **QUICK)
     with pytest.raises(InputError, match="longer than"):
-        train_steered(JOBS[:540], JOBS[540:620], MACHINE, POWER, **QUICK)
+        train_linear_power(JOBS[:540], JOBS[540:620], MACHINE, POWER, **QUICK)
     with pytest.raises(InputError, match="above 0"):
         SlowdownLimit(0.0)

@@ -6,14 +6,14 @@ import pytest
 import kilowait as kw
 from kilowait.agents.network_policies.batch import (
     NetworkAgent,
-    exported,
+    engine_weights,
     network_agent,
     settings_to_dict,
 )
 from kilowait.agents.networks import network, q_network
 from kilowait.agents.rl.agent_file import save_network
 from kilowait.agents.rl.inference import greedy_actions
-from kilowait.agents.rl.validation import figures
+from kilowait.agents.rl.validation import weighted_metrics
 from kilowait.engine.policy import RunInputs
 from kilowait.engine.settings import Settings
 from kilowait.envs.batched_sim import DecisionSettings
@@ -67,8 +67,8 @@ def test_loaded_agent_makes_same_decisions(tmp_path):
 
 
 def test_unsupported_networks_have_no_engine_weights():
-    assert exported(network(DecisionSettings(hold=True).seen, "kernel")) is None
-    assert exported(network(DecisionSettings().seen, "attention")) is None
+    assert engine_weights(network(DecisionSettings(hold=True).seen, "kernel")) is None
+    assert engine_weights(network(DecisionSettings().seen, "attention")) is None
 
 
 def test_windows_without_choices_run_to_the_end():
@@ -76,7 +76,7 @@ def test_windows_without_choices_run_to_the_end():
         job_id=np.arange(6), submit_s=np.arange(6) * 1000.0, runtime_s=np.full(6, 10.0), nodes=np.full(6, 1)
     )
     vec = BatchVectorEnv(2, jobs=lonely, cluster=MACHINE, episode_jobs=3, slots=4, autoreset_mode="SameStep")
-    assert figures(network(vec.seen, "kernel", width=8), vec, [0, 3]).tolist() == [0.0, 0.0]
+    assert weighted_metrics(network(vec.seen, "kernel", width=8), vec, [0, 3]).tolist() == [0.0, 0.0]
     assert vec.board.stack.clock["segments"].tolist() == [[3], [3]], "every job started once"
 
 
@@ -93,7 +93,7 @@ def test_network_with_prediction_features(tmp_path):
     net = network(asking.seen, "kernel", seed=3, width=16)
     save_network(net, tmp_path / "agent.pt", provenance={"asking": settings_to_dict(asking)})
     agent = network_agent(tmp_path / "agent.pt")
-    assert agent.asking.prediction_features and exported(agent.network) is not None
+    assert agent.asking.prediction_features and engine_weights(agent.network) is not None
     inside = kw.simulate(predicted(), MACHINE, agent, "easy").jobs()["start_s"]
     outside = run_policy(predicted(), MACHINE, lambda seen: greedy_actions(net, seen), asking=asking)
     assert np.array_equal(inside, outside.jobs()["start_s"])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kilowait.agents.networks import KINDS, network, q_network
-from kilowait.agents.networks.spec import LoadedSpec, described, seen_from
+from kilowait.agents.networks.spec import LoadedSpec, spec_from_dict, spec_to_dict
 from kilowait.errors import InputError, UnknownNameError
 
 SPEC = LoadedSpec(("length", "wait_h", "nodes"), ("hour", "load"), slots=6, choices=3, extra=2, graph=True)
@@ -156,7 +156,7 @@ def test_seed_determines_weights_without_global_state():
 
 
 def test_spec_round_trip():
-    assert seen_from(described(SPEC)) == SPEC
+    assert spec_from_dict(spec_to_dict(SPEC)) == SPEC
 
 
 def test_invalid_names_and_sizes_are_errors():

@@ -7,17 +7,17 @@ import kilowait as kw
 from kilowait.agents import PPOSettings, Sizes, train_ppo
 from kilowait.agents.network_policies.batch import (
     NetworkAgent,
-    exported,
+    engine_weights,
     network_agent,
     settings_to_dict,
 )
 from kilowait.agents.network_policies.gpu import GpuNetworkAgent
 from kilowait.agents.networks import network, q_network
-from kilowait.agents.networks.preference import preferred
-from kilowait.agents.pareto import front_figures, units_of, weighed
+from kilowait.agents.networks.preference import with_fixed_preference
+from kilowait.agents.pareto import preference_metrics, term_units, weighted_metric
 from kilowait.agents.rl.agent_file import save_network
 from kilowait.agents.rl.inference import greedy_actions
-from kilowait.agents.rl.validation import figures_of
+from kilowait.agents.rl.validation import term_metrics
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.policy import RunInputs
 from kilowait.envs.batched_sim import DecisionSettings
@@ -50,7 +50,7 @@ def test_fixed_preference_equals_preference_input(make, kind):
     first = np.arange(6) * 30
     choices = []
     for weights in preference_grid(3, 1):
-        fixed = preferred(told, dict(zip(UNITS, weights, strict=True)))
+        fixed = with_fixed_preference(told, dict(zip(UNITS, weights, strict=True)))
         seen, _ = vec.reset(options={"first": first, "preference": weights})
         without, _ = plain.reset(options={"first": first})
         for _ in range(25):
@@ -69,7 +69,7 @@ def test_engine_inference_agrees_and_depends_on_preference():
     assert agent.preferences == tuple(UNITS)
     for weights in preference_grid(3, 1):
         mine = agent.prefer(**dict(zip(UNITS, weights, strict=True)))
-        assert exported(mine.network) is not None and mine.preferences == ()
+        assert engine_weights(mine.network) is not None and mine.preferences == ()
         inside = kw.simulate(jobs, MACHINE, mine, "easy").jobs()["start_s"]
 
         def outside(seen, weights=weights):
@@ -111,14 +111,14 @@ def test_preference_errors(tmp_path):
 def test_units_are_means_of_saf():
     jobs = crowded(200, 0)
     vec = batch(3, reward={"wait": 1.0})
-    units = units_of(vec, [0, 50, 100], ["wait", "sla"])
+    units = term_units(vec, [0, 50, 100], ["wait", "sla"])
     waits = [
         kw.simulate(jobs[lo : lo + 40], MACHINE, "saf", "easy").jobs()["wait_s"].mean() for lo in (0, 50, 100)
     ]
     assert units["wait"] == pytest.approx(np.mean(waits) / 3600)
     assert units["sla"] == 1.0, "nobody waits four hours here"
     with pytest.raises(UnknownNameError, match="unknown reward term 'wiat'"):
-        units_of(vec, [0, 50, 100], ["wiat", "sla"])
+        term_units(vec, [0, 50, 100], ["wiat", "sla"])
 
 
 def test_one_network_learns_optimum_of_every_preference():
@@ -132,10 +132,10 @@ def test_one_network_learns_optimum_of_every_preference():
     )  # fmt: skip
     checks = BatchVectorEnv(len(first), autoreset_mode="SameStep", **how)
     trained = train_ppo(
-        vec, settings, seed=1, threads=1, validate=lambda net: weighed(net, checks, first, units)
+        vec, settings, seed=1, threads=1, validate=lambda net: weighted_metric(net, checks, first, units)
     ).network
     preferences = preference_grid(2, 10)
-    figures = front_figures(trained, checks, first, preferences)
+    figures = preference_metrics(trained, checks, first, preferences)
     best = best_figures(jobs, first, preferences)
     for end in (0, -1):  # the right choice, in all episodes or all but one
         right = np.isclose(figures[end] @ preferences[end], best[end] @ preferences[end], rtol=1e-9)
@@ -145,5 +145,5 @@ def test_one_network_learns_optimum_of_every_preference():
     assert lost.max() < 1.05 and lost[[0, -1]].max() < 1.01
     assert (np.diff(means[:, 0]) >= 0).all() and (np.diff(means[:, 1]) <= 0).all()
     assert pareto_front(means).all() and len(np.unique(means[:, 0])) > 3
-    other = figures_of(preferred(trained, {"fairness": 1}), checks, first)
+    other = term_metrics(with_fixed_preference(trained, {"fairness": 1}), checks, first)
     assert np.array_equal(other[:, [0, 3]], figures[-1])

@@ -12,7 +12,7 @@ from kilowait.agents.network_policies.batch import NetworkAgent
 from kilowait.agents.networks import network, q_network
 from kilowait.agents.rl.behavior_cloning import (
     HISTORY,
-    ImitationSettings,
+    BehaviorCloningSettings,
     _choice_loss,
     imitate,
 )
@@ -20,8 +20,8 @@ from kilowait.agents.rl.inference import greedy_actions
 from kilowait.envs.gpu.vector_env import GpuVectorEnv
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.experts import lessons_by
-from kilowait.experiments.train_rl import RLTraining, learn
+from kilowait.experiments.experts import make_expert_env
+from kilowait.experiments.train_rl import RLTraining, train_network
 from kilowait.synth import gpu_workload
 
 MACHINE = kw.Cluster.from_nodes(64)
@@ -51,12 +51,12 @@ def agreement(agent, expert_env, steps=60) -> float:
 
 @pytest.mark.parametrize("make", [network, q_network])
 def test_cloned_saf_agrees_with_saf_on_later_jobs(make):
-    expert_env = lessons_by("saf", batch(JOBS[:2000]), MACHINE)
+    expert_env = make_expert_env("saf", batch(JOBS[:2000]), MACHINE)
     agent = make(expert_env.vec.spec_of_observation, width=32)
-    before = agreement(agent, lessons_by("saf", batch(JOBS[2000:]), MACHINE))
-    history = imitate(agent, expert_env, ImitationSettings("saf", 16_000), algorithm="any", seed=1)
+    before = agreement(agent, make_expert_env("saf", batch(JOBS[2000:]), MACHINE))
+    history = imitate(agent, expert_env, BehaviorCloningSettings("saf", 16_000), algorithm="any", seed=1)
     expert_env.close()
-    after = agreement(agent, lessons_by("saf", batch(JOBS[2000:]), MACHINE))
+    after = agreement(agent, make_expert_env("saf", batch(JOBS[2000:]), MACHINE))
     assert before < 0.8 and after > 0.9
     slowdown = {
         name: kw.metrics(kw.simulate(JOBS[2000:], MACHINE, policy, "easy"))["mean_bsld"]
@@ -74,16 +74,16 @@ def test_cloned_srtf_agrees_on_gpu_cluster():
     def vec(jobs):
         return GpuVectorEnv(8, jobs=jobs, cluster=GPUS, episode_jobs=60, slots=16, autoreset_mode="SameStep")
 
-    expert_env = lessons_by("srtf", vec(GPU_JOBS[:300]), GPUS)
+    expert_env = make_expert_env("srtf", vec(GPU_JOBS[:300]), GPUS)
     agent = network(expert_env.vec.spec_of_observation, width=32)
-    imitate(agent, expert_env, ImitationSettings("srtf", 8_000), algorithm="any", seed=1)
+    imitate(agent, expert_env, BehaviorCloningSettings("srtf", 8_000), algorithm="any", seed=1)
     expert_env.close()
-    assert agreement(agent, lessons_by("srtf", vec(GPU_JOBS[300:]), GPUS)) > 0.9
+    assert agreement(agent, make_expert_env("srtf", vec(GPU_JOBS[300:]), GPUS)) > 0.9
 
 
 def test_gpu_expert_schedules_as_engine():
     vec = GpuVectorEnv(1, jobs=GPU_JOBS[:80], cluster=GPUS, episode_jobs=80, autoreset_mode="Disabled")
-    expert_env = lessons_by("sjf", vec, GPUS)
+    expert_env = make_expert_env("sjf", vec, GPUS)
     vec.reset(options={"first": 0})
     while not vec.step(expert_env.choose())[2][0]:
         pass
@@ -114,7 +114,7 @@ QUICK = RLTraining(
 
 
 def trained(folder, how=QUICK, **more):
-    return learn(JOBS[:300], JOBS[300:500], MACHINE, how, folder=folder, **more)
+    return train_network(JOBS[:300], JOBS[300:500], MACHINE, how, folder=folder, **more)
 
 
 class Killed(Exception):
@@ -171,7 +171,7 @@ def test_cloned_network_is_kept_if_training_is_worse(tmp_path):
         max(update.validation for update in history if update.validation == update.validation)
         > history[-1].best
     )
-    assert agreement(agent.network, lessons_by("saf", expert_vec(), MACHINE), 30) > 0.8
+    assert agreement(agent.network, make_expert_env("saf", expert_vec(), MACHINE), 30) > 0.8
 
 
 def expert_vec():
@@ -195,7 +195,7 @@ def test_errors(tmp_path):
         ("wfp3", "changes while jobs wait"),
     ):
         with pytest.raises(InputError, match=words):
-            lessons_by(expert, gpu, GPUS)
+            make_expert_env(expert, gpu, GPUS)
     trained(tmp_path / "saf")
     with pytest.raises(InputError, match="was trained with warm start"):
         trained(tmp_path / "saf", replace(QUICK, teacher="sjf"), resume=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kilowait.agents.rl.gae import generalised_advantages, n_step_returns
+from kilowait.agents.rl.gae import generalized_advantages, n_step_returns
 
 REWARDS = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
 VALUES = torch.tensor([[10.0], [20.0], [30.0], [40.0]])
@@ -21,7 +21,7 @@ def at(*steps: int) -> torch.Tensor:
 
 
 def advantages(terminated=NO, truncated=NO, *, after=AFTER, trace=0.5):
-    found = generalised_advantages(REWARDS, VALUES, after, terminated, truncated, gamma=0.9, gae_lambda=trace)
+    found = generalized_advantages(REWARDS, VALUES, after, terminated, truncated, gamma=0.9, gae_lambda=trace)
     return found.flatten().tolist()
 
 
@@ -75,6 +75,6 @@ def test_full_returns_equal_gae_with_lambda_one():
     terminated, truncated = torch.rand(2, 20, 5, generator=RANDOM) < 0.1
     # Between ends both look at the values of the same states: only then are they the same.
     after[:-1] = torch.where((terminated | truncated)[:-1], after[:-1], values[1:])
-    full = generalised_advantages(rewards, values, after, terminated, truncated, gamma=0.97, gae_lambda=1.0)
+    full = generalized_advantages(rewards, values, after, terminated, truncated, gamma=0.97, gae_lambda=1.0)
     long = n_step_returns(rewards, after, terminated, truncated, gamma=0.97, n_steps=20)
     torch.testing.assert_close(full + values, long)

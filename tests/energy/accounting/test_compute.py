@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import kilowait
 from kilowait.cluster import Cluster, NodeGroup, Outage, PowerControls, Reservation, SleepPolicy
 from kilowait.energy.accounting import STATES, account_energy
-from kilowait.energy.power import ConstantPue, LevelTable, LinearCop
+from kilowait.energy.power import ConstantPue, DvfsTable, LinearCop
 from kilowait.energy.signals import Weather
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
@@ -160,7 +160,7 @@ def test_sleeping_nodes_of_a_reservation_are_those_of_its_group_too() -> None:
 
 def test_levels_and_segments_of_a_job_that_was_interrupted() -> None:
     jobs = table(nodes=[2])
-    levels = LevelTable(("full", "slow"), np.array([[1, 1.5]]), np.array([[200.0, 120.0]]))
+    levels = DvfsTable(("full", "slow"), np.array([[1, 1.5]]), np.array([[200.0, 120.0]]))
     log = ran(jobs, [(0, 0, 10), (0, 20, 40)], level=[0, 1])
     found = account_energy(log, NODES, toy(), tables={"nodes": levels})
     assert found.per_job()["it_j"].tolist() == [200 * 10 + 120 * 20]

@@ -12,7 +12,7 @@ import pytest
 import kilowait
 from kilowait.cluster import Cluster
 from kilowait.energy.accounting import EnergyAccounts, account_energy
-from kilowait.energy.power import Chiller, Economiser, EfficiencyCurve, LevelTable, LinearCop, PowerModel
+from kilowait.energy.power import Chiller, DvfsTable, Economiser, EfficiencyCurve, LinearCop, PowerModel
 from kilowait.energy.signals import Weather
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
@@ -62,7 +62,7 @@ class Trial:
     log: ExecutionLog
     machine: Cluster
     model: PowerModel
-    tables: dict[str, LevelTable]
+    tables: dict[str, DvfsTable]
     horizon: tuple[int, int]
     carbon: Series
     price: Series
@@ -97,7 +97,7 @@ def trials(whole: bool, count: int) -> list[Trial]:
         )
         names, jobs = tuple("abcd"), len(log.jobs_table)
         tables = {
-            group.name: LevelTable(
+            group.name: DvfsTable(
                 names,
                 np.ones((jobs, LEVELS)),
                 np.array([[rng.randint(0, 300) for _ in names] for _ in range(jobs)], np.float64),

@@ -11,7 +11,7 @@ import kilowait
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.energy.accounting import account_energy, lower_bound_kwh
 from kilowait.energy.controls import resolve_controls
-from kilowait.energy.power import ConstantUtilization, LevelTable, cap_gpus
+from kilowait.energy.power import ConstantUtilization, DvfsTable, cap_gpus
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import run_gpu_simulation
 from kilowait.errors import InputError
@@ -205,7 +205,7 @@ def test_a_log_and_a_cluster_that_do_not_belong_together():
 
 def test_levels_are_not_for_placed_nodes_and_caps_only_for_them():
     jobs, log = sharing()
-    levels = {"fast": LevelTable(("full",), np.ones((2, 1)), np.ones((2, 1)))}
+    levels = {"fast": DvfsTable(("full",), np.ones((2, 1)), np.ones((2, 1)))}
     with pytest.raises(InputError, match="no DVFS states"):
         account_energy(log, machine(), model(), tables=levels)
     plain = Cluster((NodeGroup("fast", 2, 10, gpus=2, gpu_type="V100"),))

@@ -10,7 +10,7 @@ from kilowait.cluster import Cluster, NodeGroup, PowerControls
 from kilowait.energy.accounting import account_energy, lower_bound_kwh
 from kilowait.energy.power import (
     ConstantUtilization,
-    LevelTable,
+    DvfsTable,
     PowerModel,
     best_level,
     job_power_w,
@@ -24,8 +24,8 @@ NODES = Cluster.from_nodes(4)
 ONE = table(nodes=[2], power_w=[150])
 
 
-def levels(jobs: int = 1) -> LevelTable:
-    return LevelTable(("full", "slow"), np.tile([1, 1.25], (jobs, 1)), np.tile([200.0, 150.0], (jobs, 1)))
+def levels(jobs: int = 1) -> DvfsTable:
+    return DvfsTable(("full", "slow"), np.tile([1, 1.25], (jobs, 1)), np.tile([200.0, 150.0], (jobs, 1)))
 
 
 def test_tables_must_fit_the_run() -> None:
@@ -77,7 +77,7 @@ def test_jobs_on_shared_nodes_count_with_their_share_of_the_cores() -> None:
 def test_the_bound_takes_the_cheapest_level_and_group() -> None:
     jobs = table(nodes=[1, 1], power_w=[200, 200])
     machine = Cluster((NodeGroup("g", 4), NodeGroup("h", 4)))
-    saving = LevelTable(
+    saving = DvfsTable(
         ("full", "slow"), np.array([[1, 1.2], [1, 2.0]]), np.array([[200, 100.0], [200, 150.0]])
     )
     assert lower_bound_kwh(jobs, machine, toy()) == pytest.approx(0.4)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kilowait.energy.power import (
     CAP_CURVES,
     CapCurve,
-    PowerLevel,
+    DvfsState,
     PowerModel,
     SleepStates,
     break_even_beta,
@@ -100,10 +100,10 @@ def test_the_hungrier_the_idle_node_the_sooner_sleep_pays(one, other):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: PowerLevel("x", speed=0), "speed of the DVFS state 'x' is 0"),
-        (lambda: PowerLevel("x", speed=1.1), "speed of the DVFS state 'x' is 1.1"),
-        (lambda: PowerLevel("x", gpu_cap=0), "gpu_cap of the DVFS state 'x' is 0"),
-        (lambda: PowerLevel("x", cpu_dynamic=-0.1), "cpu_dynamic of the DVFS state 'x' is -0.1"),
+        (lambda: DvfsState("x", speed=0), "speed of the DVFS state 'x' is 0"),
+        (lambda: DvfsState("x", speed=1.1), "speed of the DVFS state 'x' is 1.1"),
+        (lambda: DvfsState("x", gpu_cap=0), "gpu_cap of the DVFS state 'x' is 0"),
+        (lambda: DvfsState("x", cpu_dynamic=-0.1), "cpu_dynamic of the DVFS state 'x' is -0.1"),
         (lambda: clock_slowdown(1.5, 0.5), "beta is 1.5; it must be a number from 0 to 1"),
         (lambda: CapCurve("x", -1, 1), "a of the cap curve 'x' is -1"),
         (lambda: CAP_CURVES["V100"].slowdown(0.0), "r is 0.0"),

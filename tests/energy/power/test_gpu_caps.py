@@ -16,7 +16,7 @@ from kilowait.energy.power import (
     energy_by_type,
 )
 from kilowait.energy.power.partial_node import piece_power
-from kilowait.engine.gpu.demand import types_of
+from kilowait.engine.gpu.demand import node_types
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import run_gpu_simulation
 from kilowait.errors import InputError
@@ -127,7 +127,7 @@ def test_the_rows_are_the_types_of_the_run(name):
     cluster = Cluster.preset(name)
     jobs = table(3, gpu_milli=[300, 1000, 1000], gpu_utilization=[0.1, 0.5, 1.0])
     found = energy_by_type(jobs, cluster, PowerModel.preset(name))
-    assert found.shape == (len(types_of(cluster)), 3)
+    assert found.shape == (len(node_types(cluster)), 3)
     assert np.isfinite(found).all() and (found > 0).all()
     if not cluster.queues:
         assert len(found) == len(gpu_types(cluster))

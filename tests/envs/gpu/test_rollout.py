@@ -6,7 +6,7 @@ import pytest
 import kilowait as kw
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
-from kilowait.envs.gpu.rollout import play
+from kilowait.envs.gpu.rollout import run_gpu_policy
 from tests.envs.gpu.workloads import (
     crowded,
     gpu_env,
@@ -31,7 +31,7 @@ def test_sjf_from_observations_matches_sjf(seed):
     jobs = crowded(120, seed)
     assert len(np.unique(np.float32(np.log(jobs["estimate_s"])))) == len(np.unique(jobs["estimate_s"]))
     placing = usual(types="fastest")
-    log = play(jobs, machine(), shortest, placing=placing, speeds=speeds_of(jobs))
+    log = run_gpu_policy(jobs, machine(), shortest, placing=placing, speeds=speeds_of(jobs))
     assert same(log, kw.simulate(jobs, machine(), "sjf", settings=placing, speeds=speeds_of(jobs)))
     assert log.run["policy"] == "agent"
 
@@ -45,7 +45,7 @@ def test_cancelled_and_refused_jobs_and_any_order_of_rows():
     )
     rows = np.random.default_rng(0).permutation(120)
     jobs, speeds = jobs[rows], speeds_of(jobs[rows])
-    log = play(jobs, machine(), shortest, placing=usual(on_oversized="drop"), speeds=speeds)
+    log = run_gpu_policy(jobs, machine(), shortest, placing=usual(on_oversized="drop"), speeds=speeds)
     rule = kw.simulate(jobs, machine(), "sjf", "skip", on_oversized="drop", speeds=speeds)
     assert same(log, rule) and np.array_equal(log.job_outcome, rule.job_outcome)
     assert len(np.unique(rule.job_outcome)) == 3
@@ -66,5 +66,5 @@ def test_episode_matches_run_of_the_same_jobs():
     while not over:
         seen, _, ended, _, _ = vec.step(decide(seen))
         over = bool(ended[0])
-    log = play(jobs, machine(), drawn(), asking=GpuDecisionSettings(**how), placing=placing)
+    log = run_gpu_policy(jobs, machine(), drawn(), asking=GpuDecisionSettings(**how), placing=placing)
     assert same(log, log_of(vec)) and (log.outcome == 5).any()

@@ -7,7 +7,7 @@ import kilowait as kw
 from kilowait.envs.power.batched_sim import EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.envs.power.reward_terms import TERMS
-from kilowait.envs.power.rollout import play
+from kilowait.envs.power.rollout import run_energy_policy
 from tests.envs.power.workloads import (
     MACHINE,
     energy,
@@ -49,7 +49,7 @@ def test_terms_match_accounts_and_metrics_of_the_log(seed, machine, levers):
     actions, rewards, terms, episode = random_episode(vec, 0, seed)
     left = iter(actions)
     hold = vec.seen.actions - vec.seen.extra
-    log = play(
+    log = run_energy_policy(
         window,
         machine,
         lambda seen: np.array([next(left, hold)]),
@@ -93,7 +93,7 @@ def test_slowdown_at_full_speed_matches_the_metrics():
     vec = energy(jobs, episode_jobs=80, levers="none")
     actions, *_, episode = random_episode(vec, 0, 1)
     left = iter(actions)
-    log = play(
+    log = run_energy_policy(
         jobs, MACHINE, lambda seen: np.array([next(left, 128)]), power=PowerConfig("taurus", levers="none")
     )
     assert episode["terms"][0, 0] == pytest.approx(kw.metrics(log)["mean_bsld"] - 1, rel=1e-12)

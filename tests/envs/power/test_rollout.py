@@ -12,7 +12,7 @@ from kilowait.envs.kernels import state_stack_power
 from kilowait.envs.power.batched_sim import EnergyDecisionSettings
 from kilowait.envs.power.observation_spec import FEATURES
 from kilowait.envs.power.power_setup import PowerConfig
-from kilowait.envs.power.rollout import play
+from kilowait.envs.power.rollout import run_energy_policy
 from tests.envs.power.workloads import (
     MACHINE,
     NEVER,
@@ -54,7 +54,7 @@ def test_policy_from_observations_matches_its_log(level, levers):
     power = PowerConfig("taurus", levers=levers)
     pulled = power.of(jobs, MACHINE, len(jobs))
     assert pulled.drawing.may.shape[1] == 3 and pulled.drawing.may.all()
-    log = play(jobs, MACHINE, rule_at(AREA, 3, level), power=power, asking=asking)
+    log = run_energy_policy(jobs, MACHINE, rule_at(AREA, 3, level), power=power, asking=asking)
     own = replace(pulled.levers, preferred_level=np.full(len(jobs), level))
     same(log, kw.simulate(jobs, MACHINE, "saf", "easy", power_controls=own))
     assert log.run["policy"] == "agent" and (log.level == level).all()
@@ -65,8 +65,8 @@ def test_row_order_does_not_matter():
     order = np.random.default_rng(0).permutation(60)
     power = PowerConfig("taurus", levers="sleep=timeout:50+dvfs=1.3")
     levels = power.of(jobs, MACHINE, 60).drawing.may.shape[1]
-    plain = play(jobs, MACHINE, rule_at(AREA, levels), power=power)
-    mixed = play(jobs[order], MACHINE, rule_at(AREA, levels), power=power)
+    plain = run_energy_policy(jobs, MACHINE, rule_at(AREA, levels), power=power)
+    mixed = run_energy_policy(jobs[order], MACHINE, rule_at(AREA, levels), power=power)
     assert np.array_equal(plain.jobs()["start_s"][order], mixed.jobs()["start_s"])
     spent = [power.of(log.jobs_table.sorted(), MACHINE, 60) for log in (plain, mixed)]
     assert spent[0].account(plain).it_kwh == pytest.approx(spent[1].account(plain).it_kwh)
@@ -77,7 +77,9 @@ def test_run_continues_when_the_node_state_array_is_full(monkeypatch):
     power = PowerConfig("taurus", levers="sleep=timeout:20")
     rule = kw.simulate(jobs, MACHINE, "saf", "easy", power_controls=power.of(jobs, MACHINE, 150).levers)
     monkeypatch.setattr(state_stack_power, "SPARE", 3)
-    few = play(jobs, MACHINE, rule_at(AREA, 1), power=power, asking=EnergyDecisionSettings(hold_s=NEVER))
+    few = run_energy_policy(
+        jobs, MACHINE, rule_at(AREA, 1), power=power, asking=EnergyDecisionSettings(hold_s=NEVER)
+    )
     assert len(rule.states) > 250
     same(few, rule)
 
@@ -97,7 +99,7 @@ def test_outages_dependencies_and_cancellations_are_simulated():
         groups=MACHINE.groups, outages=[Outage(MACHINE.groups[0].name, start_s=300, end_s=900, nodes=6)]
     )
     power = PowerConfig("taurus", levers="sleep=timeout:30")
-    log = play(
+    log = run_energy_policy(
         jobs,
         machine,
         rule_at(LENGTH, 1),

@@ -13,7 +13,7 @@ from kilowait.energy.power import PowerModel
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison.bootstrap import WindowBootstrap, iqm
 from kilowait.evaluation.comparison.hypothesis_tests import holm, signed_rank
-from kilowait.evaluation.comparison.pairwise import WORDS, PairwiseResult
+from kilowait.evaluation.comparison.pairwise import METRIC_NAMES, PairwiseResult
 from kilowait.evaluation.comparison.significance import PolicyScores, pairwise_tests
 from kilowait.rng import stream
 from kilowait.series import Series
@@ -350,7 +350,7 @@ def test_metrics_with_display_names_exist():
     log = kw.simulate(jobs, cluster, "fcfs", "easy")
     grid, price = Series.constant(400.0, "g/kWh"), Series.constant(0.2, "EUR/kWh")
     drew = account_energy(log, cluster, PowerModel.preset("taurus"), carbon=grid, price=price).metrics()
-    assert set(WORDS) <= {*kw.metrics(log), *drew}
+    assert set(METRIC_NAMES) <= {*kw.metrics(log), *drew}
 
 
 # -- scores check themselves ------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError
 from kilowait.evaluation import fragmentation
-from kilowait.evaluation.gpu.allocations import places_of
+from kilowait.evaluation.gpu.allocations import node_allocations
 from kilowait.evaluation.gpu.fragmentation import targets_of
 from kilowait.jobs import JobTable
 from kilowait.jobs.execution_log import Outcome
@@ -112,7 +112,7 @@ def test_targets_equal_those_of_the_engine(seed):
         log.jobs_table, cluster, settings, PriorityPolicy("none", lambda job, now, p: 0.0)
     )
     engine = [tuple(target) for target in state.targets.tolist()]
-    found = targets_of(log, places_of(log, cluster))
+    found = targets_of(log, node_allocations(log, cluster))
     total = sum(target[4] for target in found)
     assert [(*target[:4], target[4] / total) for target in found] == engine
     assert len(found) > 10
@@ -136,7 +136,7 @@ def _fragments(free, cores, kind, targets, labels):
 def test_every_instant_is_as_if_reckoned_anew(seed):
     log, cluster, _ = random_run(seed)
     found = fragmentation(log, cluster)
-    places, pieces = places_of(log, cluster), log.pieces
+    places, pieces = node_allocations(log, cluster), log.pieces
     targets = targets_of(log, places)
     kinds = [group for group in cluster.groups for _ in range(group.nodes)]
     for time in (found.edge_s[:-1] + found.edge_s[1:])[::7] / 2:

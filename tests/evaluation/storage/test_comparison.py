@@ -11,7 +11,7 @@ import kilowait as kw
 from kilowait.errors import InputError
 from kilowait.evaluation.comparison import cut_windows
 from kilowait.evaluation.storage import (
-    contest_of_runs,
+    comparison_of_runs,
     load_comparison,
     load_run,
     open_folder,
@@ -120,7 +120,7 @@ def test_runs_of_the_same_jobs_make_a_contest(tmp_path):
     jobs = kw.lublin(200, 8, load=0.9, seed=3)
     turned = jobs[np.arange(200)[::-1]]
     runs = [a_run(tmp_path, name, turned, name) for name in ("fcfs", "sjf")]
-    found = contest_of_runs(runs)
+    found = comparison_of_runs(runs)
     assert found.labels == ("fcfs", "sjf") and found.nodes == 8
     for number, run in enumerate(runs):
         assert found.values("mean_bsld")[number, 0] == pytest.approx(
@@ -128,7 +128,7 @@ def test_runs_of_the_same_jobs_make_a_contest(tmp_path):
         )
         ours = found.logs(number, 0)
         np.testing.assert_array_equal(ours.jobs()["start_s"], run.log.jobs()["start_s"][::-1])
-    twice = contest_of_runs([runs[0], a_run(tmp_path, "again", turned)])
+    twice = comparison_of_runs([runs[0], a_run(tmp_path, "again", turned)])
     assert twice.labels == ("fcfs (fcfs)", "fcfs (again)")
 
 
@@ -136,9 +136,9 @@ def test_runs_of_different_jobs_or_machines_are_refused(tmp_path):
     one = a_run(tmp_path, "one", kw.lublin(50, 8, seed=1))
     two = a_run(tmp_path, "two", kw.lublin(50, 8, seed=2))
     with pytest.raises(InputError, match=r"different jobs \(one, 50 jobs and two, 50 jobs\)"):
-        contest_of_runs([one, two])
+        comparison_of_runs([one, two])
     wide = a_run(tmp_path, "wide", kw.lublin(50, 8, seed=1), nodes=16)
     with pytest.raises(InputError, match="different machines"):
-        contest_of_runs([one, wide])
+        comparison_of_runs([one, wide])
     with pytest.raises(InputError, match="no runs"):
-        contest_of_runs([])
+        comparison_of_runs([])

@@ -11,7 +11,7 @@ import kilowait as kw
 from kilowait.errors import InputError
 from kilowait.evaluation import by_class, gpu_metrics, metrics, timeline
 from kilowait.evaluation.storage import (
-    contest_of_runs,
+    comparison_of_runs,
     load_run,
     plain_json,
     save_folder,
@@ -197,6 +197,6 @@ def test_where_jobs_lay_comes_back(tmp_path, seed):
 def test_comparison_of_runs_on_node_level_clusters(tmp_path):
     log, _, _ = random_run(0)  # its rows are not in the order of submission
     run = load_run(saved(tmp_path / "run", log))
-    contest = contest_of_runs([run])
+    contest = comparison_of_runs([run])
     assert contest.table[0][0]["mean_turnaround_s"] == pytest.approx(metrics(log)["mean_turnaround_s"])
     np.testing.assert_array_equal(contest.logs(0, 0).pieces.node, log.pieces.node)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kilowait.evaluation.storage import (
-    contest_of_runs,
+    comparison_of_runs,
     load_run,
     save_comparison,
     save_run,
@@ -110,7 +110,7 @@ def test_run_folders_keep_gpu_metrics(gpus, tmp_path):
         results = {"gpus": {"metrics": {**gpus.gpus[label], "jain_rho": None}}} if index == 0 else {}
         scenario = {"trace": "gpu:150", "policy": label, "backfill": "none", "cluster": dict(gpus.cluster)}
         folders.append(save_run(tmp_path / label, gpus.logs(index, 0), scenario=scenario, results=results))
-    comparison = contest_of_runs([load_run(folder) for folder in folders])
+    comparison = comparison_of_runs([load_run(folder) for folder in folders])
     assert comparison.labels == ("fcfs", "srtf")
     assert comparison.machine == gpus.machine
     gpu_data = GpuData.of(ComparisonData(comparison, 0))

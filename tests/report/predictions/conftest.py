@@ -8,7 +8,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.evaluation.storage import plain_json
-from kilowait.experiments.prediction_report import prediction_report, save_foretold
+from kilowait.experiments.prediction_report import prediction_report, save_prediction_report
 from kilowait.report import write_report
 from tests.predict.test_runtime import QUICK, habits
 
@@ -49,7 +49,7 @@ def without_requests(report):
 
 def saved(path, report):
     """Save a prediction report as a folder."""
-    return save_foretold(path, report, scenario={"trace": "made"}, manifest={"date": "today"})
+    return save_prediction_report(path, report, scenario={"trace": "made"}, manifest={"date": "today"})
 
 
 @pytest.fixture(scope="session")

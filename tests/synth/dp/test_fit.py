@@ -23,7 +23,7 @@ from kilowait.synth.dp.public_bins import (
     grid_runs,
     on_grid,
 )
-from kilowait.synth.log_schema import facts_of, rows_of
+from kilowait.synth.log_schema import log_schema, rows_of
 from tests.synth.test_generator import log
 
 TINY = {"dp_epsilon": 8.0, "dp_steps": 3, "width": 8, "layers": 1}
@@ -58,7 +58,7 @@ class TestCounting:
 
 class TestGrid:
     def test_codes_and_facts_do_not_depend_on_the_jobs(self):
-        one, other = facts_of(log(400)), facts_of(log(900, seed=5))
+        one, other = log_schema(log(400)), log_schema(log(900, seed=5))
         for name in ("gap_s", "nodes", "gpus", "estimate_s", "queue", "status", "power_w"):
             left, right = (grid_codes(name, facts, 1800.0).state() for facts in (one, other))
             assert all(np.array_equal(left[part], right[part]) for part in left)
@@ -69,7 +69,7 @@ class TestGrid:
         assert all(np.array_equal(left.seen[name], right.seen[name]) for name in left.seen)
 
     def test_requests_are_rounded_up_and_run_times_stay_below(self):
-        facts = facts_of(log())
+        facts = log_schema(log())
         rows = rows_of(log(), facts)
         found = on_grid(rows, facts)
         assert np.isin(found["estimate_s"], REQUESTS_S).all()
@@ -165,7 +165,7 @@ class TestTraining:
         from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
 
         monkeypatch.setattr(lessons, "DROPPED", 0.0)
-        facts = facts_of(log(400))
+        facts = log_schema(log(400))
         rows = rows_of(log(400), facts)
         shape = NetworkShape(
             sizes=(3, 5),

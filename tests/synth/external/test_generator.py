@@ -14,8 +14,8 @@ from kilowait.synth import fit_generator, load_generator
 from kilowait.synth.external import SdvTVAE
 from kilowait.synth.external.generator import SdvSettings, _packed
 from kilowait.synth.external.layout import Layout
-from kilowait.synth.log_schema import facts_of, rows_of
-from kilowait.synth.registry import OUTSIDE, settings_of
+from kilowait.synth.log_schema import log_schema, rows_of
+from kilowait.synth.registry import EXTERNAL_GENERATORS, settings_of
 from tests.synth.test_generator import log
 
 
@@ -24,7 +24,7 @@ def folder(tmp_path):
     """A generator's folder with a model in it that no library wrote."""
     (tmp_path / "model" / "deep").mkdir(parents=True)
     (tmp_path / "model" / "deep" / "weights.bin").write_bytes(bytes(range(256)) * 20)
-    facts = facts_of(log())
+    facts = log_schema(log())
     made = SdvTVAE(facts, SdvSettings(python="/home/anna/python", epochs=7), 3)
     made._layout, made._model = Layout.of(rows_of(log(), facts)), _packed(tmp_path / "model")
     made.save(tmp_path / "kept")
@@ -32,7 +32,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.skipif(find_spec("sdv") is not None, reason="SDV is installed beside kilowait here")
-@pytest.mark.parametrize("name", [name for name in OUTSIDE if name.startswith("sdv:")])
+@pytest.mark.parametrize("name", [name for name in EXTERNAL_GENERATORS if name.startswith("sdv:")])
 def test_without_sdv_one_is_told_how_to_get_it_and_its_licence(name):
     with pytest.raises(
         InputError, match="has no library sdv.*pip install sdv.*Business Source License"

@@ -9,7 +9,7 @@ import pytest
 
 from kilowait.jobs import JobTable
 from kilowait.synth import Generator, fit_generator, load_generator
-from kilowait.synth.registry import OUTSIDE
+from kilowait.synth.registry import EXTERNAL_GENERATORS
 from tests.synth.test_generator import log, same
 
 PYTHONS = {"sdv": "KILOWAIT_SDV_PYTHON", "realtabformer": "KILOWAIT_RTF_PYTHON"}
@@ -31,7 +31,7 @@ def fitted(name: str, jobs: JobTable, **more: object) -> Generator:
     return fit_generator(jobs, name, seed=3, python=python_of(name), **QUICK.get(name, {"epochs": 1}), **more)
 
 
-@pytest.fixture(scope="module", params=OUTSIDE)
+@pytest.fixture(scope="module", params=EXTERNAL_GENERATORS)
 def generator(request):
     """Each of them, fitted once."""
     return fitted(request.param, log())
@@ -63,7 +63,7 @@ def test_fitting_again_gives_the_same_and_is_seen_to_go_on(generator):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("name", EXTERNAL_GENERATORS)
 def test_a_log_with_the_least_there_is(name):
     whole = log(150)
     real = JobTable(

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from kilowait.synth.external.layout import Layout
-from kilowait.synth.log_schema import facts_of, rows_of
+from kilowait.synth.log_schema import log_schema, rows_of
 from tests.synth.test_generator import log
 
 
 @pytest.fixture
 def known():
     """The facts and rows of a log."""
-    facts = facts_of(log())
+    facts = log_schema(log())
     return facts, rows_of(log(), facts)
 
 
@@ -65,7 +65,7 @@ def test_what_a_model_makes_up_becomes_what_the_log_has(known):
 
 def test_columns_that_never_change_are_left_out_and_put_back():
     jobs = log(150, nodes=np.full(150, 8), user=np.full(150, 5))
-    facts = facts_of(jobs)
+    facts = log_schema(jobs)
     rows = rows_of(jobs, facts)
     layout = Layout.of(rows)
     table = layout.table(rows)
@@ -76,13 +76,13 @@ def test_columns_that_never_change_are_left_out_and_put_back():
 
 def test_requests_of_all_lengths_are_amounts():
     jobs = log(600, estimate_s=np.arange(600) * 60.0)
-    layout = Layout.of(rows_of(jobs, facts_of(jobs)))
+    layout = Layout.of(rows_of(jobs, log_schema(jobs)))
     assert "estimate_s" not in layout.kinds and "nodes" in layout.kinds
 
 
 def test_values_that_are_not_whole_stay_so():
     jobs = log(150, runtime_s=np.linspace(0.25, 400.75, 150))
-    facts = facts_of(jobs)
+    facts = log_schema(jobs)
     rows = rows_of(jobs, facts)
     layout = Layout.of(rows)
     assert np.array_equal(layout.rows(layout.table(rows), facts, 500.0)["runtime_s"], rows["runtime_s"][1:])

@@ -20,12 +20,12 @@ from kilowait.traces.anonymize import (
     AnonymizedLog,
     PseudonymKey,
     anonymize,
+    check_output_path,
     make_plan,
     parse_coarsening,
     parse_shift,
     pseudonyms,
     publish,
-    refuse_source,
 )
 
 KEY, OTHER = PseudonymKey(bytes(range(32))), PseudonymKey(bytes(range(1, 33)))
@@ -260,7 +260,7 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a Batsim platform describes a machine and has no jobs"):
         publish(made_of(log_of()), tmp_path / "log.xml")
     with pytest.raises(InputError, match="is the source log and would be overwritten"):
-        refuse_source(tmp_path / "a" / ".." / "log.swf", tmp_path / "log.swf")
+        check_output_path(tmp_path / "a" / ".." / "log.swf", tmp_path / "log.swf")
     (tmp_path / "log.csv.plan.json").mkdir()
     with pytest.raises(InputError, match="cannot write .*plan.json"):
         publish(made_of(log_of()), tmp_path / "log.csv")

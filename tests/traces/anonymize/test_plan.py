@@ -7,7 +7,7 @@ import pytest
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.jobs.columns import COLUMNS, LABELLED
+from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS
 from kilowait.traces.anonymize import (
     META_RULES,
     RULES,
@@ -32,10 +32,10 @@ def test_every_column_has_a_rule() -> None:
 
 def test_rules_are_consistent() -> None:
     for name, rule in RULES.items():
-        if name in LABELLED:
+        if name in LABEL_COLUMNS:
             assert rule.rounding is None and not rule.clock
         if rule.action == "hash":
-            assert name in LABELLED
+            assert name in LABEL_COLUMNS
         if rule.clock:
             assert np.dtype(COLUMNS[name].dtype).kind == "f" and rule.action == "keep"
     moments = {name for name, column in COLUMNS.items() if column.least == -1e15 and name.endswith("_s")}

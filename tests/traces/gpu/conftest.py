@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kilowait.jobs import JobTable
-from kilowait.traces import CleaningReport, read_trace_with_ledger
+from kilowait.traces import CleaningReport, read_trace_with_report
 
 Read = Callable[..., tuple[JobTable, CleaningReport]]
 
@@ -20,7 +20,7 @@ def read(tmp_path: Path) -> Read:
 
     def reading(text: str, **options: Any) -> tuple[JobTable, CleaningReport]:
         (tmp_path / "log").write_text(text)
-        jobs, ledger = read_trace_with_ledger(tmp_path / "log", **options)
+        jobs, ledger = read_trace_with_report(tmp_path / "log", **options)
         assert ledger.rows_read == ledger.jobs + ledger.dropped + ledger.folded
         assert jobs.order is None
         return jobs, ledger

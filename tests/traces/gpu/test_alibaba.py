@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kilowait.errors import TraceError
-from kilowait.traces import read_trace, read_trace_with_ledger
+from kilowait.traces import read_trace, read_trace_with_report
 from tests.traces.gpu import sample_files
 
 from .conftest import Read, entry_count
@@ -89,7 +89,7 @@ def test_pai_tables_together(tmp_path: Path) -> None:
         machine_spec=sample_files.PAI_MACHINES,
     )
     (folder / "notes.txt").write_text("no log\n")
-    jobs, ledger = read_trace_with_ledger(folder)
+    jobs, ledger = read_trace_with_report(folder)
     assert ledger.rows_read == ledger.jobs + ledger.dropped == 7
     assert jobs["submit_s"].tolist() == [100, 300, 300, 330, 340]
     assert jobs["wait_s"][:3].tolist() == [10, 10, 20]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kilowait.errors import TraceError
-from kilowait.traces import read_trace, read_trace_with_ledger
+from kilowait.traces import read_trace, read_trace_with_report
 from kilowait.traces.gpu.task_events import (
     END,
     SCHEDULE,
@@ -66,7 +66,7 @@ def test_a_folder_of_parts(tmp_path: Path) -> None:
     whole.write_text(sample_files.GOOGLE_TASKS)
     one = read_trace(whole)
     whole.unlink()
-    jobs, ledger = read_trace_with_ledger(tmp_path)
+    jobs, ledger = read_trace_with_report(tmp_path)
     assert jobs["runtime_s"].tolist() == one["runtime_s"].tolist()
     assert entry_count(ledger, "1 files of other events left out") == 0
     assert len(read_trace(tmp_path / "job_events")) == 2

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kilowait.jobs import JobTable
-from kilowait.traces import CleaningReport, describe, read_trace_with_ledger
+from kilowait.traces import CleaningReport, describe, read_trace_with_report
 
 ROWS = {
     "google2011/job_events/part-00000-of-00500.csv.gz": (10_704, "google2011"),
@@ -39,7 +39,7 @@ NO_LOGS |= {"openb_node_list_all_node", "openb_node_list_gpu_node", "gavel_throu
 def load(data_dir: Path, name: str) -> tuple[JobTable, CleaningReport]:
     if not (data_dir / name).exists():
         pytest.skip(f"{name} is not among the data")
-    return read_trace_with_ledger(data_dir / name)
+    return read_trace_with_report(data_dir / name)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -70,7 +70,7 @@ def test_openb_pods(data_dir: Path) -> None:
     assert (jobs["gpu_milli"] < 1000).any() and whole.max() == 8000
     jobs, _ = load(data_dir, "gpu/alibaba_v2023/openb_pod_list_gpuspec33.csv.gz")
     assert "V100M16|V100M32" in jobs.labels["gpu_types"]
-    kept, _ = read_trace_with_ledger(
+    kept, _ = read_trace_with_report(
         data_dir / "gpu/alibaba_v2023/openb_pod_list_default.csv.gz", never_ran="keep"
     )
     assert len(kept) == 8_152

@@ -19,7 +19,7 @@ from torch import Tensor
 from kilowait.agents.networks.factory import q_network
 from kilowait.agents.networks.heads import DuelingQ
 from kilowait.agents.networks.spec import Sizes
-from kilowait.agents.rl.categorical_returns import projected
+from kilowait.agents.rl.categorical_returns import project
 from kilowait.agents.rl.device import (
     DeviceTransfer,
     TorchRng,
@@ -228,7 +228,7 @@ def _td_errors(
         return torch.nn.functional.smooth_l1_loss(values, targets, reduction="none"), values.mean()
     with torch.no_grad():
         next_distribution = target.log_distribution(batch.following)[row, best].exp()
-        targets = projected(agent.support, rewards, batch.discounts, next_distribution)
+        targets = project(agent.support, rewards, batch.discounts, next_distribution)
     predicted = agent.log_distribution(batch.observation)[row, batch.actions]
     errors = torch.nn.functional.kl_div(predicted, targets, reduction="none").sum(-1)
     return errors, (predicted.exp() @ agent.support).mean()

@@ -27,7 +27,7 @@ from kilowait.agents.rl.device import (
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import Episodes, ReturnScale, step_cost
-from kilowait.agents.rl.gae import generalised_advantages
+from kilowait.agents.rl.gae import generalized_advantages
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.lagrangian import LagrangeMultiplier
 from kilowait.agents.rl.results import TrainingResult
@@ -167,7 +167,7 @@ def train_ppo(
                 played = rollout.close(
                     observation, agent, scale.divisor if settings.normalize_rewards else 1.0
                 )
-            advantages = generalised_advantages(
+            advantages = generalized_advantages(
                 played["rewards"], rollout.values, rollout.next_values, played["terminated"], played["truncated"],
                 gamma=settings.gamma, gae_lambda=settings.gae_lambda,
             )  # fmt: skip

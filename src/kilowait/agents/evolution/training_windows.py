@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.evolution.window_starts import drawn_starts
+from kilowait.agents.evolution.window_starts import random_starts
 from kilowait.agents.linear_batch.agent import OVERRUN, TRUST
 from kilowait.agents.linear_batch.score import COUNT, compiled
 from kilowait.agents.training_data import SyntheticMix
-from kilowait.agents.user_history import UserHistory, memories, parameters_for
+from kilowait.agents.user_history import UserHistory, parameters_for, user_histories
 from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.jobs import JobTable
@@ -55,7 +55,7 @@ class LogPart:
     ) -> None:
         self._jobs, self._nodes, self._length, self._bound = jobs, cluster.nodes, window_jobs, max_wait_s
         self._cuts = np.unique(np.linspace(0, len(jobs), CUTS + 1).astype(np.int64))
-        self._snapshots = memories(jobs, self._cuts.tolist())
+        self._snapshots = user_histories(jobs, self._cuts.tolist())
 
     @property
     def final_history(self) -> UserHistory:
@@ -64,7 +64,7 @@ class LogPart:
 
     def sample(self, count: int, random: np.random.Generator) -> list[TrainingWindow]:
         """Windows with random starts, each with the user history of a random earlier time."""
-        starts = drawn_starts(self._jobs, count, self._length, random)
+        starts = random_starts(self._jobs, count, self._length, random)
         return [self.lagging(first, int(random.integers(0, len(self._jobs) // 2 + 1))) for first in starts]
 
     def lagging(self, first: int, lag: int) -> TrainingWindow:
@@ -154,4 +154,4 @@ def memory_of(parts: Sequence[JobTable]) -> UserHistory:
     }
     labels = {"user": parts[-1].labels["user"]} if "user" in parts[-1].labels else {}
     joined = JobTable(job_id=np.arange(1, len(columns["nodes"]) + 1), labels=labels, **columns)
-    return memories(joined, [len(joined)])[len(joined)]
+    return user_histories(joined, [len(joined)])[len(joined)]

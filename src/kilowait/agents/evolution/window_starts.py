@@ -7,16 +7,16 @@ import numpy as np
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["drawn_starts", "spread_starts"]
+__all__ = ["random_starts", "even_starts"]
 
 
-def spread_starts(jobs: JobTable, windows: int, window_jobs: int) -> list[int]:
+def even_starts(jobs: JobTable, windows: int, window_jobs: int) -> list[int]:
     """First jobs of `windows` equally spaced windows, the first at the beginning and the last at the end.
 
     They overlap if there are more of them than fit side by side.
 
     >>> jobs = JobTable(job_id=range(10), submit_s=range(10), runtime_s=[1] * 10, nodes=[1] * 10)
-    >>> spread_starts(jobs, 3, 4)
+    >>> even_starts(jobs, 3, 4)
     [0, 3, 6]
     """
     starts: list[int] = (
@@ -25,7 +25,7 @@ def spread_starts(jobs: JobTable, windows: int, window_jobs: int) -> list[int]:
     return starts
 
 
-def drawn_starts(jobs: JobTable, windows: int, window_jobs: int, random: np.random.Generator) -> list[int]:
+def random_starts(jobs: JobTable, windows: int, window_jobs: int, random: np.random.Generator) -> list[int]:
     """First jobs of `windows` windows at random places."""
     starts: list[int] = random.integers(0, _last_start(jobs, windows, window_jobs) + 1, windows).tolist()
     return starts

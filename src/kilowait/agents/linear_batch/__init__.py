@@ -4,10 +4,10 @@ from kilowait.agents.linear_batch.agent import (
     FEATURES,
     TRUST,
     LinearAgent,
+    default_weights,
     features,
     load_agent,
     saf_weights,
-    usual_weights,
 )
 
-__all__ = ["FEATURES", "TRUST", "LinearAgent", "features", "load_agent", "saf_weights", "usual_weights"]
+__all__ = ["FEATURES", "TRUST", "LinearAgent", "features", "load_agent", "saf_weights", "default_weights"]

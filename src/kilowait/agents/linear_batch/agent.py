@@ -31,7 +31,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import POLICIES, resolve
 
-__all__ = ["FEATURES", "TRUST", "LinearAgent", "features", "load_agent", "saf_weights", "usual_weights"]
+__all__ = ["FEATURES", "TRUST", "LinearAgent", "features", "load_agent", "saf_weights", "default_weights"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -53,14 +53,14 @@ def saf_weights() -> Floats:
     return weights_of(length=1.0, width=1.0)
 
 
-def usual_weights() -> Floats:
+def default_weights() -> Floats:
     """Smallest expected area first, with priority for jobs expected to be short: the start of every search.
 
     The score is the estimate, times the share of it that such jobs use, times nodes, divided by the square root of the
     expected inverse run time. That is halfway to Smith's rule (weight over work), as a job's slowdown weighs
     1 / run time.
 
-    >>> dict(zip(FEATURES, usual_weights().tolist()))["quick"]
+    >>> dict(zip(FEATURES, default_weights().tolist()))["quick"]
     -0.5
     """
     return weights_of(length=1.0, width=1.0, usual=1.0, habit=1.0, quick_usual=-0.5, quick=-0.5)

@@ -32,8 +32,8 @@ __all__ = [
     "MOMENTS",
     "compiled",
     "features",
-    "recalled",
-    "replayed",
+    "compiled_recall",
+    "replay_ended_jobs",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -225,12 +225,12 @@ def compiled() -> Any:
     return compiled_score(_score)
 
 
-def recalled() -> Any:
+def compiled_recall() -> Any:
     """A compiled function with the arguments of a score: the statistics of a job's class, as `features` takes them."""
     return compile_entry(_recalled, FOUR_NUMBERS)
 
 
-def replayed(order: Any, user: Any, estimate_s: Floats, ran_s: Floats, parameters: Floats) -> None:
+def replay_ended_jobs(order: Any, user: Any, estimate_s: Floats, ran_s: Floats, parameters: Floats) -> None:
     """Add ended jobs to the statistics one by one, in this order; user -1 is an unknown user, times in seconds."""
     _compiled_replay()(order, user, estimate_s, ran_s, parameters)
 

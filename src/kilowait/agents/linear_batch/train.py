@@ -29,11 +29,11 @@ from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation, Sear
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
 from kilowait.agents.evolution.objectives import OBJECTIVES, Objective, objective_of
 from kilowait.agents.evolution.training_windows import LogPart, TrainingWindow, WindowSampler
-from kilowait.agents.evolution.window_starts import spread_starts
+from kilowait.agents.evolution.window_starts import even_starts
 from kilowait.agents.linear_batch.agent import (
     LinearAgent,
+    default_weights,
     saf_weights,
-    usual_weights,
     weights_of,
 )
 from kilowait.agents.linear_batch.score import COUNT
@@ -49,7 +49,7 @@ __all__ = ["train"]
 Floats = npt.NDArray[np.float64]
 
 STARTS: dict[str, Callable[[], Floats]] = {
-    "usual": usual_weights,
+    "usual": default_weights,
     "expected area": lambda: weights_of(length=1.0, width=1.0, usual=1.0, habit=1.0),
     "area": saf_weights,
 }
@@ -122,7 +122,7 @@ def train(
     known = sampler.final_history
     validation_windows = [
         later.window(first, known)
-        for first in spread_starts(validation, max(windows, 2 * len(validation) // length), length)
+        for first in even_starts(validation, max(windows, 2 * len(validation) // length), length)
     ]
     # For a custom objective there is no theoretical start: larger steps, no penalty.
     step, pull = (STEP, PULL) if objective_name in OBJECTIVES else (4 * STEP, 0.0)

@@ -2,10 +2,10 @@
 
 from kilowait.agents.linear_gpu.agent import (
     FEATURES,
-    RULES,
+    POLICY_WEIGHTS,
     TYPE_FEATURES,
     LinearGpuAgent,
-    rule_agent,
+    policy_agent,
 )
 
-__all__ = ["FEATURES", "RULES", "TYPE_FEATURES", "LinearGpuAgent", "rule_agent"]
+__all__ = ["FEATURES", "POLICY_WEIGHTS", "TYPE_FEATURES", "LinearGpuAgent", "policy_agent"]

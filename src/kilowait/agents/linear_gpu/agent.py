@@ -23,7 +23,7 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.cluster.gpus import gpu
-from kilowait.engine.gpu.demand import types_of
+from kilowait.engine.gpu.demand import node_types
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import run_gpu_simulation
 from kilowait.engine.interface import PriorityPolicy
@@ -31,7 +31,15 @@ from kilowait.engine.policy import RunInputs, gpu_settings_of
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 
-__all__ = ["FEATURES", "FORMAT", "RULES", "TYPE_FEATURES", "LinearGpuAgent", "agent_from", "rule_agent"]
+__all__ = [
+    "FEATURES",
+    "FORMAT",
+    "POLICY_WEIGHTS",
+    "TYPE_FEATURES",
+    "LinearGpuAgent",
+    "agent_from",
+    "policy_agent",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -68,7 +76,7 @@ MOVING = COUNT - 2  # the last two features are constant during a run
 SHORT_S, NARROW = 1.0, 1e-3
 GPU_SETTINGS = ("preempt", "round_interval_s", "placement", "migrate")
 
-RULES: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
+POLICY_WEIGHTS: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
     "fcfs": ({"age": -1.0}, {}),
     "sjf": ({"length": 1.0}, {}),
     "srtf": ({"remaining": 1.0}, {"preempt": True}),
@@ -99,7 +107,7 @@ def _score(job: Any, now: float, parameters: Any) -> Any:
 class LinearGpuAgent:
     """Weights that order the jobs of a GPU cluster and the types they try; ``kilowait.simulate(jobs, cluster, agent)``.
 
-    >>> agent = rule_agent("srtf", 56, types="fastest")
+    >>> agent = policy_agent("srtf", 56, types="fastest")
     >>> agent.explain()[0], agent.gpu_settings
     (('remaining', 1.0), (('preempt', True), ('types', 'given')))
     """
@@ -168,7 +176,7 @@ class LinearGpuAgent:
         slow = -np.log(np.where(speed > 0, speed, 1e-9))
         length = np.log(np.maximum(jobs["estimate_s"], SHORT_S) / 3600.0) / 3.0
         width = np.log(np.maximum(_gpu_share(jobs), NARROW)) / math.log1p(_gpus(cluster))
-        rate = np.array([_rate(kind.gpu) for kind in types_of(cluster)])[:, None]
+        rate = np.array([_rate(kind.gpu) for kind in node_types(cluster)])[:, None]
         slow_w, slow_length, slow_width, rate_w, rate_length = self.weights[COUNT:]
         cost = slow * (slow_w + slow_length * length + slow_width * width) + rate * (
             rate_w + rate_length * length
@@ -200,17 +208,17 @@ class LinearGpuAgent:
         return target
 
 
-def rule_agent(
+def policy_agent(
     name: str, gpus: int, *, types: str = "any", placement: str = "first", migrate: bool = False
 ) -> LinearGpuAgent:
     """The agent that gives the same schedules as this policy on a machine with `gpus` GPUs.
 
-    >>> rule_agent("srsf", 56).weights[[0, 2]].round(2).tolist()
+    >>> policy_agent("srsf", 56).weights[[0, 2]].round(2).tolist()
     [3.0, 4.04]
     """
-    if name not in RULES:
-        raise UnknownNameError("policy with a linear GPU agent", name, RULES)
-    rule_weights, gpu_settings = RULES[name]
+    if name not in POLICY_WEIGHTS:
+        raise UnknownNameError("policy with a linear GPU agent", name, POLICY_WEIGHTS)
+    rule_weights, gpu_settings = POLICY_WEIGHTS[name]
     names = (*FEATURES, *TYPE_FEATURES)
     weights = np.zeros(len(names))
     for feature, value in rule_weights.items():
@@ -265,7 +273,7 @@ def _gpu_share(jobs: JobTable) -> Floats:
 
 def _speeds_on(jobs: JobTable, cluster: Cluster, speeds: Speeds | None) -> Floats:
     """(types of the cluster, jobs); 1 where the speed is unknown."""
-    kinds = types_of(cluster)
+    kinds = node_types(cluster)
     if speeds is None:
         return np.ones((len(kinds), len(jobs)))
     rows = [

@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
-from kilowait.agents.evolution.window_starts import drawn_starts, spread_starts
-from kilowait.agents.linear_gpu.agent import RULES, LinearGpuAgent, rule_agent
+from kilowait.agents.evolution.window_starts import even_starts, random_starts
+from kilowait.agents.linear_gpu.agent import POLICY_WEIGHTS, LinearGpuAgent, policy_agent
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.errors import InputError, UnknownNameError
@@ -30,7 +30,7 @@ from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import simulate
 from kilowait.rng import stream
 
-__all__ = ["OBJECTIVES", "PLACEMENTS", "best_rule", "train_placed"]
+__all__ = ["OBJECTIVES", "PLACEMENTS", "best_policy", "train_linear_gpu"]
 
 Floats = npt.NDArray[np.float64]
 SpeedsOf = Callable[[JobTable], Speeds | None]
@@ -64,7 +64,7 @@ OBJECTIVES = {"mean_jct_s": mean_jct_s, "mean_wait_s": mean_wait_s, "mean_bsld":
 """Objectives by name; smaller is better."""
 
 
-def train_placed(
+def train_linear_gpu(
     jobs: JobTable,
     validation: JobTable,
     cluster: Cluster,
@@ -117,7 +117,7 @@ def train_placed(
     validation_windows = [validation[i * window_jobs : (i + 1) * window_jobs] for i in range(count)]
     with ThreadPoolExecutor(threads) as pool:
         evaluate = _evaluator(pool, cluster, speeds, objective)
-        training = _windows(jobs, spread_starts(jobs, windows, window_jobs), window_jobs)
+        training = _windows(jobs, even_starts(jobs, windows, window_jobs), window_jobs)
         identity = {
             "search": "on placed nodes",
             "seed": seed,
@@ -128,7 +128,7 @@ def train_placed(
             "window_jobs": window_jobs,
         }
         checkpoint = SearchCheckpoint(identity, generations, keeping)
-        rules = rule_agents(cluster, placements)
+        rules = policy_agents(cluster, placements)
         start = _best(rules, checkpoint.starts(rules, lambda agents: evaluate(agents, training)))
         search = EvolutionStrategy(_unit(start.weights), step=0.2, seed=seed, population=population)
         reference = evaluate([start], validation_windows)[0]
@@ -136,7 +136,7 @@ def train_placed(
         path = checkpoint.path
         best = 1.0 if checkpoint.best is None else checkpoint.best[0]
         for number in checkpoint.rest(search, random):
-            sampled = _windows(jobs, drawn_starts(jobs, windows, window_jobs, random), window_jobs)
+            sampled = _windows(jobs, random_starts(jobs, windows, window_jobs, random), window_jobs)
             candidates = search.ask()
             values = evaluate([start, *(LinearGpuAgent(row, start.overrides) for row in candidates)], sampled)
             scores = [_relative(value, values[0]) for value in values[1:]]
@@ -179,22 +179,22 @@ def train_placed(
     return LinearGpuAgent(result.weights, result.overrides, provenance=provenance), checkpoint.history
 
 
-def rule_agents(
+def policy_agents(
     cluster: Cluster, placements: Sequence[str] = PLACEMENTS, migrate: Sequence[bool] = (False, True)
 ) -> list[LinearGpuAgent]:
     """Every policy with every order of types, placement and migration setting."""
     gpus = sum(group.nodes * group.gpus for group in cluster.groups)
     return [
-        rule_agent(rule, gpus, types=types, placement=placement, migrate=moves)
-        for rule, types, placement, moves in product(RULES, TYPES, placements, migrate)
+        policy_agent(rule, gpus, types=types, placement=placement, migrate=moves)
+        for rule, types, placement, moves in product(POLICY_WEIGHTS, TYPES, placements, migrate)
     ]
 
 
-def best_rule(
+def best_policy(
     jobs: JobTable,
     cluster: Cluster,
     *,
-    rules: Sequence[str] = tuple(RULES),
+    rules: Sequence[str] = tuple(POLICY_WEIGHTS),
     speeds: SpeedsOf = lambda jobs: None,
     windows: int = 16,
     window_jobs: int = 512,
@@ -206,11 +206,11 @@ def best_rule(
 
     Its `provenance` contains the names of the policy, the order of types and the placement.
     """
-    every = rule_agents(cluster, placements, migrate)
+    every = policy_agents(cluster, placements, migrate)
     candidates = [each for each in every if each.provenance["rule"] in rules]
     with ThreadPoolExecutor(1) as pool:
         evaluate = _evaluator(pool, cluster, speeds, objective)
-        training = _windows(jobs, spread_starts(jobs, windows, window_jobs), window_jobs)
+        training = _windows(jobs, even_starts(jobs, windows, window_jobs), window_jobs)
         return _best(candidates, evaluate(candidates, training))
 
 

@@ -4,7 +4,7 @@ from kilowait.agents.linear_power.agent import (
     WEIGHTS,
     LinearPowerAgent,
     from_controls,
-    steered_agent,
+    power_agent_from_dict,
 )
 
-__all__ = ["WEIGHTS", "LinearPowerAgent", "from_controls", "steered_agent"]
+__all__ = ["WEIGHTS", "LinearPowerAgent", "from_controls", "power_agent_from_dict"]

@@ -18,29 +18,33 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.io import STEERING
-from kilowait.agents.linear_power.job_features import STANDING, saf_order, standing
+from kilowait.agents.io import LINEAR_POWER_FORMAT
+from kilowait.agents.linear_power.job_features import JOB_FEATURES, job_features, saf_order
 from kilowait.cluster import Cluster
 from kilowait.engine.policy import RunInputs, settings_of
-from kilowait.envs.kernels.linear_power_policy import MOMENT, PowerPolicyWeights, steering_of
+from kilowait.envs.kernels.linear_power_policy import (
+    SYSTEM_FEATURES,
+    PowerPolicyWeights,
+    power_policy_weights,
+)
 from kilowait.envs.power.batched_sim import EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, PowerSetup
-from kilowait.envs.power.rollout import play
+from kilowait.envs.power.rollout import run_energy_policy
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog, JobTable
 
-__all__ = ["WEIGHTS", "LinearPowerAgent", "from_controls", "steered_agent"]
+__all__ = ["WEIGHTS", "LinearPowerAgent", "from_controls", "power_agent_from_dict"]
 
 Floats = npt.NDArray[np.float64]
 
 VERSION = 1
 
 WEIGHTS: dict[str, str] = {
-    **{name: f"order: per {meaning}" for name, meaning in STANDING.items()},
+    **{name: f"order: per {meaning}" for name, meaning in JOB_FEATURES.items()},
     "longer": "largest relative increase of a job's run time by DVFS",
     "longer_length": "added to it, per ln(estimate / 1 h) / 3",
     "longer_width": "added to it, per ln(nodes) / ln(1 + nodes of the machine)",
-    **MOMENT,
+    **SYSTEM_FEATURES,
 }
 """Meaning of each weight, in order."""
 
@@ -82,10 +86,10 @@ class LinearPowerAgent:
 
     def steering(self, jobs: JobTable, cluster: Cluster, powered: PowerSetup) -> PowerPolicyWeights:
         """Weights and per-job terms for the jobs of a log, sorted by submission."""
-        known = standing(jobs["estimate_s"], jobs["nodes"], cluster.nodes)
-        still = len(STANDING)
+        known = job_features(jobs["estimate_s"], jobs["nodes"], cluster.nodes)
+        still = len(JOB_FEATURES)
         base, per = self.weights[still], self.weights[still + 1 : still + 3]
-        return steering_of(
+        return power_policy_weights(
             powered,
             known @ self.weights[:still],
             base + known[:, :2] @ per,
@@ -107,7 +111,9 @@ class LinearPowerAgent:
             placement=settings.placement,
             overrun=settings.overrun,
         )
-        return play(jobs, cluster, self, power=self.power, asking=asking, settings=settings, name=self.name)
+        return run_energy_policy(
+            jobs, cluster, self, power=self.power, asking=asking, settings=settings, name=self.name
+        )
 
     def explain(self) -> list[tuple[str, float]]:
         """Names and weights, the largest first."""
@@ -117,7 +123,7 @@ class LinearPowerAgent:
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the agent to a JSON file; `load_agent` restores it exactly."""
         data = {
-            "format": STEERING,
+            "format": LINEAR_POWER_FORMAT,
             "version": VERSION,
             "name": self.name,
             "levers": self.levers,
@@ -165,7 +171,7 @@ def from_controls(
     return LinearPowerAgent(np.array([weights[name] for name in WEIGHTS]), levers, signal)
 
 
-def steered_agent(data: Mapping[str, Any], source: Path) -> LinearPowerAgent:
+def power_agent_from_dict(data: Mapping[str, Any], source: Path) -> LinearPowerAgent:
     """The agent of a file's content; InputError if it is damaged."""
     if data.get("version") != VERSION:
         raise InputError(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["STANDING", "saf_order", "standing"]
+__all__ = ["JOB_FEATURES", "saf_order", "job_features"]
 
 Floats = npt.NDArray[np.float64]
 
-STANDING: dict[str, str] = {
+JOB_FEATURES: dict[str, str] = {
     "length": "ln(estimate / 1 h) / 3",
     "width": "ln(nodes) / ln(1 + nodes of the machine)",
     "length_squared": "length x length",
@@ -22,10 +22,10 @@ STANDING: dict[str, str] = {
 """The features, in order."""
 
 
-def standing(estimate_s: npt.ArrayLike, nodes: npt.ArrayLike, machine_nodes: int) -> Floats:
+def job_features(estimate_s: npt.ArrayLike, nodes: npt.ArrayLike, machine_nodes: int) -> Floats:
     """Features of jobs, one job a row; estimates in seconds, those below 1 s count as 1 s.
 
-    >>> dict(zip(STANDING, standing([3600], [8], 16)[0].tolist()))["share"]
+    >>> dict(zip(JOB_FEATURES, job_features([3600], [8], 16)[0].tolist()))["share"]
     0.5
     """
     estimate = np.maximum(np.asarray(estimate_s, np.float64), 1.0)

@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode
 from kilowait.agents.evolution.objectives import mean_bsld
 from kilowait.agents.linear_power.agent import LinearPowerAgent
 from kilowait.cluster import Cluster
-from kilowait.envs.kernels.linear_power_policy import steered_for
+from kilowait.envs.kernels.linear_power_policy import power_policy_kernel
 from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.envs.power.reward_terms import TERMS
 from kilowait.envs.power.vector_env import EnergyVectorEnv
@@ -94,7 +94,7 @@ class EvaluationWindows:
                 net = agent.steering(self.jobs, self.cluster, self.vec.powered)
                 self.vec.reset(options={"first": first})
                 run = (
-                    steered_for(*arrays, net) if run is None else run
+                    power_policy_kernel(*arrays, net) if run is None else run
                 )  # looking up the compiled function takes longer than running it
                 list(pool.map(lambda part: run(*arrays, net, *part), pairwise(cuts)))  # noqa: B023
                 spent[row] = board.scene.finished[:, self.column]

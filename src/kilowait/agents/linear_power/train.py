@@ -25,11 +25,11 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 
-__all__ = ["SPENT", "SlowdownLimit", "starts", "train_steered"]
+__all__ = ["OBJECTIVES", "SlowdownLimit", "hand_tuned_starts", "train_linear_power"]
 
 Floats = npt.NDArray[np.float64]
 
-SPENT = {"energy": None, "co2": "carbon", "cost": "price"}
+OBJECTIVES = {"energy": None, "co2": "carbon", "cost": "price"}
 """Objectives, and the signal each needs."""
 CHARGE = 5.0
 """Penalty of each per cent of slowdown above the limit, in per cent of the objective."""
@@ -46,12 +46,12 @@ _SLEEP = ("timeout", "timeout_waiting", "timeout_busy", "spare", "spare_demand",
 _SIGNAL = ("signal", "hold")
 
 
-def starts(cluster: Cluster, longest: float, break_even_s: float) -> list[LinearPowerAgent]:
+def hand_tuned_starts(cluster: Cluster, longest: float, break_even_s: float) -> list[LinearPowerAgent]:
     """Hand-tuned power controls as weights: DVFS x when crowded x timeouts x reserves; smallest area first.
 
     `longest` is the relative increase of the run time in the slowest DVFS state.
 
-    >>> len(starts(Cluster.from_nodes(8), 0.2, 300.0))
+    >>> len(hand_tuned_starts(Cluster.from_nodes(8), 0.2, 300.0))
     35
     """
     agents = []
@@ -68,7 +68,7 @@ def starts(cluster: Cluster, longest: float, break_even_s: float) -> list[Linear
     return agents
 
 
-def train_steered(
+def train_linear_power(
     jobs: JobTable,
     validation: JobTable,
     cluster: Cluster,
@@ -109,12 +109,12 @@ def train_steered(
         progress: called with every generation.
         keeping: folder of the checkpoint, and whether to resume from it; None: no checkpoint.
     """
-    if spent not in SPENT:
-        raise UnknownNameError("objective", spent, SPENT)
+    if spent not in OBJECTIVES:
+        raise UnknownNameError("objective", spent, OBJECTIVES)
     if generations < 1 or threads < 1:
         raise InputError(f"{generations} generations on {threads} threads; there must be at least 1 of each")
     sla = SlowdownLimit() if sla is None else sla
-    signal = SPENT[spent]
+    signal = OBJECTIVES[spent]
     if signal is not None and getattr(power, signal) is None:
         raise InputError(
             f"{spent} needs the {signal} over time, and none was given; give it, or minimize energy"
@@ -126,7 +126,7 @@ def train_steered(
 
     first = np.linspace(0, training_windows.last, windows).astype(np.int64)
     allowed = training_windows.slowdown_limit(first, sla)
-    points = starts(cluster, _longest(training_windows), _break_even_s(training_windows))
+    points = hand_tuned_starts(cluster, _longest(training_windows), _break_even_s(training_windows))
     identity = {
         "search": "of levers",
         "seed": seed,

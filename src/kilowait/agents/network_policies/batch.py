@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.agents.network_policies.gpu import GpuNetworkAgent, gpu_asking_from
+from kilowait.agents.network_policies.gpu import GpuNetworkAgent, gpu_settings_from_dict
 from kilowait.agents.network_policies.power import (
     EnergyNetworkAgent,
-    energy_asking_from,
+    energy_settings_from_dict,
     without_default_features,
 )
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.kernel import KernelExtractor
 from kilowait.agents.networks.preference import PreferenceConditioned, plain_spec
-from kilowait.agents.networks.spec import described
+from kilowait.agents.networks.spec import spec_to_dict
 from kilowait.agents.rl.agent_file import load_network
 from kilowait.agents.rl.device import use_device
 from kilowait.agents.rl.inference import greedy_actions
@@ -32,7 +32,7 @@ from kilowait.envs.rollout import run_policy
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
 
-__all__ = ["NetworkAgent", "exported", "network_agent"]
+__all__ = ["NetworkAgent", "engine_weights", "network_agent"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class NetworkAgent(PreferenceConditioned):
             placement=settings.placement,
             overrun=settings.overrun,
         )
-        layers = exported(self.network)
+        layers = engine_weights(self.network)
         with use_device("cpu", 1):
             return run_policy(
                 inputs.jobs,
@@ -76,7 +76,7 @@ class NetworkAgent(PreferenceConditioned):
             )
 
 
-def exported(network: ActorCritic | DuelingQ) -> NetworkWeights | None:
+def engine_weights(network: ActorCritic | DuelingQ) -> NetworkWeights | None:
     """The weights as the engine takes them; None for a network that the engine cannot run.
 
     Of a dueling network only the advantages are taken: the state value is the same for all actions.
@@ -121,14 +121,16 @@ def network_agent(
             "NetworkAgent(network, DecisionSettings(...))"
         )
     if network.provenance.get("env") == "kilowait/Gpu-v0":
-        return GpuNetworkAgent(network, gpu_asking_from(saved), name)
+        return GpuNetworkAgent(network, gpu_settings_from_dict(saved), name)
     if network.provenance.get("env") == "kilowait/Energy-v0":
-        return EnergyNetworkAgent(network, energy_asking_from(saved), str(network.provenance["levers"]), name)
+        return EnergyNetworkAgent(
+            network, energy_settings_from_dict(saved), str(network.provenance["levers"]), name
+        )
     asking = DecisionSettings(**{**saved, "max_wait_s": float(saved.get("max_wait_s") or np.inf)})
-    if described(asking.seen) != described(plain_spec(network.spec)):
+    if spec_to_dict(asking.seen) != spec_to_dict(plain_spec(network.spec)):
         raise InputError(
-            f"{path} was trained by another version: it needs {described(network.spec)}, and this kilowait observes "
-            f"{described(asking.seen)}; train it again"
+            f"{path} was trained by another version: it needs {spec_to_dict(network.spec)}, and this kilowait observes "
+            f"{spec_to_dict(asking.seen)}; train it again"
         )
     return NetworkAgent(network, asking, name)
 

@@ -9,16 +9,16 @@ import numpy as np
 
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.preference import PreferenceConditioned
-from kilowait.agents.networks.spec import described
+from kilowait.agents.networks.spec import spec_to_dict
 from kilowait.agents.rl.device import use_device
 from kilowait.agents.rl.inference import greedy_actions
 from kilowait.engine.policy import RunInputs, gpu_settings_of
 from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
-from kilowait.envs.gpu.rollout import play
+from kilowait.envs.gpu.rollout import run_gpu_policy
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
 
-__all__ = ["GpuNetworkAgent", "gpu_asked_as", "gpu_asking_from"]
+__all__ = ["GpuNetworkAgent", "gpu_settings_to_dict", "gpu_settings_from_dict"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +46,13 @@ class GpuNetworkAgent(PreferenceConditioned):
         """Simulate a run under its greedy decisions."""
         self.check_preferred()
         cluster, placing = inputs.cluster, gpu_settings_of(inputs, self.name)
-        observed = described(self.asking.seen(cluster))
-        if observed != described(self.network.spec):
+        observed = spec_to_dict(self.asking.seen(cluster))
+        if observed != spec_to_dict(self.network.spec):
             raise InputError(
                 f"agent {self.name!r} was trained on other GPU types than {cluster.name!r} has; train one on it"
             )
         with use_device("cpu", 1):
-            return play(
+            return run_gpu_policy(
                 inputs.jobs,
                 cluster,
                 lambda seen: greedy_actions(self.network, seen),
@@ -64,7 +64,7 @@ class GpuNetworkAgent(PreferenceConditioned):
             )
 
 
-def gpu_asked_as(asking: GpuDecisionSettings) -> dict[str, Any]:
+def gpu_settings_to_dict(asking: GpuDecisionSettings) -> dict[str, Any]:
     """The decision settings as plain data, for the file."""
     saved = asdict(asking)
     saved["placements"] = list(asking.placements)
@@ -72,7 +72,7 @@ def gpu_asked_as(asking: GpuDecisionSettings) -> dict[str, Any]:
     return saved
 
 
-def gpu_asking_from(saved: dict[str, Any]) -> GpuDecisionSettings:
+def gpu_settings_from_dict(saved: dict[str, Any]) -> GpuDecisionSettings:
     """The inverse of `gpu_asked_as`."""
     return GpuDecisionSettings(
         **{

@@ -9,17 +9,22 @@ import numpy as np
 
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.preference import PreferenceConditioned
-from kilowait.agents.networks.spec import described
+from kilowait.agents.networks.spec import spec_to_dict
 from kilowait.agents.rl.device import use_device
 from kilowait.agents.rl.inference import greedy_actions
 from kilowait.engine.policy import RunInputs, settings_of
 from kilowait.envs.power.batched_sim import EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig
-from kilowait.envs.power.rollout import play
+from kilowait.envs.power.rollout import run_energy_policy
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
 
-__all__ = ["EnergyNetworkAgent", "energy_asked_as", "energy_asking_from", "without_default_features"]
+__all__ = [
+    "EnergyNetworkAgent",
+    "energy_settings_to_dict",
+    "energy_settings_from_dict",
+    "without_default_features",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +67,8 @@ class EnergyNetworkAgent(PreferenceConditioned):
             placement=settings.placement,
             overrun=settings.overrun,
         )
-        observed = described(asking.shown(self.power.of(jobs.sorted(), cluster, len(jobs))))
-        expected = described(self.network.spec)
+        observed = spec_to_dict(asking.shown(self.power.of(jobs.sorted(), cluster, len(jobs))))
+        expected = spec_to_dict(self.network.spec)
         if observed != expected:
             what = next(name for name in observed if observed[name] != expected.get(name))
             raise InputError(
@@ -71,7 +76,7 @@ class EnergyNetworkAgent(PreferenceConditioned):
                 f"give the machine, the signals and --power-controls {self.levers} of the training"
             )
         with use_device("cpu", 1):
-            return play(
+            return run_energy_policy(
                 jobs,
                 cluster,
                 lambda seen: greedy_actions(self.network, seen),
@@ -82,7 +87,7 @@ class EnergyNetworkAgent(PreferenceConditioned):
             )
 
 
-def energy_asked_as(asking: EnergyDecisionSettings) -> dict[str, Any]:
+def energy_settings_to_dict(asking: EnergyDecisionSettings) -> dict[str, Any]:
     """The decision settings as plain data, for the file."""
     bound_s = None if np.isinf(asking.max_wait_s) else asking.max_wait_s
     return without_default_features({**asdict(asking), "max_wait_s": bound_s})
@@ -93,6 +98,6 @@ def without_default_features(saved: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in saved.items() if name != "prediction_features" or value}
 
 
-def energy_asking_from(saved: dict[str, Any]) -> EnergyDecisionSettings:
+def energy_settings_from_dict(saved: dict[str, Any]) -> EnergyDecisionSettings:
     """The inverse of `energy_asked_as`."""
     return EnergyDecisionSettings(**{**saved, "max_wait_s": float(saved.get("max_wait_s") or np.inf)})

@@ -17,8 +17,8 @@ from kilowait.agents.networks.kernel import KernelExtractor
 from kilowait.agents.networks.spec import (
     ObservationSpecProtocol,
     Sizes,
-    seen_from,
     sizes_of,
+    spec_from_dict,
 )
 from kilowait.errors import UnknownNameError
 
@@ -83,7 +83,7 @@ def from_config(spec: dict[str, Any], made: dict[str, Any]) -> ActorCritic | Due
         "actor-critic": network,
         "dueling": q_network,
     }
-    return builders[made["head"]](seen_from(spec), made["kind"], **rest, **made["sizes"])
+    return builders[made["head"]](spec_from_dict(spec), made["kind"], **rest, **made["sizes"])
 
 
 def _body(

@@ -17,33 +17,35 @@ from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.spec import (
     LoadedSpec,
     ObservationSpecProtocol,
-    described,
-    seen_from,
+    spec_from_dict,
+    spec_to_dict,
 )
-from kilowait.envs.observation_spec import PREFIX
+from kilowait.envs.observation_spec import PREFERENCE_PREFIX
 from kilowait.envs.preferences import preference_text, weights_from
 from kilowait.errors import InputError
 
-__all__ = ["PreferenceConditioned", "plain_spec", "preferred", "terms_of"]
+__all__ = ["PreferenceConditioned", "plain_spec", "with_fixed_preference", "preference_terms"]
 
 
-def terms_of(spec: ObservationSpecProtocol) -> tuple[str, ...]:
+def preference_terms(spec: ObservationSpecProtocol) -> tuple[str, ...]:
     """The terms of the preference that a network of this spec takes as input; empty if it takes none.
 
-    >>> terms_of(LoadedSpec(("wait",), ("free", "prefers_sla", "prefers_wait"), 4, 1, 0, False))
+    >>> preference_terms(LoadedSpec(("wait",), ("free", "prefers_sla", "prefers_wait"), 4, 1, 0, False))
     ('sla', 'wait')
     """
-    return tuple(name.removeprefix(PREFIX) for name in spec.summary if name.startswith(PREFIX))
+    return tuple(
+        name.removeprefix(PREFERENCE_PREFIX) for name in spec.summary if name.startswith(PREFERENCE_PREFIX)
+    )
 
 
 def plain_spec(spec: ObservationSpecProtocol) -> LoadedSpec:
     """The same spec without the preference."""
-    description = described(spec)
-    summary = [name for name in description["summary"] if not name.startswith(PREFIX)]
-    return seen_from({**description, "summary": summary})
+    description = spec_to_dict(spec)
+    summary = [name for name in description["summary"] if not name.startswith(PREFERENCE_PREFIX)]
+    return spec_from_dict({**description, "summary": summary})
 
 
-def preferred(
+def with_fixed_preference(
     network: ActorCritic | DuelingQ, preference: dict[str, float], *, name: str = "agent"
 ) -> ActorCritic | DuelingQ:
     """The network with this preference fixed, as a network without preference input.
@@ -52,24 +54,24 @@ def preferred(
 
     >>> from kilowait.agents.networks import network
     >>> net = network(LoadedSpec(("wait",), ("free", "prefers_sla", "prefers_wait"), 4, 1, 0, False))
-    >>> preferred(net, {"sla": 1, "wait": 3}).spec.summary
+    >>> with_fixed_preference(net, {"sla": 1, "wait": 3}).spec.summary
     ('free',)
     """
     spec = network.spec
-    terms = terms_of(spec)
+    terms = preference_terms(spec)
     if not terms:
         raise InputError(
             f"{name} takes no preference: it was trained for one reward, or its preference is already fixed"
         )
     weights = weights_from(preference, terms)
-    columns = [place for place, number in enumerate(spec.summary) if number.startswith(PREFIX)]
-    others = [place for place, number in enumerate(spec.summary) if not number.startswith(PREFIX)]
+    columns = [place for place, number in enumerate(spec.summary) if number.startswith(PREFERENCE_PREFIX)]
+    others = [place for place, number in enumerate(spec.summary) if not number.startswith(PREFERENCE_PREFIX)]
     state = dict(network.state_dict())
     matrix = state["body.summary.weight"]
     fixed = torch.from_numpy(weights).to(matrix)
     state["body.summary.bias"] = state["body.summary.bias"] + matrix[:, columns] @ fixed
     state["body.summary.weight"] = matrix[:, others]
-    fixed_network = from_config(described(plain_spec(spec)), network.made).to(matrix.device)
+    fixed_network = from_config(spec_to_dict(plain_spec(spec)), network.made).to(matrix.device)
     fixed_network.load_state_dict(state)
     provenance = dict(getattr(network, "provenance", {}))
     fixed_network.provenance = {**provenance, "preference": dict(zip(terms, weights.tolist(), strict=True))}
@@ -85,7 +87,7 @@ class PreferenceConditioned:
     @property
     def preferences(self) -> tuple[str, ...]:
         """The terms of the preference it needs; empty if it needs none."""
-        return terms_of(self.network.spec)
+        return preference_terms(self.network.spec)
 
     def prefer(self, **weights: float) -> Self:
         """The agent with this preference: ``agent.prefer(slowdown=0.3, energy=0.7)``.
@@ -93,7 +95,7 @@ class PreferenceConditioned:
         Weights are normalized to a sum of 1; terms that are not named have 0.
         """
         this: Any = self
-        network = preferred(self.network, weights, name=f"agent {self.name!r}")
+        network = with_fixed_preference(self.network, weights, name=f"agent {self.name!r}")
         return replace(this, network=network, name=f"{self.name} {preference_text(weights)}")  # type: ignore[no-any-return]
 
     def check_preferred(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["ObservationSpecProtocol", "Sizes", "described", "seen_from", "sizes_of"]
+__all__ = ["ObservationSpecProtocol", "Sizes", "spec_to_dict", "spec_from_dict", "sizes_of"]
 
 
 class ObservationSpecProtocol(Protocol):
@@ -56,10 +56,10 @@ class LoadedSpec:
     graph: bool
 
 
-def described(spec: ObservationSpecProtocol) -> dict[str, Any]:
+def spec_to_dict(spec: ObservationSpecProtocol) -> dict[str, Any]:
     """The spec as plain data, for a file.
 
-    >>> described(LoadedSpec(("wait",), (), 4, 1, 0, False))["slots"]
+    >>> spec_to_dict(LoadedSpec(("wait",), (), 4, 1, 0, False))["slots"]
     4
     """
     return {
@@ -72,7 +72,7 @@ def described(spec: ObservationSpecProtocol) -> dict[str, Any]:
     }
 
 
-def seen_from(description: Mapping[str, Any]) -> LoadedSpec:
+def spec_from_dict(description: Mapping[str, Any]) -> LoadedSpec:
     """The spec of a file; the inverse of `described`."""
     names = {name: tuple(description[name]) for name in ("features", "summary")}
     return LoadedSpec(**{**description, **names})

@@ -14,7 +14,7 @@ from typing import Any
 
 from kilowait.agents.networks.factory import from_config
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.spec import ObservationSpecProtocol, described
+from kilowait.agents.networks.spec import ObservationSpecProtocol, spec_to_dict
 from kilowait.agents.rl.checkpoint import read_state, write_state
 from kilowait.errors import InputError, KilowaitError
 
@@ -31,7 +31,7 @@ def save_network(
 ) -> Path:
     """Write a network and its provenance (algorithm, settings, seed, trace …) as plain data."""
     state = {
-        "spec": described(network.spec),
+        "spec": spec_to_dict(network.spec),
         "made": network.made,
         "weights": network.state_dict(),
         "provenance": dict(provenance or {}),
@@ -62,7 +62,7 @@ def load_network(
 
 def check_spec(before: Mapping[str, Any], spec: ObservationSpecProtocol, path: str | PathLike[str]) -> None:
     """Raise an error that names the difference if a file was written for another observation or other actions."""
-    now = described(spec)
+    now = spec_to_dict(spec)
     for name, value in now.items():
         if before.get(name) != value:
             raise InputError(

@@ -28,13 +28,13 @@ from kilowait.agents.rl.device import DeviceTransfer, TorchRng
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
-from kilowait.agents.rl.gae import generalised_advantages
+from kilowait.agents.rl.gae import generalized_advantages
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.results import Update
 from kilowait.agents.rl.rollout_buffer import RolloutBuffer
 from kilowait.agents.rl.training_state import LAST, Progress, TrainingState
 
-__all__ = ["FOLDER", "HISTORY", "ImitationSettings", "ExpertEnv", "BehaviorCloning", "imitate"]
+__all__ = ["FOLDER", "HISTORY", "BehaviorCloningSettings", "ExpertEnv", "BehaviorCloning", "imitate"]
 
 FOLDER = "warm"
 """Subfolder of the training folder with the checkpoints of the warm start."""
@@ -43,7 +43,7 @@ HISTORY = "warm.json"
 
 
 @dataclass(frozen=True)
-class ImitationSettings:
+class BehaviorCloningSettings:
     """Hyperparameters of behavior cloning. An update collects `n_steps` expert steps of every environment."""
 
     expert: str
@@ -81,7 +81,7 @@ class ImitationSettings:
     def updates(self, envs: int) -> int:
         """Number of updates with `envs` environments.
 
-        >>> ImitationSettings("saf", total_timesteps=1000, n_steps=10).updates(envs=25)
+        >>> BehaviorCloningSettings("saf", total_timesteps=1000, n_steps=10).updates(envs=25)
         4
         """
         return max(1, self.total_timesteps // (self.n_steps * envs))
@@ -103,7 +103,7 @@ class ExpertEnv(Protocol):
 class BehaviorCloning:
     """Warm start of a network before the first update: the argument `warm` of `train_ppo` and the others."""
 
-    settings: ImitationSettings
+    settings: BehaviorCloningSettings
     lessons: Callable[[], ExpertEnv]
     """Creates the expert's environments when they are needed: a training resumed after the warm start needs none."""
     folder: Path | None = None
@@ -132,7 +132,7 @@ class BehaviorCloning:
 def imitate(
     network: ActorCritic | DuelingQ,
     expert_env: ExpertEnv,
-    settings: ImitationSettings,
+    settings: BehaviorCloningSettings,
     *,
     algorithm: str,
     seed: int,
@@ -179,7 +179,7 @@ def imitate(
                 scale.step(rewards, done)
                 rollout.add_transition(step, rewards, terminated, truncated, infos, actor)
             played = rollout.close(observation, actor, scale.divisor if settings.normalize_rewards else 1.0)
-        returns = generalised_advantages(
+        returns = generalized_advantages(
             played["rewards"], rollout.values, rollout.next_values, played["terminated"], played["truncated"],
             gamma=settings.gamma, gae_lambda=settings.gae_lambda,
         )  # fmt: skip

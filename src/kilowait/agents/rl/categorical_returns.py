@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["projected"]
+__all__ = ["project"]
 
 
-def projected(support: Tensor, rewards: Tensor, discounts: Tensor, probabilities: Tensor) -> Tensor:
+def project(support: Tensor, rewards: Tensor, discounts: Tensor, probabilities: Tensor) -> Tensor:
     """The distribution of reward + discount x return, projected onto the atoms of the return.
 
     Probability between two atoms is split between them, probability beyond the last is assigned to it: Bellemare,
@@ -21,7 +21,7 @@ def projected(support: Tensor, rewards: Tensor, discounts: Tensor, probabilities
         probabilities: (B, n) of the following return.
 
     >>> half = torch.tensor([[0.0, 1.0, 0.0]])
-    >>> projected(torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([0.25]), torch.tensor([1.0]), half).tolist()
+    >>> project(torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([0.25]), torch.tensor([1.0]), half).tolist()
     [[0.0, 0.75, 0.25]]
     """
     apart = support[1] - support[0]

@@ -10,10 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["generalised_advantages", "n_step_returns"]
+__all__ = ["generalized_advantages", "n_step_returns"]
 
 
-def generalised_advantages(
+def generalized_advantages(
     rewards: Tensor,
     values: Tensor,
     next_values: Tensor,
@@ -38,7 +38,7 @@ def generalised_advantages(
 
     >>> one = torch.ones(2, 1)
     >>> no = torch.zeros(2, 1, dtype=torch.bool)
-    >>> generalised_advantages(one, 0 * one, 0 * one, no, no, gamma=0.5, gae_lambda=1.0).flatten().tolist()
+    >>> generalized_advantages(one, 0 * one, 0 * one, no, no, gamma=0.5, gae_lambda=1.0).flatten().tolist()
     [1.5, 1.0]
     """
     td_errors = rewards + gamma * next_values.masked_fill(terminated, 0.0) - values

@@ -23,8 +23,8 @@ from kilowait.agents.explanations import (
     ExplainedDecision,
     FeatureContribution,
     Floats,
-    typical,
-    usual_parts,
+    feature_importances,
+    typical_decisions,
 )
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.rl.device import use_device, with_an_action
@@ -32,7 +32,7 @@ from kilowait.cluster import Cluster
 from kilowait.envs.gpu import observation_spec as gpu
 from kilowait.envs.observation_spec import FEATURES, PREDICTION_FEATURES, SUMMARY
 
-__all__ = ["Attributions", "Decisions", "attributed", "explained", "record_decisions"]
+__all__ = ["Attributions", "Decisions", "attribute", "explain_network", "record_decisions"]
 
 Network = ActorCritic | DuelingQ
 Arrays = dict[str, npt.NDArray[Any]]
@@ -82,7 +82,9 @@ class Attributions(NamedTuple):
     """(decisions,) margins of the baseline; the contributions to a decision add up to margin minus usual."""
 
 
-def explained(network: Network, vec: Any, first: npt.ArrayLike, cluster: Cluster) -> AgentExplanation | None:
+def explain_network(
+    network: Network, vec: Any, first: npt.ArrayLike, cluster: Cluster
+) -> AgentExplanation | None:
     """Explanation of a network: its greedy decisions in the episodes of `vec` that begin at rows `first` of its log.
 
     `cluster` is the machine of `vec`. None if the network never had a choice between two jobs.
@@ -97,13 +99,15 @@ def explained(network: Network, vec: Any, first: npt.ArrayLike, cluster: Cluster
                 return None
             most = min(MEASURED // 4 if spec.graph else MEASURED, len(decisions))
             rows = np.linspace(0, len(decisions) - 1, most).astype(np.int64)
-            means = attributed(network, decisions, rows, steps=STEPS)
+            means = attribute(network, decisions, rows, steps=STEPS)
             slot = decisions.slot(spec.choices)
             every = np.arange(len(decisions))
             chosen = decisions.seen["jobs"][every, slot]
             differs = (chosen != _other_rows(decisions, spec)).any(axis=1)
-            picked = typical(_selectable(decisions.seen["mask"], spec).sum(axis=1), decisions.margin, differs)
-            individual = attributed(network, decisions, np.array([row for _, row in picked]), steps=4 * STEPS)
+            picked = typical_decisions(
+                _selectable(decisions.seen["mask"], spec).sum(axis=1), decisions.margin, differs
+            )
+            individual = attribute(network, decisions, np.array([row for _, row in picked]), steps=4 * STEPS)
             cases = tuple(
                 _case(network, decisions, which, row, individual, place, cluster)
                 for place, (which, row) in enumerate(picked)
@@ -119,7 +123,7 @@ def explained(network: Network, vec: Any, first: npt.ArrayLike, cluster: Cluster
         score="values" if isinstance(network, DuelingQ) else "logits",
         choices=len(decisions),
         measured=len(rows),
-        usual=usual_parts(names, away, moved, _meanings(spec)),
+        usual=feature_importances(names, away, moved, _meanings(spec)),
         cases=cases,
     )
 
@@ -155,7 +159,7 @@ def record_decisions(network: Network, vec: Any, first: npt.ArrayLike, *, most: 
     return Decisions(joined, action, other, margin.astype(np.float64), mean)
 
 
-def attributed(
+def attribute(
     network: Network, decisions: Decisions, rows: npt.NDArray[np.int64], *, steps: int = STEPS
 ) -> Attributions:
     """Contributions to the decisions in `rows`; more steps bring their sum closer to the margins' difference."""

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import torch
 
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.spec import described
+from kilowait.agents.networks.spec import spec_to_dict
 from kilowait.agents.rl.agent_file import check_spec, save_network
 from kilowait.agents.rl.checkpoint import read_state, write_state
 from kilowait.agents.rl.env_protocol import Observed, VectorEnvProtocol, check_vector
@@ -205,7 +205,7 @@ class TrainingState:
     def _write(self, folder: Path, observation: Observed) -> None:
         state = {
             "identity": self.identity,
-            "spec": described(self.vec.spec_of_observation),
+            "spec": spec_to_dict(self.vec.spec_of_observation),
             "number": self.number,
             "steps": self.steps,
             "stale": self.stale,

@@ -8,24 +8,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.network_policies.batch import exported
+from kilowait.agents.network_policies.batch import engine_weights
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.rl.inference import greedy_actions
 from kilowait.envs.batched_sim import BatchedSimulator
 from kilowait.envs.kernels.inline_network import inference_kernel
 
-__all__ = ["figures", "figures_of"]
+__all__ = ["weighted_metrics", "term_metrics"]
 
 Decide = Callable[[Mapping[str, Any]], npt.NDArray[np.int64]]
 
 
-def figures(network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def weighted_metrics(
+    network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike
+) -> npt.NDArray[np.float64]:
     """(copies,) weighted metric of the episode that begins at row `first` of the log, of every sub-environment."""
-    weighted: npt.NDArray[np.float64] = figures_of(network, vec, first) @ vec.board.scene.weights
+    weighted: npt.NDArray[np.float64] = term_metrics(network, vec, first) @ vec.board.scene.weights
     return weighted
 
 
-def figures_of(
+def term_metrics(
     policy: ActorCritic | DuelingQ | Decide, vec: Any, first: npt.ArrayLike
 ) -> npt.NDArray[np.float64]:
     """(copies, terms) every reward term, not weighted, of the episode that begins at row `first` of the log.
@@ -36,7 +38,7 @@ def figures_of(
     seen, _ = vec.reset(options={"first": np.asarray(first, np.int64)})
     board = vec.board
     network = policy if isinstance(policy, ActorCritic | DuelingQ) else None
-    layers = exported(network) if network is not None and isinstance(board, BatchedSimulator) else None
+    layers = engine_weights(network) if network is not None and isinstance(board, BatchedSimulator) else None
     if layers is not None:
         arrays = (board.stack, board.scene, board.source)
         inference_kernel(*arrays, layers)(*arrays, layers, 0, board.copies)

@@ -156,13 +156,13 @@ def show_explanation(explanation: Explanation, card: ModelCard, count: int) -> N
     if not explanation.parts:
         print(f"\n{card.model} uses no other features")
         return
-    from kilowait.predict.feature_text import value_words
+    from kilowait.predict.feature_text import feature_value_text
 
     print(
         f"\nfactors of the prediction (x {explanation.start:.3f} for every job; the product is the geometric mean)"
     )
     rows = [
-        [part.name, part.meaning, value_words(part.name, part.value), f"x {part.factor:.3f}"]
+        [part.name, part.meaning, feature_value_text(part.name, part.value), f"x {part.factor:.3f}"]
         for part in explanation.parts[:count]
     ]
     rest = 1.0

@@ -11,7 +11,7 @@ from kilowait.energy.accounting.intervals import Floats, Ints, TimeGrid
 from kilowait.energy.accounting.job_power import J_PER_KWH
 from kilowait.errors import UnknownNameError
 from kilowait.jobs import ExecutionLog, JobRecords, JobTable
-from kilowait.jobs.columns import LABELLED
+from kilowait.jobs.columns import LABEL_COLUMNS
 
 __all__ = ["EnergyRow", "rows_by", "shares"]
 
@@ -86,8 +86,8 @@ def _idle_shares(group: Ints, node_s: Floats, by_group: Mapping[str, Mapping[str
 
 def rows_by(jobs: JobTable, spent: JobRecords, kind: str) -> list[EnergyRow]:
     """The columns of `shares` summed by a labelled column of the job table, most IT energy first."""
-    if kind not in LABELLED:
-        raise UnknownNameError("job column to group by", kind, LABELLED)
+    if kind not in LABEL_COLUMNS:
+        raise UnknownNameError("job column to group by", kind, LABEL_COLUMNS)
     values, code = np.unique(jobs.column(kind), return_inverse=True)
     names = jobs.labels.get(kind)
     labels = ["-" if v < 0 else str(v) if names is None else names[v] for v in values.tolist()]

@@ -14,14 +14,14 @@ from kilowait.energy.accounting.job_power import J_PER_KWH, parent_groups, segme
 from kilowait.energy.accounting.node_states import power_by_state, state_times
 from kilowait.energy.accounting.result import EnergyAccounts
 from kilowait.energy.power import (
-    LevelTable,
+    DvfsTable,
     PowerModel,
     UtilizationProfile,
     power_breakdown,
     power_sources,
 )
 from kilowait.energy.signals import Weather
-from kilowait.energy.signals.align import ClockOrigin, Signals, signals_for
+from kilowait.energy.signals.align import ClockOrigin, Signals, align_signals
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
 from kilowait.series import Series
@@ -35,7 +35,7 @@ def account_energy(
     model: PowerModel,
     *,
     profile: UtilizationProfile | None = None,
-    tables: Mapping[str, LevelTable] | None = None,
+    tables: Mapping[str, DvfsTable] | None = None,
     gpu_cap: npt.ArrayLike | None = None,
     horizon: tuple[float, float] | None = None,
     carbon: Series | None = None,
@@ -86,7 +86,7 @@ def account_energy(
     horizon_s = _horizon(log, horizon)
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
     origin = ClockOrigin.of(log.jobs_table, start)
-    signals = signals_for(origin, horizon_s, fitted.facility.cooling, carbon, price, weather, wrap)
+    signals = align_signals(origin, horizon_s, fitted.facility.cooling, carbon, price, weather, wrap)
     _check_node_level(log, cluster, tables, gpu_cap)
     parent = parent_groups(log, cluster)
     edges = (series.edge_s[slice(*series.edge_s.searchsorted(horizon_s))] for series in signals.all())
@@ -130,7 +130,7 @@ def account_energy(
 def _check_node_level(
     log: ExecutionLog,
     cluster: Cluster,
-    tables: Mapping[str, LevelTable] | None,
+    tables: Mapping[str, DvfsTable] | None,
     gpu_cap: npt.ArrayLike | None,
 ) -> None:
     """Raise unless the log, the cluster, the tables and the caps are all of a node-level GPU cluster, or none is."""
@@ -168,7 +168,7 @@ def _notes(
     cluster: Cluster,
     model: PowerModel,
     profile: UtilizationProfile | None,
-    tables: Mapping[str, LevelTable] | None,
+    tables: Mapping[str, DvfsTable] | None,
     gpu_cap: npt.ArrayLike | None,
     signals: Signals,
 ) -> tuple[str, ...]:

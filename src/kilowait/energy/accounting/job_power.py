@@ -10,7 +10,7 @@ import numpy as np
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.energy.accounting.intervals import Floats, Ints
-from kilowait.energy.power import ConstantUtilization, LevelTable, PowerModel, UtilizationProfile, job_power_w
+from kilowait.energy.power import ConstantUtilization, DvfsTable, PowerModel, UtilizationProfile, job_power_w
 from kilowait.energy.power.gpu_type_energy import joules_by_group
 from kilowait.energy.power.utilization import unique_classes
 from kilowait.errors import InputError, UnknownNameError
@@ -25,19 +25,19 @@ __all__ = [
     "segment_nodes_and_watts",
 ]
 
-Tables = Mapping[str, LevelTable]
+Tables = Mapping[str, DvfsTable]
 J_PER_KWH = 3.6e6
 
 
 @dataclass(frozen=True, slots=True)
-class ClassTable(LevelTable):
+class ClassTable(DvfsTable):
     """A LevelTable with one row per job class instead of one per job: logs have far fewer classes than jobs."""
 
     row: Ints
     """Row of each job."""
 
 
-def table_rows(table: LevelTable, job: Ints) -> Ints:
+def table_rows(table: DvfsTable, job: Ints) -> Ints:
     """The table rows of these jobs."""
     return table.row[job] if isinstance(table, ClassTable) else job
 
@@ -129,7 +129,7 @@ def lower_bound_kwh(
     ... )
     >>> lower_bound_kwh(jobs, Cluster.from_nodes(4), PowerModel.preset("taurus"))
     0.5
-    >>> slower = LevelTable(
+    >>> slower = DvfsTable(
     ...     ("full", "slow"), np.array([[1, 1.2], [1, 2.0]]), np.array([[200, 150], [300, 250.0]])
     ... )
     >>> lower_bound_kwh(jobs, Cluster.from_nodes(4), PowerModel.preset("taurus"), {"nodes": slower})

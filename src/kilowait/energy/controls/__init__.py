@@ -1,24 +1,24 @@
 """Power controls: node sleep, DVFS, load shifting and power budgets, from their text to the inputs of a run."""
 
-from kilowait.energy.controls.budget import BudgetViolation, exceeded
-from kilowait.energy.controls.parse import LEVERS, ControlSpec, parse_levers
+from kilowait.energy.controls.budget import BudgetViolation, budget_violation
+from kilowait.energy.controls.parse import CONTROLS, ControlSpec, parse_controls
 from kilowait.energy.controls.resolve import (
     ForecastFactory,
     ResolvedControls,
+    dvfs_tables,
     resolve_controls,
-    tables_of,
 )
 from kilowait.energy.controls.sleep import forecast_demand
 
 __all__ = [
-    "LEVERS",
+    "CONTROLS",
     "BudgetViolation",
     "ForecastFactory",
     "ControlSpec",
     "ResolvedControls",
-    "exceeded",
+    "budget_violation",
     "forecast_demand",
-    "parse_levers",
+    "parse_controls",
     "resolve_controls",
-    "tables_of",
+    "dvfs_tables",
 ]

@@ -10,7 +10,7 @@ from kilowait.cluster.power_controls import StepFunction
 from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.accounting.job_power import J_PER_KWH
 
-__all__ = ["BudgetViolation", "exceeded"]
+__all__ = ["BudgetViolation", "budget_violation"]
 
 _EQUAL = 1e-9
 
@@ -43,7 +43,7 @@ class BudgetViolation:
         )
 
 
-def exceeded(spent: EnergyAccounts, budget_w: StepFunction) -> BudgetViolation:
+def budget_violation(spent: EnergyAccounts, budget_w: StepFunction) -> BudgetViolation:
     """How far a run exceeds its power budget (`ResolvedControls.budget_w`)."""
     time_s, watts = (np.array(column, np.float64) for column in zip(*budget_w, strict=True))
     first, last = spent.horizon_s

@@ -26,15 +26,15 @@ from dataclasses import dataclass, replace
 from kilowait.energy.load_shifting import GAIA_SLACK_S, RULES
 from kilowait.energy.power import PowerModel
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.units import parse_span
+from kilowait.units import parse_duration
 
-__all__ = ["LEVERS", "PowerBudget", "ShiftRule", "ControlSpec", "SleepRule", "parse_levers"]
+__all__ = ["CONTROLS", "PowerBudget", "ShiftRule", "ControlSpec", "SleepRule", "parse_controls"]
 
-LEVERS = ("sleep", "dvfs", "shift", "budget")
+CONTROLS = ("sleep", "dvfs", "shift", "budget")
 """Names of the power controls."""
 SLEEPS = ("never", "timeout", "break-even", "predictive")
-ALL_SLOWDOWN = 1.1
-ALL_HOLD = "carbon_time:6h"
+DEFAULT_SLOWDOWN = 1.1
+DEFAULT_SHIFT = "carbon_time:6h"
 _UNITS = {"mw": 1e6, "kw": 1e3, "w": 1.0}
 
 
@@ -60,7 +60,7 @@ class ShiftRule:
     @property
     def slack_s(self) -> float | Mapping[float, float]:
         """Maximum delay in seconds, or seconds by run-time estimate."""
-        return GAIA_SLACK_S if self.slack == "gaia" else parse_span(self.slack)
+        return GAIA_SLACK_S if self.slack == "gaia" else parse_duration(self.slack)
 
 
 @dataclass(frozen=True)
@@ -101,18 +101,18 @@ class ControlSpec:
         if self.sleep is None and any(group.sleep is not None for group in model.groups):
             spec = replace(spec, sleep=SleepRule("break-even"))
         if self.slowdown is None and any(len(group.levels) > 1 for group in model.groups):
-            spec = replace(spec, slowdown=ALL_SLOWDOWN)
+            spec = replace(spec, slowdown=DEFAULT_SLOWDOWN)
         if self.hold is None and (carbon or price):
-            spec = replace(spec, hold=_shift(ALL_HOLD if carbon else f"price:{ALL_HOLD}"))
+            spec = replace(spec, hold=_shift(DEFAULT_SHIFT if carbon else f"price:{DEFAULT_SHIFT}"))
         return spec
 
 
-def parse_levers(text: str) -> ControlSpec:
+def parse_controls(text: str) -> ControlSpec:
     """Parse a power-control text and check its names and numbers.
 
-    >>> parse_levers("sleep=timeout:10m:reserve=4+dvfs=1.1").sleep
+    >>> parse_controls("sleep=timeout:10m:reserve=4+dvfs=1.1").sleep
     SleepRule(kind='timeout', timeout_s=600.0, reserve=4)
-    >>> parse_levers("budget=80%").budget.share
+    >>> parse_controls("budget=80%").budget.share
     0.8
     """
     if text.strip() in {"none", ""}:
@@ -124,8 +124,8 @@ def parse_levers(text: str) -> ControlSpec:
         if name == "all" and not equals:
             everything = True
             continue
-        if name not in LEVERS:
-            raise UnknownNameError("power control", name, ("none", "all", *LEVERS))
+        if name not in CONTROLS:
+            raise UnknownNameError("power control", name, ("none", "all", *CONTROLS))
         if not value:
             raise InputError(f"power control {part!r} has no value; write for example {_EXAMPLES[name]}")
         if name in settings:
@@ -230,7 +230,7 @@ def _power(value: str) -> PowerBudget:
 
 def _span(text: str, where: str) -> float:
     try:
-        seconds = parse_span(text)
+        seconds = parse_duration(text)
     except InputError as problem:
         raise InputError(f"{where}: {problem}") from None
     if seconds < 0:

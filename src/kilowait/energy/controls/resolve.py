@@ -17,13 +17,13 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster, PowerControls, SleepPolicy
 from kilowait.cluster.power_controls import StepFunction
 from kilowait.energy.accounting.job_power import ClassTable, full_speed_w, held_nodes
-from kilowait.energy.controls.parse import ControlSpec, ShiftRule, parse_levers
+from kilowait.energy.controls.parse import ControlSpec, ShiftRule, parse_controls
 from kilowait.energy.controls.sleep import describe_sleep, sleep_policies
 from kilowait.energy.load_shifting import shift_jobs
 from kilowait.energy.power import (
     ConstantUtilization,
+    DvfsTable,
     GroupPower,
-    LevelTable,
     PowerModel,
     UtilizationProfile,
     best_level,
@@ -34,9 +34,9 @@ from kilowait.energy.signals.forecast import Forecast
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.series import Series
-from kilowait.units import format_span, parse_span
+from kilowait.units import format_duration, parse_duration
 
-__all__ = ["ForecastFactory", "ResolvedControls", "resolve_controls", "tables_of"]
+__all__ = ["ForecastFactory", "ResolvedControls", "resolve_controls", "dvfs_tables"]
 
 _HOUR_S = 3600.0
 _DAY_S = 86400.0
@@ -53,7 +53,7 @@ class ResolvedControls:
     """For `kilowait.simulate`; None if the simulator applies none."""
     jobs: JobTable
     """The jobs, with `hold_until_s` where they are shifted."""
-    tables: Mapping[str, LevelTable] | None
+    tables: Mapping[str, DvfsTable] | None
     """DVFS table of each group, for `account_energy`; None if all jobs run at full speed."""
     words: str
     """The applied controls as text."""
@@ -87,7 +87,7 @@ def resolve_controls(
     (212, 'nodes sleep after 3 min idle and wake in 2 min')
     """
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
-    spec = parse_levers(text).resolved(fitted, carbon=carbon is not None, price=price is not None)
+    spec = parse_controls(text).resolved(fitted, carbon=carbon is not None, price=price is not None)
     if cluster.node_level and spec != ControlSpec():
         raise InputError(
             f"power controls {text!r}: {cluster.name!r} is a node-level GPU cluster, which has no node sleep, DVFS or "
@@ -98,14 +98,14 @@ def resolve_controls(
     if spec.sleep is not None and spec.sleep.kind != "never":
         sleep = sleep_policies(spec.sleep, jobs, cluster, fitted)
         parts.append(describe_sleep(spec.sleep, sleep))
-    tables = tables_of(text, jobs, cluster, model, profile)
+    tables = dvfs_tables(text, jobs, cluster, model, profile)
     levers = PowerControls(sleep=sleep) if sleep else None
     budget_w: StepFunction | None = None
     if tables is not None:
         classes, row = _unique_classes(jobs, cluster, profile)
         planned = tables
         if "predicted_power_w" in jobs:
-            planned = tables_of(text, with_planned_power(jobs), cluster, model, profile) or tables
+            planned = dvfs_tables(text, with_planned_power(jobs), cluster, model, profile) or tables
         preferred = watts = None
         steps: StepFunction | None = None
         if spec.slowdown is not None:
@@ -147,15 +147,15 @@ def resolve_controls(
     return ResolvedControls(levers, jobs, tables, "; ".join(parts) or "no power controls", budget_w)
 
 
-def tables_of(
+def dvfs_tables(
     text: str, jobs: JobTable, cluster: Cluster, model: PowerModel, profile: UtilizationProfile | None = None
-) -> dict[str, LevelTable] | None:
+) -> dict[str, DvfsTable] | None:
     """The DVFS table of each group for the power controls of `text`; None if all jobs run at full speed.
 
     All tables have as many DVFS states as the group with the most; the others repeat their last state.
     """
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
-    spec = parse_levers(text).resolved(fitted, carbon=False, price=False)
+    spec = parse_controls(text).resolved(fitted, carbon=False, price=False)
     if spec.slowdown is None and spec.budget is None:
         return None
     if spec.slowdown is not None and all(len(group.levels) == 1 for group in fitted.groups):
@@ -166,12 +166,12 @@ def tables_of(
         )
     classes, row = _unique_classes(jobs, cluster, profile)
     most = max(len(group.levels) for group in fitted.groups)
-    tables: dict[str, LevelTable] = {}
+    tables: dict[str, DvfsTable] = {}
     for group, power in zip(cluster.groups, fitted.groups, strict=True):
         table = level_tables(classes, full_speed_w(classes, group, fitted, profile), power, profile)
         if len(table.names) < most:
             last = [min(level, len(table.names) - 1) for level in range(most)]
-            table = LevelTable(
+            table = DvfsTable(
                 tuple(table.names[level] for level in last),
                 np.ascontiguousarray(table.factor[:, last]),
                 np.ascontiguousarray(table.power_w[:, last]),
@@ -204,7 +204,7 @@ def _per_job(values: npt.NDArray[Any], row: npt.NDArray[np.int64] | None, axis: 
 
 def _least_energy_level(
     slowdown: float,
-    tables: Mapping[str, LevelTable],
+    tables: Mapping[str, DvfsTable],
     jobs: JobTable,
     cluster: Cluster,
     model: PowerModel,
@@ -219,7 +219,7 @@ def _least_energy_level(
         asleep = power.sleep is not None and group.name in sleep
         after_w = power.sleep.sleep_w if asleep and power.sleep is not None else power.idle_w
         freed += held_nodes(jobs, group) * after_w / len(tables)
-    mean = LevelTable(
+    mean = DvfsTable(
         next(iter(tables.values())).names,
         np.max([table.factor for table in tables.values()], axis=0),
         np.mean([table.power_w for table in tables.values()], axis=0),
@@ -229,7 +229,7 @@ def _least_energy_level(
 
 def _budget_power(
     limit: float,
-    tables: Mapping[str, LevelTable],
+    tables: Mapping[str, DvfsTable],
     jobs: JobTable,
     cluster: Cluster,
     model: PowerModel,
@@ -317,7 +317,7 @@ def _shift(
     limit = (
         "6 h (24 h for estimates from 2 h on)"
         if rule.slack == "gaia"
-        else format_span(parse_span(rule.slack))
+        else format_duration(parse_duration(rule.slack))
     )
     by = "a perfect forecast" if forecast is None else forecast.describe()
     what = "carbon intensity" if rule.signal == "carbon" else "price"

@@ -13,7 +13,7 @@ from kilowait.energy.controls.parse import SleepRule
 from kilowait.energy.power import PowerModel
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["describe_sleep", "forecast_demand", "sleep_policies"]
 
@@ -90,7 +90,7 @@ def describe_sleep(rule: SleepRule, sleep: Mapping[str, SleepPolicy]) -> str:
     if not sleep:
         return "nodes never sleep, because sleep saves no energy"
     timeouts, wakes = (
-        " to ".join(dict.fromkeys((format_span(min(times)), format_span(max(times)))))
+        " to ".join(dict.fromkeys((format_duration(min(times)), format_duration(max(times)))))
         for times in (
             [policy.timeout_s for policy in sleep.values()],
             [policy.wake_s for policy in sleep.values()],

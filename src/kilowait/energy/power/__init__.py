@@ -20,11 +20,11 @@ from kilowait.energy.power.cooling import (
 from kilowait.energy.power.dvfs import (
     CAP_CURVES,
     CapCurve,
-    PowerLevel,
+    DvfsState,
     break_even_beta,
     clock_slowdown,
 )
-from kilowait.energy.power.dvfs_tables import LevelTable, best_level, level_tables
+from kilowait.energy.power.dvfs_tables import DvfsTable, best_level, level_tables
 from kilowait.energy.power.facility import Facility
 from kilowait.energy.power.gpu_caps import GpuCaps, cap_gpus
 from kilowait.energy.power.gpu_type_energy import energy_by_type
@@ -61,8 +61,8 @@ __all__ = [
     "FixedLoad",
     "GpuCaps",
     "GroupPower",
-    "PowerLevel",
-    "LevelTable",
+    "DvfsState",
+    "DvfsTable",
     "LinearCop",
     "LoadCurve",
     "MeasuredPowerReport",

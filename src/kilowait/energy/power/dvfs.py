@@ -15,17 +15,17 @@ import numpy.typing as npt
 from kilowait.energy.power.validate import Floats, numbers, require
 from kilowait.errors import InputError
 
-__all__ = ["CAP_CURVES", "FULL_SPEED", "CapCurve", "PowerLevel", "break_even_beta", "clock_slowdown"]
+__all__ = ["CAP_CURVES", "FULL_SPEED", "CapCurve", "DvfsState", "break_even_beta", "clock_slowdown"]
 
 
 @dataclass(frozen=True, slots=True)
-class PowerLevel:
+class DvfsState:
     """A DVFS state or GPU power cap of a node.
 
     `speed` is f / f_max, `cpu_dynamic` the remaining share of the CPUs' power above idle, `gpu_cap` the cap as a share
     of the GPUs' power limit.
 
-    >>> PowerLevel("1.2 GHz", speed=0.45, cpu_dynamic=0.323).gpu_cap
+    >>> DvfsState("1.2 GHz", speed=0.45, cpu_dynamic=0.323).gpu_cap
     1.0
     """
 
@@ -50,7 +50,7 @@ class PowerLevel:
         return self.speed == self.cpu_dynamic == self.gpu_cap == 1
 
 
-FULL_SPEED = PowerLevel("full", source="definition", estimate=False)
+FULL_SPEED = DvfsState("full", source="definition", estimate=False)
 """DVFS state 0 of every node group."""
 
 

@@ -15,11 +15,11 @@ from kilowait.energy.power.validate import Floats, numbers, require
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["LevelTable", "best_level", "level_tables"]
+__all__ = ["DvfsTable", "best_level", "level_tables"]
 
 
 @dataclass(frozen=True, slots=True)
-class LevelTable:
+class DvfsTable:
     """Slowdown and power of n jobs in L DVFS states."""
 
     names: tuple[str, ...]
@@ -54,7 +54,7 @@ def level_tables(
     group: GroupPower,
     profile: UtilizationProfile | None = None,
     beta: float | None = None,
-) -> LevelTable:
+) -> DvfsTable:
     """Run-time factors and power of every job in every DVFS state of `group`.
 
     `power_w` is each job's power at full speed (`job_power_w`). The part above the idle power of its nodes is split
@@ -90,7 +90,7 @@ def level_tables(
             factor[:, column] *= group.cap_curve.slowdown(cap / np.maximum(gpu_draw, 1e-9))
             saved = saved + slope * nodes * np.maximum(gpu_draw - cap, 0.0)
         power[:, column] = watts - saved
-    return LevelTable(tuple(level.name for level in group.levels), factor, power)
+    return DvfsTable(tuple(level.name for level in group.levels), factor, power)
 
 
 def _parts(group: GroupPower, cpu: Floats, gpu: Floats) -> tuple[Floats, Floats]:
@@ -107,7 +107,7 @@ def _parts(group: GroupPower, cpu: Floats, gpu: Floats) -> tuple[Floats, Floats]
 
 
 def best_level(
-    table: LevelTable, most_slowdown: float = math.inf, freed_w: npt.ArrayLike = 0.0
+    table: DvfsTable, most_slowdown: float = math.inf, freed_w: npt.ArrayLike = 0.0
 ) -> npt.NDArray[np.int64]:
     """The DVFS state of least energy of each job, among those at most `most_slowdown` times as long; the first of ties.
 
@@ -115,7 +115,7 @@ def best_level(
     nodes counts, which fits where free nodes sleep or other jobs wait for them; with the nodes' idle power only the
     energy that the job adds counts.
 
-    >>> one = LevelTable(("full", "slow"), np.array([[1, 1.2]]), np.array([[200.0, 150.0]]))
+    >>> one = DvfsTable(("full", "slow"), np.array([[1, 1.2]]), np.array([[200.0, 150.0]]))
     >>> best_level(one).tolist(), best_level(one, most_slowdown=1.1).tolist(), one.relative_energy().tolist()
     ([1], [0], [[1.0, 0.9]])
     """
@@ -124,7 +124,7 @@ def best_level(
     return np.asarray(np.argmin(allowed, axis=1), np.int64)
 
 
-def _energy(table: LevelTable, freed_w: npt.ArrayLike) -> Floats:
+def _energy(table: DvfsTable, freed_w: npt.ArrayLike) -> Floats:
     freed = np.broadcast_to(numbers("freed_w", freed_w, 0), len(table.factor))
     # A job that draws less than its nodes do when idle adds no energy, however long it runs.
     return np.asarray(np.maximum(table.power_w - freed[:, None], 0.0) * table.factor, np.float64)

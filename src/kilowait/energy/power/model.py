@@ -12,7 +12,7 @@ import numpy.typing as npt
 from kilowait.energy.power.components import NodePower
 from kilowait.energy.power.conversion import NO_LOSS, Conversion, FixedLoad
 from kilowait.energy.power.cooling import Cooling, cooling_model
-from kilowait.energy.power.dvfs import FULL_SPEED, CapCurve, PowerLevel
+from kilowait.energy.power.dvfs import FULL_SPEED, CapCurve, DvfsState
 from kilowait.energy.power.facility import Facility
 from kilowait.energy.power.sleep import SleepStates
 from kilowait.energy.power.validate import Floats, require
@@ -34,7 +34,7 @@ class GroupPower:
     fixed: tuple[FixedLoad, ...] = ()
     sleep: SleepStates | None = None
     """None: the nodes cannot sleep."""
-    levels: tuple[PowerLevel, ...] = (FULL_SPEED,)
+    levels: tuple[DvfsState, ...] = (FULL_SPEED,)
     beta: float = 0.5
     """Frequency sensitivity of jobs whose own beta is not known."""
     cap_curve: CapCurve | None = None

@@ -25,7 +25,7 @@ from kilowait.energy.power.dvfs import (
     CAP_CURVES,
     FULL_SPEED,
     CapCurve,
-    PowerLevel,
+    DvfsState,
 )
 from kilowait.energy.power.facility import Facility
 from kilowait.energy.power.model import GroupPower, PowerModel
@@ -200,7 +200,7 @@ def _fixed(row: _Table) -> FixedLoad:
     return result
 
 
-def _level(row: _Table, idle_w: float, full_w: float) -> PowerLevel:
+def _level(row: _Table, idle_w: float, full_w: float) -> DvfsState:
     """A DVFS state; `node_w`, the power of a whole node at full load, may replace `cpu_dynamic`."""
     if "node_w" in row.values and "cpu_dynamic" not in row.values:
         node_w = row.get("node_w", float)
@@ -211,7 +211,7 @@ def _level(row: _Table, idle_w: float, full_w: float) -> PowerLevel:
         cpu_dynamic = (node_w - idle_w) / (full_w - idle_w)
     else:
         cpu_dynamic = row.get("cpu_dynamic", float, 1.0)
-    result = PowerLevel(
+    result = DvfsState(
         row.get("name", str),
         row.get("speed", float, 1.0),
         cpu_dynamic,

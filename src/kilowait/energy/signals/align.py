@@ -15,7 +15,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.series import Series
 
-__all__ = ["ClockOrigin", "Signals", "signals_for"]
+__all__ = ["ClockOrigin", "Signals", "align_signals"]
 
 _CELSIUS = ("°C", "C", "")
 
@@ -84,7 +84,7 @@ class Signals:
         return [series for series in listed if series is not None]
 
 
-def signals_for(
+def align_signals(
     dated: ClockOrigin,
     horizon_s: tuple[float, float],
     cooling: Cooling,

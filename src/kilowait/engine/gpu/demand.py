@@ -14,7 +14,7 @@ from kilowait.cluster.gpus import gpu
 from kilowait.errors import ClusterError, InputError, TableError
 from kilowait.jobs import JobTable
 
-__all__ = ["Demand", "NodeType", "demand_of", "types_of", "types_of_groups"]
+__all__ = ["Demand", "NodeType", "resource_demand", "node_types", "group_node_types"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -62,12 +62,12 @@ class NodeType:
     queues: frozenset[str]
 
 
-def types_of(cluster: Cluster) -> tuple[NodeType, ...]:
+def node_types(cluster: Cluster) -> tuple[NodeType, ...]:
     """The cluster's types, in the order in which its groups name them."""
-    return tuple(dict.fromkeys(types_of_groups(cluster)))
+    return tuple(dict.fromkeys(group_node_types(cluster)))
 
 
-def types_of_groups(cluster: Cluster) -> list[NodeType]:
+def group_node_types(cluster: Cluster) -> list[NodeType]:
     """The type of each group."""
     found = []
     for group in cluster.groups:
@@ -80,12 +80,12 @@ def types_of_groups(cluster: Cluster) -> list[NodeType]:
     return found
 
 
-def demand_of(
+def resource_demand(
     jobs: JobTable, cluster: Cluster, types: str, speeds: Speeds | None, preference: Floats | None
 ) -> Demand:
     """Resource demand of jobs. `preference`: (types of the cluster, jobs), smaller first, for types="given"."""
     n = len(jobs)
-    kinds = types_of(cluster)
+    kinds = node_types(cluster)
     names = tuple(kind.gpu for kind in kinds)
     gpus = jobs["gpus"] if "gpus" in jobs else np.zeros(n, np.int64)
     gpu_milli = jobs.column("gpu_milli")

@@ -14,19 +14,19 @@ from kilowait.engine.gpu.demand import (
     WHOLE,
     Demand,
     NodeType,
-    demand_of,
-    types_of,
-    types_of_groups,
+    group_node_types,
+    node_types,
+    resource_demand,
 )
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import (
-    CLOCK,
+    GPU_JOB,
     JOB_STATE,
     NODE,
     PIECE,
     RANKED,
     REFUSED,
-    SEEN,
+    RUN_STATE,
     SEGMENT,
     TARGET,
     GpuState,
@@ -54,8 +54,8 @@ def build_gpu_state(
 ) -> GpuState:
     """The state before the first event. `jobs`, speeds and preferences are in (submit, id) order."""
     n = len(jobs)
-    kinds = types_of(cluster)
-    want = demand_of(jobs, cluster, settings.types, speeds, preference)
+    kinds = node_types(cluster)
+    want = resource_demand(jobs, cluster, settings.types, speeds, preference)
     fits = _fits_empty(want, cluster, kinds)
     if settings.on_oversized == "error" and not fits.all():
         raise TableError(_oversized_message(jobs, want, int(np.argmin(fits))))
@@ -145,7 +145,7 @@ def _nodes(cluster: Cluster, kinds: tuple[NodeType, ...]) -> Any:
     nodes["cpu"] = np.array([group.cores * WHOLE for group in groups])[of]
     nodes["memory"] = np.array([_memory(group) for group in groups])[of]
     nodes["gpus"] = np.array([group.gpus for group in groups])[of]
-    nodes["type"] = np.array([kinds.index(kind) for kind in types_of_groups(cluster)])[of]
+    nodes["type"] = np.array([kinds.index(kind) for kind in group_node_types(cluster)])[of]
     nodes["whole"] = nodes["gpus"]
     nodes["gpu_milli"] = nodes["gpus"] * WHOLE
     nodes["gpu_lo"] = np.cumsum(nodes["gpus"]) - nodes["gpus"]
@@ -158,7 +158,7 @@ def _memory(group: NodeGroup) -> int:
 
 
 def _clock(jobs: JobTable, settings: GpuSettings, rule: PriorityPolicy, nodes: Any, likes: int) -> Any:
-    clock = np.zeros(1, CLOCK)
+    clock = np.zeros(1, RUN_STATE)
     clock["first_submit_s"] = jobs["submit_s"].min(initial=np.inf)
     for name in (
         "min_run_before_preempt_s",
@@ -203,7 +203,7 @@ def _job_states(jobs: JobTable, want: Demand, settings: GpuSettings, times: JobT
 
 
 def _gpu_job_records(jobs: JobTable, times: JobTimes) -> Any:
-    seen = np.zeros(len(jobs), SEEN)
+    seen = np.zeros(len(jobs), GPU_JOB)
     for name in ("nodes", "cores", "memory_mb", "gpus", "user", "account", "queue", "qos", "priority"):
         if name in jobs:
             seen[name] = jobs[name]
@@ -231,7 +231,7 @@ def _fits_empty(want: Demand, cluster: Cluster, kinds: tuple[NodeType, ...]) -> 
     """Whether each job fits on the empty cluster."""
     of = want.likes
     room = np.zeros((len(of), len(kinds)))
-    for group, its_type in zip(cluster.groups, types_of_groups(cluster), strict=True):
+    for group, its_type in zip(cluster.groups, group_node_types(cluster), strict=True):
         with np.errstate(divide="ignore", invalid="ignore"):
             per_node = np.minimum(
                 group.cores * WHOLE // want.cpu[of].astype(float),

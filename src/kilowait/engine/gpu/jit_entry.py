@@ -15,7 +15,7 @@ from kilowait.cluster import Cluster, NodeGroup
 from kilowait.engine.gpu import event_loop, job_progress, scheduling_pass
 from kilowait.engine.gpu.initial_state import build_gpu_state
 from kilowait.engine.gpu.settings import GpuSettings
-from kilowait.engine.gpu.state import SEEN, gpu_state_without_refcount
+from kilowait.engine.gpu.state import GPU_JOB, gpu_state_without_refcount
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.kernels.jit import cache_folder, compile_entry, is_compiled
 from kilowait.errors import InputError
@@ -23,7 +23,7 @@ from kilowait.jobs import JobTable
 
 __all__ = ["SCORE", "compiled", "gpu_score"]
 
-SCORE = types.float64(numba.from_dtype(SEEN), types.float64, types.float64[::1])
+SCORE = types.float64(numba.from_dtype(GPU_JOB), types.float64, types.float64[::1])
 """Signature of a priority policy of the GPU engine."""
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.engine.gpu.demand import types_of
+from kilowait.engine.gpu.demand import node_types
 from kilowait.engine.gpu.event_loop import END, FULL, MAX_STARTS
 from kilowait.engine.gpu.initial_state import build_gpu_state, with_larger_buffers
 from kilowait.engine.gpu.jit_entry import compiled, gpu_score
@@ -96,7 +96,7 @@ class GpuSimulator:
             )
         self.settings = settings or GpuSettings()
         self.rule = rule or PriorityPolicy("steps", _first)
-        self.types = tuple(kind.gpu for kind in types_of(cluster))
+        self.types = tuple(kind.gpu for kind in node_types(cluster))
         self.table = jobs.sorted()
         self._given = jobs
         self._cluster = cluster

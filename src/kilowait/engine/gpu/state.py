@@ -13,7 +13,7 @@ from kilowait.engine.kernels.state import RANKED
 __all__ = [
     "ARRIVAL",
     "CANCEL",
-    "CLOCK",
+    "RUN_STATE",
     "COMING",
     "COMPLETED",
     "ENDING",
@@ -29,7 +29,7 @@ __all__ = [
     "REFUSED",
     "RELEASE",
     "RUNNING",
-    "SEEN",
+    "GPU_JOB",
     "SEGMENT",
     "TARGET",
     "WAITING",
@@ -47,7 +47,7 @@ COMING, WAITING, RUNNING, ENDING, GONE, WITHDRAWN, REFUSED = 0, 1, 2, 3, 4, 5, 6
 COMPLETED, PREEMPTED, MIGRATED = 1, 5, 6
 """How a segment ended, as jobs.Outcome counts it."""
 
-CLOCK = np.dtype(
+RUN_STATE = np.dtype(
     [
         ("now", np.float64),
         ("origin_s", np.float64),
@@ -150,7 +150,7 @@ JOB_STATE = np.dtype(
 )
 """State of a job."""
 
-SEEN = np.dtype(
+GPU_JOB = np.dtype(
     [
         ("submit_s", np.float64),
         ("since_first_s", np.float64),

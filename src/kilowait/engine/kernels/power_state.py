@@ -10,9 +10,9 @@ import numpy.typing as npt
 from kilowait.engine.kernels.jit import kernel, without_refcount
 from kilowait.engine.kernels.state import Ints, Records
 
-__all__ = ["BATCH", "LEVER", "SLEEPER", "STEP", "PowerState", "power_state_without_refcount"]
+__all__ = ["BATCH", "POWER_CONTROL_STATE", "SLEEPER", "STEP", "PowerState", "power_state_without_refcount"]
 
-LEVER = np.dtype(
+POWER_CONTROL_STATE = np.dtype(
     [
         ("one", np.int64),  # one group, of one pool besides that of watts: least_need is the need
         ("sleeps", np.int64),  # some group can

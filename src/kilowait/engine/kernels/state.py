@@ -21,7 +21,7 @@ COMING, QUEUED, RUNNING, DONE, CANCELLED, REJECTED, HELD = 0, 1, 2, 3, 4, 5, 6
 UNLIMITED = 2**62
 """Reservation depth of conservative backfilling."""
 
-CLOCK = np.dtype(
+RUN_STATE = np.dtype(
     [
         # settings, fixed for a run
         ("depth", np.int64),  # reservations per group: 0 none, 1 EASY, UNLIMITED conservative

@@ -12,10 +12,10 @@ from kilowait.engine.interface import PriorityPolicy
 from kilowait.envs.gpu.vector_env import GpuVectorEnv
 from kilowait.errors import InputError
 
-__all__ = ["GpuRuleExpert"]
+__all__ = ["GpuPolicyExpert"]
 
 
-class GpuRuleExpert:
+class GpuPolicyExpert:
     """Starts the first eligible job in the order of a priority policy, where placement puts it.
 
     Without preemption a waiting job has never run: srtf, srsf, las and tiresias order jobs with the estimate as

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.engine.gpu.demand import types_of
+from kilowait.engine.gpu.demand import node_types
 
 __all__ = [
     "EDGES",
@@ -92,7 +92,7 @@ def type_names(cluster: Cluster) -> tuple[str, ...]:
     """
     names: list[str] = []
     many: dict[str, int] = {}
-    for kind in types_of(cluster):
+    for kind in node_types(cluster):
         name = kind.gpu or "cpu"
         many[name] = many.get(name, 0) + 1
         names.append(name if many[name] == 1 else f"{name}-{many[name]}")

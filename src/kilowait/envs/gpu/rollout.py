@@ -15,13 +15,13 @@ from kilowait.engine.gpu.state import REFUSED
 from kilowait.envs.batched_sim_base import DISABLED, START_PREPARED
 from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, external_gpu_policy
 from kilowait.envs.gpu.reward_terms import TERMS
-from kilowait.envs.gpu.vector_env import check_placing
+from kilowait.envs.gpu.vector_env import check_gpu_settings
 from kilowait.envs.kernels.state_stack_gpu import with_capacity
 from kilowait.envs.reward_terms import Reward
 from kilowait.envs.rollout import Decide
 from kilowait.jobs import ExecutionLog, JobTable
 
-__all__ = ["play"]
+__all__ = ["run_gpu_policy"]
 
 
 class _GpuRolloutSimulator(GpuSimulator):
@@ -33,7 +33,7 @@ class _GpuRolloutSimulator(GpuSimulator):
         return self._state
 
 
-def play(
+def run_gpu_policy(
     jobs: JobTable,
     cluster: Cluster,
     decide: Decide,
@@ -52,11 +52,11 @@ def play(
     ... )
     >>> machine = kw.Cluster([kw.NodeGroup("t4", nodes=1, gpus=4, gpu_type="T4", node_level=True)])
     >>> newest_first = lambda seen: seen["mask"].shape[1] - 1 - seen["mask"][:, ::-1].argmax(axis=1)
-    >>> play(jobs, machine, newest_first).jobs()["start_s"].tolist()
+    >>> run_gpu_policy(jobs, machine, newest_first).jobs()["start_s"].tolist()
     [0.0, 12.0, 9.0]
     """
     asking = GpuDecisionSettings() if asking is None else asking
-    placing = check_placing(placing)
+    placing = check_gpu_settings(placing)
     simulator = _GpuRolloutSimulator(
         jobs,
         cluster,

@@ -27,7 +27,7 @@ from kilowait.envs.vector_env import (
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["GpuVectorEnv", "check_placing"]
+__all__ = ["GpuVectorEnv", "check_gpu_settings"]
 
 
 class GpuVectorEnv(EngineVectorEnv):
@@ -38,7 +38,11 @@ class GpuVectorEnv(EngineVectorEnv):
     >>> cluster = kw.Cluster.preset("gpu-mixed")
     >>> jobs = gpu_workload(300, cluster, seed=1)
     >>> vec = gymnasium.make_vec(
-    ...     "kilowait/Gpu-v0", num_envs=4, vectorization_mode="vector_entry_point", jobs=jobs, cluster=cluster
+    ...     "kilowait/Gpu-v0",
+    ...     num_envs=4,
+    ...     vectorization_mode="vector_entry_point",
+    ...     jobs=jobs,
+    ...     cluster=cluster,
     ... )
     >>> seen, _ = vec.reset(seed=0)
     >>> seen["jobs"].shape, bool(seen["mask"].any())
@@ -108,7 +112,7 @@ class GpuVectorEnv(EngineVectorEnv):
         if horizon_s is not None and not (np.isfinite(horizon_s) and horizon_s > 0):
             raise InputError(f"horizon_s is {horizon_s}; give seconds above 0, or None for no horizon")
         self.cluster, self.asking = cluster, GpuDecisionSettings(**asking)
-        self.placing = check_placing(placing)
+        self.placing = check_gpu_settings(placing)
         self.reward = Reward(default_reward(reward, preferences, {"jct": 1.0}), sla_s, TERMS)
         settings = self.asking.settings(self.placing)
         mode, table = AutoresetMode(autoreset_mode), drop_dependencies(jobs)
@@ -150,7 +154,7 @@ class GpuVectorEnv(EngineVectorEnv):
         )
 
 
-def check_placing(placing: GpuSettings | None) -> GpuSettings:
+def check_gpu_settings(placing: GpuSettings | None) -> GpuSettings:
     """The settings, or the default ones; raises an error if the engine itself would preempt jobs."""
     placing = GpuSettings() if placing is None else placing
     if placing.preempt:

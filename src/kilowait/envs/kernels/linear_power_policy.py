@@ -49,7 +49,7 @@ from kilowait.envs.kernels.step import buffers_without_refcount
 from kilowait.envs.power.power_setup import PowerSetup
 from kilowait.envs.power.signal_features import FORECAST_STEP_S
 
-__all__ = ["MOMENT", "PowerPolicyWeights", "steering_of", "steered_for"]
+__all__ = ["SYSTEM_FEATURES", "PowerPolicyWeights", "power_policy_weights", "power_policy_kernel"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -61,7 +61,7 @@ LEAST_LN_S, MOST_LN_S = 0.0, 20.0
 SAME = 1e-9
 """Tolerance of the allowed slowdown."""
 
-MOMENT: dict[str, str] = {
+SYSTEM_FEATURES: dict[str, str] = {
     "age": "order: per ln(1 + wait / 1 h) / 3",
     "patience": "order: per ln(1 + wait / estimate) / 3",
     "crowded": "slowdown: where jobs request more nodes than are free",
@@ -81,7 +81,7 @@ MOMENT: dict[str, str] = {
 (
     AGE, PATIENCE, CROWDED, BACKLOG, BACKFILL, SIGNAL, TIMEOUT, TIMEOUT_WAITING, TIMEOUT_BUSY, SPARE, SPARE_DEMAND,
     SPARE_WAITING, HOLD,
-) = range(len(MOMENT))  # fmt: skip
+) = range(len(SYSTEM_FEATURES))  # fmt: skip
 
 
 class PowerPolicyWeights(NamedTuple):
@@ -95,7 +95,7 @@ class PowerPolicyWeights(NamedTuple):
     signal: int  # 0: carbon, 1: price; -1: neither
 
 
-def steering_of(
+def power_policy_weights(
     powered: PowerSetup, first: Floats, longer: Floats, weights: npt.ArrayLike, signal: str | None
 ) -> PowerPolicyWeights:
     """Weights for the jobs of `powered`; `signal` is carbon, price or None."""
@@ -325,7 +325,7 @@ def _compiled(state: Any, scene: Any, source: Any, net: Any) -> Callable[..., An
     return compile_entry(_run_many, signature, "envs")
 
 
-def steered_for(state: Any, scene: Any, source: Any, net: PowerPolicyWeights) -> Callable[..., Any]:
+def power_policy_kernel(state: Any, scene: Any, source: Any, net: PowerPolicyWeights) -> Callable[..., Any]:
     """The kernel that runs episodes with this policy, compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64, types.int64)

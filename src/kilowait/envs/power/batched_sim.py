@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.engine.kernels.power_state import PowerState
-from kilowait.engine.pools import machine_of
+from kilowait.engine.pools import resource_pools
 from kilowait.engine.power_initial_state import add_power_pool, build_power_state
 from kilowait.envs.batched_sim import DecisionSettings, external_policy, static_scores
 from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
@@ -108,7 +108,7 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         self.powered = powered
         seen, terms, levers = asking.shown(powered), len(TERMS), powered.levers
         order = None if asking.backfill_order == "agent" else resolve(asking.backfill_order)
-        machine = add_power_pool(machine_of(cluster), levers, float(jobs["submit_s"][0]))
+        machine = add_power_pool(resource_pools(cluster), levers, float(jobs["submit_s"][0]))
         whole = build_power_state(jobs, None, machine, asking.settings, external_policy(), None, levers)
         if state is None:
             part = replace(

@@ -14,11 +14,11 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster, PowerControls
 from kilowait.energy.accounting import EnergyAccounts, account_energy
 from kilowait.energy.accounting.job_power import ClassTable, full_speed_w, held_nodes
-from kilowait.energy.controls import ForecastFactory, parse_levers, resolve_controls
-from kilowait.energy.power import ConstantUtilization, LevelTable, PowerModel, UtilizationProfile
+from kilowait.energy.controls import ForecastFactory, parse_controls, resolve_controls
+from kilowait.energy.power import ConstantUtilization, DvfsTable, PowerModel, UtilizationProfile
 from kilowait.energy.power.utilization import unique_classes, with_planned_power
 from kilowait.energy.signals import read_carbon, read_price
-from kilowait.energy.signals.align import ClockOrigin, Signals, signals_for
+from kilowait.energy.signals.align import ClockOrigin, Signals, align_signals
 from kilowait.envs.power.signal_features import (
     DAY_S,
     HOUR_S,
@@ -86,7 +86,7 @@ class PowerConfig:
                 f"kilowait/Energy-v0 "
                 "does not simulate; choose another, such as cooling='pue:1.2'"
             )
-        asked = parse_levers(self.levers).resolved(model, carbon=False, price=False)
+        asked = parse_controls(self.levers).resolved(model, carbon=False, price=False)
         if asked.hold is not None:
             raise InputError(
                 f"power controls {self.levers!r}: in kilowait/Energy-v0 the agent shifts load; leave shift out"
@@ -103,7 +103,7 @@ class PowerConfig:
         slowest = 1.0 if levers.factor is None else float(levers.factor.max())
         until_s = last_s + min(SIGNAL_HORIZON_S, DAY_S + slowest * _max_serial_runtime_s(jobs, episode_jobs))
         past_s = 0.0 if self.forecast == "perfect" else DAY_S + HOUR_S
-        signals = signals_for(
+        signals = align_signals(
             ClockOrigin.of(jobs, self.start),
             (first_s - past_s, until_s + DAY_S + HOUR_S),
             model.facility.cooling,
@@ -149,7 +149,7 @@ class PowerSetup:
     profile: UtilizationProfile | None
     levers: PowerControls
     """Power controls for `kilowait.simulate`; jobs run at full speed unless the agent chooses another DVFS state."""
-    tables: Mapping[str, LevelTable] | None
+    tables: Mapping[str, DvfsTable] | None
     signals: Signals
     drawing: PowerTables
     building: npt.NDArray[Any]  # (1,) POWER
@@ -220,7 +220,7 @@ def _power_tables(
     cluster: Cluster,
     model: PowerModel,
     profile: UtilizationProfile | None,
-    tables: Mapping[str, LevelTable] | None,
+    tables: Mapping[str, DvfsTable] | None,
     slowdown: float | None,
 ) -> PowerTables:
     few, kind = unique_classes(

@@ -14,7 +14,7 @@ from kilowait.engine.simulator import Simulator
 from kilowait.envs.batched_sim import external_policy
 from kilowait.envs.batched_sim_base import DISABLED, START_PREPARED
 from kilowait.envs.kernels.decision import BETWEEN
-from kilowait.envs.kernels.linear_power_policy import PowerPolicyWeights, steered_for
+from kilowait.envs.kernels.linear_power_policy import PowerPolicyWeights, power_policy_kernel
 from kilowait.envs.kernels.state_stack_power import with_capacity
 from kilowait.envs.power.batched_sim import EnergyBatchedSimulator, EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, PowerSetup
@@ -24,7 +24,7 @@ from kilowait.envs.rollout import Decide
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.jobs.execution_log import node_states
 
-__all__ = ["PowerPolicy", "play"]
+__all__ = ["PowerPolicy", "run_energy_policy"]
 
 
 @runtime_checkable
@@ -44,7 +44,7 @@ class _PowerRolloutSimulator(Simulator):
         return self._state
 
 
-def play(
+def run_energy_policy(
     jobs: JobTable,
     cluster: Cluster,
     decide: Decide | PowerPolicy,
@@ -63,7 +63,9 @@ def play(
     >>> import kilowait as kw
     >>> jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[60, 60], nodes=[2, 2])
     >>> slowest = lambda seen: np.array([np.flatnonzero(seen["mask"][0, :384])[-1]])
-    >>> log = play(jobs, kw.Cluster.from_nodes(2), slowest, power=PowerConfig("taurus", levers="dvfs=1.1"))
+    >>> log = run_energy_policy(
+    ...     jobs, kw.Cluster.from_nodes(2), slowest, power=PowerConfig("taurus", levers="dvfs=1.1")
+    ... )
     >>> log.level.tolist(), log.end_s.round(1).tolist()
     ([2, 2], [65.8, 131.7])
     """
@@ -112,7 +114,7 @@ def play(
         net = decide.steering(table, cluster, powered)
         arrays = (board.stack, board.scene, board.source)
         while not a.over[0]:
-            steered_for(*arrays, net)(*arrays, net, 0, 1)
+            power_policy_kernel(*arrays, net)(*arrays, net, 0, 1)
             _store_node_steps(kept, state, a)
     while not a.over[0]:
         step(int(decide(board.observed(copy=False))[0]))  # type: ignore[operator]

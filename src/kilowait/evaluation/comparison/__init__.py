@@ -1,6 +1,6 @@
 """Statistical comparison of policies on the same windows: means, bootstrap intervals, significance tests."""
 
-from kilowait.evaluation.comparison.pairwise import WORDS, PairwiseResult
+from kilowait.evaluation.comparison.pairwise import METRIC_NAMES, PairwiseResult
 from kilowait.evaluation.comparison.result import (
     METRIC_DIRECTION,
     Comparison,
@@ -26,7 +26,7 @@ from kilowait.evaluation.comparison.windows import (
 
 __all__ = [
     "METRIC_DIRECTION",
-    "WORDS",
+    "METRIC_NAMES",
     "PolicyConfig",
     "Comparison",
     "PowerCurve",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-__all__ = ["WORDS", "PairwiseResult", "counted"]
+__all__ = ["METRIC_NAMES", "PairwiseResult", "counted"]
 
-WORDS: dict[str, str] = {
+METRIC_NAMES: dict[str, str] = {
     "mean_wait_s": "mean wait",
     "median_wait_s": "median wait",
     "p95_wait_s": "95th percentile of waits",
@@ -105,7 +105,7 @@ class PairwiseResult:
     def sentence(self, called: str | None = None) -> str:
         """The result as a sentence; `called` replaces the usual name of the metric."""
         ours, theirs = self.ours, self.theirs
-        metric = WORDS.get(self.metric, self.metric) if called is None else called
+        metric = METRIC_NAMES.get(self.metric, self.metric) if called is None else called
         if self.verdict == "same":
             windows = (
                 f"the only {self.unit}" if self.windows == 1 else f"all {counted(self.windows, self.unit)}"

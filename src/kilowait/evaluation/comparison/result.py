@@ -15,8 +15,8 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison.significance import ComparisonResult, PolicyScores, pairwise_tests
 from kilowait.evaluation.comparison.windows import Windows
 from kilowait.evaluation.fairness import fairness
-from kilowait.evaluation.gpu.cluster import is_placed, node_level_cluster
-from kilowait.evaluation.job_measures import started
+from kilowait.evaluation.gpu.cluster import is_node_level, node_level_cluster
+from kilowait.evaluation.job_measures import started_jobs
 from kilowait.evaluation.metrics import Metrics, metrics
 from kilowait.jobs import ExecutionLog
 
@@ -153,7 +153,7 @@ class Comparison:
     and only if they were stored with the runs."""
 
     def __post_init__(self) -> None:
-        if is_placed(self.cluster):
+        if is_node_level(self.cluster):
             placed = tuple(replace(contender, node_level=True) for contender in self.contenders)
             object.__setattr__(self, "contenders", placed)
         labels = [contender.label for contender in self.contenders]
@@ -220,7 +220,7 @@ class Comparison:
         edges = np.linspace(window.warmup, len(window.jobs), count + 1).astype(np.int64)
         rows = []
         for contender in range(len(self.contenders)):
-            ran = started(self.logs(contender, 0), 10.0, window.evaluated)
+            ran = started_jobs(self.logs(contender, 0), 10.0, window.evaluated)
             value = {
                 "mean_wait_s": ran.wait_s,
                 "mean_turnaround_s": ran.turnaround_s,

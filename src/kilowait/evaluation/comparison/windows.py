@@ -20,7 +20,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["Split", "Window", "Windows", "cut_windows", "split", "single_window"]
 
@@ -210,13 +210,15 @@ def cut_windows(
     else:
         assert window_s is not None
         first, size = _by_time(submit[:to], low, count, window_s, random)
-        length = format_span(window_s)
+        length = format_duration(window_s)
     before = np.minimum(warmup_jobs, first)
     if warmup_s:
         before = first - np.searchsorted(submit, submit[first] - warmup_s, side="left")
     start = "each on an empty machine"
     if warmup_jobs or warmup_s:
-        start = f"each after {f'{warmup_jobs:,} jobs' if warmup_jobs else format_span(warmup_s)} of warm-up"
+        start = (
+            f"each after {f'{warmup_jobs:,} jobs' if warmup_jobs else format_duration(warmup_s)} of warm-up"
+        )
     some = f"{len(first)} window{'' if len(first) == 1 else 's'}"
     return Windows(ordered, first, size, before, f"{some} of {length} drawn with seed {seed}, {start}")
 
@@ -253,8 +255,9 @@ def _by_time(
     span = float(submit[-1] - submit[low]) if low < len(submit) else -1.0
     if span < window_s:
         raise InputError(
-            f"a window of {format_span(window_s)} does not fit into the {format_span(max(span, 0.0))} in which jobs "
-            "are submitted (warm-up subtracted); use shorter windows, less warm-up or a longer log"
+            f"a window of {format_duration(window_s)} does not fit into the "
+            f"{format_duration(max(span, 0.0))} in which jobs are submitted "
+            "(warm-up subtracted); use shorter windows, less warm-up or a longer log"
         )
     slack = span - count * window_s
     if slack >= 0:
@@ -267,6 +270,6 @@ def _by_time(
     nonempty = size > 0
     if not nonempty.any():
         raise InputError(
-            f"no job was submitted in any of {count} windows of {format_span(window_s)}; use longer windows"
+            f"no job was submitted in any of {count} windows of {format_duration(window_s)}; use longer windows"
         )
     return first[nonempty], size[nonempty]

@@ -11,13 +11,13 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds, gpu_types
 from kilowait.cluster.gpus import PRECISIONS, gpu
-from kilowait.engine.gpu.demand import Demand, demand_of
+from kilowait.engine.gpu.demand import Demand, resource_demand
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.job_measures import Floats, Ints, left_queue_s
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Allocations, Outcome
 
-__all__ = ["NodeAllocations", "ended", "left_s", "pieces_of", "places_of", "tflops_of"]
+__all__ = ["NodeAllocations", "ended", "left_s", "allocations_of", "node_allocations", "tflops_of"]
 
 WHOLE = 1000
 """One GPU or core, in thousandths."""
@@ -66,9 +66,9 @@ class NodeAllocations:
         return speed
 
 
-def places_of(log: ExecutionLog, cluster: Cluster, speeds: Speeds | None = None) -> NodeAllocations:
+def node_allocations(log: ExecutionLog, cluster: Cluster, speeds: Speeds | None = None) -> NodeAllocations:
     """The allocations of a log on this cluster; with `speeds` None all speeds are 1."""
-    pieces = pieces_of(log)
+    pieces = allocations_of(log)
     groups = cluster.groups
     layout = cluster.node_groups
     if layout is None:
@@ -83,7 +83,7 @@ def places_of(log: ExecutionLog, cluster: Cluster, speeds: Speeds | None = None)
     node_type = np.array([types.index(g.gpu_type if g.gpus else "") for g in groups], np.int64)[node_group]
     kind = np.zeros(len(log), np.int64)
     kind[pieces.segment] = node_type[pieces.node]  # all pieces of a segment lie on one type
-    want = demand_of(log.jobs_table, cluster, "any", speeds, None)
+    want = resource_demand(log.jobs_table, cluster, "any", speeds, None)
     return NodeAllocations(
         types=types,
         node_type=node_type,
@@ -97,7 +97,7 @@ def places_of(log: ExecutionLog, cluster: Cluster, speeds: Speeds | None = None)
     )
 
 
-def pieces_of(log: ExecutionLog) -> Allocations:
+def allocations_of(log: ExecutionLog) -> Allocations:
     """The node-level allocations of the segments; InputError for a log without them."""
     if log.pieces is None:
         raise InputError(

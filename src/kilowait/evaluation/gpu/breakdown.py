@@ -11,13 +11,13 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.evaluation.gpu.allocations import (
     NodeAllocations,
+    allocations_of,
     ended,
-    pieces_of,
-    places_of,
+    node_allocations,
 )
 from kilowait.evaluation.gpu.timeline import usage_changes
 from kilowait.evaluation.horizon import horizon_of, overlap_s
-from kilowait.evaluation.job_measures import Ints, counted_rows, summary
+from kilowait.evaluation.job_measures import Ints, evaluated_mask, summary
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 
@@ -46,8 +46,8 @@ def by_type(
     ... ]
     [('T4', 2, 2, 0.625, 0.0)]
     """
-    allocations = places_of(log, cluster)
-    horizon = horizon_of(log, counted_rows(log, None), horizon_s)
+    allocations = node_allocations(log, cluster)
+    horizon = horizon_of(log, evaluated_mask(log, None), horizon_s)
     span_s = horizon[1] - horizon[0]
     kinds = len(allocations.types)
     hours = np.bincount(allocations.type, allocations.gpus * (log.end_s - log.start_s), kinds) / 3600.0
@@ -115,8 +115,8 @@ def by_priority(log: ExecutionLog, *, counted: npt.ArrayLike | None = None) -> l
     >>> by_priority(two_jobs()[0])[0]["mean_jct_s"]
     15.0
     """
-    pieces = pieces_of(log)
-    mask = counted_rows(log, counted)
+    pieces = allocations_of(log)
+    mask = evaluated_mask(log, counted)
     priority = log.jobs_table.column("priority")
     finished = np.zeros(len(mask), np.bool_)
     finished[ended(log)] = True

@@ -8,13 +8,13 @@ from typing import Any
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import InputError, KilowaitError
 
-__all__ = ["is_placed", "node_level_cluster"]
+__all__ = ["is_node_level", "node_level_cluster"]
 
 
-def is_placed(described: Mapping[str, Any]) -> bool:
+def is_node_level(described: Mapping[str, Any]) -> bool:
     """Whether a machine, described as in a cluster file, is node-level.
 
-    >>> is_placed({"group": [{"name": "a", "nodes": 2, "node_level": True}]}), is_placed({})
+    >>> is_node_level({"group": [{"name": "a", "nodes": 2, "node_level": True}]}), is_node_level({})
     (True, False)
     """
     return any(row.get("node_level", False) for row in described.get("group", ()))
@@ -28,7 +28,7 @@ def node_level_cluster(described: Mapping[str, Any]) -> Cluster | None:
     ... ).nodes
     2
     """
-    if not is_placed(described):
+    if not is_node_level(described):
         return None
     try:
         layout = described.get("layout")

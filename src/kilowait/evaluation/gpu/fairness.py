@@ -22,14 +22,14 @@ from kilowait.evaluation.gpu.allocations import (
     NodeAllocations,
     ended,
     left_s,
-    places_of,
+    node_allocations,
 )
 from kilowait.evaluation.gpu.timeline import steps
 from kilowait.evaluation.job_measures import (
     Floats,
     Ints,
     Mask,
-    counted_rows,
+    evaluated_mask,
 )
 from kilowait.jobs import ExecutionLog
 
@@ -50,7 +50,7 @@ def finish_time_rho(
     ... ).tolist()  # n is 2, then 1.5: two GPUs half the time, or 2 / 1.5 of half a one
     [0.5, 2.0]
     """
-    return rho_of(log, places_of(log, cluster, speeds), counted_rows(log, counted))
+    return rho_of(log, node_allocations(log, cluster, speeds), evaluated_mask(log, counted))
 
 
 def rho_of(log: ExecutionLog, allocations: NodeAllocations, counted: Mask) -> Floats:

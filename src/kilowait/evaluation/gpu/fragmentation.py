@@ -15,8 +15,8 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.engine.gpu.typical_jobs import Target, typical_shapes
 from kilowait.errors import InputError
-from kilowait.evaluation.gpu.allocations import WHOLE, NodeAllocations, places_of
-from kilowait.evaluation.gpu.timeline import shown, steps
+from kilowait.evaluation.gpu.allocations import WHOLE, NodeAllocations, node_allocations
+from kilowait.evaluation.gpu.timeline import steps, timeline_horizon
 from kilowait.evaluation.job_measures import Floats, Ints
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
@@ -42,7 +42,7 @@ def fragmentation(
     ... )  # from 10 s on half a GPU is too little for one of two targets
     ([0.0, 10.0, 20.0], [0.0, 0.375])
     """
-    return fragments_over(log, places_of(log, cluster), shown(log, horizon_s))
+    return fragments_over(log, node_allocations(log, cluster), timeline_horizon(log, horizon_s))
 
 
 def fragments_over(log: ExecutionLog, allocations: NodeAllocations, horizon: tuple[float, float]) -> Series:

@@ -12,7 +12,7 @@ from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.evaluation.gpu.allocations import (
     NodeAllocations,
     ended,
-    places_of,
+    node_allocations,
     tflops_of,
 )
 from kilowait.evaluation.gpu.fairness import fairness_of, rho_of
@@ -22,7 +22,7 @@ from kilowait.evaluation.horizon import horizon_of, makespan, overlap_s
 from kilowait.evaluation.job_measures import (
     Floats,
     Mask,
-    counted_rows,
+    evaluated_mask,
     summary,
 )
 from kilowait.jobs import ExecutionLog
@@ -94,8 +94,8 @@ def gpu_metrics(
     ... )
     (15.0, 5.0, 0.625, 0.1875)
     """
-    mask = counted_rows(log, counted)
-    allocations = places_of(log, cluster, speeds)
+    mask = evaluated_mask(log, counted)
+    allocations = node_allocations(log, cluster, speeds)
     finished = ended(log)
     finished = finished[mask[finished]]
     records = log.jobs()

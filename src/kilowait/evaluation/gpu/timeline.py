@@ -6,18 +6,18 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
-from kilowait.evaluation.gpu.allocations import WHOLE, places_of
+from kilowait.evaluation.gpu.allocations import WHOLE, node_allocations
 from kilowait.evaluation.horizon import horizon_of
 from kilowait.evaluation.job_measures import (
     Floats,
     Ints,
-    counted_rows,
+    evaluated_mask,
     waits,
 )
 from kilowait.jobs import ExecutionLog
 from kilowait.series import Series
 
-__all__ = ["gpu_backlog", "gpu_timeline", "usage_changes", "shown", "steps"]
+__all__ = ["gpu_backlog", "gpu_timeline", "usage_changes", "timeline_horizon", "steps"]
 
 
 def gpu_timeline(
@@ -32,8 +32,8 @@ def gpu_timeline(
     >>> used.edge_s.tolist(), used.value.tolist()
     ([0.0, 10.0, 20.0], [2.0, 0.5])
     """
-    allocations = places_of(log, cluster)
-    horizon = shown(log, horizon_s)
+    allocations = node_allocations(log, cluster)
+    horizon = timeline_horizon(log, horizon_s)
     gpu_milli = np.rint(allocations.gpus * WHOLE).astype(np.int64)
     series = {}
     for place, name in enumerate(allocations.types):
@@ -57,17 +57,19 @@ def gpu_backlog(
     >>> backlog.edge_s.tolist(), backlog.value.tolist()
     ([0.0, 10.0, 20.0], [0.5, 0.0])
     """
-    allocations, intervals = places_of(log, cluster), waits(log)
+    allocations, intervals = node_allocations(log, cluster), waits(log)
     gpu_milli = np.rint(allocations.job_gpus * WHOLE).astype(np.int64)[intervals.row]
     leaves = np.isfinite(intervals.to_s)
     time = np.concatenate((intervals.from_s, intervals.to_s[leaves]))
-    backlog = steps(time, np.concatenate((gpu_milli, -gpu_milli[leaves])), 0, shown(log, horizon_s))
+    backlog = steps(
+        time, np.concatenate((gpu_milli, -gpu_milli[leaves])), 0, timeline_horizon(log, horizon_s)
+    )
     return Series(backlog.edge_s, backlog.value / WHOLE, "GPUs")
 
 
-def shown(log: ExecutionLog, horizon_s: tuple[float, float] | None) -> tuple[float, float]:
+def timeline_horizon(log: ExecutionLog, horizon_s: tuple[float, float] | None) -> tuple[float, float]:
     """The horizon of a timeline; InputError if the log has zero length and no horizon is given."""
-    horizon = horizon_of(log, counted_rows(log, None), horizon_s)
+    horizon = horizon_of(log, evaluated_mask(log, None), horizon_s)
     if not horizon[0] < horizon[1]:
         raise InputError("no job of the log ran for more than 0 s, so there is no timeline; give horizon_s")
     return horizon

@@ -19,7 +19,7 @@ from kilowait.evaluation.storage.folder import (
 )
 from kilowait.evaluation.storage.run import (
     RunFolder,
-    contest_of_runs,
+    comparison_of_runs,
     load_run,
     save_run,
 )
@@ -31,7 +31,7 @@ __all__ = [
     "SyntheticScoreFolder",
     "AgentFolder",
     "check_writable",
-    "contest_of_runs",
+    "comparison_of_runs",
     "load_comparison",
     "load_run",
     "open_folder",

@@ -45,14 +45,14 @@ from kilowait.evaluation.storage.allocations import (
 )
 from kilowait.evaluation.storage.folder import (
     checked_manifest,
-    known,
+    null_to_nan,
     plain_json,
     read_json,
     save_folder,
 )
 from kilowait.evaluation.storage.run import (
-    machine_from,
-    machine_of,
+    machine_from_dict,
+    machine_to_dict,
     read_states,
     write_states,
 )
@@ -128,7 +128,7 @@ def _case(comparison: Comparison) -> dict[str, Any]:
         "windows": [windows.first.tolist(), windows.size.tolist(), windows.warmup.tolist()],
         "contenders": [asdict(contender) for contender in comparison.contenders],
         "runs": [dict(comparison.logs(number, 0).run) for number in range(len(comparison.contenders))],
-        "machine": machine_of(comparison.logs(0, 0)),
+        "machine": machine_to_dict(comparison.logs(0, 0)),
         "ledger": comparison.ledger,
         "cluster": comparison.cluster,
         "notes": list(comparison.notes),
@@ -250,7 +250,7 @@ def _contests(
             cluster=case["cluster"],
             notes=tuple(case["notes"]),
             energy=_energy(folder, number),
-            gpus={label: known(row) for label, row in trace_results[number].get("gpus", {}).items()},
+            gpus={label: null_to_nan(row) for label, row in trace_results[number].get("gpus", {}).items()},
         )
         cell += len(contenders) * len(windows)
 
@@ -263,8 +263,8 @@ def _energy(folder: Path, number: int) -> EnergyResults | None:
     if data is None:
         return None
     return EnergyResults(
-        metrics=tuple(tuple(known(cell) for cell in row) for row in data["metrics"]),
-        states=tuple(known(row) for row in data["states"]),
+        metrics=tuple(tuple(null_to_nan(cell) for cell in row) for row in data["metrics"]),
+        states=tuple(null_to_nan(row) for row in data["states"]),
         curves=tuple(
             PowerCurve(**{key: tuple(values) for key, values in curve.items()}) for curve in data["curves"]
         ),
@@ -320,5 +320,5 @@ class _StoredLogs:
                 self._pieces.get(cell),
                 {name: self._segments[name][low:high] for name in WORKED if name in self._segments},
             ),
-            **machine_from(self._case["machine"]),
+            **machine_from_dict(self._case["machine"]),
         )

@@ -26,7 +26,7 @@ __all__ = [
     "LAYOUT",
     "check_writable",
     "checked_manifest",
-    "known",
+    "null_to_nan",
     "plain_json",
     "read_json",
     "save_folder",
@@ -156,10 +156,10 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def known(row: Mapping[str, Any]) -> dict[str, float]:
+def null_to_nan(row: Mapping[str, Any]) -> dict[str, float]:
     """Numbers read back from `plain_json`: null becomes NaN.
 
-    >>> known({"mean": 2.5, "slowdown": None})
+    >>> null_to_nan({"mean": 2.5, "slowdown": None})
     {'mean': 2.5, 'slowdown': nan}
     """
     return {name: math.nan if value is None else value for name, value in row.items()}

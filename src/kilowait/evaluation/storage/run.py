@@ -30,7 +30,7 @@ import numpy as np
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.comparison.result import Comparison, PolicyConfig
 from kilowait.evaluation.comparison.windows import single_window
-from kilowait.evaluation.gpu.cluster import is_placed
+from kilowait.evaluation.gpu.cluster import is_node_level
 from kilowait.evaluation.storage.allocations import (
     WORKED,
     pieces_from,
@@ -40,7 +40,7 @@ from kilowait.evaluation.storage.allocations import (
 )
 from kilowait.evaluation.storage.folder import (
     checked_manifest,
-    known,
+    null_to_nan,
     plain_json,
     read_json,
     save_folder,
@@ -49,8 +49,15 @@ from kilowait.evaluation.storage.toml import to_toml
 from kilowait.jobs import ExecutionLog, JobTable, NodeStates
 
 __all__ = [
-    "RunFolder", "contest_of_runs", "load_run", "machine_from", "machine_of", "read_states", "save_run", "write_states",
-]  # fmt: skip
+    "RunFolder",
+    "comparison_of_runs",
+    "load_run",
+    "machine_from_dict",
+    "machine_to_dict",
+    "read_states",
+    "save_run",
+    "write_states",
+]
 
 META_KEY = b"kilowait"
 STATE = ("time_s", "group", "shutting_down", "asleep", "waking")
@@ -74,7 +81,9 @@ class RunFolder:
         policy = str(self.scenario.get("policy", run.get("policy", self.path.name)))
         kind = "agent" if policy.startswith("agent:") else "rule"
         backfill = run.get("backfill", self.scenario.get("backfill", "none"))
-        return PolicyConfig(policy, backfill, kind, node_level=is_placed(self.scenario.get("cluster", {})))
+        return PolicyConfig(
+            policy, backfill, kind, node_level=is_node_level(self.scenario.get("cluster", {}))
+        )
 
 
 def save_run(
@@ -128,7 +137,7 @@ def load_run(path: str | PathLike[str]) -> RunFolder:
     return RunFolder(folder, scenario, manifest, read_json(folder / "results.json", folder), log)
 
 
-def contest_of_runs(runs: Sequence[RunFolder]) -> Comparison:
+def comparison_of_runs(runs: Sequence[RunFolder]) -> Comparison:
     """Comparison of runs of the same jobs on the same machine, over the whole log.
 
     Runs of different jobs or machines cannot be paired and raise an InputError that names them.
@@ -142,7 +151,7 @@ def contest_of_runs(runs: Sequence[RunFolder]) -> Comparison:
                 f"{first.path} and {run.path} are runs of different jobs ({_describe(first)} and {_describe(run)}); "
                 "only runs of the same jobs can be compared: give them one at a time"
             )
-        if machine_of(run.log) != machine_of(first.log):
+        if machine_to_dict(run.log) != machine_to_dict(first.log):
             raise InputError(
                 f"{first.path} and {run.path} are runs on different machines; only runs on the same machine can be "
                 "compared: give them one at a time"
@@ -151,7 +160,7 @@ def contest_of_runs(runs: Sequence[RunFolder]) -> Comparison:
     logs = [_by_submission(run.log, windows.jobs) for run in runs]
     contenders = _unique_policies([run.contender for run in runs], [run.path for run in runs])
     measured = {
-        contender.label: known(run.results["gpus"]["metrics"])
+        contender.label: null_to_nan(run.results["gpus"]["metrics"])
         for contender, run in zip(contenders, runs, strict=True)
         if "gpus" in run.results
     }
@@ -239,7 +248,7 @@ def read_states(path: Path) -> dict[int, NodeStates]:
     return found
 
 
-def machine_of(log: ExecutionLog) -> dict[str, Any]:
+def machine_to_dict(log: ExecutionLog) -> dict[str, Any]:
     """Node groups and capacity steps of the machine, as plain data; `machine_from` is the inverse."""
     return {
         "groups": list(log.groups),
@@ -249,7 +258,7 @@ def machine_of(log: ExecutionLog) -> dict[str, Any]:
     }
 
 
-def machine_from(data: Mapping[str, Any]) -> dict[str, Any]:
+def machine_from_dict(data: Mapping[str, Any]) -> dict[str, Any]:
     """The result of `machine_of` as arguments of an ExecutionLog."""
     return {
         "groups": tuple(data["groups"]),
@@ -261,7 +270,7 @@ def machine_from(data: Mapping[str, Any]) -> dict[str, Any]:
 def _write_log(log: ExecutionLog, path: Path) -> None:
     import pyarrow.parquet as pq
 
-    note = {"run": log.run, **machine_of(log)}
+    note = {"run": log.run, **machine_to_dict(log)}
     table = log.to_arrow()
     for name, values in worked_columns([log]).items():
         table = table.append_column(name, [values])
@@ -292,7 +301,7 @@ def _read_log(folder: Path, jobs: JobTable) -> ExecutionLog:
         run=note["run"],
         states=read_states(folder / "states.parquet").get(0),
         pieces=pieces_from(read_pieces(folder / "pieces.parquet").get(0), _worked(segments)),
-        **machine_from(note),
+        **machine_from_dict(note),
     )
 
 

@@ -21,7 +21,7 @@ from kilowait.evaluation.comparison import (
 )
 from kilowait.report.comparison_data import ComparisonData, Floats
 from kilowait.report.format import share
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = [
     "STATES",
@@ -307,12 +307,12 @@ def _wait_effect(energy_data: EnergyData, least: int) -> list[str]:
     ):
         return []
     ours, theirs = float(wait[least]), float(wait[energy_data.first])
-    spans = f"from {format_span(theirs)} to {format_span(ours)}"
+    spans = f"from {format_duration(theirs)} to {format_duration(ours)}"
     if ours <= theirs * EQUAL_RATIO:
         effect = (
             f"the mean wait decreases {spans}"
             if ours * EQUAL_RATIO < theirs
-            else f"{format_span(ours)} on average"
+            else f"{format_duration(ours)} on average"
         )
         return [f"This does not increase waits: {effect}{_significance_note(energy_data, least)}."]
     lead = energy_data.data.lead

@@ -22,7 +22,7 @@ from kilowait.report.interactive import (
     time_axis_note,
     unix_of,
 )
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["binned", "power_chart"]
 
@@ -95,7 +95,7 @@ def power_chart(energy_data: EnergyData, name: str, synchronized_chart: str) -> 
         "".join(checkboxes) + choices,
         "",
         "Point at a time, or press N and P to move the cursor.",
-        f"Means over {format_span(bin_s)}, and over longer bins when zoomed out. "
+        f"Means over {format_duration(bin_s)}, and over longer bins when zoomed out. "
         f"{'Grey: the signal, with its axis at the right. ' if signals else ''}{axis_note} {zoom}"
         "Drag to select a time span, turn the wheel, pinch or use + and − to zoom; arrow keys move, 0 shows all.",
         setup,

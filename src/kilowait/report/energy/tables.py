@@ -22,7 +22,7 @@ from kilowait.report.html import (
     table,
     text,
 )
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["energy_table", "control_savings_table", "assumptions"]
 
@@ -69,7 +69,7 @@ def energy_table(energy_data: EnergyData) -> str:
         head.append("PUE")
         columns.append([marked_cell(_pue(float(values[policy])), policy in best) for policy in order])
     for metric, label, cell in (
-        ("mean_wait_s", "mean wait", format_span),
+        ("mean_wait_s", "mean wait", format_duration),
         (energy_data.data.lead.metric, energy_data.data.lead.label, energy_data.data.lead.format),
     ):
         values = energy_data.means(metric)
@@ -172,7 +172,7 @@ def control_savings_table(energy_data: EnergyData, savings: ControlSavings) -> s
         [
             escape(comparison.contenders[policy].levers),
             *cells({metric: saved[metric][policy] for metric, _, _ in metrics}),
-            f"{text(format_span(float(wait[policy])))}"
+            f"{text(format_duration(float(wait[policy])))}"
             f"<small>{text(_wait_difference(wait[policy], wait[savings.without]))}</small>",
         ]
         for policy in shown
@@ -225,7 +225,7 @@ def _signed(scale: UnitScale, value: float) -> str:
 def _wait_difference(ours: float, theirs: float) -> str:
     if not (math.isfinite(ours) and math.isfinite(theirs)):
         return "–"
-    difference = format_span(abs(ours - theirs))
+    difference = format_duration(abs(ours - theirs))
     return "no change" if difference == "0 s" else f"{'−' if ours < theirs else '+'}{difference}"
 
 

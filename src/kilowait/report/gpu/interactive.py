@@ -18,7 +18,7 @@ from kilowait.report.interactive import (
     time_axis_note,
     unix_of,
 )
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["gpu_chart"]
 
@@ -85,7 +85,7 @@ def gpu_chart(gpu_data: GpuData, name: str) -> str:
         "Allocated share of the GPUs of each type, fractions of GPUs included; at the bottom the share of all "
         "GPUs that "
         "are free but unusable for the typical jobs of this log. "
-        f"Means over {format_span(bin_s)}, and over longer bins when zoomed out; with one or two lines, the shaded "
+        f"Means over {format_duration(bin_s)}, and over longer bins when zoomed out; with one or two lines, the shaded "
         f"area is their range. {time_axis_note(data)} Drag to select a time span, turn the wheel, pinch or use + "
         "and − to "
         "zoom; arrow keys move, 0 shows all.",

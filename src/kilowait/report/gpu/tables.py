@@ -16,7 +16,7 @@ from kilowait.report.html import (
     table,
     text,
 )
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["gpu_table", "gpu_sentences", "priority_table", "preemption_table", "type_table"]
 
@@ -38,19 +38,19 @@ def gpu_table(gpu_data: GpuData) -> str:
         (
             "completion time (JCT)",
             [
-                ("mean_jct_s", "mean", "less", format_span),
-                ("median_jct_s", "median", "less", format_span),
-                ("p95_jct_s", "95th percentile", "less", format_span),
+                ("mean_jct_s", "mean", "less", format_duration),
+                ("median_jct_s", "median", "less", format_duration),
+                ("p95_jct_s", "95th percentile", "less", format_duration),
             ],
         ),
         (
             "queueing",
             [
-                ("mean_queueing_s", "mean", "less", format_span),
-                ("p95_queueing_s", "95th percentile", "less", format_span),
+                ("mean_queueing_s", "mean", "less", format_duration),
+                ("p95_queueing_s", "95th percentile", "less", format_duration),
             ],
         ),
-        ("", [("makespan_s", "makespan", "less", format_span)]),
+        ("", [("makespan_s", "makespan", "less", format_duration)]),
         (
             "GPUs",
             [
@@ -169,11 +169,11 @@ def priority_table(gpu_data: GpuData) -> str:
     if len(priorities) < 2:
         return ""
     columns: list[Column] = [
-        ("mean_jct_s", "mean JCT", format_span),
-        ("mean_queueing_s", "mean queueing", format_span),
+        ("mean_jct_s", "mean JCT", format_duration),
+        ("mean_queueing_s", "mean queueing", format_duration),
     ]
     if len(gpu_data.priorities) == 1:
-        columns.insert(1, ("p95_jct_s", "95th percentile", format_span))
+        columns.insert(1, ("p95_jct_s", "95th percentile", format_duration))
         columns.append(("gpu_hours", "GPU-hours", number))
     if any(row["preemptions"] for rows in gpu_data.priorities.values() for row in rows):
         columns.append(("preemptions", "preempted", count))

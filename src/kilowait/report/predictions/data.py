@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kilowait.evaluation.storage.folder import known
+from kilowait.evaluation.storage.folder import null_to_nan
 from kilowait.report.format import number, share
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["CLASSES", "PredictionReportData", "factor", "job_sentences", "what_if_sentences"]
 
@@ -42,7 +42,7 @@ class PredictionReportData:
     @property
     def scores(self) -> list[dict[str, Any]]:
         """Scores of the predictions and of the baselines that the log has."""
-        return [known(row) for row in self.results["scores"] if row["jobs"]]
+        return [null_to_nan(row) for row in self.results["scores"] if row["jobs"]]
 
     def score(self, name: str) -> dict[str, Any] | None:
         """The scores of one predictor; None where the log has none."""
@@ -98,7 +98,7 @@ def factor(log_factor: float) -> str:
 def job_sentences(case: Mapping[str, Any]) -> list[str]:
     """The explanation of one prediction in sentences."""
     nodes = int(case["nodes"])
-    request = "" if case["request_s"] is None else f", with {format_span(case['request_s'])} requested"
+    request = "" if case["request_s"] is None else f", with {format_duration(case['request_s'])} requested"
     true_s, predicted_s = float(case["true_s"]), float(case["likely_s"])
     ratio = predicted_s / true_s
     difference = f"{number(max(ratio, 1 / ratio))} times too {'long' if ratio > 1 else 'short'}"
@@ -106,12 +106,12 @@ def job_sentences(case: Mapping[str, Any]) -> list[str]:
     low, median, high = (float(case["quantiles_s"][level]) for level in ("0.1", "0.5", "0.9"))
     sentences = [
         f"Job {int(case['job_id'])} has {nodes:,} node{'' if nodes == 1 else 's'}{request}. It was predicted to take "
-        f"{format_span(predicted_s)} and took {format_span(true_s)}: the prediction was {difference}.",
-        f"The predicted quantiles are {format_span(low)} (10 %), {format_span(median)} (50 %) and {format_span(high)} "
-        "(90 %).",
-        f"The anchor, the median of earlier similar jobs, is {format_span(float(case['anchor_s']))}. With all "
+        f"{format_duration(predicted_s)} and took {format_duration(true_s)}: the prediction was {difference}.",
+        f"The predicted quantiles are {format_duration(low)} (10 %), {format_duration(median)} (50 %) and "
+        f"{format_duration(high)} (90 %).",
+        f"The anchor, the median of earlier similar jobs, is {format_duration(float(case['anchor_s']))}. With all "
         "features the "
-        f"mean prediction is {format_span(float(case['centre_s']))}; scheduling policies order jobs by this value.",
+        f"mean prediction is {format_duration(float(case['centre_s']))}; scheduling policies order jobs by this value.",
     ]
     parts = [part for part in case["parts"] if abs(float(part["moved"])) > math.log(SMALL_FACTOR)]
     for words, sign in (("longer", 1), ("shorter", -1)):
@@ -140,6 +140,6 @@ def what_if_sentences(case: Mapping[str, Any]) -> list[str]:
     changes.sort(key=lambda part: -abs(math.log(float(part["if_usual_s"]) / mean_s)))
     return [
         f"If {part['name']} were {part['usual']} (typical) instead of {part['words']}, the prediction would be "
-        f"{format_span(float(part['if_usual_s']))} instead of {format_span(mean_s)}."
+        f"{format_duration(float(part['if_usual_s']))} instead of {format_duration(mean_s)}."
         for part in changes[:MAX_FEATURES]
     ]

@@ -22,7 +22,7 @@ from kilowait.report.figures import (
 )
 from kilowait.report.format import share
 from kilowait.report.predictions.data import PredictionReportData, factor
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["calibration", "drift", "job", "true_against_predicted", "beeswarm"]
 
@@ -198,8 +198,8 @@ def job(case: Mapping[str, Any]) -> ReportFigure:
     alt = ", ".join(f"{part['name']} {factor(float(part['moved']))}" for part in case["parts"][:4])
     return ReportFigure(
         figure,
-        f"From the anchor, {format_span(float(case['anchor_s']))}, to the mean prediction, "
-        f"{format_span(float(case['centre_s']))}; the true run time was {format_span(float(case['true_s']))}.",
+        f"From the anchor, {format_duration(float(case['anchor_s']))}, to the mean prediction, "
+        f"{format_duration(float(case['centre_s']))}; the true run time was {format_duration(float(case['true_s']))}.",
         f"Features with the largest effect on the prediction of job {int(case['job_id'])}: {alt}.",
     )
 

@@ -22,7 +22,7 @@ from kilowait.report.predictions.data import (
     job_sentences,
     what_if_sentences,
 )
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["prediction_sections", "importance_table", "job_block", "scores_table"]
 
@@ -63,7 +63,7 @@ def scores_table(data: PredictionReportData) -> str:
     for name, better, cell in (
         ("accuracy", "more", share),
         ("log_rmse", "less", number),
-        ("mae_s", "less", format_span),
+        ("mae_s", "less", format_duration),
     ):
         values = [float(row[name]) for row in rows]
         best = best_of(values, all_rows, better)
@@ -137,7 +137,7 @@ def job_block(case: Mapping[str, Any], drawn: str, *, expanded: bool) -> str:
             text(factor(float(part["moved"]))),
             text(str(part["words"])),
             text(str(part["usual"])),
-            text(format_span(float(part["if_usual_s"]))),
+            text(format_duration(float(part["if_usual_s"]))),
             text(str(part["meaning"])),
         ]
         for part in case["parts"]
@@ -152,7 +152,7 @@ def job_block(case: Mapping[str, Any], drawn: str, *, expanded: bool) -> str:
     )
     total = float(case["start"]) + sum(float(part["moved"]) for part in case["parts"]) + float(case["rest"])
     note = (
-        f"Factors multiply: the anchor, {format_span(float(case['anchor_s']))}, times "
+        f"Factors multiply: the anchor, {format_duration(float(case['anchor_s']))}, times "
         f"{factor(float(case['start']))} (the "
         f"mean over all jobs), times the factors above. The total factor is {factor(total)} and gives the mean of the "
         "forest, before it is limited to the request. The point prediction is the value of highest expected accuracy."

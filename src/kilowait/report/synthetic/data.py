@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kilowait.evaluation.storage.folder import known
+from kilowait.evaluation.storage.folder import null_to_nan
 from kilowait.report.format import (
     capital,
     listed,
@@ -15,7 +15,7 @@ from kilowait.report.format import (
     short_name,
 )
 from kilowait.report.synthetic.labels import column_label, value_text
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["SyntheticScoreData", "calendar_sentence", "change", "caveats", "tiles", "summary"]
 
@@ -72,13 +72,13 @@ class SyntheticScoreData:
     @property
     def privacy(self) -> dict[str, float] | None:
         """Privacy metrics; None where there were no held-out jobs."""
-        return None if self.results["leaks"] is None else known(self.results["leaks"])
+        return None if self.results["leaks"] is None else null_to_nan(self.results["leaks"])
 
     @property
     def outcomes(self) -> list[tuple[str, list[dict[str, Any]]]]:
         """Scheduling policies, and the simulation metrics of both workloads under each."""
         return [
-            (str(result["policy"]), [known(row) for row in result["measures"]])
+            (str(result["policy"]), [null_to_nan(row) for row in result["measures"]])
             for result in self.results["outcomes"]
         ]
 
@@ -101,9 +101,9 @@ def summary(score: SyntheticScoreData) -> list[str]:
     real, synthetic = score.results["jobs"]
     spans, loads = score.results["spans_s"], score.results["loads"]
     return [
-        f"{synthetic:,} generated jobs over {format_span(spans[1])}, offered load {loads[1]:.2f}, against {real:,} "
+        f"{synthetic:,} generated jobs over {format_duration(spans[1])}, offered load {loads[1]:.2f}, against {real:,} "
         "real jobs "
-        f"over {format_span(spans[0])}, offered load {loads[0]:.2f}.",
+        f"over {format_duration(spans[0])}, offered load {loads[0]:.2f}.",
         _classifier(score),
         _columns(score),
         _waits(score),

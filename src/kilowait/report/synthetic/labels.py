@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kilowait.report.format import number, share
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["SIMULATION_METRICS", "column_label", "statistic_label", "short_column_label", "value_text"]
 
@@ -84,7 +84,7 @@ def value_text(name: str, value: float) -> str:
     if name == "hour":
         return f"{number(value)} h"
     if name.endswith("_s"):
-        return format_span(value)
+        return format_duration(value)
     if name == "energy_j":
         return f"{_rounded(value / 3.6e6)} kWh"
     return _rounded(value)

@@ -11,7 +11,7 @@ from kilowait.report.figures import INK, ReportFigure, new_figure
 from kilowait.report.format import number, share
 from kilowait.report.synthetic.data import SyntheticScoreData
 from kilowait.report.synthetic.distribution_figures import REAL, SYNTHETIC, workload_legend
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["cycles", "profiles", "run"]
 
@@ -138,7 +138,8 @@ def run(score: SyntheticScoreData, place: int) -> ReportFigure:
     )
     return ReportFigure(
         figure,
-        f"Both workloads under {policy} with EASY on the same machine, means over {format_span(step_s)}. {days_note}",
+        f"Both workloads under {policy} with EASY on the same machine, means over {format_duration(step_s)}. "
+        f"{days_note}",
         f"Backlog and utilization over time under {policy}, real and generated.",
     )
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from kilowait.evaluation.comparison import WORDS, PairwiseResult
-from kilowait.evaluation.storage.folder import known
+from kilowait.evaluation.comparison import METRIC_NAMES, PairwiseResult
+from kilowait.evaluation.storage.folder import null_to_nan
 from kilowait.report.format import number
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["AgentEvaluation", "TrainingData", "STATE", "decision_sentences", "job_description", "signed"]
 
@@ -58,22 +58,22 @@ class AgentEvaluation:
         names = [column.name for column in fields(PairwiseResult)]
         self._pairs: list[PairwiseResult] = []
         for pair in results["judgement"]["pairs"]:
-            values: dict[str, Any] = known({name: pair[name] for name in names})
+            values: dict[str, Any] = null_to_nan({name: pair[name] for name in names})
             self._pairs.append(PairwiseResult(**values))
 
     def value(self, row: Mapping[str, Any], metric: str | None = None) -> float:
         """A metric of a policy; NaN where it is undefined."""
-        return known(row["metrics"]).get(metric or self.metric, math.nan)
+        return null_to_nan(row["metrics"]).get(metric or self.metric, math.nan)
 
     def interval(self, row: Mapping[str, Any], metric: str | None = None) -> tuple[float, float]:
         """The confidence interval of the mean of a metric."""
-        interval = known(row["intervals"].get(metric or self.metric, {}))
+        interval = null_to_nan(row["intervals"].get(metric or self.metric, {}))
         return interval.get("low", math.nan), interval.get("high", math.nan)
 
     @property
     def metric_label(self) -> str:
         """The name of the evaluation metric for display."""
-        name = WORDS.get(self.metric, self.metric)
+        name = METRIC_NAMES.get(self.metric, self.metric)
         return name if name.startswith(("mean", "median")) else f"mean {name}"
 
     @property
@@ -113,7 +113,7 @@ class AgentEvaluation:
                 "significant."
             ),
         }[pair.verdict]
-        gap = known(self.results.get("gap_closed") or {}).get(str(agent), math.nan)
+        gap = null_to_nan(self.results.get("gap_closed") or {}).get(str(agent), math.nan)
         gained = f"{100 * gap:.0f} %" if gap > 0 else "nothing"
         closed = [
             f"The agent achieves {gained} of the gain that {best_policy} would have from perfect run-time estimates."
@@ -141,11 +141,11 @@ def job_description(facts: Mapping[str, Any]) -> str:
         if facts.get(name) is not None:
             parts.append(f"of {facts[name]:,g} {word}{'' if facts[name] == 1 else 's'}")
     if facts.get("estimate_s") is not None:
-        parts.append(f"estimated at {format_span(float(facts['estimate_s']))}")
+        parts.append(f"estimated at {format_duration(float(facts['estimate_s']))}")
     if facts.get("wait_s") is not None:
         waited = float(facts["wait_s"])
         parts.append(
-            "that had just been submitted" if waited < 1 else f"that had waited {format_span(waited)}"
+            "that had just been submitted" if waited < 1 else f"that had waited {format_duration(waited)}"
         )
     return ", ".join(parts) or "without known features"
 

@@ -21,7 +21,7 @@ from kilowait.report.figures import (
 )
 from kilowait.report.format import capital, number
 from kilowait.report.training.data import STATE, AgentEvaluation
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = ["attention", "curves", "evaluation_metric", "feature_attribution"]
 
@@ -93,7 +93,7 @@ def curves(history: Sequence[Mapping[str, Any]], objective: str) -> ReportFigure
 def evaluation_metric(evaluation: AgentEvaluation) -> ReportFigure:
     """The evaluation metric of every policy with its confidence interval, best on top."""
     timed = evaluation.metric.endswith("_s")
-    format_value = format_span if timed else number
+    format_value = format_duration if timed else number
     rows = [row for row in reversed(evaluation.rows) if math.isfinite(evaluation.value(row))]
     unit_s = 3600.0 if timed else 1.0
     limits: list[float] = []
@@ -212,7 +212,7 @@ def _job_label(role: str, facts: Mapping[str, Any]) -> str:
         if facts.get(name) is not None:
             size.append(f"{facts[name]:,g} {word}{'' if facts[name] == 1 else 's'}")
     if facts.get("estimate_s") is not None:
-        size.append(format_span(float(facts["estimate_s"])))
+        size.append(format_duration(float(facts["estimate_s"])))
     return f"{role}: {', '.join(size)}" if size else role
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
-from kilowait.evaluation.storage.folder import known
+from kilowait.evaluation.storage.folder import null_to_nan
 from kilowait.report.format import (
     capital,
     count,
@@ -27,7 +27,7 @@ from kilowait.report.training.data import (
     decision_sentences,
     signed,
 )
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = [
     "decision_block",
@@ -56,15 +56,15 @@ def evaluation_table(evaluation: AgentEvaluation) -> str:
     best_policy = evaluation.best_policy
     timed = evaluation.metric.endswith("_s")
     columns: list[tuple[str, str, str, Cell]] = [
-        (evaluation.metric, evaluation.metric_label, "less", format_span if timed else number)
+        (evaluation.metric, evaluation.metric_label, "less", format_duration if timed else number)
     ]
     columns += [
         (name, label, better, cell)
         for name, label, better, cell in (
             ("mean_bsld", "mean bounded slowdown", "less", number),
-            ("mean_wait_s", "mean wait", "less", format_span),
-            ("p95_wait_s", "95th percentile of wait", "less", format_span),
-            ("max_wait_s", "longest wait", "less", format_span),
+            ("mean_wait_s", "mean wait", "less", format_duration),
+            ("p95_wait_s", "95th percentile of wait", "less", format_duration),
+            ("max_wait_s", "longest wait", "less", format_duration),
             ("utilization", "utilization", "more", share),
             ("starved_jobs", "starved jobs", "less", count),
         )
@@ -104,12 +104,12 @@ def evaluation_table(evaluation: AgentEvaluation) -> str:
 
 def gpu_evaluation_table(results: Mapping[str, Any]) -> str:
     """Agent and other policies on a GPU cluster, by mean completion time."""
-    policies = {name: known(_numbers(row)) for name, row in results["policies"].items()}
+    policies = {name: null_to_nan(_numbers(row)) for name, row in results["policies"].items()}
     order = sorted(policies, key=lambda name: policies[name]["mean_jct_s"])
     columns: tuple[tuple[str, str, str, Cell], ...] = (
-        ("mean_jct_s", "mean completion time (JCT)", "less", format_span),
-        ("p95_jct_s", "95th percentile", "less", format_span),
-        ("makespan_s", "makespan", "less", format_span),
+        ("mean_jct_s", "mean completion time (JCT)", "less", format_duration),
+        ("p95_jct_s", "95th percentile", "less", format_duration),
+        ("makespan_s", "makespan", "less", format_duration),
         ("gpu_utilization", "GPUs allocated", "more", share),
         ("flops_utilization", "GPUs allocated, by FLOPS", "more", share),
     )
@@ -141,7 +141,7 @@ def gpu_evaluation_table(results: Mapping[str, Any]) -> str:
 def energy_evaluation_table(results: Mapping[str, Any]) -> str:
     """Agent, policies with power controls on the Pareto front, and policies without power controls."""
     policies, resource = (
-        {name: known(row) for name, row in results["policies"].items()},
+        {name: null_to_nan(row) for name, row in results["policies"].items()},
         str(results["spent"]),
     )
     shown = {"agent", *results["front"], *(name for name in policies if name.endswith(", none"))}
@@ -151,8 +151,8 @@ def energy_evaluation_table(results: Mapping[str, Any]) -> str:
         ("co2", "kg CO2e per job", number),
         ("cost", "cost per job", number),
         ("slowdown", "mean bounded slowdown", number),
-        ("wait_s", "mean wait", format_span),
-        ("p95_wait_s", "95th percentile of wait", format_span),
+        ("wait_s", "mean wait", format_duration),
+        ("p95_wait_s", "95th percentile of wait", format_duration),
     )
     known_columns = [column for column in columns if column[0] in policies["agent"]]
     cells = []

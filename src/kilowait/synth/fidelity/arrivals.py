@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from kilowait.jobs import JobTable
 from kilowait.synth.fidelity.correlations import correlation
-from kilowait.synth.log_schema import DAY_S, WEEK_S, clock_zero_s
+from kilowait.synth.log_schema import DAY_S, WEEK_S, unix_zero_s
 
 __all__ = ["arrival_pattern", "autocorrelation", "band_edges_h", "calendar_kept", "profile", "spectrum"]
 
@@ -91,7 +91,7 @@ def calendar_kept(real: JobTable, made: JobTable) -> float | None:
     About 0 for a workload with a calendar of its own, 1 for one that keeps the real log's. None where
     the logs overlap by less than a week.
     """
-    hours = [((jobs["submit_s"] + clock_zero_s(jobs)) // 3600).astype(np.int64) for jobs in (real, made)]
+    hours = [((jobs["submit_s"] + unix_zero_s(jobs)) // 3600).astype(np.int64) for jobs in (real, made)]
     low, high = max(int(hour.min()) for hour in hours), min(int(hour.max()) for hour in hours)
     if high - low + 1 < LEAST_HOURS:
         return None
@@ -114,13 +114,13 @@ def profile(jobs: JobTable, period_s: float, *, dated: bool = True) -> Floats:
     (np.float64(1.0), [0.5, 0.5])
     """
     begin_s = 3 * DAY_S if dated else 0.0  # 1 January 1970 was a Thursday
-    hour = (jobs["submit_s"] + clock_zero_s(jobs) + begin_s) // 3600 % (period_s // 3600)
+    hour = (jobs["submit_s"] + unix_zero_s(jobs) + begin_s) // 3600 % (period_s // 3600)
     return np.bincount(hour.astype(np.int64), minlength=int(period_s // 3600)) / max(len(jobs), 1)
 
 
 def _hourly(jobs: JobTable) -> Floats:
     """Submissions in every hour, from the first to the last."""
-    hour = ((jobs["submit_s"] + clock_zero_s(jobs)) // 3600).astype(np.int64)
+    hour = ((jobs["submit_s"] + unix_zero_s(jobs)) // 3600).astype(np.int64)
     return np.bincount(hour - hour.min()).astype(np.float64)
 
 

@@ -4,8 +4,8 @@ from kilowait.telemetry.carbon.api import (
     ElectricityMaps,
     GreatBritain,
     Service,
-    service_of,
-    token_from,
+    make_service,
+    read_token,
 )
 from kilowait.telemetry.carbon.fetch import FetchResult, fetch_carbon, follow_carbon
 from kilowait.telemetry.carbon.http import HttpClient, checked_base, default_cache
@@ -20,6 +20,6 @@ __all__ = [
     "default_cache",
     "fetch_carbon",
     "follow_carbon",
-    "service_of",
-    "token_from",
+    "make_service",
+    "read_token",
 ]

@@ -23,8 +23,8 @@ __all__ = [
     "Row",
     "Service",
     "row_time_s",
-    "service_of",
-    "token_from",
+    "make_service",
+    "read_token",
 ]
 
 Row = dict[str, Any]
@@ -205,12 +205,12 @@ class ElectricityMaps:
         return f"zone {self.zone}"
 
 
-def service_of(
+def make_service(
     name: str, *, zone: str | None, region: int | None, scope: str, base_url: str | None
 ) -> GreatBritain | ElectricityMaps:
     """A service by name, for a zone or region.
 
-    >>> service_of("gb", zone=None, region=13, scope="life-cycle", base_url=None).place()
+    >>> make_service("gb", zone=None, region=13, scope="life-cycle", base_url=None).place()
     'London'
     """
     if name not in SERVICES:
@@ -227,7 +227,7 @@ def service_of(
     return ElectricityMaps(zone, scope=scope, **base)
 
 
-def token_from(file: str | PathLike[str] | None) -> str:
+def read_token(file: str | PathLike[str] | None) -> str:
     """The token of Electricity Maps: the content of `file`, else of the environment variable `TOKEN`."""
     if file is None:
         token, origin = os.environ.get(TOKEN, "").strip(), f"the environment variable {TOKEN}"

@@ -16,7 +16,7 @@ from kilowait.errors import InputError, KilowaitError, MeterError
 from kilowait.telemetry.carbon.api import Row, Service, row_time_s
 from kilowait.telemetry.carbon.http import HttpClient
 
-__all__ = ["FetchResult", "fetch_carbon", "follow_carbon", "span_asked"]
+__all__ = ["FetchResult", "fetch_carbon", "follow_carbon", "requested_span"]
 
 FINAL_AFTER_S = 7 * 86400.0
 """Responses about times older than this are final: services replace estimates within days."""
@@ -103,12 +103,12 @@ def follow_carbon(
             heard(problem)
 
 
-def span_asked(
+def requested_span(
     since: str | None, until: str | None, now_s: float, *, latest: bool = False, again: bool = False
 ) -> tuple[float, float] | None:
     """Unix seconds of a time span given as text (UTC unless it has an offset), by default until now; None: no span.
 
-    >>> span_asked("2026-01-01", "2026-01-02T12:00Z", 0.0)
+    >>> requested_span("2026-01-01", "2026-01-02T12:00Z", 0.0)
     (1767225600.0, 1767355200.0)
     """
     if since is None and until is None:

@@ -3,6 +3,6 @@
 from kilowait.telemetry.labels.hostlists import expand_hosts
 from kilowait.telemetry.labels.label_jobs import LabelledJobs, label_energy
 from kilowait.telemetry.labels.samples import SampleFiles
-from kilowait.telemetry.labels.split import Sharing
+from kilowait.telemetry.labels.split import EnergySplit
 
-__all__ = ["LabelledJobs", "SampleFiles", "Sharing", "expand_hosts", "label_energy"]
+__all__ = ["LabelledJobs", "SampleFiles", "EnergySplit", "expand_hosts", "label_energy"]

@@ -16,7 +16,7 @@ from kilowait.jobs import JobTable
 from kilowait.telemetry.labels.energy_curve import energy_curve
 from kilowait.telemetry.labels.job_locations import JobLocations, job_locations, job_starts
 from kilowait.telemetry.labels.samples import SampleFiles
-from kilowait.telemetry.labels.split import NodeShares, Sharing, split_energy
+from kilowait.telemetry.labels.split import EnergySplit, NodeShares, split_energy
 
 __all__ = ["LabelledJobs", "label_energy"]
 
@@ -66,7 +66,7 @@ def label_energy(
     jobs: JobTable,
     samples: SampleFiles,
     *,
-    sharing: Sharing | None = None,
+    sharing: EnergySplit | None = None,
     coverage: float = 0.9,
     longest_gap_s: float | None = None,
     zone: str | None = None,
@@ -81,7 +81,7 @@ def label_energy(
     whose times have none, `start` the date of the first submission of a log without dates. `heard` is called with the
     name of each node before it is processed.
     """
-    sharing = sharing or Sharing()
+    sharing = sharing or EnergySplit()
     if not 0 < coverage <= 1:
         raise InputError(f"the coverage is {coverage:g}; it must be above 0 and at most 1, such as 0.9")
     if longest_gap_s is not None and not longest_gap_s > 0:
@@ -128,7 +128,7 @@ def label_energy(
 # -- one node ------------------------------------------------------------------------------------
 
 
-def _per_node(jobs: JobTable, counts: Ints, sharing: Sharing) -> dict[str, Floats]:
+def _per_node(jobs: JobTable, counts: Ints, sharing: EnergySplit) -> dict[str, Floats]:
     """Resources that each job holds per node, by kind of meter: an even share of all its resources."""
     one = np.ones(len(jobs))
     if sharing.nodes == "exclusive":
@@ -150,7 +150,7 @@ def _node(
     begin: Floats,
     end: Floats,
     per_node: dict[str, Floats],
-    sharing: Sharing,
+    sharing: EnergySplit,
     longest_gap_s: float | None,
     trouble: Counter[str],
 ) -> NodeShares:

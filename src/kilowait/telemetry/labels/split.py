@@ -11,13 +11,13 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.telemetry.labels.energy_curve import EnergyCurve, known_spans
 
-__all__ = ["NodeShares", "Sharing", "split_energy"]
+__all__ = ["NodeShares", "EnergySplit", "split_energy"]
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Sharing:
+class EnergySplit:
     """How the energy of a node is split among the jobs that hold it at the same time."""
 
     nodes: str = "exclusive"

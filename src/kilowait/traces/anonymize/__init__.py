@@ -3,8 +3,8 @@
 from kilowait.traces.anonymize.anonymize import (
     AnonymizedLog,
     anonymize,
+    check_output_path,
     publish,
-    refuse_source,
 )
 from kilowait.traces.anonymize.column_rules import META_RULES, RULES
 from kilowait.traces.anonymize.generalize import RoundingStep, parse_coarsening
@@ -36,5 +36,5 @@ __all__ = [
     "parse_shift",
     "pseudonyms",
     "publish",
-    "refuse_source",
+    "check_output_path",
 ]

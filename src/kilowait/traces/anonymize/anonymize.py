@@ -13,7 +13,7 @@ import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
-from kilowait.jobs.columns import LABELLED, ColumnArray
+from kilowait.jobs.columns import LABEL_COLUMNS, ColumnArray
 from kilowait.traces.anonymize.column_rules import HEADER_KEYS, RULES
 from kilowait.traces.anonymize.generalize import coarsen
 from kilowait.traces.anonymize.k_anonymity import AnonymityCheck, check_k_anonymity, choose_quasi_identifiers
@@ -22,7 +22,7 @@ from kilowait.traces.anonymize.pseudonyms import PseudonymKey, pseudonym_numbers
 from kilowait.traces.anonymize.suggest import SuggestedRule, suggest_rules
 from kilowait.traces.write import write_trace, written_format
 
-__all__ = ["AnonymizedLog", "anonymize", "publish", "refuse_source"]
+__all__ = ["AnonymizedLog", "anonymize", "publish", "check_output_path"]
 
 FORMATS_WITH_PLAN = ("swf", "parquet")
 """Formats that can store the plan; with other formats it is written to a separate file."""
@@ -97,7 +97,7 @@ def anonymize(
     )
 
 
-def refuse_source(source: str | PathLike[str], out: str | PathLike[str]) -> None:
+def check_output_path(source: str | PathLike[str], out: str | PathLike[str]) -> None:
     """Raise an InputError if the output would overwrite the source log."""
     if Path(source).resolve() == Path(out).resolve():
         raise InputError(f"{out} is the source log and would be overwritten; write to another file")
@@ -174,7 +174,7 @@ def _renamed(
     """Columns and labels with pseudonyms according to the plan; unused names are left out."""
     columns = {name: jobs[name] for name in jobs.columns}
     labels: dict[str, tuple[str, ...]] = {}
-    for name in LABELLED:
+    for name in LABEL_COLUMNS:
         if name not in jobs:
             continue
         codes = jobs[name]

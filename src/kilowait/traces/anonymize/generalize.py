@@ -14,9 +14,9 @@ import numpy as np
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.jobs.columns import COLUMNS, MOST, ColumnArray
+from kilowait.jobs.columns import COLUMNS, MAX_TIME_S, ColumnArray
 from kilowait.traces.anonymize.column_rules import RULES, Rounding
-from kilowait.units import parse_span
+from kilowait.units import parse_duration
 
 __all__ = ["POWERS", "RoundingStep", "coarsen", "parse_coarsening", "parse_step", "rounded"]
 
@@ -72,7 +72,7 @@ def parse_step(name: str, text: str) -> RoundingStep:
             )
         return RoundingStep(None, text)
     try:
-        size = parse_span(text) if name.endswith("_s") else float(text)
+        size = parse_duration(text) if name.endswith("_s") else float(text)
     except ValueError:
         raise InputError(f"the step of {name} is {text!r}, which is not a number; write {_USAGE}") from None
     if not (math.isfinite(size) and size > 0):
@@ -82,7 +82,9 @@ def parse_step(name: str, text: str) -> RoundingStep:
     return RoundingStep(size, text)
 
 
-def rounded(values: ColumnArray, rounding: Rounding, step: RoundingStep, most: float = MOST) -> ColumnArray:
+def rounded(
+    values: ColumnArray, rounding: Rounding, step: RoundingStep, most: float = MAX_TIME_S
+) -> ColumnArray:
     """Values rounded to the step; NaN and infinity are unchanged, and no value is raised above `most`.
 
     >>> rounded(np.array([0.0, 3.0, 26.0, np.nan]), "some", RoundingStep(10.0, "10s")).tolist()
@@ -139,5 +141,5 @@ def coarsen(jobs: JobTable, steps: Mapping[str, RoundingStep]) -> JobTable:
 def _most(jobs: JobTable, name: str) -> float:
     if name == "nodes":
         size = jobs.meta.get("max_procs", jobs.meta.get("max_nodes"))
-        return MOST if size is None else float(size)
+        return MAX_TIME_S if size is None else float(size)
     return COLUMNS[name].most

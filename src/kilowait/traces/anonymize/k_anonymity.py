@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.jobs.columns import COLUMNS, LABELLED, ColumnArray
+from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS, ColumnArray
 from kilowait.traces.anonymize.plan import AnonymizationPlan
-from kilowait.units import format_span
+from kilowait.units import format_duration
 
 __all__ = [
     "MOMENTS",
@@ -249,9 +249,9 @@ def _format_value(jobs: JobTable, name: str, value: Any) -> str:
             return f"{name} {int(value)}"
         moment = datetime.fromtimestamp(float(value) * unit, UTC)
         return moment.strftime("%Y-%m-%d %H h" if name == "hour" else "%Y-%m-%d")
-    if name in LABELLED:
+    if name in LABEL_COLUMNS:
         labels = jobs.labels.get(name)
         return "-" if value < 0 else str(int(value)) if labels is None else labels[int(value)]
     if name.endswith("_s"):
-        return format_span(float(value))
+        return format_duration(float(value))
     return f"{float(value):,.10g}"

@@ -8,10 +8,10 @@ from typing import Literal
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.jobs.columns import LABELLED, REQUIRED
+from kilowait.jobs.columns import LABEL_COLUMNS, REQUIRED
 from kilowait.traces.anonymize.column_rules import META_RULES, RULES, Action
 from kilowait.traces.anonymize.generalize import RoundingStep
-from kilowait.units import parse_span
+from kilowait.units import parse_duration
 
 __all__ = ["RANDOM", "AnonymizationPlan", "Shift", "make_plan", "parse_names", "parse_shift"]
 
@@ -114,9 +114,9 @@ _PAST = {"hash": "hashed", "keep": "kept", "drop": "dropped"}
 def _check(name: str, action: Action) -> None:
     if name not in RULES and name not in META_RULES:
         raise UnknownNameError("column or field of a log", name, {*RULES, *META_RULES})
-    if action == "hash" and name not in LABELLED:
+    if action == "hash" and name not in LABEL_COLUMNS:
         raise InputError(
-            f"{name} cannot be hashed, only names can: {', '.join(LABELLED)}; drop or coarsen it"
+            f"{name} cannot be hashed, only names can: {', '.join(LABEL_COLUMNS)}; drop or coarsen it"
         )
     if action == "drop" and name in REQUIRED:
         raise InputError(f"{name} cannot be dropped, because it is a required column; coarsen it instead")
@@ -145,4 +145,4 @@ def parse_shift(text: str | None) -> Shift:
     """
     if text is None or text.strip() == RANDOM:
         return None if text is None else RANDOM
-    return parse_span(text)
+    return parse_duration(text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kilowait.jobs import JobTable
-from kilowait.jobs.columns import LABELLED, ColumnArray
+from kilowait.jobs.columns import LABEL_COLUMNS, ColumnArray
 from kilowait.traces.anonymize.column_rules import RULES
 from kilowait.traces.anonymize.generalize import (
     POWERS,
@@ -101,7 +101,7 @@ def _coarser_steps(
             step = parse_step(column, text)
             if now is None if step.size is None else step.size > least:
                 yield step
-    if column in LABELLED:
+    if column in LABEL_COLUMNS:
         yield None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError, UnknownNameError
-from kilowait.jobs.columns import LABELLED
+from kilowait.jobs.columns import LABEL_COLUMNS
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.parse import (
@@ -139,7 +139,7 @@ def draft_of(
             values = numbers(cells[name]) * factor
             earlier = draft.numbers.get(target)
             draft.numbers[target] = values if earlier is None else np.where(earlier > 0, earlier, values)
-    for target in LABELLED:
+    for target in LABEL_COLUMNS:
         if target in found:
             blank = (
                 frozenset({"", "0"}) if kind == "alcf" and target in ("user", "account") else frozenset({""})
