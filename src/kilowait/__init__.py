@@ -12,15 +12,19 @@ if TYPE_CHECKING:
     from kilowait.agents import load_agent
     from kilowait.cluster import Cluster, NodeGroup, Outage, PowerControls, Reservation, SleepPolicy
     from kilowait.cluster.gpu_speeds import Speeds
+    from kilowait.energy import account_energy
     from kilowait.engine.gpu.settings import GpuSettings
     from kilowait.engine.interface import Choice, PriorityPolicy, View
+    from kilowait.engine.policy import Policy, RunInputs
     from kilowait.engine.settings import Settings
     from kilowait.engine.simulator import Simulator
     from kilowait.evaluation import fairness, gpu_metrics, metrics
-    from kilowait.evaluation.comparison import cut_windows, split
+    from kilowait.evaluation.comparison import Comparison, cut_windows, split
     from kilowait.experiments.compare import compare
+    from kilowait.experiments.predict_runtimes import with_predicted_runtimes as predict_runtimes
     from kilowait.jobs import ExecutionLog, JobTable
     from kilowait.policies import policy, simulate
+    from kilowait.report import write_report
     from kilowait.synth import lublin, offered_load, rescale_load
     from kilowait.traces import read_nodes, read_trace, write_trace
 
@@ -28,6 +32,12 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Choice": "engine.interface",
+    "Comparison": "evaluation.comparison",
+    "Policy": "engine.policy",
+    "RunInputs": "engine.policy",
+    "account_energy": "energy",
+    "predict_runtimes": "experiments.predict_runtimes:with_predicted_runtimes",
+    "write_report": "report",
     "Cluster": "cluster",
     "JobTable": "jobs",
     "PowerControls": "cluster",
@@ -62,20 +72,24 @@ _HOME = {
 __all__ = [
     "Choice",
     "Cluster",
+    "Comparison",
+    "ExecutionLog",
+    "GpuSettings",
     "JobTable",
-    "PowerControls",
     "NodeGroup",
     "Outage",
-    "GpuSettings",
-    "Reservation",
+    "Policy",
+    "PowerControls",
     "PriorityPolicy",
-    "ExecutionLog",
+    "Reservation",
+    "RunInputs",
     "Settings",
     "Simulator",
     "SleepPolicy",
     "Speeds",
     "View",
     "__version__",
+    "account_energy",
     "compare",
     "cut_windows",
     "fairness",
@@ -85,22 +99,45 @@ __all__ = [
     "metrics",
     "offered_load",
     "policy",
+    "predict_runtimes",
     "read_nodes",
     "read_trace",
     "rescale_load",
     "simulate",
     "split",
+    "write_report",
     "write_trace",
 ]
 
 
+_SUBMODULES = (
+    "agents",
+    "cluster",
+    "energy",
+    "engine",
+    "envs",
+    "evaluation",
+    "experiments",
+    "jobs",
+    "policies",
+    "predict",
+    "report",
+    "synth",
+    "telemetry",
+    "traces",
+)
+
+
 def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"kilowait.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'kilowait' has no attribute {name!r}")
-    value = getattr(import_module(f"kilowait.{_HOME[name]}"), name)
+    module, _, attribute = _HOME[name].partition(":")
+    value = getattr(import_module(f"kilowait.{module}"), attribute or name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted((*__all__, *_SUBMODULES))

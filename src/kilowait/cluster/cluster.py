@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
+from typing import Any
 
 from kilowait.errors import ClusterError, UnknownNameError
 
@@ -206,6 +207,33 @@ class Cluster:
         if not (nodes >= 1 and nodes % 1 == 0):
             raise ClusterError(f"a cluster of {nodes} nodes; it needs a whole number, at least 1")
         return cls(groups=(NodeGroup("nodes", int(nodes), cores=cores),), name=f"{nodes} nodes")
+
+    @classmethod
+    def from_trace(cls, jobs: Any) -> Cluster:
+        """The machine of a log, as far as the log says: its size from the header, else the size of its largest job.
+
+        A generated GPU workload names its own cluster. `jobs` is a `kilowait.JobTable`.
+
+        >>> from kilowait.jobs import JobTable
+        >>> Cluster.from_trace(
+        ...     JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])
+        ... ).nodes
+        4
+        """
+        workload = jobs.meta.get("workload")
+        if workload == "gavel":
+            return cls.preset("gavel")
+        if workload == "gpu":
+            return cls.preset(str(jobs.meta["cluster"]))
+        for key in ("max_procs", "max_nodes"):
+            size = jobs.meta.get(key)
+            if size is not None and size >= 1:
+                return cls.from_nodes(int(size))
+        if not len(jobs):
+            raise ClusterError(
+                "the trace has no jobs and does not say how large its machine is; give a cluster"
+            )
+        return cls.from_nodes(int(jobs["nodes"].max()))
 
     @classmethod
     def preset(cls, name: str) -> Cluster:

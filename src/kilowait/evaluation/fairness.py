@@ -12,7 +12,7 @@ from kilowait.evaluation.breakdown import by_class
 from kilowait.evaluation.job_measures import (
     Floats,
     Ints,
-    StartedJobs,
+    StartedJobColumns,
     evaluated_mask,
     started_jobs,
     waits,
@@ -107,7 +107,7 @@ def fairness(
     }
 
 
-def _user_means(log: ExecutionLog, ran: StartedJobs) -> tuple[Floats, Ints]:
+def _user_means(log: ExecutionLog, ran: StartedJobColumns) -> tuple[Floats, Ints]:
     """Mean bounded slowdown of each known user, and the number of jobs it covers."""
     user = log.jobs_table.column("user")[ran.row]
     known = user >= 0

@@ -21,7 +21,7 @@ from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 
 __all__ = [
-    "StartedJobs",
+    "StartedJobColumns",
     "WaitIntervals",
     "capacity_at",
     "evaluated_mask",
@@ -37,7 +37,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class StartedJobs:
+class StartedJobColumns:
     """The evaluated jobs that started, as columns of equal length, in the job table's order."""
 
     row: Ints
@@ -70,7 +70,9 @@ def evaluated_mask(log: ExecutionLog, counted: npt.ArrayLike | None) -> Mask:
     return mask
 
 
-def started_jobs(log: ExecutionLog, bound_s: float, counted: npt.ArrayLike | None = None) -> StartedJobs:
+def started_jobs(
+    log: ExecutionLog, bound_s: float, counted: npt.ArrayLike | None = None
+) -> StartedJobColumns:
     """Wait, turnaround, run (seconds) and bounded slowdown of the jobs that started.
 
     `counted` is a mask over the rows of `log.jobs_table` that selects jobs; None selects all.
@@ -86,7 +88,7 @@ def started_jobs(log: ExecutionLog, bound_s: float, counted: npt.ArrayLike | Non
         run = np.bincount(log.job, weights=log.end_s - log.start_s, minlength=len(log.jobs_table))[row]
     turnaround = records["turnaround_s"][row]
     bsld = np.maximum(1.0, turnaround / np.maximum(run, bound_s))
-    return StartedJobs(row, records["wait_s"][row], turnaround, run, bsld)
+    return StartedJobColumns(row, records["wait_s"][row], turnaround, run, bsld)
 
 
 def left_queue_s(log: ExecutionLog) -> Floats:

@@ -259,19 +259,16 @@ def named_cluster(text: str) -> Cluster:
 
 
 def _automatic(jobs: JobTable) -> tuple[Cluster, str | None]:
-    if jobs.meta.get("workload") == "gavel":
-        return Cluster.preset("gavel"), None
-    if jobs.meta.get("workload") == "gpu":
+    if jobs.meta.get("workload") == "gpu":  # its cluster may be a file
         return named_cluster(str(jobs.meta["cluster"])), None
-    for key in ("max_procs", "max_nodes"):
-        size = jobs.meta.get(key)
-        if size is not None and size >= 1:
-            return Cluster.from_nodes(int(size)), None
-    if not len(jobs):
-        raise InputError("the trace has no jobs and does not say how large its machine is; give a cluster")
-    largest = int(jobs["nodes"].max())
+    cluster = Cluster.from_trace(jobs)
+    if jobs.meta.get("workload") == "gavel" or any(
+        (jobs.meta.get(key) or 0) >= 1 for key in ("max_procs", "max_nodes")
+    ):
+        return cluster, None
+    largest = cluster.nodes
     return (
-        Cluster.from_nodes(largest),
+        cluster,
         f"the trace does not say how large its machine is: {largest:,} nodes taken, as its largest job has; "
         "give the real size with --cluster",
     )

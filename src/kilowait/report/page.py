@@ -54,7 +54,7 @@ Figures = dict[str, Callable[[], ReportFigure]]
 
 
 def write_report(
-    folders: Sequence[str | PathLike[str]],
+    source: str | PathLike[str] | Comparison | Sequence[str | PathLike[str] | Comparison],
     out: str | PathLike[str],
     *,
     figures: str | PathLike[str] | None = None,
@@ -62,14 +62,15 @@ def write_report(
     progress: Progress | None = None,
     seed: int = 0,
 ) -> Path:
-    """Write the report of some run folders; with `figures`, also write every figure as SVG and PNG.
+    """Write the report of run folders and comparisons; with `figures`, also write every figure as SVG and PNG.
 
     Single runs are compared with one another and must have the same jobs and the same cluster. Comparisons, trained
     agents, run-time predictions and scores of synthetic workloads may be added. An earlier report at `out` is
     overwritten; any other file is not.
 
     Args:
-        folders: what `kilowait simulate`, `compare`, `train`, `predict report` or `synth score` wrote.
+        source: what `kilowait.compare` returned, or a folder that `kilowait simulate`, `compare`, `train`, `predict
+            report` or `synth score` wrote, or several of these.
         out: the HTML file; missing parent folders are created.
         figures: the folder to write the figures to.
         title: the title of the page.
@@ -82,8 +83,11 @@ def write_report(
     target = Path(out)
     check_page(target)
     report_progress = progress if progress is not None else _silent
-    loaded = load_runs(folders, report_progress)
-    comparisons = [ComparisonData(comparison, seed, bounds) for comparison, bounds in loaded.comparisons]
+    given = [source] if isinstance(source, str | PathLike | Comparison) else list(source)
+    folders = [item for item in given if not isinstance(item, Comparison)]
+    loaded = load_runs(folders, report_progress) if folders else LoadedRuns()
+    comparisons = [ComparisonData(item, seed) for item in given if isinstance(item, Comparison)]
+    comparisons += [ComparisonData(comparison, seed, bounds) for comparison, bounds in loaded.comparisons]
     figures_by_name: Figures = {}
     text = _page(comparisons, loaded, title, report_progress, figures_by_name)
     if figures is not None:

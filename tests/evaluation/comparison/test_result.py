@@ -181,3 +181,28 @@ def test_wrong_contests(jobs):
     found = kw.compare(jobs[:50], CLUSTER, ["fcfs"])
     with pytest.raises(UnknownNameError, match="did you mean 'mean_bsld'"):
         found.values("mean_bslt")
+
+
+def test_frames_of_a_comparison():
+    jobs = kw.lublin(120, 16, load=0.9, seed=1)
+    found = kw.compare(jobs, kw.Cluster.from_nodes(16), ["fcfs", "saf_short"], windows=3, window_jobs=40)
+    frame = found.to_pandas()
+    assert (
+        list(frame["policy"]) == ["fcfs"] * 3 + ["saf_short"] * 3 and list(frame["window"]) == [0, 1, 2] * 2
+    )
+    assert frame["mean_bsld"].to_numpy() == pytest.approx(found.values("mean_bsld").ravel())
+    assert found.to_dict()["records"][0]["mean_wait_s"] == found.table[0][0]["mean_wait_s"]
+    latex = found.to_latex(["mean_bsld"])
+    assert (
+        latex.count(r"\\") == 3
+        and r"saf\_short & " in latex
+        and f"{found.means('mean_bsld')[0]:.4g}" in latex
+    )
+
+
+def test_a_comparison_is_a_report_without_a_folder(tmp_path):
+    pytest.importorskip("matplotlib")
+    jobs = kw.lublin(120, 16, load=0.9, seed=1)
+    found = kw.compare(jobs, kw.Cluster.from_trace(jobs), ["fcfs", "saf"], windows=3, window_jobs=40)
+    page = kw.write_report(found, tmp_path / "page.html")
+    assert "saf" in page.read_text(encoding="utf-8")

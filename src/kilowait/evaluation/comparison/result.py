@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.errors import InputError, UnknownNameError
+from kilowait.errors import InputError, MissingExtraError, UnknownNameError
 from kilowait.evaluation.comparison.significance import ComparisonResult, PolicyScores, pairwise_tests
 from kilowait.evaluation.comparison.windows import Windows
 from kilowait.evaluation.fairness import fairness
@@ -194,6 +194,37 @@ class Comparison:
         if metric not in self.table[0][0]:
             raise UnknownNameError("metric", metric, self.table[0][0])
         return np.array([[float(found[metric]) for found in row] for row in self.table])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: one record for each policy and window, with all metrics."""
+        return {
+            "trace": self.trace,
+            "nodes": self.nodes,
+            "records": [
+                {"policy": label, "window": window, **{name: float(value) for name, value in found.items()}}
+                for label, row in zip(self.labels, self.table, strict=True)
+                for window, found in enumerate(row)
+            ],
+        }
+
+    def to_pandas(self) -> Any:
+        """A data frame with a row for each policy and window and a column for each metric (extra ``pandas``)."""
+        try:
+            import pandas as pd
+        except ModuleNotFoundError:
+            raise MissingExtraError("pandas", "pandas") from None
+        return pd.DataFrame(self.to_dict()["records"])
+
+    def to_latex(self, metrics: Sequence[str] = ("mean_bsld", "mean_wait_s", "utilization")) -> str:
+        """A LaTeX table (booktabs) of the means over windows, one row for each policy."""
+        means = [self.means(metric) for metric in metrics]
+        names = " & ".join(("policy", *metrics)).replace("_", r"\_")
+        rows = [
+            f"{label} & {' & '.join(f'{mean[place]:.4g}' for mean in means)} ".replace("_", r"\_") + r"\\"
+            for place, label in enumerate(self.labels)
+        ]
+        begin, end = r"\begin{tabular}{l" + "r" * len(metrics) + "}", r"\end{tabular}"
+        return "\n".join((begin, r"\toprule", names + r" \\", r"\midrule", *rows, r"\bottomrule", end)) + "\n"
 
     def means(self, metric: str) -> Floats:
         """Mean over windows, per policy."""
