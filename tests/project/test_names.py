@@ -1,4 +1,4 @@
-"""Rules on names, run as programs: no module named by a gerund, one meaning for each class name, api.md lists all names."""
+"""Rules on names as programs: no gerunds as modules, one meaning for each class name, a complete page of names."""
 
 from __future__ import annotations
 
