@@ -29,7 +29,7 @@ def whole(case: Case, policy: str | PriorityPolicy | None = None) -> ExecutionLo
         at_limit=case.at_limit,
         schedule_per=case.schedule_per,
         placement=case.placement,
-        overrun=case.overrun,
+        overrun=case.overrun or "double",
         on_oversized="drop",
     )
 

@@ -173,7 +173,7 @@ def test_input_errors():
     down = Cluster(groups=MACHINE.groups, outages=[Outage(name, start_s=3, end_s=9, nodes=6)])
     with pytest.raises(InputError, match="outages"):
         kw.simulate(jobs, down, LookAhead(), "easy")
-    with pytest.raises(InputError, match="schedules whole nodes"):
+    with pytest.raises(InputError, match=r"has node-level \(GPU\) groups"):
         LookAhead().run(RunInputs(jobs, Cluster.preset("gpu-mixed"), Settings("easy")))
 
     @kw.policy

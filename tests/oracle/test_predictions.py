@@ -96,7 +96,7 @@ def engine(case: Case, mine: Any) -> Any:
             at_limit=case.at_limit,
             schedule_per=case.schedule_per,
             placement=case.placement,
-            overrun=case.overrun,
+            overrun=case.overrun or "double",
             on_oversized="drop",
             power_controls=None if case.levers is None else conversion.levers_of(case.levers),
         )

@@ -98,7 +98,9 @@ def slow(**more: Any) -> PriorityPolicy:
 
 def test_what_cannot_predict_is_told_so() -> None:
     jobs = table((0, 1, 8, 500), user=[1])
-    with pytest.raises(InputError, match="policy 'mine' predicts and is not compiled; write it as Numba"):
+    with pytest.raises(
+        InputError, match="policy 'mine' predicts run times but is not compiled; make it compilable by Numba"
+    ):
         simulate(jobs, FOUR, slow(compiled=False), "easy")
     with pytest.raises(InputError, match="'mine' remembers what jobs did or predicts what they will do"):
         simulate(jobs, FOUR, "fcfs", "easy", backfill_order=slow(observes_jobs=False))

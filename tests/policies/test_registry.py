@@ -70,7 +70,7 @@ def test_unknown_names_come_with_the_nearest_known(name: str, message: str) -> N
         ("multifactor:age=x", "policy 'multifactor:age=x': age is 'x', which is not a number"),
         ("multifactor:age=nan", "the weight age of multifactor is nan"),
         ("multifactor:max_age_s=soon", "'soon' is not a span of time"),
-        ("fair_share:half_life_s=0", "half_life_s is '0'; it must be a positive span of time"),
+        ("fair_share:half_life_s=0", "half_life_s is '0'; it must be a positive duration"),
         ("alcf_wfp:share=2", "alcf_wfp with share 2"),
         ("random:seed=-1", "the seed is -1; it must be 0 or more"),
     ],

@@ -254,7 +254,7 @@ def test_what_no_job_may_ask_for(columns, words):
 
 def test_what_placed_nodes_do_not_have():
     jobs = table([10], gpus=[1])
-    with pytest.raises(InputError, match="placed nodes know no reservations"):
+    with pytest.raises(InputError, match="GPU clusters have no reservations"):
         kw.simulate(jobs, ONE, "fcfs", "easy", gpu_speeds="none")
     with pytest.raises(InputError, match="schedule_per is 'event'"):
         kw.simulate(jobs, ONE, schedule_per="event", backfill="none", gpu_speeds="none")
