@@ -1,4 +1,4 @@
-# What one does with this checkout. Needs Python 3.11 or later and make; everything else goes into .venv.
+# Targets for working with a checkout. Needs Python 3.11 or later and make; everything else goes into .venv.
 
 PYTHON ?= python3
 VENV := .venv
@@ -42,8 +42,8 @@ check: setup ## style, types, import contracts
 	@echo "== import-linter: who may import whom"
 	@$(BIN)/lint-imports --no-logo
 
-# The report's pages are tried in a real browser. Debian's Chromium is installed where that is possible; elsewhere a
-# browser that is there already is used, or KILOWAIT_CHROMIUM names one.
+# The report pages are tested in a real browser. Debian's Chromium is installed where that is possible; elsewhere an
+# installed browser is used, or KILOWAIT_CHROMIUM names one.
 browser: ## Chromium for the tests of pages, unless there is one or it cannot be installed
 	@for name in "$$KILOWAIT_CHROMIUM" chromium chromium-browser google-chrome; do \
 		test -n "$$name" && command -v "$$name" > /dev/null && exit 0; done; \
@@ -60,29 +60,29 @@ test-compiled: setup ## all tests, the docs' build and the examples in code, doc
 KERNELS := tests/engine tests/oracle/test_engine.py tests/oracle/test_observing_policies.py \
 	tests/oracle/test_power_controls.py tests/oracle/test_gpu_engine.py
 
-# Of the envs' tests those that take every kernel through whole episodes in few steps; all of them would take minutes.
-ENVS := snapshot or autoreset or forbidden or squeezed or begun_anew or not_asked or what_is_seen_is or features_mask
+# The environment tests that run every kernel through whole episodes in few steps; all of them would take minutes.
+ENVS := snapshot or autoreset or forbidden or arrival_rate or mid_episode or observation_values or features_mask
 
 test-interpreted: setup ## the kernels' tests once more as plain Python
 	@echo "== kernels, interpreted"
-	NUMBA_DISABLE_JIT=1 KILOWAIT_TWIN_CASES=60 $(PYTEST) -n 2 -q $(KERNELS)
+	NUMBA_DISABLE_JIT=1 KILOWAIT_REFERENCE_CASES=60 $(PYTEST) -n 2 -q $(KERNELS)
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -n 2 -q tests/envs -k '$(ENVS)'
 
-# Runs with levers or on placed nodes are left out here: compiling them once more takes longer than all the rest, and interpreted, above, their
-# indices are checked by numpy.
-LEVERS := tests/engine/test_power_controls.py tests/engine/gpu tests/oracle/test_power_controls.py tests/oracle/test_gpu_engine.py
+# Runs with power controls and GPU runs are excluded: compiling them again takes longer than everything else, and in the
+# interpreted run above numpy checks their indices.
+NOT_BOUNDS := tests/engine/test_power_controls.py tests/engine/gpu tests/oracle/test_power_controls.py tests/oracle/test_gpu_engine.py
 
 test-bounds: setup ## the kernels' tests once more with every index checked
 	@echo "== kernels, with bounds checks"
-	NUMBA_BOUNDSCHECK=1 KILOWAIT_TWIN_CASES=300 $(PYTEST) -n 2 -q $(filter-out $(LEVERS),$(KERNELS)) $(LEVERS:%=--ignore %)
+	NUMBA_BOUNDSCHECK=1 KILOWAIT_REFERENCE_CASES=300 $(PYTEST) -n 2 -q $(filter-out $(NOT_BOUNDS),$(KERNELS)) $(NOT_BOUNDS:%=--ignore %)
 
-bench: setup ## jobs per second, beside the slow twin in the same run
+bench: setup ## jobs per second, beside the reference simulator in the same run
 	@$(BIN)/kilowait bench
 
-soak: setup ## the twin against the engine on 200,000 random workloads; ten to twenty minutes
+soak: setup ## the engine against the reference simulator on 200,000 random workloads; ten to twenty minutes
 	$(BIN)/python -m tests.oracle.soak --cases 100000 --processes 2
-	$(BIN)/python -m tests.oracle.soak --kind levers --cases 50000 --processes 2
-	$(BIN)/python -m tests.oracle.soak --kind placed --cases 50000 --processes 2
+	$(BIN)/python -m tests.oracle.soak --kind power --cases 50000 --processes 2
+	$(BIN)/python -m tests.oracle.soak --kind gpu --cases 50000 --processes 2
 
 docs: setup ## the pages, into docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

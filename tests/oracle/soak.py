@@ -24,12 +24,12 @@ def differs(kind: str, seed: int) -> str | None:
     """Where the logs of engine and reference differ in the case of this seed; None: nowhere."""
     from tests.oracle import conversion, gpu_conversion
 
-    if kind == "placed":
+    if kind == "gpu":
         case = gpu_workloads.soak_case(seed)
         return gpu_conversion.difference(
             case, gpu_workloads.run_reference(case), gpu_conversion.run_engine(case, steps=seed % 7 == 0)
         )
-    other = power_workloads.lever_case(seed) if kind == "levers" else workloads.random_case(seed)
+    other = power_workloads.lever_case(seed) if kind == "power" else workloads.random_case(seed)
     return conversion.difference(other, workloads.run_reference(other), conversion.run_engine(other))
 
 
@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--kind", choices=("plain", "levers", "placed"), default="plain", help="of workloads")
+    parser.add_argument("--kind", choices=("plain", "power", "gpu"), default="plain", help="of workloads")
     options = parser.parse_args(arguments)
     begun = time.monotonic()
     done, differing = 0, 0

@@ -12,8 +12,8 @@ from tests.oracle.workloads import random_case, run_reference
 CASES = 2000
 BLOCK = 100
 
-FIRST = int(os.environ.get("KILOWAIT_TWIN_FIRST_SEED", "0"))
-LAST = FIRST + int(os.environ.get("KILOWAIT_TWIN_CASES", str(CASES)))
+FIRST = int(os.environ.get("KILOWAIT_REFERENCE_FIRST_SEED", "0"))
+LAST = FIRST + int(os.environ.get("KILOWAIT_REFERENCE_CASES", str(CASES)))
 
 
 FOUND = (1018, 1384, 2436, 47802)

@@ -12,8 +12,8 @@ from tests.oracle.gpu_workloads import run_reference, soak_case
 CASES = 1200
 BLOCK = 100
 
-FIRST = int(os.environ.get("KILOWAIT_TWIN_FIRST_SEED", "0"))
-LAST = FIRST + int(os.environ.get("KILOWAIT_TWIN_CASES", str(CASES)))
+FIRST = int(os.environ.get("KILOWAIT_REFERENCE_FIRST_SEED", "0"))
+LAST = FIRST + int(os.environ.get("KILOWAIT_REFERENCE_CASES", str(CASES)))
 
 
 @pytest.mark.parametrize("first", range(FIRST, LAST, BLOCK))

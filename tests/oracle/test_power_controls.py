@@ -15,8 +15,8 @@ from tests.oracle.workloads import run_reference
 CASES = 400
 BLOCK = 50
 
-FIRST = int(os.environ.get("KILOWAIT_TWIN_FIRST_SEED", "0"))
-LAST = FIRST + int(os.environ.get("KILOWAIT_TWIN_CASES", str(CASES)))
+FIRST = int(os.environ.get("KILOWAIT_REFERENCE_FIRST_SEED", "0"))
+LAST = FIRST + int(os.environ.get("KILOWAIT_REFERENCE_CASES", str(CASES)))
 
 pytestmark = pytest.mark.skipif(
     "levers" not in inspect.signature(kilowait.simulate).parameters,
