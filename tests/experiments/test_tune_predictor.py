@@ -50,7 +50,7 @@ def test_what_models_are_ranked_by():
 def test_words(dataset):
     with pytest.raises(InputError, match="last2 has no hyperparameters"):
         tune_predictor(dataset, PredictionModel.of("last2"), trials=3)
-    with pytest.raises(InputError, match="0 trials"):
+    with pytest.raises(InputError, match="trials is 0; it must be at least 1"):
         tune_predictor(dataset, PredictionModel.of("forest"), trials=0)
     few = habits()[:90]
     with pytest.raises(InputError, match="90 jobs of which 90 .* too few to tune on"):
