@@ -79,7 +79,7 @@ def test_worlds():
     _, times, notes = history_of(unknown, MACHINE)
     assert times.name == "simulated: fcfs, backfill easy" and "simulation" in notes[0]
     assert history_of(jobs, MACHINE, "simulated")[1].name.startswith("simulated")
-    with pytest.raises(InputError, match="900 of 900 jobs waited"):
+    with pytest.raises(InputError, match="no wait time for 900 of 900 jobs"):
         history_of(unknown, MACHINE, "log")
     with pytest.raises(UnknownNameError, match="real"):
         history_of(jobs, MACHINE, "real")
