@@ -72,8 +72,8 @@ def test_episodes_stay_within_parts_at_given_shares():
 
 def test_invalid_parts_and_weights_are_errors():
     vec = BatchVectorEnv(2, jobs=REAL, cluster=MACHINE, episode_jobs=50, slots=8)
-    with pytest.raises(InputError, match="take shorter episodes"):
+    with pytest.raises(InputError, match="use shorter episodes"):
         vec.set_episode_ranges([(0, 40)], [1.0])
-    with pytest.raises(InputError, match="give one each"):
+    with pytest.raises(InputError, match="give one weight per part"):
         vec.set_episode_ranges([(0, 100), (100, 300)], [0.5, 0.6])
     vec.close()

@@ -33,7 +33,7 @@ def test_training_tuning_and_evaluation_on_a_small_log():
         value, low, high = agent["beyond"]["spent"]
         assert low <= value <= high
     shown = text({"small": found})
-    assert "agent, seed 1" in shown and "beyond the front" in shown and "kept by" in shown
+    assert "agent, seed 1" in shown and "beyond the Pareto front" in shown and "satisfied by" in shown
 
 
 def test_logs_match_their_clusters():

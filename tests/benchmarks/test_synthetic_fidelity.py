@@ -67,7 +67,7 @@ def test_finished_cells_are_not_computed_again(data, cells, tmp_path):
     table(data, out, seeds=(5,))
     assert len(cells) == 5  # other seeds are other cells
     shown = synthetic_fidelity.text(second)
-    assert "Theta, moved by minutes" in shown and "Theta, bootstrap" in shown
+    assert "Theta, shifted by minutes" in shown and "Theta, bootstrap" in shown
     # A bootstrap is a copy, and is told as one.
     assert second["Theta"]["bootstrap"]["privacy"]["leaks"]["copies"] == 1
 

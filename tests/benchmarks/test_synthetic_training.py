@@ -68,7 +68,7 @@ def test_agents_stand_beside_the_one_trained_on_real_jobs_and_the_best_rule(fold
     assert told["synthetic_share"] == 1.0 and told["trained_on_jobs"] == 0
     said = table.text(found)
     assert "made, ES, bootstrap alone" in said and "made, ES, bootstrap and real" in said
-    assert "more than 10 % lost by synthetic jobs alone: " in said
+    assert "loss above 10 % with synthetic jobs alone: " in said
 
 
 def test_saved_cells_are_reused_and_missing_cells_reported(folder, tmp_path):
@@ -88,7 +88,9 @@ def test_interrupted_cells_are_resumed(folder, monkeypatch):
     gone_on = []
     keeping = table.agents.CheckpointDir
     monkeypatch.setattr(
-        table.agents, "Keeping", lambda *given, resume: gone_on.append(resume) or keeping(*given, resume)
+        table.agents,
+        "CheckpointDir",
+        lambda *given, resume: gone_on.append(resume) or keeping(*given, resume),
     )
     table.work(cell, PLAN, folder)
     assert gone_on == [True] and json.loads(cell.file(folder).read_text())["values"] == before["values"]

@@ -180,12 +180,12 @@ def test_ctrl_c_loses_nothing(tmp_path, workers):
     os.killpg(going.pid, signal.SIGINT)
     _, told = going.communicate(timeout=60)
     assert going.returncode == 130, told
-    assert "the same command goes on from there" in told and "Traceback" not in told
+    assert "repeat the command to resume" in told and "Traceback" not in told
     held = len(list(cells.glob("*.npz")))
     assert 5 <= held < 120 and not out.exists()
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert f"{held} of 120 cells were there already" in done.stderr
+    assert f"{held} of 120 runs were read from the folder and not repeated" in done.stderr
     assert not cells.exists() and (out / "manifest.json").exists()
 
 

@@ -33,7 +33,7 @@ def done():
         make_dataset(jobs, from_log(jobs), 16),
         [PredictionModel.of(name) for name in names],
         part=0.5,
-        classes=("volume",),
+        classes=("user-jobs",),
         online=RefitSchedule(every_s=7 * DAY, jobs=600, least=50, calibrate=300),
         forest=ForestSettings(trees=10, leaves=31),
     )
@@ -45,7 +45,7 @@ def test_the_later_jobs_count(done):
     row = found.row("request")
     assert row.scores == score(np.full(450, 3600.0), jobs["runtime_s"][450:])
     assert row.ratio == {} and row.scores.underprediction_rate < 0.01
-    assert sum(one.jobs for one in row.classes["volume"].values()) == 450
+    assert sum(one.jobs for one in row.classes["user-jobs"].values()) == 450
 
 
 def test_intervals_lie_around_the_values(done):
@@ -74,12 +74,12 @@ def test_worlds():
     one = np.where(np.arange(900) == 7, np.nan, 0.0)
     left, times, notes = history_of(jobs.with_columns(wait_s=one), MACHINE)
     assert len(left) == len(times.end_s) == 899
-    assert notes == ("the log does not say how long 1 of 900 jobs waited: left out",)
+    assert notes == ("the log has no wait time for 1 of 900 jobs: left out",)
     unknown = jobs.with_columns(wait_s=None)
     _, times, notes = history_of(unknown, MACHINE)
     assert times.name == "simulated: fcfs, backfill easy" and "simulation" in notes[0]
     assert history_of(jobs, MACHINE, "simulated")[1].name.startswith("simulated")
-    with pytest.raises(InputError, match="900 of 900 jobs waited"):
+    with pytest.raises(InputError, match="no wait time for 900 of 900 jobs"):
         history_of(unknown, MACHINE, "log")
     with pytest.raises(UnknownNameError, match="real"):
         history_of(jobs, MACHINE, "real")
@@ -88,7 +88,7 @@ def test_worlds():
 def test_words():
     jobs = habits()
     dataset = make_dataset(jobs, from_log(jobs), 16)
-    with pytest.raises(InputError, match="part of 0 of the jobs"):
+    with pytest.raises(InputError, match="the test fraction is 0; it must be above 0"):
         evaluate_predictors(dataset, [PredictionModel.of("last2")], part=0)
     with pytest.raises(InputError, match="of 0 jobs none"):
         evaluate_predictors(make_dataset(jobs[:0], from_log(jobs[:0]), 16), [PredictionModel.of("last2")])

@@ -69,7 +69,8 @@ def test_another_fit_is_not_gone_on_with(tmp_path):
     with pytest.raises(Killed):
         fit(tmp_path / "one", kill=True)
     with pytest.raises(
-        InputError, match="was begun with seed 0, and this is 4; resume with the same, or begin anew"
+        InputError,
+        match="was begun with seed 0, and this is 4; resume with the same, or start again with --force",
     ):
         fit(tmp_path / "one", resume=True, seed=4)
     with pytest.raises(InputError, match="was begun with setting width 8, and this is 16"):

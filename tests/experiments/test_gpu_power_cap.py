@@ -97,7 +97,7 @@ def test_the_levers_of_placed_nodes_are_caps():
     assert [who.levers for who in ready.contenders][:3] == ["none", "gpu-cap=90%", "gpu-cap=80%"]
     with pytest.raises(InputError, match="cap their GPUs with --gpu-power-cap"):
         prepare_levers(Scenario(TRACE, power=PowerSettings()), "fcfs", "none", "sleep=break-even")
-    with pytest.raises(InputError, match="caps are levels there"):
+    with pytest.raises(InputError, match="power caps are DVFS states"):
         check_levers_on("gpu-cap=60%", kw.Cluster.from_nodes(4))
     with pytest.raises(InputError, match="gpu-cap=60% needs a power model"):
         Scenario(TRACE, levers="gpu-cap=60%")

@@ -64,7 +64,7 @@ def test_bad_settings_are_told_before_anything_runs():
         Scenario("x.swf", placement="frist")
     with pytest.raises(InputError, match="--keep is for clusters of placed nodes"):
         run_scenario(Scenario("lublin:20:8", gpu=GpuOptions(keep="5m")))
-    with pytest.raises(InputError, match="placed nodes know no reservations"):
+    with pytest.raises(InputError, match="GPU clusters have no reservations"):
         run_scenario(Scenario("gpu:20:gpu-mixed", backfill="easy"))
 
 

@@ -138,7 +138,7 @@ def test_savings_are_counted_from_the_first(settings):
 
 def test_a_run_is_accounted(settings):
     done = run_scenario(Scenario(TRACE, power=settings, levers="shift=lowest_window:12h+sleep=break-even"))
-    assert done.accounts.by_state["asleep"] > 0 and "held for clean power" in done.pulled
+    assert done.accounts.by_state["asleep"] > 0 and "shifted to times of low carbon intensity" in done.pulled
     assert "hold_until_s" not in done.log.jobs_table  # the jobs are those of the log
     assert done.resolved()["power"]["start"] == "2022-01-02"
     assert "cooling" not in done.resolved()["power"]

@@ -71,7 +71,7 @@ def test_scenarios(tmp_path):
     assert done[None].exceeded.most_w == 0 and done[MODEL].exceeded.most_w == 0
     assert done["recent"].exceeded.most_w > 0
     assert done["recent"].accounts.peak_it_w == pytest.approx(480 + done["recent"].exceeded.most_w)
-    assert any("watts predicted (recent) of the 810 jobs" in note for note in done["recent"].notes)
+    assert any("predicted watts (recent) of the 810 jobs" in note for note in done["recent"].notes)
     both = prepare_scenario(Scenario(str(path), predict_power="recent", predict="last2", **asked))[0].jobs
     alone = prepare_scenario(Scenario(str(path), predict_power="recent", **asked))[0].jobs
     np.testing.assert_array_equal(
@@ -98,7 +98,7 @@ def test_words_for_what_will_not_do():
         Scenario("x.swf", predict_power="forrest", power=POWER)
     with pytest.raises(InputError, match="there is no folder runs/none; .* --target power"):
         Scenario("x.swf", predict_power="runs/none", power=POWER)
-    with pytest.raises(InputError, match="the mean of the forest is of no use for power"):
+    with pytest.raises(InputError, match="the forest's mean is unsuitable for power"):
         Scenario("x.swf", predict_power="forest:mean", power=POWER)
     with pytest.raises(InputError, match="none of these 900 jobs has any"):
         with_planned_power(habits(), MACHINE, "forest", 191.0)

@@ -39,8 +39,8 @@ def test_figures_are_of_the_last_jobs(told):
     jobs, found, seen = told
     judged = round(TEST_FRACTION * len(jobs))
     assert (found["jobs"], found["judged"], found["trace"]) == (900, judged, "made")
-    fits = [words for words in seen if words.startswith("growing forest")]
-    assert found["model"]["fits"] == len(fits) > 3 and "reasons" in seen[-1]
+    fits = [words for words in seen if words.startswith("fitting forest")]
+    assert found["model"]["fits"] == len(fits) > 3 and "SHAP values" in seen[-1]
     rows = {row["name"]: row for row in found["scores"]}
     assert rows["forest"]["accuracy"] > max(rows[name]["accuracy"] for name in ("last2", "request")) + 0.02
     truth_s = jobs["runtime_s"][-judged:]
@@ -111,8 +111,8 @@ def test_a_job_is_explained_by_the_forest_that_predicted_it(told):
         assert dataset["request_s"] == request_s(jobs)[row]
         assert len(dataset["parts"]) == 8
     which = {dataset["which"]: dataset for dataset in found["explained"]}
-    assert which["a job that was asked about"]["job_id"] == 700
-    under, over = (which[f"the job that was most {word}estimated"] for word in ("under", "over"))
+    assert which["a requested job"]["job_id"] == 700
+    under, over = (which[f"the most {word}predicted job"] for word in ("under", "over"))
     assert under["likely_s"] < under["true_s"] and over["likely_s"] > over["true_s"]
 
 
@@ -154,12 +154,12 @@ def test_words():
     with pytest.raises(InputError, match="there is no job 4711 in this log; its jobs are 0 to 899"):
         prediction_report(jobs, MACHINE, ids=[4711], **QUICK)
     with pytest.raises(
-        InputError, match="job 3 was submitted before the first forest was grown.*name a later"
+        InputError, match="job 3 was submitted before the first forest was fitted.*choose a later"
     ):
         prediction_report(jobs, MACHINE, ids=[3], **QUICK)
     with pytest.raises(
-        InputError, match="no forest was grown from these 60 jobs: it takes 50 that have ended"
+        InputError, match="no forest was fitted on these 60 jobs: it needs 50 that have ended"
     ):
         prediction_report(jobs[:60], MACHINE, **QUICK)
-    with pytest.raises(InputError, match="no forest was grown from these 0 jobs"):
+    with pytest.raises(InputError, match="no forest was fitted on these 0 jobs"):
         prediction_report(jobs[:0], MACHINE, **QUICK)

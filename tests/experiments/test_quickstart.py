@@ -57,7 +57,7 @@ def test_quickstart_does_not_write_over_other_results(tmp_path, capsys):
     other.mkdir()
     (other / "report.html").write_text("<p>annual report</p>")
     assert main(["quickstart", "--fast", "--out", str(other)]) == 2
-    assert "is no report of kilowait" in capsys.readouterr().err
+    assert "is not a kilowait report" in capsys.readouterr().err
     assert [path.name for path in other.iterdir()] == ["report.html"]
     (tmp_path / "file").write_text("")
     assert main(["quickstart", "--fast", "--out", str(tmp_path / "file")]) == 2
@@ -95,4 +95,4 @@ def test_train_writes_an_agent_that_compare_takes(tmp_path, capsys):
 
 def test_train_says_which_algorithms_there_are(tmp_path, capsys):
     assert main(["train", "lublin:100:64", "--algo", "pop", "--out", str(tmp_path / "x")]) == 2
-    assert "known: a2c, d3qn, es, ppo, sac" in capsys.readouterr().err
+    assert "known: a2c, cma-es, d3qn, ppo, sac" in capsys.readouterr().err

@@ -116,5 +116,5 @@ def test_words_for_folders_that_will_not_do(kept, place):
     assert Scenario("x.swf", predict=kept).to_dict()["predict"] == kept
     jobs = habits()
     unasked = jobs.with_columns(estimate_s=jobs["runtime_s"])
-    with pytest.raises(InputError, match="nobody asked for a time in these jobs"):
+    with pytest.raises(InputError, match="these jobs have no walltime requests"):
         with_predicted_runtimes(unasked, MACHINE, kept)

@@ -120,13 +120,21 @@ def test_agent_is_compared_with_policies(agent):
     found = evaluate_gpu_agent(agent[0], [JOBS[320:360], JOBS[360:400]], CLUSTER, rules=("fcfs", "srtf"))
     ways = ("", ", fastest", ", fastest, moved")
     assert set(found["policies"]) == {"agent", *(rule + way for rule in ("fcfs", "srtf") for way in ways)}
-    by_hand = [
-        kw.gpu_metrics(kw.simulate(window, CLUSTER, "fcfs", "skip"), CLUSTER)["mean_jct_s"]
-        for window in (JOBS[320:360], JOBS[360:400])
-    ]
+    by_hand = {
+        speeds: np.mean(
+            [
+                kw.gpu_metrics(kw.simulate(window, CLUSTER, "fcfs", "skip", gpu_speeds=speeds), CLUSTER)[
+                    "mean_jct_s"
+                ]
+                for window in (JOBS[320:360], JOBS[360:400])
+            ]
+        )
+        for speeds in ("auto", "none")
+    }
     value, low, high = found["ratios"]["agent"]
     assert low <= value <= high
-    assert found["policies"]["fcfs"]["mean_jct_s"] != pytest.approx(np.mean(by_hand))  # speeds of types count
+    assert found["policies"]["fcfs"]["mean_jct_s"] == pytest.approx(by_hand["auto"])
+    assert found["policies"]["fcfs"]["mean_jct_s"] != pytest.approx(by_hand["none"])  # speeds of types count
     assert found["policies"]["fcfs, fastest"]["mean_jct_s"] <= found["policies"]["fcfs"]["mean_jct_s"]
 
 

@@ -97,7 +97,7 @@ def made_up(monkeypatch):
             progress(history[-1])
         return None, history
 
-    monkeypatch.setattr(train_rl, "learn", train)
+    monkeypatch.setattr(train_rl, "train_network", train)
     return seen
 
 
@@ -114,7 +114,7 @@ def test_resumed_after_kill_gives_same_trials(tmp_path, made_up, monkeypatch):
             raise Killed
         return train(*args, **how)
 
-    monkeypatch.setattr(train_rl, "learn", cut_off)
+    monkeypatch.setattr(train_rl, "train_network", cut_off)
     resume = False
     for _ in range(3):
         with pytest.raises(Killed):
@@ -158,7 +158,7 @@ def test_diverged_training_is_a_trial(tmp_path, made_up, monkeypatch):
             raise kw.agents.TrainingError("update 3: the loss is nan")
         return train(*args, **how)
 
-    monkeypatch.setattr(train_rl, "learn", breaks)
+    monkeypatch.setattr(train_rl, "train_network", breaks)
     trials = tuned(tmp_path, trials=3)
     assert [trial.outcome for trial in trials] == ["finished", "diverged", "finished"]
     assert math.isnan(trials[1].figure) and trials[1].settings != trials[2].settings
@@ -184,7 +184,7 @@ def test_errors(tmp_path, made_up, monkeypatch):
     with pytest.raises(InputError, match="no search to resume"):
         tuned(tmp_path / "none", trials=1, resume=True)
     with pytest.raises(UnknownNameError, match="ppo"):
-        defaults("es")
+        defaults("cma-es")
     tuned(tmp_path / "one", trials=1)
     with pytest.raises(InputError, match="--resume"):
         tuned(tmp_path / "one", trials=1)

@@ -1,9 +1,9 @@
 """Hyperparameter tuning of RL algorithms with Optuna.
 
-A trial is a complete training (`train_rl.learn`); its metric is the best on the validation jobs, which are later than
-the training jobs. Test jobs are not used. The first trial uses the algorithm's defaults, so the best trial is never
-worse than these on the validation jobs. Later ones are proposed by a tree-structured Parzen estimator. The median
-pruner stops a trial that, at some tenth of its training, is worse than half of the finished ones were.
+A trial is a complete training (`train_rl.train_network`); its metric is the best on the validation jobs, which are
+later than the training jobs. Test jobs are not used. The first trial uses the algorithm's defaults, so the best trial
+is never worse than these on the validation jobs. Later ones are proposed by a tree-structured Parzen estimator. The
+median pruner stops a trial that, at some tenth of its training, is worse than half of the finished ones were.
 
 The folder contains ``study.db`` (Optuna's SQLite storage), ``results.json`` with all trials, and ``best.toml`` for
 ``kilowait train --hyperparameters``. The same seed gives the same trials, also after a crash and a resume: a proposal

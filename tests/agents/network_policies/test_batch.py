@@ -46,7 +46,7 @@ def test_simulate_accepts_network_agent():
     agent = NetworkAgent(network(asking.seen, "attention", seed=1, width=16), asking, name="mine")
     log = kw.simulate(crowded(60, 1), MACHINE, agent, "easy")
     assert log.run["policy"] == "mine" and np.isfinite(log.jobs()["start_s"]).all()
-    with pytest.raises(InputError, match="brings its own"):
+    with pytest.raises(InputError, match="policy 'mine' orders backfill candidates itself"):
         kw.simulate(crowded(60, 1), MACHINE, agent, "easy", backfill_order="sjf")
 
 

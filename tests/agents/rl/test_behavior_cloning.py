@@ -185,7 +185,7 @@ def test_errors(tmp_path):
     for expert, error, words in (
         ("saff", UnknownNameError, "did you mean 'saf'"),
         ("lookahead:base=saf:widht=3", UnknownNameError, "did you mean 'width'"),
-        ("fair_share", InputError, "usage of others"),
+        ("fair_share", InputError, "depends on the usage of users"),
     ):
         with pytest.raises(error, match=words):
             trained(tmp_path / "x", replace(QUICK, teacher=expert))
