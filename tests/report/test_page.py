@@ -289,7 +289,7 @@ def test_runs_comparisons_and_agents_on_one_page(folders, windowed_comparison, t
     text = out.read_text(encoding="utf-8")
     read(text)
     assert "lower bound of any schedule" in text
-    assert "Objective: bounded slowdown." in text
+    assert "Objective: mean bounded slowdown." in text
     assert text.count("<canvas") == 4
     only = write_report([agent], tmp_path / "only.html").read_text(encoding="utf-8")
     assert "<title>Training of agent</title>" in only
