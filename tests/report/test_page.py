@@ -220,7 +220,7 @@ def test_page_of_one_policy_and_of_no_jobs():
 def test_empty_input_is_an_error(tmp_path):
     with pytest.raises(InputError, match="there is nothing to report on"):
         page([])
-    with pytest.raises(InputError, match="no folder to report on"):
+    with pytest.raises(InputError, match="there is nothing to report on; give at least one run, comparison"):
         write_report([], tmp_path / "x.html")
 
 
