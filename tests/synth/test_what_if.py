@@ -168,7 +168,10 @@ class TestWhoGrows:
 
 class TestLoads:
     def test_too_high(self, fitted):
-        words = "a load of 3 is 3 times the machine's capacity, so that the queue would grow without bound; use 1.5 at most"
+        words = (
+            "a load of 3 is 3 times the machine's capacity, so that the queue would grow without bound; "
+            "use 1.5 at most"
+        )
         with pytest.raises(InputError, match=words):
             fitted["bootstrap"].sample(100, load=3)
 
