@@ -25,7 +25,7 @@ def parse_duration(text: str) -> float:
     ...     parse_duration("1:00:00"),
     ...     parse_duration("45"),
     ... )
-    [5400.0, 216000.0, 90.0, 3600.0, 45.0]
+    (5400.0, 216000.0, 90.0, 3600.0, 45.0)
     """
     text = text.strip()
     try:

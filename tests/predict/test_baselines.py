@@ -48,7 +48,7 @@ def test_a_median_of_its_class_comes_before_that_of_the_user():
 def test_without_requests():
     jobs = log(estimate_s=[100, 300, 500, 20, 7])
     assert predicted("last2", jobs) == [3600, 100, 200, 200, 200]  # a guess; its own; everybody's middle
-    with pytest.raises(InputError, match="5 of 5 jobs asked for no runtime.*last2"):
+    with pytest.raises(InputError, match="5 of 5 jobs have no request for runtime.*last2"):
         predicted("request", jobs)
 
 

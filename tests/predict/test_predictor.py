@@ -177,7 +177,7 @@ def test_words_for_jobs_it_cannot_be_asked_of():
         InputError, match="these jobs have no walltime requests, and the predictor uses those of habits"
     ):
         fitted().predict(dataset(unasked))
-    with pytest.raises(InputError, match="uses no features; ask it of jobs"):
+    with pytest.raises(InputError, match="last2 uses no features; use predict with a dataset"):
         fitted("last2").predict_rows(np.zeros((1, 0)), np.zeros(1), np.zeros(1))
 
 

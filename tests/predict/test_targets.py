@@ -155,9 +155,9 @@ def test_words():
         target_of("enrgy", jobs, times)
     with pytest.raises(InputError, match="rate is a prediction of power and energy, not of wait"):
         predict_baseline("rate", jobs, wait(jobs, times))
-    with pytest.raises(InputError, match="mean of the forest is of no use for wait, which nothing bounds"):
+    with pytest.raises(InputError, match="forest's mean is unsuitable for wait, which has no upper bound"):
         list(
             predictions([PredictionModel.of("forest:mean")], make_dataset(jobs, times, 16, wait(jobs, times)))
         )
-    with pytest.raises(InputError, match="60 of 60 jobs asked for no wait"):
+    with pytest.raises(InputError, match="60 of 60 jobs have no request for wait"):
         predict_baseline("request", jobs, wait(jobs, times))

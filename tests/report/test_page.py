@@ -220,7 +220,7 @@ def test_page_of_one_policy_and_of_no_jobs():
 def test_empty_input_is_an_error(tmp_path):
     with pytest.raises(InputError, match="there is nothing to report on"):
         page([])
-    with pytest.raises(InputError, match="no folder to report on"):
+    with pytest.raises(InputError, match="there is nothing to report on; give at least one run, comparison"):
         write_report([], tmp_path / "x.html")
 
 
@@ -289,7 +289,7 @@ def test_runs_comparisons_and_agents_on_one_page(folders, windowed_comparison, t
     text = out.read_text(encoding="utf-8")
     read(text)
     assert "lower bound of any schedule" in text
-    assert "Objective: bounded slowdown." in text
+    assert "Objective: mean bounded slowdown." in text
     assert text.count("<canvas") == 4
     only = write_report([agent], tmp_path / "only.html").read_text(encoding="utf-8")
     assert "<title>Training of agent</title>" in only

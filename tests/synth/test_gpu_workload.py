@@ -145,7 +145,7 @@ def test_one_wish_leaves_the_rest_alone():
         ({"sizes": {1: -1}}, "weights of sizes are \\[-1\\]"),
         ({"sizes": {0: 1}}, "a job size is 0 GPUs"),
         ({"sizes": {5: 1}}, "has room for 5 at once, the same number on each node"),
-        ({"sizes": {1.5: 1}}, "sizes hold 1.5"),
+        ({"sizes": {1.5: 1}}, "sizes contain 1.5; they must be whole numbers"),
         ({"sizes": {17: 1}}, "no type of GPU of cluster 'gpu-mixed' has room for 17"),
         ({"sizes": {17: 1}, "spread": True}, "has room for 17"),
         ({"longest_s": 0.0}, "longest run time is 0.0 s"),

@@ -138,9 +138,12 @@ class TestWhoGrows:
             ({"queue": {"lang": 2}}, "unknown queue 'lang'; did you mean 'long'"),
             ({"user": {13: 2}}, r"growth user=13: names were not kept.* rank, 1 .* to 12; fit with names"),
             ({"user": {"anna": 2}}, "growth user=anna: names were not kept"),
-            ({"nodes": {4: 2}}, r"unknown column that grows \(of others there is a mix\) 'nodes'"),
+            ({"nodes": {4: 2}}, r"unknown column for growth \(use a mix for others\) 'nodes'"),
             ({"queue": {"long": -1}}, "growth queue=long: the factor is -1; it must be a number, 0 or more"),
-            ({"queue": {"long": 1000}}, "this takes 1,000 workloads like the log's superposed copies"),
+            (
+                {"queue": {"long": 1000}},
+                "this needs 1,000 superposed copies of the workload, and the maximum is 64",
+            ),
         ],
     )
     def test_who_cannot(self, fitted, grow, words):
@@ -165,7 +168,10 @@ class TestWhoGrows:
 
 class TestLoads:
     def test_too_high(self, fitted):
-        words = "a load of 3 is 3 times the machine's capacity, so that the queue would grow without bound; ask for 1.5"
+        words = (
+            "a load of 3 is 3 times the machine's capacity, so that the queue would grow without bound; "
+            "use 1.5 at most"
+        )
         with pytest.raises(InputError, match=words):
             fitted["bootstrap"].sample(100, load=3)
 
@@ -222,13 +228,16 @@ class TestMixes:
                 "the shares of the mix sum to 120%; they must be 100% at most",
             ),
             ({"nodes": {1: "60%", 2: 2}}, "shares of the mix must be of one column, for all of its kinds"),
-            ({"nodes": {1: "60%"}, "queue": {"long": "10%"}}, "shares of the mix are of one column"),
+            (
+                {"nodes": {1: "60%"}, "queue": {"long": "10%"}},
+                "shares of the mix must be of one column, for all of its kinds",
+            ),
             ({"nodes": {1: "some%"}}, "mix nodes=1: the share is some%; write one from 0% to 100%"),
             ({"nodes": {(1, 64): "50%"}}, "the shares of the mix sum to 50% and there are no other jobs"),
             ({"nodes": {1: float("inf")}}, "mix nodes=1: the factor is inf"),
             (
                 {"nodes": {(1, 64): 0}},
-                r"mix nodes=1:64: 0 of [\d,]+ sampled jobs match them all, and 10 are asked",
+                r"mix nodes=1:64: 0 of [\d,]+ sampled jobs match them all, and 10 are requested",
             ),
         ],
     )

@@ -152,4 +152,7 @@ def test_formats_are_found_in_the_first_lines() -> None:
     assert find_format(b"JobID|State|Submit\n1|COMPLETED|2020-01-01T00:00:00\n") == "sacct"
     assert find_format(b"-dt 1 -e submit_batch_job | -N 1\n") == "events"
     assert find_format(b"job_id,submit_s,nodes\n") == "csv"
+    # As many columns as Google's events of 2011, whole numbers, and a request below 9 s, but with a header.
+    own = b"job_id,submit_s,runtime_s,estimate_s,nodes,wait_s,after_id,think_s\n"
+    assert find_format(own + b"1,0,7,5,1,0,-1,0\n2,3,7,5,1,0,-1,0\n") == "csv"
     assert find_format(b"PAR1....") == "parquet"

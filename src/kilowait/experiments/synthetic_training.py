@@ -145,9 +145,9 @@ def data_overlap(facts: LogSchema, jobs: JobTable, *, same: bool) -> dict[str, A
     """Period of the log a generator was fitted to; and, for this log (`same`), which later part it overlaps.
 
     >>> from kilowait.synth import lublin
-    >>> from kilowait.synth.log_schema import facts_of
+    >>> from kilowait.synth.log_schema import log_schema
     >>> jobs = lublin(1000, 64, seed=1)
-    >>> [data_overlap(facts_of(jobs[:some]), jobs, same=True)["saw"] for some in (600, 700, 900)]
+    >>> [data_overlap(log_schema(jobs[:some]), jobs, same=True)["saw"] for some in (600, 700, 900)]
     ['training jobs only', 'validation jobs', 'judged jobs']
     """
     zero_s = facts.meta.get("unix_start_s")

@@ -72,8 +72,8 @@ def train_gpu_agent(
 def start_description(agent: LinearGpuAgent) -> str:
     """Description of the policy that a search started from.
 
-    >>> from kilowait.agents.linear_gpu.agent import rule_agent
-    >>> start = dict(rule_agent("srtf", 8, types="fastest", migrate=True).provenance)
+    >>> from kilowait.agents.linear_gpu.agent import policy_agent
+    >>> start = dict(policy_agent("srtf", 8, types="fastest", migrate=True).provenance)
     >>> start_description(LinearGpuAgent([0.0] * 17, provenance={"start": start}))
     'srtf, fastest, moved, placement first'
     """

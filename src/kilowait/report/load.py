@@ -53,7 +53,7 @@ class LoadedRuns:
 
 
 def load_runs(folders: Sequence[str | PathLike[str]], report_progress: Callable[[str], None]) -> LoadedRuns:
-    """Open the folders; `say` is called with a message for each."""
+    """Open the folders; `report_progress` is called with a message for each."""
     if not folders:
         raise InputError(
             "no folder to report on; give a folder that simulate, compare, train, predict report or synth score wrote"

@@ -27,8 +27,8 @@ class Conditions:
     """Validated conditions on jobs.
 
     >>> from kilowait.synth import lublin
-    >>> from kilowait.synth.log_schema import facts_of
-    >>> facts = facts_of(lublin(200, 64))
+    >>> from kilowait.synth.log_schema import log_schema
+    >>> facts = log_schema(lublin(200, 64))
     >>> Conditions({"nodes": (1, 4), "hour": [9, 10]}, facts).names
     ('nodes', 'hour')
     >>> Conditions({"nodes": (65, 128)}, facts)

@@ -324,10 +324,12 @@ def test_refused_files(put, tmp_path):
         read_carbon(put(MAPS), format="gb_api")
 
 
-def test_holes_and_blanks(put):
+def test_gaps_and_blanks(put):
     rows = [f"{3600 * hour},{hour}" for hour in range(24) if hour not in (5, 6, 7, 8, 9)]
     text = "time,g/kWh\n" + "\n".join(rows)
-    with pytest.raises(InputError, match=r"1 hole\(s\) .* 1970-01-01 04:00 UTC to 1970-01-01 10:00 UTC"):
+    with pytest.raises(
+        InputError, match=r"1 gap\(s\) longer than 10800 s .* 1970-01-01 04:00 UTC to 1970-01-01 10:00 UTC"
+    ):
         read_carbon(put(text))
     assert float(read_carbon(put(text), gaps="hold").at(9 * 3600)) == 4
     assert float(read_carbon(put(text), gaps="interpolate").at(7 * 3600)) == 7

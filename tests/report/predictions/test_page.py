@@ -35,9 +35,9 @@ def test_sections_are_in_order(page_and_figures):
         "Feature attribution",
         "Explained predictions",
         "A typical job",
-        "The job that was most underestimated",
-        "The job that was most overestimated",
-        "A job that was asked about",
+        "The most underpredicted job",
+        "The most overpredicted job",
+        "A requested job",
         "Provenance",
     ]
     words = plain(text)
@@ -58,7 +58,7 @@ def test_numbers_of_the_page_are_those_of_the_folder(report):
     table = scores_table(PredictionReportData("x", report))
     forest = next(row for row in report["scores"] if row["name"] == "forest")
     marked = re.search(r'<tr class="marked">(.*?)</tr>', table)[1]
-    assert "likely value" in marked and f"{100 * forest['accuracy']:.1f}&nbsp;%" in marked
+    assert "most accurate value" in marked and f"{100 * forest['accuracy']:.1f}&nbsp;%" in marked
     better = copy.deepcopy(report)
     next(row for row in better["scores"] if row["name"] == "forest")["accuracy"] = 0.991
     assert "99.1 % accurate" in " ".join(PredictionReportData("x", better).sentences())

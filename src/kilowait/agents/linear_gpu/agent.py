@@ -1,7 +1,7 @@
 """Linear agent for node-level GPU clusters: one score orders jobs, another orders the GPU types that a job tries.
 
 Both are weighted sums of features in fixed units (hours, the size of the machine), never of statistics of a log. FCFS,
-SJF, SRTF, SRSF and LAS, with GPUs of any type or the fastest first, are special cases: `rule_agent` returns their
+SJF, SRTF, SRSF and LAS, with GPUs of any type or the fastest first, are special cases: `policy_agent` returns their
 weights, which give the same schedules. Settings that are not weights (preemption, round interval, placement, migration)
 are the agent's `gpu_settings` and apply in every run.
 """

@@ -24,10 +24,10 @@ def typical_shapes(
     Does not use Numba, because reports call it.
 
     >>> from kilowait.cluster import Cluster
-    >>> from kilowait.engine.gpu.demand import demand_of
+    >>> from kilowait.engine.gpu.demand import resource_demand
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0] * 3, runtime_s=[9] * 3, nodes=[1] * 3, gpus=[1, 2, 1])
-    >>> want = demand_of(jobs, Cluster.preset("gpu-mixed"), "any", None, None)
+    >>> want = resource_demand(jobs, Cluster.preset("gpu-mixed"), "any", None, None)
     >>> typical_shapes(want, np.ones(3, bool))
     [(0, 1000, 1, 0, 2), (0, 1000, 2, 0, 1)]
     >>> typical_shapes(want, np.ones(3, bool), likely=0.5)

@@ -38,8 +38,8 @@ def grid_codes(name: str, facts: LogSchema, session_s: float) -> Tokenizer:
     """Public codes of a column.
 
     >>> from kilowait.synth import lublin
-    >>> from kilowait.synth.log_schema import facts_of
-    >>> sizes = grid_codes("nodes", facts_of(lublin(200, 64)), 1800.0)
+    >>> from kilowait.synth.log_schema import log_schema
+    >>> sizes = grid_codes("nodes", log_schema(lublin(200, 64)), 1800.0)
     >>> sizes.decode(sizes.encode(np.array([1.0, 5.0, 64.0])), np.random.default_rng(0)).tolist()
     [1.0, 6.0, 64.0]
     """
