@@ -37,7 +37,7 @@ def kept(log, tmp_path_factory):
 
 def test_features(kilowait, log, tmp_path):
     said = kilowait("predict", "features", log, "--cluster", 16, "--out", tmp_path / "f.parquet")
-    assert said.status == 0 and "900 jobs" in said.out and "(recorded)" in said.out
+    assert said.status == 0 and "900 jobs" in said.out and "(log)" in said.out
     table = pyarrow.parquet.read_table(tmp_path / "f.parquet")
     assert table.num_rows == 900 and table["user_last"].null_count > 0
     assert {"job_id", "request", "anchor", "runtime_s", "energy_j"} <= set(table.column_names)
@@ -75,7 +75,7 @@ def test_a_log_without_requests(kilowait, tmp_path):
     path = tmp_path / "unasked.parquet"
     write_trace(jobs.with_columns(estimate_s=jobs["runtime_s"]), path)
     assert (
-        "900 of 900 jobs asked for no runtime"
+        "900 of 900 jobs have no request for runtime"
         in kilowait("predict", "score", path, "-c", 16, "--models", "request").err
     )
     said = kilowait("predict", "score", path, "-c", 16, "--test-fraction", 0.1)
@@ -122,7 +122,7 @@ def test_tuned_and_simple_predictors(kilowait, log, tmp_path):
     said = kilowait("predict", "fit", log, "--out", tmp_path / "tuned", *words, "--json")
     assert said.json()["settings"]["trees"] >= 50
     error = kilowait("predict", "fit", log, "--out", tmp_path / "few", *words, "--target", "energy").error()
-    assert "810 jobs of which 516 have a known energy are too few to tune on" in error
+    assert "810 jobs of which 516 have a known energy are too few for tuning" in error
     said = kilowait("predict", "fit", log, "--out", tmp_path / "last2", "-c", 16, "--model", "last2")
     assert "nothing: it has learned nothing" in said.out
     said = kilowait("predict", "explain", tmp_path / "last2", log, 890)
@@ -132,7 +132,7 @@ def test_tuned_and_simple_predictors(kilowait, log, tmp_path):
 def test_errors(kilowait, kept, log, tmp_path):
     assert "there is no job 4711 in this log" in kilowait("predict", "explain", kept, log, 4711).error()
     assert "no job first in this log" in kilowait("predict", "explain", kept, log, "first").error()
-    assert "holds no predictor" in kilowait("predict", "describe", tmp_path).error()
+    assert "contains no predictor" in kilowait("predict", "describe", tmp_path).error()
     assert "there is no folder" in kilowait("predict", "describe", tmp_path / "none").error()
     assert "is not empty" in kilowait("predict", "fit", log, "--out", kept).error()
     assert "did you mean 'last2'" in kilowait("predict", "score", log, "--models", "last").error()

@@ -104,7 +104,7 @@ def test_what_is_wrong_is_told(kilowait, log, kept, tmp_path):
     assert "contains no predictor" in kilowait(*words, tmp_path).error()
     assert "did you mean 'forest'" in kilowait(*words, "forrest").error()
     watts = fitted(log, tmp_path / "watts", "--target", "power")
-    assert f"the predictor {watts} says power, and runtime is asked for" in kilowait(*words, watts).error()
+    assert f"the predictor {watts} predicts power, not runtime" in kilowait(*words, watts).error()
     bare = tmp_path / "bare.parquet"
     write_trace(habits(), bare)
     error = kilowait("simulate", bare, "--cluster", 4, "--runtime-predictor", kept).error()
@@ -134,7 +134,7 @@ def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
     assert kept["target"] == "power" and kept["judged_jobs_seen"] == 500
     times = fitted(log, tmp_path / "times")
     assert (
-        f"the predictor {times} says runtime, and power is asked for"
+        f"the predictor {times} predicts runtime, not power"
         in kilowait(*words[:-2], "--power-predictor", times).error()
     )
     error = kilowait("compare", log, "--power-predictor", "forest").error()

@@ -122,7 +122,7 @@ def test_a_teacher_is_imitated_first(kilowait, folder):
     out = folder / "taught"
     words = ("train", TRACE, "--algo", "ppo", "--total-timesteps", "512", *SMALL, "--out", out)
     said = kilowait(*words, "--expert", "saf", "--expert-steps", "512")
-    assert said.status == 0 and "imitating saf, 512 choices" in said.err and "update 2," in said.err
+    assert said.status == 0 and "behavior cloning of saf, 512 decisions" in said.err and "update 2," in said.err
     told = json.loads((out / "results.json").read_text())["warm_start"]
     assert told["teacher"] == "saf" and len(told["updates"]) == 4
     assert "did you mean 'saf'" in kilowait(*words, "--expert", "saff", "--force").err
@@ -133,9 +133,9 @@ def test_a_teacher_is_imitated_first(kilowait, folder):
     [
         (("--device", "cuda:7"), "the device is 'cuda:7'"),
         (("--device", "tpu"), "unknown device 'tpu'"),
-        (("--queue-window", "50000000"), "take fewer --queue-window or --num-envs"),
+        (("--queue-window", "50000000"), "take a smaller --queue-window or a smaller --num-envs"),
         (("--episode-jobs", "5000"), "take shorter episodes (--episode-jobs)"),
-        (("--window", "1000"), "choose a shorter --window"),
+        (("--window", "1000"), "are fewer than a window of 1,000; take shorter windows"),
         (("--expert", "lookahead:width=0"), "width of look-ahead is 0"),
         (("--out", "/proc/kilowait"), "cannot write"),
     ],

@@ -33,7 +33,7 @@ def done():
         make_dataset(jobs, from_log(jobs), 16),
         [PredictionModel.of(name) for name in names],
         part=0.5,
-        classes=("volume",),
+        classes=("user-jobs",),
         online=RefitSchedule(every_s=7 * DAY, jobs=600, least=50, calibrate=300),
         forest=ForestSettings(trees=10, leaves=31),
     )
@@ -45,7 +45,7 @@ def test_the_later_jobs_count(done):
     row = found.row("request")
     assert row.scores == score(np.full(450, 3600.0), jobs["runtime_s"][450:])
     assert row.ratio == {} and row.scores.underprediction_rate < 0.01
-    assert sum(one.jobs for one in row.classes["volume"].values()) == 450
+    assert sum(one.jobs for one in row.classes["user-jobs"].values()) == 450
 
 
 def test_intervals_lie_around_the_values(done):

@@ -95,4 +95,4 @@ def test_train_writes_an_agent_that_compare_takes(tmp_path, capsys):
 
 def test_train_says_which_algorithms_there_are(tmp_path, capsys):
     assert main(["train", "lublin:100:64", "--algo", "pop", "--out", str(tmp_path / "x")]) == 2
-    assert "known: a2c, d3qn, es, ppo, sac" in capsys.readouterr().err
+    assert "known: a2c, cma-es, d3qn, ppo, sac" in capsys.readouterr().err

@@ -184,7 +184,7 @@ def test_errors(tmp_path, made_up, monkeypatch):
     with pytest.raises(InputError, match="no search to resume"):
         tuned(tmp_path / "none", trials=1, resume=True)
     with pytest.raises(UnknownNameError, match="ppo"):
-        defaults("es")
+        defaults("cma-es")
     tuned(tmp_path / "one", trials=1)
     with pytest.raises(InputError, match="--resume"):
         tuned(tmp_path / "one", trials=1)

@@ -39,14 +39,14 @@ __all__ = [
     "train",
 ]
 
-ALGORITHMS = {"es": "linear agent with twelve weights, found by an evolution strategy (CMA-ES)"}
+ALGORITHMS = {"cma-es": "linear agent with twelve weights, found by an evolution strategy (CMA-ES)"}
 
 
 @dataclass(frozen=True)
 class BatchTraining:
     """Settings of the training of a linear batch agent."""
 
-    algo: str = "es"
+    algo: str = "cma-es"
     seed: int = 0
     objective: str = "mean_bsld"
     backfill: str | int = "easy"
