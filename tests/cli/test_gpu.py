@@ -102,7 +102,7 @@ def test_cells_that_were_kept_are_whole(kilowait, tmp_path, monkeypatch):
 
     words = ("compare", TRACE, "--policies", "fcfs,las", "--json", "--out", tmp_path / "both")
     with monkeypatch.context() as patched:
-        patched.setattr(comparison_plan, "Comparison", broken)
+        patched.setattr(comparison_plan, "comparison_of", broken)
         assert kilowait(*words).status == 130
     said = kilowait(*words)
     assert "2 of 2 runs were read from the folder" in said.err

@@ -126,7 +126,7 @@ def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
         tmp_path / "run",
     )
     said = kilowait(*words, "--power-predictor", watts)
-    assert "by watts that are expected of jobs" in said.out and "\nbudget " in said.out
+    assert "by the predicted power of jobs" in said.out and "\npower budget " in said.out
     assert f"the predictor of power {watts} was fitted on jobs of habits.parquet" in said.err
     told = json.loads((tmp_path / "run" / "results.json").read_text())["energy"]["budget"]
     assert told["budget_w"] == 480 and 0 <= told["share"] < 1
@@ -172,7 +172,7 @@ def test_a_network_is_told_what_predictions_know(kilowait, log, kept, tmp_path):
     said = kilowait(*words, "--prediction-features")
     assert said.status == 0, said.err
     explained = (tmp_path / "ppo" / "results.json").read_text()
-    assert "what reservations are made with" in explained
+    assert "run time that reservations assume" in explained
     few = ("--cluster", 4, "--windows", 2, "--window", 50, "--policies", "saf")
     assert "agent" in kilowait("evaluate", tmp_path / "ppo", log, *few, "--runtime-predictor", kept).out
     assert "these jobs bring none" in kilowait("evaluate", tmp_path / "ppo", log, *few).err

@@ -62,7 +62,7 @@ def test_one_agent_for_every_preference(kilowait, folder):
     said = kilowait(
         "train", TRACE, "--algo", "ppo", "--total-timesteps", "512", *SMALL, *prefer, "--out", str(out)
     )
-    assert "prefers slowdown" in said.out and ":prefer=slowdown=0.3+fairness=0.7" in said.out
+    assert "weight slowdown" in said.out and ":prefer=slowdown=0.3+fairness=0.7" in said.out
     front = kilowait("pareto", str(out), TRACE, "--window", "100", "--grid-steps", "2", "--json").json()[
         "front"
     ]
