@@ -79,7 +79,7 @@ def test_a_log_without_requests(kilowait, tmp_path):
         in kilowait("predict", "score", path, "-c", 16, "--models", "request").err
     )
     said = kilowait("predict", "score", path, "-c", 16, "--test-fraction", 0.1)
-    assert "note: not every job says what its user asked for" in said.err
+    assert "note: not every job has a request: the request baseline is left out" in said.err
     assert "last2" in said.out and "request " not in said.out
 
 
@@ -107,7 +107,7 @@ def test_it_is_asked_of_jobs(kilowait, kept, log, tmp_path):
 def test_it_explains_a_job(kilowait, kept, log):
     said = kilowait("predict", "explain", kept, log, 890, "--features", 3)
     assert "job 890: runtime by forest" in said.out
-    assert "the middle of the last 5 of the user with the same request and nodes" in said.out
+    assert "median of ln(run time) of the last five ended jobs of the user with the same request and nodes" in said.out
     assert "90 % quantile" in said.out and " others" in said.out
     told = kilowait("predict", "explain", kept, log, 890, "--features", 900, "--json").json()
     assert told["p10"] <= told["p50"] <= told["p90"] <= 3600
