@@ -107,7 +107,10 @@ def test_it_is_asked_of_jobs(kilowait, kept, log, tmp_path):
 def test_it_explains_a_job(kilowait, kept, log):
     said = kilowait("predict", "explain", kept, log, 890, "--features", 3)
     assert "job 890: runtime by forest" in said.out
-    assert "median of ln(run time) of the last five ended jobs of the user with the same request and nodes" in said.out
+    assert (
+        "the median of the last 5 of the user with the same request and nodes"
+        in said.out
+    )
     assert "90 % quantile" in said.out and " others" in said.out
     told = kilowait("predict", "explain", kept, log, 890, "--features", 900, "--json").json()
     assert told["p10"] <= told["p50"] <= told["p90"] <= 3600
@@ -124,7 +127,7 @@ def test_tuned_and_simple_predictors(kilowait, log, tmp_path):
     error = kilowait("predict", "fit", log, "--out", tmp_path / "few", *words, "--target", "energy").error()
     assert "810 jobs of which 516 have a known energy are too few for tuning" in error
     said = kilowait("predict", "fit", log, "--out", tmp_path / "last2", "-c", 16, "--model", "last2")
-    assert "nothing: it has learned nothing" in said.out
+    assert "nothing: it is a baseline without fitted parameters" in said.out
     said = kilowait("predict", "explain", tmp_path / "last2", log, 890)
     assert "last2 uses no other features" in said.out
 
@@ -139,7 +142,7 @@ def test_errors(kilowait, kept, log, tmp_path):
     assert "did you mean 'length'" in kilowait("predict", "score", log, "--by", "lenght").error()
     assert "did you mean 'energy'" in kilowait("predict", "score", log, "--target", "enery").error()
     assert (
-        "end its name in .parquet or .csv"
+        "use the extension .parquet or .csv"
         in kilowait("predict", "features", log, "--out", tmp_path / "f.txt").error()
     )
     assert (

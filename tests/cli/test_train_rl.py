@@ -122,7 +122,9 @@ def test_a_teacher_is_imitated_first(kilowait, folder):
     out = folder / "taught"
     words = ("train", TRACE, "--algo", "ppo", "--total-timesteps", "512", *SMALL, "--out", out)
     said = kilowait(*words, "--expert", "saf", "--expert-steps", "512")
-    assert said.status == 0 and "behavior cloning of saf, 512 decisions" in said.err and "update 2," in said.err
+    assert (
+        said.status == 0 and "behavior cloning of saf, 512 decisions" in said.err and "update 2," in said.err
+    )
     told = json.loads((out / "results.json").read_text())["warm_start"]
     assert told["teacher"] == "saf" and len(told["updates"]) == 4
     assert "did you mean 'saf'" in kilowait(*words, "--expert", "saff", "--force").err
