@@ -146,7 +146,7 @@ def test_errors(kilowait, kept, log, tmp_path):
         in kilowait("predict", "features", log, "--out", tmp_path / "f.txt").error()
     )
     assert (
-        "its folder is not there"
+        "its folder does not exist"
         in kilowait("predict", "features", log, "--out", tmp_path / "no" / "f.csv").error()
     )
     assert (

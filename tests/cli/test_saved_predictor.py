@@ -108,7 +108,7 @@ def test_what_is_wrong_is_told(kilowait, log, kept, tmp_path):
     bare = tmp_path / "bare.parquet"
     write_trace(habits(), bare)
     error = kilowait("simulate", bare, "--cluster", 4, "--runtime-predictor", kept).error()
-    assert "features that the predictor looks at (queue" in error and "or fit one on this log" in error
+    assert "features that the predictor uses (queue" in error and "or fit one on this log" in error
 
 
 def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
@@ -175,6 +175,6 @@ def test_a_network_is_told_what_predictions_know(kilowait, log, kept, tmp_path):
     assert "run time that reservations assume" in explained
     few = ("--cluster", 4, "--windows", 2, "--window", 50, "--policies", "saf")
     assert "agent" in kilowait("evaluate", tmp_path / "ppo", log, *few, "--runtime-predictor", kept).out
-    assert "these jobs bring none" in kilowait("evaluate", tmp_path / "ppo", log, *few).err
+    assert "the jobs have no predicted run times (column planned_s)" in kilowait("evaluate", tmp_path / "ppo", log, *few).err
     error = kilowait("train", log, "--algo", "ppo", "--prediction-features", "--out", tmp_path / "x").error()
     assert "--prediction-features shows networks what predictions know; it needs" in error
