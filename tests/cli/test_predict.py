@@ -107,10 +107,7 @@ def test_it_is_asked_of_jobs(kilowait, kept, log, tmp_path):
 def test_it_explains_a_job(kilowait, kept, log):
     said = kilowait("predict", "explain", kept, log, 890, "--features", 3)
     assert "job 890: runtime by forest" in said.out
-    assert (
-        "the median of the last 5 of the user with the same request and nodes"
-        in said.out
-    )
+    assert "the median of the last 5 of the user with the same request and nodes" in said.out
     assert "90 % quantile" in said.out and " others" in said.out
     told = kilowait("predict", "explain", kept, log, 890, "--features", 900, "--json").json()
     assert told["p10"] <= told["p50"] <= told["p90"] <= 3600
@@ -150,7 +147,7 @@ def test_errors(kilowait, kept, log, tmp_path):
         in kilowait("predict", "features", log, "--out", tmp_path / "no" / "f.csv").error()
     )
     assert (
-        "are for the targets power and energy"
+        "are only for the targets power and energy"
         in kilowait("predict", "score", log, "--power", "taurus").error()
     )
     assert "unknown history 'real'" in kilowait("predict", "score", log, "--history", "real").err

@@ -175,6 +175,9 @@ def test_a_network_is_told_what_predictions_know(kilowait, log, kept, tmp_path):
     assert "run time that reservations assume" in explained
     few = ("--cluster", 4, "--windows", 2, "--window", 50, "--policies", "saf")
     assert "agent" in kilowait("evaluate", tmp_path / "ppo", log, *few, "--runtime-predictor", kept).out
-    assert "the jobs have no predicted run times (column planned_s)" in kilowait("evaluate", tmp_path / "ppo", log, *few).err
+    assert (
+        "the jobs have no predicted run times (column planned_s)"
+        in kilowait("evaluate", tmp_path / "ppo", log, *few).err
+    )
     error = kilowait("train", log, "--algo", "ppo", "--prediction-features", "--out", tmp_path / "x").error()
-    assert "--prediction-features shows networks what predictions know; it needs" in error
+    assert "--prediction-features adds predictions to the observation of networks; it needs" in error
