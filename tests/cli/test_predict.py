@@ -113,7 +113,7 @@ def test_it_explains_a_job(kilowait, kept, log):
     assert told["p10"] <= told["p50"] <= told["p90"] <= 3600
     product = told["anchor"] * told["start"] * np.prod([part["factor"] for part in told["features"]])
     assert 1 < product < 4000
-    assert "a guess from the request" in kilowait("predict", "explain", kept, log, 0).out
+    assert "a default from the request: no earlier job" in kilowait("predict", "explain", kept, log, 0).out
 
 
 def test_tuned_and_simple_predictors(kilowait, log, tmp_path):

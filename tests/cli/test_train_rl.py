@@ -72,7 +72,10 @@ def test_one_agent_for_every_preference(kilowait, folder):
     compared = kilowait("compare", TRACE, "--policies", told, "--windows", "2", "--window", "100")
     assert "agent slowdown=1" in compared.out and "agent fairness=1" in compared.out
     few = ("--windows", "2", "--window", "100")
-    assert "has been told nothing" in kilowait("evaluate", str(out), TRACE, *few).error()
+    assert (
+        "needs a preference between slowdown and fairness, and none is set"
+        in kilowait("evaluate", str(out), TRACE, *few).error()
+    )
     assert "agent" in kilowait("evaluate", str(out), TRACE, *few, "--preference", "slowdown=1+fairness=1").out
 
 
