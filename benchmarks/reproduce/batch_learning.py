@@ -59,7 +59,7 @@ LOGS = {
 """Log name to path in the folder of logs."""
 RULES = ("fcfs", "sjf", "saf", "f1", "f2", "f3", "f4", "wfp3", "unicef")
 NETWORKS = ("ppo", "d3qn", "sac")
-LEARNERS = ("es", *NETWORKS)
+LEARNERS = ("cma-es", *NETWORKS)
 LOOKAHEAD = "lookahead:base=saf:width=8:depth=32"
 SEEDS = (0, 1, 2)
 WINDOWS, WINDOW_JOBS = 60, 1024
@@ -100,7 +100,7 @@ def train(
     jobs, machine = workload(path)
     parts = split(jobs, validation=0.1)
     began = time.perf_counter()
-    if algo == "es":
+    if algo == "cma-es":
         agent, _ = agents.train(parts.train, parts.validation, machine, seed=seed, trace=path, **changed)
         agent.save(stem.with_name(stem.name + ".json"))
         return agent, time.perf_counter() - began
@@ -150,9 +150,9 @@ def work(log: str, path: str, algo: str, seed: int, folder: Path, seconds: float
         found = {"values": judge(path, resolve_policy(LOOKAHEAD)), "training_s": 0.0}
     else:
         agent, took = train(path, algo, seed, stem, seconds=seconds)
-        policy = agent.rule if algo == "es" else agent
+        policy = agent.rule if algo == "cma-es" else agent
         found = {"values": judge(path, policy), "training_s": took}
-        if algo == "es":
+        if algo == "cma-es":
             found["went"] = {name: agent.provenance[name] for name in ("began_at", "went", "kept_rule")}
         if log == "lublin_256":
             found["their_windows"] = on_their_windows(path, policy)
@@ -284,7 +284,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "--seconds", type=float, default=math.inf, metavar="N", help="maximum training time of a network"
     )
     parser.add_argument(
-        "--only", metavar="A,B", help="learners to train: es, ppo, d3qn, sac, look-ahead, rules"
+        "--only", metavar="A,B", help="learners to train: cma-es, ppo, d3qn, sac, look-ahead, rules"
     )
     parser.add_argument("--agents", metavar="DIR", help="print the table of the agents in this folder")
     parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")

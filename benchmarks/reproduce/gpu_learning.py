@@ -49,7 +49,7 @@ CLUSTER = "gpu-mixed"
 LOADS = (0.7, 0.9, 1.1)
 SEEDS = (1, 2, 3)
 NETWORKS = ("d3qn", "sac", "ppo")
-LEARNERS = (*NETWORKS, "es")
+LEARNERS = (*NETWORKS, "cma-es")
 JOBS, JOBS_SEED, WINDOW_JOBS = 100_000, 11, 1024
 STEPS = {"d3qn": 200_000, "sac": 200_000, "ppo": 500_000}
 """Training decisions of a network after its warm start, unless the time limit ends training earlier."""
@@ -117,7 +117,7 @@ def train(
     parts, cluster = split(workload(load, jobs)), Cluster.preset(CLUSTER)
     stem = folder / f"{load}-{algo}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
-    if algo == "es":
+    if algo == "cma-es":
         how = GpuTraining(**{"seed": seed, **SEARCH, **changed})
         agent, _ = train_gpu_agent(workload(load, jobs), cluster, how, trace=f"load {load}")
         return agent.save(stem.with_name(stem.name + ".json"))
@@ -271,7 +271,7 @@ def _verdict(value: float, low: float, high: float) -> str:
 
 def tasks(loads: Sequence[float] = LOADS) -> list[tuple[float, str, int]]:
     """All tasks: load, algorithm (or "rules") and seed; the longest first."""
-    learned = [(load, algo, seed) for algo in ("es", *NETWORKS) for load in loads for seed in SEEDS]
+    learned = [(load, algo, seed) for algo in ("cma-es", *NETWORKS) for load in loads for seed in SEEDS]
     return [*((load, "rules", 0) for load in loads), *learned]
 
 

@@ -112,10 +112,10 @@ def summary(logs: Mapping[str, Any]) -> list[str]:
     """Results by algorithm and generator over all logs; then every case with a loss above 10 %.
 
     >>> row = {"of_real": 1.25, "of_real_interval": [1.1, 1.4], "of_real_verdict": "worse"}
-    >>> for line in summary({"KTH-SP2": {"es": {"rows": {"real": {}, "copula": row}}}}):
+    >>> for line in summary({"KTH-SP2": {"cma-es": {"rows": {"real": {}, "copula": row}}}}):
     ...     print(line)
-    ES on copula alone: 1.250 of real (geometric mean of 1 log); within 10 % on 0, better 0, same 0, undecided 0, ...
-    loss above 10 % with synthetic jobs alone: KTH-SP2, ES, copula: 1.25 (1.10 to 1.40), worse
+    CMA-ES on copula alone: 1.250 of real (geometric mean of 1 log); within 10 % on 0, better 0, same 0, ...
+    loss above 10 % with synthetic jobs alone: KTH-SP2, CMA-ES, copula: 1.25 (1.10 to 1.40), worse
     """
     by_case: dict[tuple[str, str], list[dict[str, Any]]] = {}
     lost = []

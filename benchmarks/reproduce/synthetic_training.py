@@ -6,11 +6,11 @@ same 60 windows of 1,024 real jobs in the last 30 % for testing: EASY, user esti
 `benchmarks.reproduce.batch_learning`. An agent trained only on synthetic jobs has not seen the real training jobs:
 its user history contains only the real validation jobs.
 
-CMA-ES (es) has its default settings; networks (ppo) clone SAF and then learn for a fixed number of decisions.
+CMA-ES (cma-es) has its default settings; networks (ppo) clone SAF and then learn for a fixed number of decisions.
 Finished cells are saved in a folder and a second call computes missing ones, so it can be interrupted at any time.
 
     python -m benchmarks.reproduce synthetic-training --out runs/synthetic-training --processes 16
-    python -m benchmarks.reproduce synthetic-training --logs Theta --models copula --algos es --seeds 0
+    python -m benchmarks.reproduce synthetic-training --logs Theta --models copula --algos cma-es --seeds 0
     python -m benchmarks.reproduce synthetic-training --out runs/synthetic-training --table
 """
 
@@ -46,7 +46,7 @@ __all__ = ["Cell", "Plan", "results", "run", "text"]
 
 LOGS = {name: batch_learning.LOGS[name] for name in ("SDSC-SP2", "HPC2N", "Theta", "KTH-SP2")}
 MODELS = tuple(GENERATORS)
-ALGOS = ("es", "ppo")
+ALGOS = ("cma-es", "ppo")
 SEEDS = (0,)
 FOLDER = "runs/synthetic-training"
 REAL, WITH = "real", "+real"
@@ -151,7 +151,7 @@ def work(cell: Cell, plan: Plan, folder: Path) -> str:
             made = JobTable.from_parquet(Cell(cell.log, "fit", cell.model).file(folder))
             mixture = SyntheticMix((made,), SHARE if cell.on.endswith(WITH) else 1.0)
         state = folder / f"{cell}.training"
-        if cell.what == "es":
+        if cell.what == "cma-es":
             keeping = agents.CheckpointDir(state, resume=can_resume(state))
             agent, _ = agents.train(
                 parts.train, parts.validation, machine, seed=cell.seed, trace=path, mixture=mixture,
@@ -164,9 +164,9 @@ def work(cell: Cell, plan: Plan, folder: Path) -> str:
                 parts.train, parts.validation, machine, how, folder=state, resume=can_resume(state),
                 mixture=mixture,
             )  # fmt: skip
-        policy = agent.rule if cell.what == "es" else agent
+        policy = agent.rule if cell.what == "cma-es" else agent
         found = {"values": batch_learning.judge(path, policy), "cpu_s": time.process_time() - used}
-        if cell.what != "es":
+        if cell.what != "cma-es":
             found["steps"] = plan.steps
         else:
             found["went"] = {name: agent.provenance[name] for name in ("began_at", "went", "kept_rule")}
@@ -286,7 +286,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", default=FOLDER, metavar="DIR", help=f"folder of finished cells; {FOLDER}")
     parser.add_argument("--logs", type=names, metavar="A,B", help=f"of {', '.join(LOGS)}; else all")
     parser.add_argument("--models", type=names, default=MODELS, metavar="A,B", help=", ".join(GENERATORS))
-    parser.add_argument("--algos", type=names, default=ALGOS, metavar="A,B", help="es, ppo")
+    parser.add_argument("--algos", type=names, default=ALGOS, metavar="A,B", help="cma-es, ppo")
     parser.add_argument("--seeds", type=names, default=SEEDS, metavar="N,N", help="of trainings; 0")
     parser.add_argument("--steps", type=int, default=PPO["steps"], metavar="N", help="ppo: decisions")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="cells at a time")

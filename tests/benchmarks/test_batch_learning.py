@@ -17,7 +17,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(batch_learning, "WINDOW_JOBS", 100)
     batch_learning.work(LOG, PATH, "rules", 0, tmp_path, math.inf)
     small = {"generations": 2, "population": 4, "windows": 2, "window_jobs": 100}
-    agent, took = batch_learning.train(PATH, "es", 0, tmp_path / "made-es-0", **small)
+    agent, took = batch_learning.train(PATH, "cma-es", 0, tmp_path / "made-cma-es-0", **small)
     told = json.dumps({"values": batch_learning.judge(PATH, agent.rule), "training_s": took})
     for what in ("look-ahead", *batch_learning.LEARNERS):
         for seed in batch_learning.SEEDS:
@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch):
 def test_windows_are_later_than_the_training_jobs(folder):
     jobs, _ = batch_learning.workload(PATH)
     assert batch_learning.windows_of(jobs).first.min() >= 0.7 * len(jobs) - 1
-    assert (folder / "made-es-0.json").exists()
+    assert (folder / "made-cma-es-0.json").exists()
 
 
 def test_algorithms_are_compared_with_the_best_policy(folder):
@@ -42,8 +42,8 @@ def test_algorithms_are_compared_with_the_best_policy(folder):
         assert rows[learner]["ratio"] == pytest.approx(rows[learner]["mean_bsld"] / min(means.values()))
         assert rows[learner]["by_seed"] == [rows[learner]["mean_bsld"]] * 3
     said = batch_learning.text({LOG: one})
-    assert f"es: {rows['es']['ratio']:.3f} of the best policy" in said
-    assert np.isfinite(rows["es"]["interval"]).all()
+    assert f"cma-es: {rows['cma-es']['ratio']:.3f} of the best policy" in said
+    assert np.isfinite(rows["cma-es"]["interval"]).all()
 
 
 def test_saved_results_are_not_recomputed(folder, monkeypatch):

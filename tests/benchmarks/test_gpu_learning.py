@@ -16,19 +16,19 @@ def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("table")
     network = gpu_learning.train(0.9, "ppo", 1, found, steps=512, jobs=JOBS, **TINY)
     small = {"generations": 2, "population": 4, "windows": 2, "window_jobs": WINDOW}
-    search = gpu_learning.train(0.9, "es", 1, found, jobs=JOBS, **small)
+    search = gpu_learning.train(0.9, "cma-es", 1, found, jobs=JOBS, **small)
     for agent in (network, search):
         gpu_learning.judge(0.9, agent, jobs=JOBS, window_jobs=WINDOW)
     gpu_learning.judge_rules(0.9, found, jobs=JOBS, window_jobs=WINDOW)
     for algo in gpu_learning.LEARNERS:
-        like = (search if algo == "es" else network).with_suffix(".judged.json").read_text()
+        like = (search if algo == "cma-es" else network).with_suffix(".judged.json").read_text()
         for seed in gpu_learning.SEEDS:
             (found / f"0.9-{algo}-{seed}.judged.json").write_text(like)
     return found
 
 
 def test_training_saves_agents_and_results(folder):
-    assert (folder / "0.9-ppo-1.pt").exists() and (folder / "0.9-es-1.json").exists()
+    assert (folder / "0.9-ppo-1.pt").exists() and (folder / "0.9-cma-es-1.json").exists()
     told = json.loads((folder / "0.9-ppo-1.judged.json").read_text())
     assert set(told) == set(gpu_learning.FIGURES)
     assert all(len(values) == 300 // WINDOW and np.isfinite(values).all() for values in told.values())

@@ -15,7 +15,7 @@ PATH = "lublin:2000:32:1.0"
 PLAN = table.Plan(
     {"made": PATH},
     models=("bootstrap",),
-    algos=("es",),
+    algos=("cma-es",),
     search={"generations": 2, "population": 4, "windows": 2, "window_jobs": 100},
 )
 
@@ -42,9 +42,9 @@ def test_generators_come_first_and_every_way_to_train_is_there():
     assert [str(cell) for cell in PLAN.cells()] == [
         "made-fit-bootstrap",
         "made-rules",
-        "made-es-real-0",
-        "made-es-bootstrap-0",
-        "made-es-bootstrap+real-0",
+        "made-cma-es-real-0",
+        "made-cma-es-bootstrap-0",
+        "made-cma-es-bootstrap+real-0",
     ]
     assert [cell.model for cell in PLAN.cells()] == ["bootstrap", "", "", "bootstrap", "bootstrap"]
 
@@ -58,13 +58,13 @@ def test_a_generator_sees_training_jobs_alone_and_gives_as_many(folder):
 
 def test_agents_stand_beside_the_one_trained_on_real_jobs_and_the_best_rule(folder):
     found = table.table_of(PLAN, folder)
-    one = found["logs"]["made"]["es"]
+    one = found["logs"]["made"]["cma-es"]
     rows = one["rows"]
     assert found["missing"] == [] and list(rows) == ["real", "bootstrap", "bootstrap+real"]
     for row in rows.values():
         assert row["of_real"] == pytest.approx(row["mean_bsld"] / rows["real"]["mean_bsld"])
         assert row["of_best_rule"] == pytest.approx(row["mean_bsld"] / one["best_rule_mean_bsld"])
-    told = json.loads((folder / "made-es-bootstrap-0.json").read_text())["provenance"]
+    told = json.loads((folder / "made-cma-es-bootstrap-0.json").read_text())["provenance"]
     assert told["synthetic_share"] == 1.0 and told["trained_on_jobs"] == 0
     said = table.text(found)
     assert "made, ES, bootstrap alone" in said and "made, ES, bootstrap and real" in said
@@ -82,7 +82,7 @@ def test_saved_cells_are_reused_and_missing_cells_reported(folder, tmp_path):
 
 
 def test_interrupted_cells_are_resumed(folder, monkeypatch):
-    cell = table.Cell("made", "es", "bootstrap", 0)
+    cell = table.Cell("made", "cma-es", "bootstrap", 0)
     before = json.loads(cell.file(folder).read_text())
     cell.file(folder).unlink()
     gone_on = []
@@ -128,11 +128,11 @@ def test_a_generator_that_cannot_be_fitted_leaves_the_rest_to_be_done(tmp_path, 
     monkeypatch.setattr(table, "ProcessPoolExecutor", Here)
     said = []
     left = table.run(PLAN, tmp_path, 2, said.append)
-    assert done == ["made-rules", "made-es-real-0"]
+    assert done == ["made-rules", "made-cma-es-real-0"]
     assert [str(cell) for cell in left] == [
         "made-fit-bootstrap",
-        "made-es-bootstrap-0",
-        "made-es-bootstrap+real-0",
+        "made-cma-es-bootstrap-0",
+        "made-cma-es-bootstrap+real-0",
     ]
     assert any("made-fit-bootstrap failed" in line for line in said)
 

@@ -42,7 +42,7 @@ def test_looking_first(kilowait, site):
     )
     assert "about the log  dropped: source, ledger" in said.out
     assert "comments, work directories, names of nodes" in said.out
-    assert "jobs below 5       1 of 10 (10.0 %)" in said.out
+    assert "jobs below 5   1 of 10 (10.0 %)" in said.out
     assert "unique users   1 of 5 (20.0 %) have a job in a class of their own" in said.out
     assert "nothing written" in said.out and sorted(os.listdir()) == ["public", "sacct.txt"]
 

@@ -115,8 +115,8 @@ def test_levers_one_by_one(kilowait, signals):
         (["--power", "auto"], "no power model is known"),
         (["--power", "taurus", "--carbon", "nowhere.csv"], "nowhere.csv"),
         (["--power", "taurus", "--power-controls", "budget=1kW"], "budget of 1,000 W is below the 3,040 W"),
-        (["--power", "taurus", "--power-controls", "levls=1.1"], "did you mean 'levels'"),
-        (["--power", "mira", "--power-controls", "dvfs=1.1"], "'mira' has no levels"),
+        (["--power", "taurus", "--power-controls", "dvsf=1.1"], "did you mean 'dvfs'"),
+        (["--power", "mira", "--power-controls", "dvfs=1.1"], "'mira' has no DVFS states"),
         (["--power", "taurus", "--power-controls", "shift=lowest_window:6h"], "give a file with --carbon"),
         (["--power", "taurus", "--cooling", "chiller"], "give --weather FILE"),
         (

@@ -102,7 +102,7 @@ def test_cells_that_were_kept_are_whole(kilowait, tmp_path, monkeypatch):
 
     words = ("compare", TRACE, "--policies", "fcfs,las", "--json", "--out", tmp_path / "both")
     with monkeypatch.context() as patched:
-        patched.setattr(comparison_plan, "Comparison", broken)
+        patched.setattr(comparison_plan, "comparison_of", broken)
         assert kilowait(*words).status == 130
     said = kilowait(*words)
     assert "2 of 2 runs were read from the folder" in said.err
@@ -195,7 +195,7 @@ def test_jobs_that_cannot_be(kilowait, tmp_path):
     assert "or --on-oversized drop to leave such jobs out" in kilowait("simulate", *words).error()
     assert kilowait("simulate", *words, "--on-oversized", "drop", "--json").json()["metrics"]["rejected"] == 1
     for row, told in (
-        ("2,10,60,1,4,2,500,V100,-1", "whole GPUs taken"),
+        ("2,10,60,1,4,2,500,V100,-1", "fractional GPU requested with other than 1 GPU: whole GPUs used"),
         ("2,10,-60,1,4,1,1000,V100,-1", "run time below 0"),
     ):
         said = kilowait("simulate", *table(tmp_path, row), "--json").json()
@@ -222,7 +222,7 @@ def test_pods_that_are_never_deleted(kilowait, tmp_path):
         (("simulate", TRACE, "--schedule-per", "event"), "--schedule-per is 'event'"),
         (
             ("simulate", TRACE, "--overrun", "steps"),
-            "overrun is 'steps'; a cluster of placed nodes has no such",
+            "overrun is 'steps'; GPU clusters have no such setting",
         ),
         (
             ("simulate", TRACE, "--power", "auto", "--power-controls", "sleep=break-even"),
@@ -230,11 +230,11 @@ def test_pods_that_are_never_deleted(kilowait, tmp_path):
         ),
         (
             ("simulate", "lublin:50:8", "--power", "taurus", "--gpu-power-cap", "60%"),
-            "--gpu-power-cap is for clusters of placed",
+            "--gpu-power-cap is for GPU clusters",
         ),
         (
             ("compare", "lublin:50:8", "--power", "taurus", "--gpu-power-cap", "60%"),
-            "--gpu-power-cap is for clusters of placed",
+            "--gpu-power-cap is for GPU clusters",
         ),
         (("simulate", TRACE, "--gpu-power-cap", "60%"), "needs a power model; name one with --power"),
         (("simulate", TRACE, "--power", "auto", "--gpu-power-cap", "200W"), "types differ in watts"),

@@ -37,7 +37,7 @@ def kept(log, tmp_path_factory):
 
 def test_features(kilowait, log, tmp_path):
     said = kilowait("predict", "features", log, "--cluster", 16, "--out", tmp_path / "f.parquet")
-    assert said.status == 0 and "900 jobs" in said.out and "(recorded)" in said.out
+    assert said.status == 0 and "900 jobs" in said.out and "(log)" in said.out
     table = pyarrow.parquet.read_table(tmp_path / "f.parquet")
     assert table.num_rows == 900 and table["user_last"].null_count > 0
     assert {"job_id", "request", "anchor", "runtime_s", "energy_j"} <= set(table.column_names)
@@ -75,11 +75,11 @@ def test_a_log_without_requests(kilowait, tmp_path):
     path = tmp_path / "unasked.parquet"
     write_trace(jobs.with_columns(estimate_s=jobs["runtime_s"]), path)
     assert (
-        "900 of 900 jobs asked for no runtime"
+        "900 of 900 jobs have no request for runtime"
         in kilowait("predict", "score", path, "-c", 16, "--models", "request").err
     )
     said = kilowait("predict", "score", path, "-c", 16, "--test-fraction", 0.1)
-    assert "note: not every job says what its user asked for" in said.err
+    assert "note: not every job has a request: the request baseline is left out" in said.err
     assert "last2" in said.out and "request " not in said.out
 
 
@@ -107,13 +107,13 @@ def test_it_is_asked_of_jobs(kilowait, kept, log, tmp_path):
 def test_it_explains_a_job(kilowait, kept, log):
     said = kilowait("predict", "explain", kept, log, 890, "--features", 3)
     assert "job 890: runtime by forest" in said.out
-    assert "the middle of the last 5 of the user with the same request and nodes" in said.out
+    assert "the median of the last 5 of the user with the same request and nodes" in said.out
     assert "90 % quantile" in said.out and " others" in said.out
     told = kilowait("predict", "explain", kept, log, 890, "--features", 900, "--json").json()
     assert told["p10"] <= told["p50"] <= told["p90"] <= 3600
     product = told["anchor"] * told["start"] * np.prod([part["factor"] for part in told["features"]])
     assert 1 < product < 4000
-    assert "a guess from the request" in kilowait("predict", "explain", kept, log, 0).out
+    assert "a default from the request: no earlier job" in kilowait("predict", "explain", kept, log, 0).out
 
 
 def test_tuned_and_simple_predictors(kilowait, log, tmp_path):
@@ -122,9 +122,9 @@ def test_tuned_and_simple_predictors(kilowait, log, tmp_path):
     said = kilowait("predict", "fit", log, "--out", tmp_path / "tuned", *words, "--json")
     assert said.json()["settings"]["trees"] >= 50
     error = kilowait("predict", "fit", log, "--out", tmp_path / "few", *words, "--target", "energy").error()
-    assert "810 jobs of which 516 have a known energy are too few to tune on" in error
+    assert "810 jobs of which 516 have a known energy are too few for tuning" in error
     said = kilowait("predict", "fit", log, "--out", tmp_path / "last2", "-c", 16, "--model", "last2")
-    assert "nothing: it has learned nothing" in said.out
+    assert "nothing: it is a baseline without fitted parameters" in said.out
     said = kilowait("predict", "explain", tmp_path / "last2", log, 890)
     assert "last2 uses no other features" in said.out
 
@@ -132,22 +132,22 @@ def test_tuned_and_simple_predictors(kilowait, log, tmp_path):
 def test_errors(kilowait, kept, log, tmp_path):
     assert "there is no job 4711 in this log" in kilowait("predict", "explain", kept, log, 4711).error()
     assert "no job first in this log" in kilowait("predict", "explain", kept, log, "first").error()
-    assert "holds no predictor" in kilowait("predict", "describe", tmp_path).error()
+    assert "contains no predictor" in kilowait("predict", "describe", tmp_path).error()
     assert "there is no folder" in kilowait("predict", "describe", tmp_path / "none").error()
     assert "is not empty" in kilowait("predict", "fit", log, "--out", kept).error()
     assert "did you mean 'last2'" in kilowait("predict", "score", log, "--models", "last").error()
     assert "did you mean 'length'" in kilowait("predict", "score", log, "--by", "lenght").error()
     assert "did you mean 'energy'" in kilowait("predict", "score", log, "--target", "enery").error()
     assert (
-        "end its name in .parquet or .csv"
+        "use the extension .parquet or .csv"
         in kilowait("predict", "features", log, "--out", tmp_path / "f.txt").error()
     )
     assert (
-        "its folder is not there"
+        "its folder does not exist"
         in kilowait("predict", "features", log, "--out", tmp_path / "no" / "f.csv").error()
     )
     assert (
-        "are for the targets power and energy"
+        "are only for the targets power and energy"
         in kilowait("predict", "score", log, "--power", "taurus").error()
     )
     assert "unknown history 'real'" in kilowait("predict", "score", log, "--history", "real").err

@@ -12,7 +12,7 @@ def test_a_log_is_foretold(kilowait, tmp_path):
     said = kilowait("predict", "report", LOG, "--job", 590, "--out", out)
     assert said.status == 0, said.err
     assert said.out.startswith("the last 270 of 900 jobs, each predicted when it was submitted")
-    for words in ("the forest's likely value", "held for", f"write a page: kilowait report {out}"):
+    for words in ("the forest's most accurate value", "held for", f"write a page: kilowait report {out}"):
         assert words in said.out
     opened = open_folder(out)
     assert opened.manifest["seeds"]["forest"] == 0
@@ -29,7 +29,7 @@ def test_errors_come_before_anything_is_written(kilowait, tmp_path):
         in kilowait("predict", "report", LOG, "--job", 9999, "--out", out).error()
     )
     assert (
-        "no forest was grown from these 100 jobs"
+        "no forest was fitted on these 100 jobs"
         in kilowait("predict", "report", LOG, "--jobs", 100, "--out", out).error()
     )
     assert not out.exists()

@@ -104,11 +104,11 @@ def test_what_is_wrong_is_told(kilowait, log, kept, tmp_path):
     assert "contains no predictor" in kilowait(*words, tmp_path).error()
     assert "did you mean 'forest'" in kilowait(*words, "forrest").error()
     watts = fitted(log, tmp_path / "watts", "--target", "power")
-    assert f"the predictor {watts} says power, and runtime is asked for" in kilowait(*words, watts).error()
+    assert f"the predictor {watts} predicts power, not runtime" in kilowait(*words, watts).error()
     bare = tmp_path / "bare.parquet"
     write_trace(habits(), bare)
     error = kilowait("simulate", bare, "--cluster", 4, "--runtime-predictor", kept).error()
-    assert "features that the predictor looks at (queue" in error and "or fit one on this log" in error
+    assert "features that the predictor uses (queue" in error and "or fit one on this log" in error
 
 
 def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
@@ -126,7 +126,7 @@ def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
         tmp_path / "run",
     )
     said = kilowait(*words, "--power-predictor", watts)
-    assert "by watts that are expected of jobs" in said.out and "\nbudget " in said.out
+    assert "by the predicted power of jobs" in said.out and "\npower budget " in said.out
     assert f"the predictor of power {watts} was fitted on jobs of habits.parquet" in said.err
     told = json.loads((tmp_path / "run" / "results.json").read_text())["energy"]["budget"]
     assert told["budget_w"] == 480 and 0 <= told["share"] < 1
@@ -134,7 +134,7 @@ def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
     assert kept["target"] == "power" and kept["judged_jobs_seen"] == 500
     times = fitted(log, tmp_path / "times")
     assert (
-        f"the predictor {times} says runtime, and power is asked for"
+        f"the predictor {times} predicts runtime, not power"
         in kilowait(*words[:-2], "--power-predictor", times).error()
     )
     error = kilowait("compare", log, "--power-predictor", "forest").error()
@@ -172,9 +172,12 @@ def test_a_network_is_told_what_predictions_know(kilowait, log, kept, tmp_path):
     said = kilowait(*words, "--prediction-features")
     assert said.status == 0, said.err
     explained = (tmp_path / "ppo" / "results.json").read_text()
-    assert "what reservations are made with" in explained
+    assert "run time that reservations assume" in explained
     few = ("--cluster", 4, "--windows", 2, "--window", 50, "--policies", "saf")
     assert "agent" in kilowait("evaluate", tmp_path / "ppo", log, *few, "--runtime-predictor", kept).out
-    assert "these jobs bring none" in kilowait("evaluate", tmp_path / "ppo", log, *few).err
+    assert (
+        "the jobs have no predicted run times (column planned_s)"
+        in kilowait("evaluate", tmp_path / "ppo", log, *few).err
+    )
     error = kilowait("train", log, "--algo", "ppo", "--prediction-features", "--out", tmp_path / "x").error()
-    assert "--prediction-features shows networks what predictions know; it needs" in error
+    assert "--prediction-features adds predictions to the observation of networks; it needs" in error

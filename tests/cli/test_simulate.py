@@ -118,7 +118,9 @@ def test_folders_that_cannot_be_written(kilowait, tmp_path):
     (tmp_path / "file").write_text("")
     assert "is a file" in kilowait("simulate", "lublin:20:8", "--out", tmp_path / "file").error()
     assert "cannot write" in kilowait("simulate", "lublin:20:8", "--out", tmp_path / "file" / "run").error()
-    assert "no name" in kilowait("simulate", "lublin:20:8", "--out", "/").error()
+    assert (
+        "/ is not a valid name for a new folder" in kilowait("simulate", "lublin:20:8", "--out", "/").error()
+    )
 
 
 WRONG = {

@@ -47,7 +47,7 @@ def test_some_jobs_only(kilowait, folder, tmp_path):
     kilowait("synth", "sample", folder, "-n", 50, "--where", "nodes=1:4", "-o", out)
     assert read_trace(out)["nodes"].max() <= 4
     said = kilowait("synth", "sample", folder, "-n", 50, "--where", "nodes=64", "-o", out).error()
-    assert "condition nodes=64: no job of the log has that" in said
+    assert "condition nodes=64: no job of the log matches" in said
 
 
 def test_what_ifs(kilowait, folder, tmp_path):
@@ -96,17 +96,17 @@ def test_growth(kilowait, folder, tmp_path):
     [
         (
             ["--jobs", 10, "--days", 3],
-            "both of jobs and days are given; say how many jobs, or for how many days",
+            "both of jobs and days are given; give the number of jobs or of days",
         ),
         ([], "neither of jobs and days are given"),
         (["--days", 0], "the number of days is 0"),
         (["--jobs", 10, "--load", 3], "a load of 3 is 3 times the machine's capacity"),
         (
             ["--jobs", 10, "--nodes", 0],
-            "the machine is to have 0 nodes; it needs a whole number of at least 1",
+            "the machine's nodes are 0; give a whole number of at least 1",
         ),
-        (["--jobs", 10, "--nodes", 8, "-c", "nodes:4"], "a cluster and another number of nodes are given"),
-        (["--jobs", 10, "--job-mix", "nodes=33:64*2"], "mix nodes=33:64: no job of the log has that"),
+        (["--jobs", 10, "--nodes", 8, "-c", "nodes:4"], "a cluster and a number of nodes are given"),
+        (["--jobs", 10, "--job-mix", "nodes=33:64*2"], "mix nodes=33:64: no job of the log matches"),
         (["--jobs", 10, "--job-mix", "nodes"], "the mix has 'nodes'; write column=value*factor"),
         (
             ["--jobs", 10, "--scale-group", "queue=long*3"],
@@ -162,7 +162,7 @@ def test_a_score_becomes_a_page(kilowait, folder, tmp_path):
     )
     told = kilowait(*asked)
     assert "more leakage than between weeks of one log: copies, copied pairs" in told.out
-    assert told.out.endswith(f"written to {run}; kilowait report {run} makes a page of it\n")
+    assert told.out.endswith(f"written to {run}; write a page: kilowait report {run}\n")
     manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["kind"] == "synthetic" and manifest["seeds"] == {"classifier": 0}
     assert list(manifest["inputs"]) == [TRACE, str(made), "lublin:400:32:0.8:8"]
@@ -193,7 +193,7 @@ def test_errors(kilowait, folder, tmp_path):
     nowhere = kilowait(
         "synth", "fit", TRACE, "-m", "sdv:TVAE", "--set", "python=/no/python", "-o", out
     ).error()
-    assert "python=/no/python is no program" in nowhere
+    assert "python=/no/python is not a program" in nowhere
     unknown = kilowait("synth", "fit", TRACE, "-m", "copula", "--set", "days=7", "-o", out).error()
     assert "unknown setting of the generator copula 'days'" in unknown
     assert "has no card.json" in kilowait("synth", "sample", tmp_path, "-n", 5, "-o", out).error()
@@ -213,7 +213,7 @@ def test_a_private_fit_says_what_it_promises(kilowait, tmp_path):
 
 def test_going_on_where_nothing_was_begun(kilowait, tmp_path):
     said = kilowait("synth", "fit", TRACE, "--out", tmp_path / "one", "--set", QUICK, "--resume").error()
-    assert "holds no training to resume; begin one without --resume" in said
+    assert "holds no training to resume; start one without --resume" in said
 
 
 def test_no_such_device(kilowait, tmp_path):

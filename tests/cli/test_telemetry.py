@@ -172,7 +172,7 @@ def test_carbon_with_a_token_from_the_environment(kilowait, web, tmp_path, monke
         ("telemetry", "carbon", "electricity-maps", "--zone", "DE", "--base-url", web.url),
     )
     monkeypatch.delenv("ELECTRICITYMAPS_TOKEN", raising=False)
-    assert "ELECTRICITYMAPS_TOKEN holds none" in kilowait(*words, "--out", out).error()
+    assert "the environment variable ELECTRICITYMAPS_TOKEN has none" in kilowait(*words, "--out", out).error()
     monkeypatch.setenv("ELECTRICITYMAPS_TOKEN", "s3cret")
     assert "DE, average, life-cycle" in kilowait(*words, "--out", out).out
     (tmp_path / "token").write_text("of-the-file\n")
@@ -202,11 +202,11 @@ def test_a_hole_of_the_service_is_a_note(kilowait, web, tmp_path):
     [
         (("gbb",), "unknown carbon service 'gbb'; did you mean 'gb'?"),
         (("gb", "--zone", "DE"), "Great Britain has regions; give --region 1 to 17"),
-        (("gb", "--region", "0"), "region is 0; there are 1 North Scotland"),
-        (("electricity-maps",), "Electricity Maps wants a zone"),
+        (("gb", "--region", "0"), "region is 0; the regions are 1 North Scotland"),
+        (("electricity-maps",), "Electricity Maps needs a zone and no region"),
         (("electricity-maps", "--zone", "DE", "--carbon-scope", "all"), "the scope is 'all'"),
-        (("gb", "--to", "2026-01-01"), "--to says where a span ends; give --from with it"),
-        (("gb", "--from", "2026-01-01", "--latest"), "a span of the past is asked for once"),
+        (("gb", "--to", "2026-01-01"), "--to is the end of a time span; give --from with it"),
+        (("gb", "--from", "2026-01-01", "--latest"), "a past time span is fetched once"),
         (("gb", "--from", "soon"), "'soon' is not a time"),
         (("gb", "--base-url", "gopher://x"), "the base URL is 'gopher://x'"),
     ],
@@ -285,7 +285,7 @@ def test_labels_are_not_overwritten_without_a_word(kilowait, log, samples, tmp_p
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("--zone", "Europe/Berlin"), "no job ran while there were samples of its nodes"),
+        (("--zone", "Europe/Berlin"), "no job ran while its nodes were sampled"),
         (("--zone", "Mars"), "unknown time zone 'Mars'"),
         (("--coverage", "2"), "the coverage is 2; it must be above 0 and at most 1"),
         (("--share", "fairly"), "nodes is 'fairly'; it must be exclusive or shared"),

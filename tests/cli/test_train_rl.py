@@ -62,7 +62,7 @@ def test_one_agent_for_every_preference(kilowait, folder):
     said = kilowait(
         "train", TRACE, "--algo", "ppo", "--total-timesteps", "512", *SMALL, *prefer, "--out", str(out)
     )
-    assert "prefers slowdown" in said.out and ":prefer=slowdown=0.3+fairness=0.7" in said.out
+    assert "weight slowdown" in said.out and ":prefer=slowdown=0.3+fairness=0.7" in said.out
     front = kilowait("pareto", str(out), TRACE, "--window", "100", "--grid-steps", "2", "--json").json()[
         "front"
     ]
@@ -72,7 +72,10 @@ def test_one_agent_for_every_preference(kilowait, folder):
     compared = kilowait("compare", TRACE, "--policies", told, "--windows", "2", "--window", "100")
     assert "agent slowdown=1" in compared.out and "agent fairness=1" in compared.out
     few = ("--windows", "2", "--window", "100")
-    assert "has been told nothing" in kilowait("evaluate", str(out), TRACE, *few).error()
+    assert (
+        "needs a preference between slowdown and fairness, and none is set"
+        in kilowait("evaluate", str(out), TRACE, *few).error()
+    )
     assert "agent" in kilowait("evaluate", str(out), TRACE, *few, "--preference", "slowdown=1+fairness=1").out
 
 
@@ -122,7 +125,9 @@ def test_a_teacher_is_imitated_first(kilowait, folder):
     out = folder / "taught"
     words = ("train", TRACE, "--algo", "ppo", "--total-timesteps", "512", *SMALL, "--out", out)
     said = kilowait(*words, "--expert", "saf", "--expert-steps", "512")
-    assert said.status == 0 and "imitating saf, 512 choices" in said.err and "update 2," in said.err
+    assert (
+        said.status == 0 and "behavior cloning of saf, 512 decisions" in said.err and "update 2," in said.err
+    )
     told = json.loads((out / "results.json").read_text())["warm_start"]
     assert told["teacher"] == "saf" and len(told["updates"]) == 4
     assert "did you mean 'saf'" in kilowait(*words, "--expert", "saff", "--force").err
@@ -133,9 +138,9 @@ def test_a_teacher_is_imitated_first(kilowait, folder):
     [
         (("--device", "cuda:7"), "the device is 'cuda:7'"),
         (("--device", "tpu"), "unknown device 'tpu'"),
-        (("--queue-window", "50000000"), "take fewer --queue-window or --num-envs"),
+        (("--queue-window", "50000000"), "take a smaller --queue-window or a smaller --num-envs"),
         (("--episode-jobs", "5000"), "take shorter episodes (--episode-jobs)"),
-        (("--window", "1000"), "choose a shorter --window"),
+        (("--window", "1000"), "are fewer than a window of 1,000; take shorter windows"),
         (("--expert", "lookahead:width=0"), "width of look-ahead is 0"),
         (("--out", "/proc/kilowait"), "cannot write"),
     ],

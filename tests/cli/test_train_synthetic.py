@@ -39,7 +39,7 @@ def test_a_generator_that_has_seen_what_is_judged_is_told_and_recorded(kilowait,
     assert (
         said.status == 0
         and "warning: " in said.err
-        and "the agent is judged on its jobs from day" in said.err
+        and "the agent is evaluated on its jobs from day" in said.err
     )
     kept = json.loads((tmp_path / "x" / "manifest.json").read_text())["synthetic"]["generators"][0]
     assert kept["saw"] == "judged jobs"

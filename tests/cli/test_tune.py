@@ -43,7 +43,7 @@ def test_tune_resume_train(kilowait, out):
     assert told["trials"][:2] == before and len(told["trials"]) == 3
     train = ("train", TRACE, "--total-timesteps", "256", *SMALL, "--hyperparameters", out / "best.toml")
     agent = kilowait(*train, "--out", out.with_name("agent"), "--json").json()["agent"]
-    assert agent["learning"]["algo"] == "ppo"  # as the file says, though es is usual
+    assert agent["learning"]["algo"] == "ppo"  # as the file says, though cma-es is usual
     best = told["best"]["settings"]
     assert agent["learning"]["settings"]["learning_rate"] == best["learning_rate"]
     assert agent["learning"]["settings"]["sizes"]["width"] == best["width"]

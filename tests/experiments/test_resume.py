@@ -205,9 +205,9 @@ def test_power_search_with_other_power_is_not_resumed(tmp_path):
 
 
 def test_search_and_network_do_not_resume_each_other(searched, folder):
-    with pytest.raises(InputError, match=r"environment none \(es, .*, and this is kilowait/Batch-v0"):
+    with pytest.raises(InputError, match=r"environment none \(cma-es, .*, and this is kilowait/Batch-v0"):
         train_network(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=searched, resume=True)
-    with pytest.raises(InputError, match=r"environment kilowait/Batch-v0, and this is none \(es"):
+    with pytest.raises(InputError, match=r"environment kilowait/Batch-v0, and this is none \(cma-es"):
         train(JOBS, MACHINE, SEARCH, trace="a log", folder=folder, resume=True)
 
 

@@ -102,7 +102,7 @@ def search_checkpoint_dir(
     if folder is None:
         return None
     world = {
-        "environment": "none (es, a search of weights)",
+        "environment": "none (cma-es, a search of weights)",
         **_jobs_and_machine(parts, cluster),
         **(more or {}),
     }
