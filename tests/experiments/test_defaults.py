@@ -20,6 +20,9 @@ SCENARIOS = {
 }
 
 
+SETTINGS = ("backfill", "schedule_per", "on_oversized", "overrun")
+
+
 def same(one: kw.ExecutionLog, other: kw.ExecutionLog) -> bool:
     ours, theirs = one.jobs(), other.jobs()
     return all(np.array_equal(ours[name], theirs[name]) for name in ("start_s", "end_s"))
@@ -63,3 +66,36 @@ def test_simulate_and_compare_have_no_defaults_of_settings() -> None:
         for name in ("backfill", "backfill_order", "settings", "power_controls", "speeds", "preference"):
             if name in defaults:
                 assert isinstance(defaults[name], ast.Constant) and defaults[name].value is None
+
+
+def test_training_and_environments_take_the_defaults_of_the_settings() -> None:
+    """No other default of backfilling, limits or overruns is written down in the package."""
+    root = Path(kw.__file__).parent
+    written = []
+    for path in sorted(root.rglob("*.py")):
+        if path.name == "settings.py" and path.parent.name in ("engine", "gpu"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                pairs = [(node.target.id, node.value)]
+            elif isinstance(node, ast.FunctionDef):
+                arguments = [*node.args.posonlyargs, *node.args.args]
+                pairs = [
+                    *zip(
+                        (one.arg for one in reversed(arguments)), reversed(node.args.defaults), strict=False
+                    ),
+                    *zip((one.arg for one in node.args.kwonlyargs), node.args.kw_defaults, strict=True),
+                ]
+            else:
+                continue
+            for name, value in pairs:
+                if (
+                    name not in SETTINGS
+                    or not isinstance(value, ast.Constant)
+                    or not isinstance(value.value, str)
+                ):
+                    continue
+                # The command line must not import the engine before a verb runs; it repeats the values.
+                if path.parent.name != "cli" or value.value != getattr(kw.Settings, name):
+                    written.append(f"{path.relative_to(root)}: {name} = {value.value!r}")
+    assert written == []

@@ -22,6 +22,7 @@ from kilowait.agents.linear_batch.agent import FEATURES, LinearAgent
 from kilowait.agents.linear_batch.score import compiled, compiled_recall, features
 from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
+from kilowait.engine.settings import Settings
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 
@@ -170,7 +171,7 @@ def feature_importances(
 
 
 def explain_linear_agent(
-    agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str | int = "easy"
+    agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str | int = Settings.backfill
 ) -> AgentExplanation | None:
     """Explanation of a linear agent: its decisions at every time of a run of at most `WINDOW_JOBS` jobs.
 

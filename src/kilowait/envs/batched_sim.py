@@ -49,13 +49,13 @@ class DecisionSettings:
 
     slots: int = 128
     """Waiting jobs shown at once (the queue window)."""
-    backfill: str | int = "easy"
+    backfill: str | int = Settings.backfill
     """none, easy, or the number of reservations per group."""
     backfill_order: str | PriorityPolicy = "saf"
     """Priority policy of the backfill candidates, or "agent": the agent chooses these too."""
-    at_limit: str = "extend"
-    placement: str = "first"
-    overrun: str = "double"
+    at_limit: str = Settings.at_limit
+    placement: str = Settings.placement
+    overrun: str = Settings.overrun
     """double, steps or quantile: the new expected run time of a job that exceeds its planned one."""
     max_wait_s: float = np.inf
     """A job that has waited longer than this, seconds, must be chosen first."""

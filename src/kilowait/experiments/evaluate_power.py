@@ -17,6 +17,7 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.power import PowerModel
+from kilowait.engine.settings import Settings
 from kilowait.experiments.power_context import PowerContext
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import simulate
@@ -112,7 +113,7 @@ def hand_tuned_baselines(
     rules: Iterable[str],
     levers: Iterable[str],
     *,
-    backfill: str | int = "easy",
+    backfill: str | int = Settings.backfill,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, MetricRows]:
     """Metrics of every policy with every set of power controls on every window; names are those of `compare`."""
@@ -218,7 +219,7 @@ def evaluate_power_agent(
     meter: PowerContext,
     *,
     levers: str,
-    backfill: str | int = "easy",
+    backfill: str | int = Settings.backfill,
     rules: Sequence[str] = BASELINES,
     sets: Sequence[str] = (),
     spent: str = "energy",

@@ -15,6 +15,7 @@ from kilowait.agents.evolution.objectives import OBJECTIVES
 from kilowait.agents.explanations import explain_linear_agent
 from kilowait.agents.training_data import SyntheticMix
 from kilowait.cluster import Cluster
+from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison import (
     Comparison,
@@ -49,7 +50,7 @@ class BatchTraining:
     algo: str = "cma-es"
     seed: int = 0
     objective: str = "mean_bsld"
-    backfill: str | int = "easy"
+    backfill: str | int = Settings.backfill
     generations: int = 40
     population: int = 16
     windows: int = 48

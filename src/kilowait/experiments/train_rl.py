@@ -16,6 +16,7 @@ import numpy as np
 from kilowait import agents
 from kilowait.agents.training_data import SyntheticMix, joined_table
 from kilowait.cluster import Cluster
+from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import plain_json, save_folder
 from kilowait.evaluation.storage.folder import read_json
@@ -74,7 +75,7 @@ class RLTraining:
     """Jobs in an episode."""
     slots: int = 64
     """Queue window: number of waiting jobs in an observation."""
-    backfill: str | int = "easy"
+    backfill: str | int = Settings.backfill
     backfill_order: str = "agent"
     """Policy that orders the candidates of backfilling, or "agent": the network orders those too."""
     prediction_features: bool = False

@@ -39,6 +39,7 @@ from kilowait.agents.linear_batch.agent import (
 from kilowait.agents.linear_batch.score import COUNT
 from kilowait.agents.training_data import SyntheticMix
 from kilowait.cluster import Cluster
+from kilowait.engine.settings import Settings
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
@@ -77,7 +78,7 @@ def train(
     population: int = 16,
     windows: int = 48,
     window_jobs: int = 1024,
-    backfill: str | int = "easy",
+    backfill: str | int = Settings.backfill,
     objective: str | Objective = "mean_bsld",
     max_wait_s: float = np.inf,
     trace: str | None = None,

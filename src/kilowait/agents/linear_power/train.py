@@ -20,6 +20,7 @@ from kilowait.agents.evolution.cma_es import EvolutionStrategy
 from kilowait.agents.linear_power.agent import WEIGHTS, LinearPowerAgent, from_controls
 from kilowait.agents.linear_power.objective import Evaluation, EvaluationWindows, SlowdownLimit
 from kilowait.cluster import Cluster
+from kilowait.engine.settings import Settings
 from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
@@ -81,7 +82,7 @@ def train_linear_power(
     population: int = 20,
     windows: int = 16,
     window_jobs: int = 512,
-    backfill: str | int = "easy",
+    backfill: str | int = Settings.backfill,
     trace: str | None = None,
     threads: int = 1,
     progress: Callable[[Generation], None] | None = None,
