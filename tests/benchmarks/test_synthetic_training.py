@@ -67,7 +67,7 @@ def test_agents_stand_beside_the_one_trained_on_real_jobs_and_the_best_rule(fold
     told = json.loads((folder / "made-cma-es-bootstrap-0.json").read_text())["provenance"]
     assert told["synthetic_share"] == 1.0 and told["trained_on_jobs"] == 0
     said = table.text(found)
-    assert "made, ES, bootstrap alone" in said and "made, ES, bootstrap and real" in said
+    assert "made, CMA-ES, bootstrap alone" in said and "made, CMA-ES, bootstrap and real" in said
     assert "loss above 10 % with synthetic jobs alone: " in said
 
 

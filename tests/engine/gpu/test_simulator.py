@@ -267,9 +267,9 @@ def test_what_placed_nodes_do_not_have():
         )
     with pytest.raises(InputError, match="some jobs depend on others"):
         kw.simulate(table([1, 1], gpus=[1, 1], after_id=[-1, 0]), ONE, backfill="none", gpu_speeds="none")
-    with pytest.raises(InputError, match="for clusters of placed nodes"):
+    with pytest.raises(InputError, match="allocates GPUs on single nodes"):
         kw.simulate(jobs, Cluster.from_nodes(4), "gavel", backfill="none")
-    with pytest.raises(InputError, match="looks at what only placed nodes know"):
+    with pytest.raises(InputError, match="allocates GPUs on single nodes"):
         kw.simulate(jobs, Cluster.from_nodes(4), "las", backfill="none")
     with pytest.raises(ClusterError, match="no gpu_type"):
         kw.simulate(jobs, nodes(("a", 1, 2, "")), backfill="none", gpu_speeds="none")
