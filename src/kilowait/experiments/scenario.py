@@ -346,7 +346,11 @@ def policy_from_file(text: str) -> Policy:
     except Exception as problem:
         raise InputError(f"{path} cannot be run: {type(problem).__name__}: {problem}") from problem
     if not hasattr(module, name):
-        known = [key for key, value in vars(module).items() if not key.startswith("_") and callable(value)]
+        known = [
+            key
+            for key, value in vars(module).items()
+            if isinstance(value, Policy) or getattr(value, "__module__", None) == module.__name__
+        ]
         raise UnknownNameError(f"policy in {path}", name, known)
     return as_policy(getattr(module, name))
 
