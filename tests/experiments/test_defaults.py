@@ -49,6 +49,15 @@ def test_a_default_matters() -> None:
     assert not same(run_scenario(scenario).log, other)
 
 
+@pytest.mark.parametrize("blocking", [True, False])
+def test_settings_of_a_comparison_are_those_of_its_runs(blocking: bool) -> None:
+    workload, cluster, _ = prepare_scenario(SCENARIOS["GPU"])
+    settings = kw.GpuSettings(head_of_line_blocking=blocking)
+    log = kw.compare(workload.jobs, cluster, ["sjf"], settings=settings).logs(0, 0)
+    assert log.run["head_of_line_blocking"] is blocking
+    assert same(log, kw.simulate(workload.jobs, cluster, "sjf", settings=settings))
+
+
 def test_backfilling_is_easy_unless_told_otherwise() -> None:
     jobs = kw.lublin(50, 16, load=0.9, seed=1)
     assert kw.simulate(jobs, kw.Cluster.from_nodes(16)).run["backfill"] == "easy" == kw.Settings().backfill

@@ -76,7 +76,7 @@ def compare(
         dict(policies) if isinstance(policies, Mapping) else {_name(policy): policy for policy in policies}
     )
     found = {name: _policy(policy) for name, policy in named.items()}
-    shown = used if used is not None else (settings.backfill if isinstance(settings, Settings) else "none")
+    shown = _backfill(settings) if used is None else used
     pairs = [(PolicyConfig(name, shown, _kind(named[name])), policy) for name, policy in found.items()]
     if clairvoyant:
         pairs += [
@@ -138,6 +138,13 @@ class _Logs:
 
 def _name(policy: AnyPolicy) -> str:
     return policy if isinstance(policy, str) else as_policy(policy).name
+
+
+def _backfill(settings: Settings | GpuSettings | None) -> str | int:
+    """The backfilling that the settings of a run say."""
+    if isinstance(settings, GpuSettings):
+        return "none" if settings.head_of_line_blocking else "skip"
+    return Settings.backfill if settings is None else settings.backfill
 
 
 def _kind(policy: AnyPolicy) -> str:
