@@ -37,7 +37,7 @@ def simulate(
     """Replay `jobs` on `cluster` under a policy.
 
     Every default of a run is a field of `Settings` or, on node-level (GPU) clusters, of `GpuSettings`; the command
-    line, `compare`, training and the environments take the same ones.
+    line and `compare` take the same ones.
 
     Args:
         jobs: the workload.
