@@ -344,11 +344,11 @@ def test_power_is_drawn_with_a_background_signal(opened, energy_page):
     seen = pixels(tab, POWER)
     assert all(seen[tint] > 200 for tint in (BLUE, ORANGE, GREEN)), "every line is there"
     assert seen[BEHIND] > 10_000, "the carbon intensity"
-    tab.get_by_label("Background").select_option(label="price")
+    tab.get_by_role("combobox", name="Background").select_option(label="price")
     wait_for_drawing(tab)
     priced = pixels(tab, POWER)[BEHIND]
     assert 1000 < priced != seen[BEHIND]
-    tab.get_by_label("Background").select_option(label="none")
+    tab.get_by_role("combobox", name="Background").select_option(label="none")
     wait_for_drawing(tab)
     bare = pixels(tab, POWER)
     assert bare[BEHIND] == 0
