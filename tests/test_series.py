@@ -136,8 +136,8 @@ def test_missing_span_is_named_in_utc_on_any_clock():
         assert str(caught.value) == (
             "the series carbon intensity GB covers 1970-01-01 00:00 UTC to 1970-01-02 00:00 UTC, and the log KTH needs "
             "it from 1969-12-31 23:00 UTC to 1970-01-03 00:00 UTC: missing 1969-12-31 23:00 UTC to 1970-01-01 00:00 "
-            "UTC and 1970-01-02 00:00 UTC to 1970-01-03 00:00 UTC. Give a longer file, or ask for wrap=True to "
-            "repeat it by whole weeks"
+            "UTC and 1970-01-02 00:00 UTC to 1970-01-03 00:00 UTC. Give a longer file, or ask for repeat_signals=True "
+            "to repeat it by whole weeks"
         )
     series.require(0, DAY)
 

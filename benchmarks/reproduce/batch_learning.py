@@ -67,13 +67,13 @@ FOLDER = "runs/learning"
 Say = Callable[[str], None]
 
 RECIPE: dict[str, Any] = {
-    "envs": 32,
+    "num_envs": 32,
     "episode_jobs": 512,
-    "slots": 64,
+    "queue_window": 64,
     "windows": 24,
     "window_jobs": WINDOW_JOBS,
-    "teacher": "saf",
-    "teacher_steps": 50_000,
+    "expert": "saf",
+    "expert_steps": 50_000,
 }
 """Settings of all networks and logs: behaviour cloning of SAF, then RL; the best on validation jobs is kept."""
 STEPS = {"ppo": 2_000_000, "d3qn": 200_000, "sac": 200_000}
@@ -89,7 +89,7 @@ def workload(path: str) -> tuple[JobTable, Cluster]:
 
 def windows_of(jobs: JobTable) -> Windows:
     """The test windows."""
-    within = split(jobs, validation=0.1).places("test")
+    within = split(jobs, validation=0.1).row_range("test")
     return cut_windows(jobs, WINDOWS, window_jobs=WINDOW_JOBS, seed=0, within=within)
 
 
@@ -110,7 +110,7 @@ def train(
             **RECIPE,
             "algo": algo,
             "seed": seed,
-            "steps": STEPS[algo],
+            "total_timesteps": STEPS[algo],
             "seconds": seconds,
             "settings": settings,
         }
@@ -150,7 +150,7 @@ def work(log: str, path: str, algo: str, seed: int, folder: Path, seconds: float
         found = {"values": judge(path, resolve_policy(LOOKAHEAD)), "training_s": 0.0}
     else:
         agent, took = train(path, algo, seed, stem, seconds=seconds)
-        policy = agent.rule if algo == "cma-es" else agent
+        policy = agent.policy if algo == "cma-es" else agent
         found = {"values": judge(path, policy), "training_s": took}
         if algo == "cma-es":
             found["went"] = {name: agent.provenance[name] for name in ("began_at", "went", "kept_rule")}
@@ -222,7 +222,13 @@ def _compared(folder: Path, log: str, jobs: JobTable) -> dict[str, Any]:
             "verdict": "best policy" if pair is None else pair.verdict,
             **learned.get(name, {}),
         }
-    return {"windows": len(cut), "words": cut.words, "overlap": cut.overlap, "best_rule": best, "rows": rows}
+    return {
+        "windows": len(cut),
+        "words": cut.description,
+        "overlap": cut.overlap,
+        "best_rule": best,
+        "rows": rows,
+    }
 
 
 def text(found: dict[str, Any]) -> str:

@@ -74,7 +74,7 @@ def work_at(
     """Gavel's jobs at a given rate per hour and with given speed factors of the GPU types."""
     made = gavel_jobs(jobs, rate, SEED)
     by_model = np.array(
-        [[speeds.together[kind][model, 1] for kind in TYPES] for model in made.labels["model"]]
+        [[speeds.consolidated[kind][model, 1] for kind in TYPES] for model in made.labels["model"]]
     )
     speed = by_model[made["model"]] * np.array(faster)
     return Work(np.array(made["submit_s"], float), made["runtime_s"] * speed[:, TYPES.index("v100")], speed)

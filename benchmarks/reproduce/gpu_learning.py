@@ -58,13 +58,13 @@ FIGURES = ("mean_jct_s", "makespan_s", "gpu_utilization", "flops_utilization", "
 Say = Callable[[str], None]
 
 RECIPE: dict[str, Any] = {
-    "envs": 32,
+    "num_envs": 32,
     "episode_jobs": 1024,
-    "slots": 32,
+    "queue_window": 32,
     "windows": 12,
     "window_jobs": 512,
-    "teacher": "srtf",
-    "teacher_steps": 60_000,
+    "expert": "srtf",
+    "expert_steps": 60_000,
 }
 """Settings of all networks and loads: behaviour cloning of SRTF, then RL; the best on validation jobs is kept."""
 SMALL_STEPS: dict[str, dict[str, Any]] = {
@@ -127,7 +127,7 @@ def train(
             **RECIPE,
             "algo": algo,
             "seed": seed,
-            "steps": STEPS[algo] if steps is None else steps,
+            "total_timesteps": STEPS[algo] if steps is None else steps,
             "seconds": seconds,
             "device": device,
             "settings": settings,
@@ -159,9 +159,9 @@ def judge_rules(
                 split(table_).train, cluster, rules=(rule,), migrate=(moves,), window_jobs=window_jobs,
                 speeds=lambda some: run_speeds("auto", some, cluster),
             )  # fmt: skip
-            types, placement = chosen.provenance["types"], chosen.provenance["placement"]
+            types, placement = chosen.provenance["gpu_type_order"], chosen.provenance["placement"]
             name = f"{rule}, {types}, {placement}{', moved' if moves else ''}"
-            way = {"types": types, "placement": placement, "migrate": moves}
+            way = {"gpu_type_order": types, "placement": placement, "migrate": moves}
             found[name] = _figures(rule, way, windows)
     _write(folder / f"{load}-rules.judged.json", found)
     return found
@@ -300,8 +300,8 @@ def train_all(folder: Path, processes: int, minutes: float, device: str, say: Sa
         "windows": 2,
         "window_jobs": 40,
         "episode_jobs": 40,
-        "teacher_steps": 512,
-        "envs": 4,
+        "expert_steps": 512,
+        "num_envs": 4,
     }
     agent = train(0.9, "ppo", 0, scratch, steps=512, jobs=1000, **tiny)
     judge(0.9, agent, jobs=1000, window_jobs=100)

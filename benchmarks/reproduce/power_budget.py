@@ -105,7 +105,7 @@ def power_model(jobs: JobTable) -> PowerModel:
 def replayed(jobs: JobTable, machine: kw.Cluster, model: PowerModel, levers: str) -> dict[str, float]:
     """One replay under a budget: waits and budget violations."""
     pulled = resolve_controls(levers, jobs, machine, model)
-    log = kw.simulate(pulled.jobs, machine, "fcfs", "easy", power_controls=pulled.levers)
+    log = kw.simulate(pulled.jobs, machine, "fcfs", "easy", power_controls=pulled.controls)
     found = kw.metrics(log)
     spent = account_energy(log, machine, model, tables=pulled.tables)
     told = {name: float(found[name]) for name in ("mean_wait_s", "p95_wait_s", "mean_bsld")}

@@ -30,7 +30,7 @@ from kilowait.experiments.evaluate_power import (
     pareto_names,
     run_on,
 )
-from kilowait.experiments.inputs import brought_to_load
+from kilowait.experiments.inputs import rescaled_to_load
 from kilowait.experiments.power import PowerSettings, meter_for
 from kilowait.experiments.power_context import PowerContext
 from kilowait.jobs import JobTable
@@ -73,7 +73,7 @@ def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
         cluster = Cluster.preset(log.cluster)
         jobs = read_trace(sources.file(log.file, WHENCE)).sorted()
         if log.load is not None:
-            jobs = brought_to_load(jobs, cluster, log.load)
+            jobs = rescaled_to_load(jobs, cluster, log.load)
         say(f"{name}: {len(jobs):,} jobs on {cluster.nodes:,} nodes")
         found[name] = judged(jobs, cluster, log.levers, say)
     return found
@@ -123,7 +123,7 @@ def judged(
                 past,
                 chosen_on,
                 cluster,
-                PowerConfig(meter.model, levers=levers),
+                PowerConfig(meter.model, power_controls=levers),
                 seed=seed,
                 sla=SlowdownLimit(promise, rule),
                 generations=generations,
@@ -131,7 +131,7 @@ def judged(
                 windows=WINDOWS,
                 window_jobs=window_jobs,
             )
-            agent = agent.bind_power(PowerConfig(meter.model, levers=levers))
+            agent = agent.bind_power(PowerConfig(meter.model, power_controls=levers))
             rows = _tried(agent, _windows(later, window_jobs), cluster, meter, levers)
             lies, to_tuned = pareto_margin(rows, hands), pareto_margin(rows, {own: hands[own]})
             agents.append(

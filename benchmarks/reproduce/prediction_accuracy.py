@@ -73,8 +73,8 @@ def judged(
     say(f"{name}, {target}, {len(jobs):,} jobs: {'; '.join((world.name, *notes))}")
 
     def heard(model: PredictionModel, refit: Refit) -> None:
-        if refit.number == refit.of:
-            say(f"  {model.text}: fitted {refit.of} times")
+        if refit.number == refit.total:
+            say(f"  {model.text}: fitted {refit.total} times")
 
     case = make_dataset(jobs, world, log.nodes, asked)
     return evaluate_predictors(

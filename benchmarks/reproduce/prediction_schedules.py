@@ -92,9 +92,9 @@ def figures(path: str, folder: Path, log: str, seeds: Sequence[int], threads: in
     for rule in ("fcfs", "sjf", "saf", "saf_short"):
         values[f"{rule}, predictions"] = slowdowns(windows, rule, overrun="quantile")
     trained = [agent_of(path, jobs, folder, log, seed, threads) for seed in seeds]
-    by_seed = [slowdowns(windows, agent.rule) for agent, _ in trained]
+    by_seed = [slowdowns(windows, agent.policy) for agent, _ in trained]
     values[AGENT] = np.mean(by_seed, axis=0).tolist()
-    values["agent"] = np.mean([slowdowns(users, agent.rule) for agent, _ in trained], axis=0).tolist()
+    values["agent"] = np.mean([slowdowns(users, agent.policy) for agent, _ in trained], axis=0).tolist()
     for rule in RULES:
         values[f"{rule}, perfect"] = slowdowns(perfect, rule)
     return {
@@ -130,7 +130,7 @@ def result(path: str, results: dict[str, Any]) -> dict[str, Any]:
             "gap_closed": (means[best] - means[name]) / (means[best] - means[best_with_perfect_estimates]),
         }
     rest = {name: value for name, value in results.items() if name != "values"}
-    return {"best_rule": best, "words": cut.words, "rows": rows, **rest}
+    return {"best_rule": best, "words": cut.description, "rows": rows, **rest}
 
 
 def text(results: dict[str, Any]) -> str:

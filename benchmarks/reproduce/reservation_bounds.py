@@ -94,7 +94,7 @@ def played(path: str, most: int | None, kept: Path, first: int, move: int) -> di
     if move:
         moved = stream(first, f"planning.{move}").uniform(0.0, MOVED_S, len(window)).round()
         window = window.with_columns(submit_s=np.sort(window["submit_s"] + moved))
-    agent = LinearAgent(default_weights()).rule
+    agent = LinearAgent(default_weights()).policy
     true_s = np.maximum(window["runtime_s"], 1.0)
 
     def slowdown(asked: JobTable, policy: Any, **rules: Any) -> float:

@@ -52,7 +52,7 @@ def compared(
         rows[what] = row
     return {
         "windows": len(cut),
-        "words": cut.words,
+        "words": cut.description,
         "best_rule": best,
         "best_rule_mean_bsld": float(np.mean(rules[best])),
         "rows": rows,

@@ -55,7 +55,7 @@ SHARE = 0.5
 """Share of the windows with synthetic jobs, where both kinds are used."""
 PPO: dict[str, Any] = {
     **batch_learning.RECIPE,
-    "steps": 1_000_000,
+    "total_timesteps": 1_000_000,
     "env_threads": 1,
     "settings": {**SMALL_STEPS["ppo"], "validate_every": 20},
 }
@@ -154,17 +154,17 @@ def work(cell: Cell, plan: Plan, folder: Path) -> str:
         if cell.what == "cma-es":
             keeping = agents.CheckpointDir(state, resume=can_resume(state))
             agent, _ = agents.train(
-                parts.train, parts.validation, machine, seed=cell.seed, trace=path, mixture=mixture,
-                keeping=keeping, **plan.search,
+                parts.train, parts.validation, machine, seed=cell.seed, trace=path, synthetic_mix=mixture,
+                checkpoint_dir=keeping, **plan.search,
             )  # fmt: skip
             agent.save(folder / f"{cell}.json")
         else:
-            how = RLTraining(**{**PPO, "algo": cell.what, "seed": cell.seed, "steps": plan.steps})
+            how = RLTraining(**{**PPO, "algo": cell.what, "seed": cell.seed, "total_timesteps": plan.steps})
             agent, _ = train_network(
                 parts.train, parts.validation, machine, how, folder=state, resume=can_resume(state),
                 mixture=mixture,
             )  # fmt: skip
-        policy = agent.rule if cell.what == "cma-es" else agent
+        policy = agent.policy if cell.what == "cma-es" else agent
         found = {"values": batch_learning.judge(path, policy), "cpu_s": time.process_time() - used}
         if cell.what != "cma-es":
             found["steps"] = plan.steps

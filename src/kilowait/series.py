@@ -173,7 +173,7 @@ class Series:
         raise InputError(
             f"{self._name()} covers {self.moment(self.start_s)} to {self.moment(self.end_s)}, and {what} needs it "
             f"from {self.moment(start_s)} to {self.moment(end_s)}: missing {spans}. Give a longer file, or ask for "
-            "wrap=True to repeat it by whole weeks"
+            "repeat_signals=True to repeat it by whole weeks"
         )
 
     def at(self, time_s: npt.ArrayLike) -> Floats:

@@ -23,7 +23,7 @@ FIRST = [0, 50, 100]
 
 def envs(kind="kernel", **more):
     return BatchVectorEnv(
-        3, jobs=JOBS, cluster=MACHINE, episode_jobs=80, slots=12, backfill_order="agent", graph=kind == "gat",
+        3, jobs=JOBS, cluster=MACHINE, episode_jobs=80, queue_window=12, backfill_order="agent", graph=kind == "gat",
         autoreset_mode="SameStep", **more,
     )  # fmt: skip
 
@@ -108,7 +108,9 @@ def test_jobs_are_described_in_plain_units():
 
 def test_no_explanation_without_choices():
     lonely = JOBS.with_columns(submit_s=np.arange(200) * 1e5)
-    vec = BatchVectorEnv(1, jobs=lonely, cluster=MACHINE, episode_jobs=20, slots=4, autoreset_mode="SameStep")
+    vec = BatchVectorEnv(
+        1, jobs=lonely, cluster=MACHINE, episode_jobs=20, queue_window=4, autoreset_mode="SameStep"
+    )
     assert explain_network(network(vec.spec_of_observation, "kernel"), vec, [0], MACHINE) is None
     weights = np.eye(len(FEATURES))[0]
     assert explain_linear_agent(LinearAgent(weights), lonely, MACHINE) is None
@@ -144,7 +146,7 @@ def test_explanation_uses_agents_own_run(monkeypatch):
     monkeypatch.setattr(explanations, "simulate", simulate)
     agent = LinearAgent(np.linspace(0.9, -0.5, len(FEATURES)))
     explain_linear_agent(agent, JOBS, MACHINE)
-    own = kw.simulate(JOBS, MACHINE, agent.rule, "easy")
+    own = kw.simulate(JOBS, MACHINE, agent.policy, "easy")
     assert np.array_equal(logs[0].jobs()["start_s"], own.jobs()["start_s"])
 
 

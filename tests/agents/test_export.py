@@ -33,13 +33,21 @@ def made(kind, vec, seed=0):
 def batch(graph):
     jobs = kw.lublin(400, 64, load=1.3, seed=3)
     return BatchVectorEnv(
-        5, jobs=jobs, cluster=kw.Cluster.from_nodes(64), episode_jobs=80, slots=16, graph=graph, hold=graph
+        5,
+        jobs=jobs,
+        cluster=kw.Cluster.from_nodes(64),
+        episode_jobs=80,
+        queue_window=16,
+        graph=graph,
+        hold=graph,
     )
 
 
 def gpus():
     cluster = kw.Cluster.preset("gpu-mixed")
-    return GpuVectorEnv(5, jobs=gpu_workload(300, cluster, load=1.2, seed=1), cluster=cluster, slots=12)
+    return GpuVectorEnv(
+        5, jobs=gpu_workload(300, cluster, load=1.2, seed=1), cluster=cluster, queue_window=12
+    )
 
 
 WORLDS = {
@@ -92,7 +100,7 @@ RUNNERS = {"onnx": run_onnx, "torchscript": run_torchscript, "pt2": run_pt2}
 @pytest.mark.parametrize("to", FORMATS)
 def test_exported_network_takes_same_actions(world, to, tmp_path):
     agent, shown = world
-    if to == "pt2" and agent.made["kind"] == "attention":
+    if to == "pt2" and agent.config["kind"] == "attention":
         pytest.skip("onnx goes through the same program")
     path = tmp_path / f"agent.{to}"
     assert list(export_network(agent, path, to=to)) == list(shown[0])

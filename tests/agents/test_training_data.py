@@ -55,23 +55,23 @@ def test_queues_are_kept_only_if_labels_are_equal():
 
 def test_episodes_stay_within_parts_at_given_shares():
     laid = joined_table(REAL, SyntheticMix((MADE,), 0.25))
-    vec = BatchVectorEnv(64, jobs=laid.jobs, cluster=MACHINE, episode_jobs=50, seed=0, slots=8)
+    vec = BatchVectorEnv(64, jobs=laid.jobs, cluster=MACHINE, episode_jobs=50, seed=0, queue_window=8)
     vec.set_episode_ranges(laid.parts, laid.weights(0.25))
     firsts = []
     for seed in range(20):
         vec.reset(seed=seed)
-        firsts.append(vec.board.scene.copies["next_first"].copy())
+        firsts.append(vec.simulator.buffers.copies["next_first"].copy())
     first = np.concatenate(firsts)
     generated = first >= 300
     assert 0.2 < generated.mean() < 0.3
     assert first[~generated].max() <= 250 and first[generated].max() <= 450
     vec.set_episode_ranges(laid.parts, laid.weights(1.0))
-    assert (vec.board.scene.copies["next_first"] >= 300).all()  # from the next episode on
+    assert (vec.simulator.buffers.copies["next_first"] >= 300).all()  # from the next episode on
     vec.close()
 
 
 def test_invalid_parts_and_weights_are_errors():
-    vec = BatchVectorEnv(2, jobs=REAL, cluster=MACHINE, episode_jobs=50, slots=8)
+    vec = BatchVectorEnv(2, jobs=REAL, cluster=MACHINE, episode_jobs=50, queue_window=8)
     with pytest.raises(InputError, match="use shorter episodes"):
         vec.set_episode_ranges([(0, 40)], [1.0])
     with pytest.raises(InputError, match="give one weight per part"):

@@ -18,7 +18,7 @@ def folder(tmp_path, monkeypatch):
     batch_learning.work(LOG, PATH, "rules", 0, tmp_path, math.inf)
     small = {"generations": 2, "population": 4, "windows": 2, "window_jobs": 100}
     agent, took = batch_learning.train(PATH, "cma-es", 0, tmp_path / "made-cma-es-0", **small)
-    told = json.dumps({"values": batch_learning.judge(PATH, agent.rule), "training_s": took})
+    told = json.dumps({"values": batch_learning.judge(PATH, agent.policy), "training_s": took})
     for what in ("look-ahead", *batch_learning.LEARNERS):
         for seed in batch_learning.SEEDS:
             (tmp_path / f"{LOG}-{what}-{seed}.judged.json").write_text(told)

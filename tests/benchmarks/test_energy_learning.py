@@ -24,9 +24,9 @@ def test_training_tuning_and_evaluation_on_a_small_log():
     assert found["windows"] == 6 and found["by_hand"] == 6
     promise = found["promises"][0]
     assert promise["tuned"]["name"] in {
-        f"{rule}, {levers}"
+        f"{rule}, {power_controls}"
         for rule in ("fcfs", "saf")
-        for levers in ("none", "sleep=timeout:300", "sleep=timeout:300+dvfs=1.1")
+        for power_controls in ("none", "sleep=timeout:300", "sleep=timeout:300+dvfs=1.1")
     }
     assert [agent["seed"] for agent in promise["agents"]] == [0, 1]
     for agent in promise["agents"]:

@@ -20,12 +20,11 @@ SIMULATE, COMPARE, TRAIN = options_of(["simulate"]), options_of(["compare"]), op
         ("preempt=False keeps it", "--no-preempt keeps it"),
         ("force=True replaces it", "--force replaces it"),
         ("migrate=True", "--migrate"),
-        ("--scope is of no use", "--carbon-scope is of no use"),
+        ("--carbon-scope is of no use", "--carbon-scope is of no use"),
         ("--power is missing", "--power is missing"),
-        ("levers='all' needs a model", "--power-controls all needs a model"),
+        ("power_controls='all' needs a model", "--power-controls all needs a model"),
         ("the policy random:seed=3 and power of jobs", "the policy random:seed=3 and power of jobs"),
         ("column submit_s of jobs.csv, runs/my_jobs", "column submit_s of jobs.csv, runs/my_jobs"),
-        ("gpu-cap=60%", "--gpu-power-cap 60%"),
     ],
 )
 def test_arguments_become_options(text, expected):
@@ -36,7 +35,7 @@ def test_only_options_of_the_command_are_named():
     assert with_options("window_jobs=5", COMPARE) == "--window 5"
     assert with_options("window_jobs=5", SIMULATE) == "window_jobs=5"
     assert with_options("n_envs and resume=True", TRAIN) == "--num-envs and --resume"
-    assert with_options("part='tset'", COMPARE) == "--split tset"
+    assert with_options("split='tset'", COMPARE) == "--split tset"
 
 
 def test_aliases_are_parameters_of_some_command():

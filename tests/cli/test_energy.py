@@ -62,7 +62,7 @@ def test_a_run_says_what_it_drew(kilowait, signals, tmp_path):
     assert found["currency"] == "EUR" and found["metrics"]["cost"] > 0
     kept = kilowait("simulate", TRACE, "--power", "taurus", "--json").json()["energy"]
     assert kept["metrics"]["energy_kwh"] > found["metrics"]["energy_kwh"]
-    assert "co2_kg" not in kept["metrics"] and kept["levers"] == "no power controls"
+    assert "co2_kg" not in kept["metrics"] and kept["power_controls"] == "no power controls"
     assert '"energy"' in (out / "results.json").read_text()
 
 
@@ -102,7 +102,7 @@ def test_levers_one_by_one(kilowait, signals):
     found = kilowait(
         "energy", "controls", TRACE, "--power", "taurus", "--power-controls", "none,all", "--json"
     ).json()
-    assert [row["levers"] for row in found["rows"]] == ["none", "all"]
+    assert [row["power_controls"] for row in found["rows"]] == ["none", "all"]
     first, last = (row["metrics"] for row in found["rows"])
     assert first["least_kwh"] == last["least_kwh"] < last["energy_kwh"] < first["energy_kwh"]
 
@@ -111,7 +111,7 @@ def test_levers_one_by_one(kilowait, signals):
     ("words", "said"),
     [
         (["--power-controls", "all"], "need a power model"),
-        (["--carbon", "x.csv"], "--carbon is of no use without a power model"),
+        (["--carbon", "x.csv"], "--carbon needs a power model"),
         (["--power", "auto"], "no power model is known"),
         (["--power", "taurus", "--carbon", "nowhere.csv"], "nowhere.csv"),
         (["--power", "taurus", "--power-controls", "budget=1kW"], "budget of 1,000 W is below the 3,040 W"),
@@ -143,7 +143,7 @@ def test_the_log_of_a_real_machine(kilowait, data_dir):
         "--carbon", data_dir / "carbon/US-MIDA-PJM_2022_hourly.csv.gz",
         "--price", data_dir / "price/US-MIDA-PJM_2022.csv.gz",
     ).json()  # fmt: skip
-    rows = {row["levers"]: row for row in found["rows"]}
+    rows = {row["power_controls"]: row for row in found["rows"]}
     on = rows["none"]["metrics"]
     assert (
         0.05 < rows["sleep=break-even"]["saved"]["energy_kwh"] < 1 - on["least_kwh"] / on["energy_kwh"] < 0.1

@@ -12,9 +12,11 @@ from kilowait.envs.batched_sim import DecisionSettings
 
 @pytest.fixture
 def agent(tmp_path):
-    asking = DecisionSettings(slots=8)
+    asking = DecisionSettings(queue_window=8)
     told = {"env": "kilowait/Batch-v0", "asking": settings_to_dict(asking)}
-    return save_network(network(asking.seen, width=8), tmp_path / "run" / "agent.pt", provenance=told)
+    return save_network(
+        network(asking.observation_spec, width=8), tmp_path / "run" / "agent.pt", provenance=told
+    )
 
 
 def test_a_network_is_written_and_runs_elsewhere(kilowait, agent):

@@ -29,7 +29,9 @@ def test_simulate(kilowait, tmp_path):
         "size",
     )
     found = kilowait(*words, "--json", "--out", tmp_path / "run").json()
-    assert found["scenario"]["gpu"]["checkpoint"] == "30m" and found["scenario"]["backfill"] == "none"
+    assert (
+        found["scenario"]["gpu"]["checkpoint_interval"] == "30m" and found["scenario"]["backfill"] == "none"
+    )
     assert {row["type"] for row in found["gpus"]["by_type"]} == {"A100", "V100", "T4", "RTX4090"}
     run = load_run(tmp_path / "run")
     jobs = run.log.jobs_table
@@ -64,7 +66,7 @@ def test_compare(kilowait, tmp_path):
     found = kilowait(*words, "--json").json()["traces"][0]
     assert found["metric"] == "mean_turnaround_s" and not found["lower_bounds"]
     assert {row["policy"] for row in found["rows"]} == {"fcfs", "las", "gavel"}
-    contest = load_comparison(tmp_path / "both").contests[0]
+    contest = load_comparison(tmp_path / "both").comparisons[0]
     for who, label in enumerate(contest.labels):
         window = contest.windows[1]
         log = contest.logs(who, 1)
@@ -72,8 +74,8 @@ def test_compare(kilowait, tmp_path):
         own = kw.simulate(
             window.jobs,
             MIXED,
-            contest.contenders[who].policy,
-            settings=kw_placing(contest.contenders[who].policy),
+            contest.policies[who].policy,
+            settings=kw_placing(contest.policies[who].policy),
             speeds=speeds_for("auto", window.jobs, MIXED),
         )
         np.testing.assert_array_equal(log.end_s, own.end_s)
@@ -151,14 +153,14 @@ def test_gpu_caps(kilowait, tmp_path):
         "--json",
     )
     rows = kilowait(*words, "--out", tmp_path / "both").json()["traces"][0]["rows"]
-    assert [row["levers"] for row in rows] == ["none", "gpu-cap=60%"]
+    assert [row["power_controls"] for row in rows] == ["none", "gpu-cap=60%"]
     free, held = (row["metrics"] for row in rows)
     assert held["mean_turnaround_s"] > free["mean_turnaround_s"] and held["peak_kw"] < free["peak_kw"]
     assert kilowait("report", tmp_path / "both", "--out", tmp_path / "both.html").status == 0
     run = kilowait("simulate", TRACE, "--power", "auto", "--gpu-power-cap", "0.6", "--json").json()
-    assert run["scenario"]["levers"] == "gpu-cap=60%"
+    assert run["scenario"]["power_controls"] == "gpu-cap=60%"
     assert run["metrics"]["mean_turnaround_s"] == held["mean_turnaround_s"]
-    assert run["energy"]["levers"] == "GPUs are held to 60 % of their limit"
+    assert run["energy"]["power_controls"] == "GPUs are held to 60 % of their limit"
     shown = kilowait("energy", "controls", TRACE, "--gpu-power-cap", "none,80%").out
     assert "fcfs, gpu-cap=80%" in shown and "on its most efficient GPU type" in shown
 
@@ -226,7 +228,7 @@ def test_pods_that_are_never_deleted(kilowait, tmp_path):
         ),
         (
             ("simulate", TRACE, "--power", "auto", "--power-controls", "sleep=break-even"),
-            "placed nodes have none",
+            "are for batch clusters",
         ),
         (
             ("simulate", "lublin:50:8", "--power", "taurus", "--gpu-power-cap", "60%"),

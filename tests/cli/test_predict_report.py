@@ -17,7 +17,7 @@ def test_a_log_is_foretold(kilowait, tmp_path):
     opened = open_folder(out)
     assert opened.manifest["seeds"]["forest"] == 0
     assert opened.scenario["trace"] == LOG
-    assert opened.results["foresight"]["explained"][-1]["job_id"] == 590
+    assert opened.results["predictions"]["explained"][-1]["job_id"] == 590
     again = kilowait("predict", "report", LOG, "--out", out)
     assert "is not empty" in again.error()
 

@@ -129,7 +129,7 @@ def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
     assert "by the predicted power of jobs" in said.out and "\npower budget " in said.out
     assert f"the predictor of power {watts} was fitted on jobs of habits.parquet" in said.err
     told = json.loads((tmp_path / "run" / "results.json").read_text())["energy"]["budget"]
-    assert told["budget_w"] == 480 and 0 <= told["share"] < 1
+    assert told["budget_w"] == 480 and 0 <= told["time_share"] < 1
     kept = json.loads((tmp_path / "run" / "manifest.json").read_text())["predictors"][0]
     assert kept["target"] == "power" and kept["judged_jobs_seen"] == 500
     times = fitted(log, tmp_path / "times")

@@ -54,7 +54,7 @@ def test_cpu_samples_for_a_while(kilowait, tree, tmp_path):
     assert f"; {5 * ticks} rows written to {out}" in said.out and ticks <= 6
     assert len(out.read_text().splitlines()) == 1 + 5 * ticks
     told = kilowait("telemetry", "cpu", "--root", tree, "--duration", "0", "--out", out, "--json").json()
-    assert (told["ticks"], told["rows"], told["missed"], told["jumps"]) == (1, 5, 0, 0)
+    assert (told["ticks"], told["rows"], told["missed"], told["clock_changes"]) == (1, 5, 0, 0)
     assert len(out.read_text().splitlines()) == 1 + 5 * ticks + 5
 
 
@@ -158,7 +158,7 @@ def test_carbon_of_a_span_is_read_by_the_carbon_option(kilowait, web, tmp_path):
     )
     assert last == f"672 values in {out}: 672 new"
     again = kilowait(*words, "--out", out, "--json").json()
-    assert (again["added"], again["asked"], again["remembered"]) == (0, 0, 2)
+    assert (again["added"], again["requests"], again["cached"]) == (0, 0, 2)
     jobs = JobTable(
         job_id=[1], submit_s=[0], runtime_s=[60], nodes=[1], meta={"unix_start_s": 1767225600 + 3600}
     )

@@ -99,7 +99,7 @@ def test_a_network_over_the_graph_of_jobs_of_a_gpu_cluster(kilowait, folder):
     cluster = kw.Cluster.preset("gpu-mixed")
     jobs, player = kw.synth.gpu_workload(60, cluster, load=1.2, seed=1), kw.load_agent(out)
     assert (
-        player.asking.graph
+        player.decision_settings.graph
         and np.isfinite(kw.simulate(jobs, cluster, player, backfill="none").jobs()["end_s"]).all()
     )
 
@@ -129,7 +129,7 @@ def test_a_teacher_is_imitated_first(kilowait, folder):
         said.status == 0 and "behavior cloning of saf, 512 decisions" in said.err and "update 2," in said.err
     )
     told = json.loads((out / "results.json").read_text())["warm_start"]
-    assert told["teacher"] == "saf" and len(told["updates"]) == 4
+    assert told["expert"] == "saf" and len(told["updates"]) == 4
     assert "did you mean 'saf'" in kilowait(*words, "--expert", "saff", "--force").err
 
 
@@ -167,7 +167,7 @@ def test_damaged_and_foreign_states_are_told_and_left_as_they_are(kilowait, tmp_
     state.write_bytes(good)
     assert "algorithm 'ppo'" in kilowait(*words, "--resume", "--algo", "a2c").err
     hot = tmp_path / "hot.toml"
-    hot.write_text("[settings]\nlearning_rate = 1e30\n")
+    hot.write_text("[hyperparameters]\nlearning_rate = 1e30\n")
     said = kilowait(
         "train",
         TRACE,

@@ -45,8 +45,8 @@ def test_tune_resume_train(kilowait, out):
     agent = kilowait(*train, "--out", out.with_name("agent"), "--json").json()["agent"]
     assert agent["learning"]["algo"] == "ppo"  # as the file says, though cma-es is usual
     best = told["best"]["settings"]
-    assert agent["learning"]["settings"]["learning_rate"] == best["learning_rate"]
-    assert agent["learning"]["settings"]["sizes"]["width"] == best["width"]
+    assert agent["learning"]["hyperparameters"]["learning_rate"] == best["learning_rate"]
+    assert agent["learning"]["hyperparameters"]["sizes"]["width"] == best["width"]
     assert "--algo cma-es" in kilowait(*train, "--algo", "cma-es", "--out", out.with_name("other")).error()
     anew = kilowait(*TUNE, "--trials", "1", "--out", out, "--force", "--json").json()
     assert anew["trials"][0]["figure"] == before[0]["figure"]
@@ -56,7 +56,7 @@ def test_what_is_wrong_is_told(kilowait, tmp_path, monkeypatch):
     assert "no search to resume" in kilowait(*TUNE, "--out", tmp_path / "new", "--resume").error()
     assert "ppo" in kilowait(*TUNE, "--algo", "cma-es", "--out", tmp_path / "es").error()
     bad = tmp_path / "bad.toml"
-    bad.write_text("[settings]\nlearning_rate = 'fast'\n")
+    bad.write_text("[hyperparameters]\nlearning_rate = 'fast'\n")
     train = ("train", TRACE, "--algo", "ppo", "--out", tmp_path / "agent", "--hyperparameters")
     assert "learning_rate is 'fast'" in kilowait(*train, bad).error()
     assert "cannot read" in kilowait(*train, tmp_path / "none.toml").error()

@@ -147,7 +147,7 @@ def test_reference_must_be_known():
 
 def test_how_far_the_roofline_is_off(data_dir):
     """The figure in the module's words."""
-    rates = read_throughputs(data_dir / "gpu/gavel_throughputs.json.gz").together
+    rates = read_throughputs(data_dir / "gpu/gavel_throughputs.json.gz").consolidated
     one = table(gpus=(1,), model=(0,))
     off = [
         math.log(rates[kind][what] / rates["v100"][what] / roofline(one, (kind,)).speed[0, 0])

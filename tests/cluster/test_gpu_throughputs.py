@@ -25,8 +25,8 @@ def test_reading(tmp_path, packed):
     path = tmp_path / ("t.json.gz" if packed else "t.json")
     path.write_bytes(gzip.compress(text) if packed else text)
     table = read_throughputs(path)
-    assert table.together == {"v100": {("LM (batch size 10)", 8): 615.1, ("A3C", 1): 7.0}}
-    assert table.apart == {"v100": {("LM (batch size 10)", 8): 65.5}}
+    assert table.consolidated == {"v100": {("LM (batch size 10)", 8): 615.1, ("A3C", 1): 7.0}}
+    assert table.unconsolidated == {"v100": {("LM (batch size 10)", 8): 65.5}}
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_not_a_number():
 
 def test_the_built_in_rows_are_the_file_s(data_dir):
     table = read_throughputs(data_dir / "gpu/gavel_throughputs.json.gz")
-    assert set(table.together) == set(table.apart) == set(GAVEL.together)
-    assert len(table.together["v100"]) == 83
-    for kind, rates in GAVEL.together.items():
+    assert set(table.consolidated) == set(table.unconsolidated) == set(GAVEL.consolidated)
+    assert len(table.consolidated["v100"]) == 83
+    for kind, rates in GAVEL.consolidated.items():
         assert len(rates) == 12
         for what, rate in rates.items():
-            assert rate == pytest.approx(table.together[kind][what], abs=6e-4)
+            assert rate == pytest.approx(table.consolidated[kind][what], abs=6e-4)

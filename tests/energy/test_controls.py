@@ -35,7 +35,7 @@ def table(submit, runtime, nodes, **columns) -> JobTable:
 def ran(text: str, jobs: JobTable, cluster=NODES, model=TAURUS, **given):
     """The log of a run with the levers of a text, and its accounts."""
     found = resolve_controls(text, jobs, cluster, model, **given)
-    log = kw.simulate(found.jobs, cluster, power_controls=found.levers, backfill="none")
+    log = kw.simulate(found.jobs, cluster, power_controls=found.controls, backfill="none")
     return log, account_energy(log, cluster, model, tables=found.tables)
 
 
@@ -45,8 +45,8 @@ APART = table([0, 10 * HOUR], [HOUR, HOUR], [4, 4])
 def test_none_pulls_nothing():
     for text in ("none", " none ", "sleep=never"):
         found = resolve_controls(text, APART, NODES, TAURUS)
-        assert found.levers is None and found.tables is None and found.jobs is APART
-    assert resolve_controls("none", APART, NODES, TAURUS).words == "no power controls"
+        assert found.controls is None and found.tables is None and found.jobs is APART
+    assert resolve_controls("none", APART, NODES, TAURUS).description == "no power controls"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_none_pulls_nothing():
     ],
 )
 def test_sleep(text, timeout_s, reserve, wake_ahead):
-    (how,) = resolve_controls(text, APART, NODES, TAURUS).levers.sleep.values()
+    (how,) = resolve_controls(text, APART, NODES, TAURUS).controls.sleep.values()
     assert (how.timeout_s, how.wake_ahead, how.reserve[0]) == (timeout_s, wake_ahead, (-math.inf, reserve))
     assert (how.shutdown_s, how.wake_s) == (6.1, 151.52)
 
@@ -103,10 +103,10 @@ def test_demand_is_forecast_from_the_days_before_alone():
 def test_a_job_of_memory_runs_at_the_least_energy_within_the_slowdown():
     jobs = table([0, 0], [HOUR, HOUR], [1, 1], beta=[0.0, 1.0])
     found = resolve_controls("dvfs=1.1", jobs, NODES, TAURUS)
-    slow, plain = found.levers.preferred_level.tolist()
+    slow, plain = found.controls.preferred_level.tolist()
     assert slow == len(TAURUS.group().levels) - 1  # nothing lost at the lowest clock
     assert plain == 0  # at full beta no level within 1.1 saves what an idle node draws
-    assert found.levers.full_speed_backlog_nodes == 0
+    assert found.controls.full_speed_backlog_nodes == 0
     log, spent = ran("dvfs=1.1", jobs)
     assert log.jobs()["run_s"].tolist() == [HOUR, HOUR]
     assert spent.it_kwh < ran("none", jobs)[1].it_kwh
@@ -117,7 +117,7 @@ def test_where_free_nodes_sleep_a_slower_level_must_earn_more():
     jobs = table([0], [HOUR], [1], beta=[0.5])
     idle = resolve_controls("dvfs=2", jobs, NODES, TAURUS)
     asleep = resolve_controls("dvfs=2+sleep=break-even", jobs, NODES, TAURUS)
-    assert idle.levers.preferred_level[0] > asleep.levers.preferred_level[0] > 0
+    assert idle.controls.preferred_level[0] > asleep.controls.preferred_level[0] > 0
 
 
 def test_crowded_jobs_run_at_full_speed():
@@ -125,7 +125,7 @@ def test_crowded_jobs_run_at_full_speed():
     levels = ran("dvfs=1.5", jobs)[0].level.tolist()
     assert levels[0] == 0 and levels[-1] > 0
     assert min(ran("dvfs=1.5:always", jobs)[0].level) == levels[-1]
-    assert "unless" not in resolve_controls("dvfs=1.5:always", jobs, NODES, TAURUS).words
+    assert "unless" not in resolve_controls("dvfs=1.5:always", jobs, NODES, TAURUS).description
 
 
 def test_held_jobs_start_in_the_clean_hour():
@@ -138,7 +138,7 @@ def test_held_jobs_start_in_the_clean_hour():
     )
     assert found.jobs["hold_until_s"].tolist() == [2 * HOUR]
     assert (
-        found.words
+        found.description
         == "jobs are shifted to times of low price by lowest_window, by at most 3 h 0 min, with a perfect forecast"
     )
 
@@ -154,9 +154,9 @@ def test_holds_see_the_forecast_only():
         NODES,
         TAURUS,
         carbon=grams,
-        foresight=lambda series, horizon_s: persistence(series, horizon_s=horizon_s),
+        make_forecast=lambda series, horizon_s: persistence(series, horizon_s=horizon_s),
     )
-    assert told.jobs["hold_until_s"].tolist() == [2 * HOUR] and "persistence" in told.words
+    assert told.jobs["hold_until_s"].tolist() == [2 * HOUR] and "persistence" in told.description
     assert (
         resolve_controls("shift=lowest_window:3h", jobs, NODES, TAURUS, carbon=grams).jobs["hold_until_s"][0]
         == HOUR
@@ -170,8 +170,8 @@ def test_slack_by_estimate():
     assert held.tolist() == [-math.inf, 20 * HOUR]  # 6 h for short jobs, 24 h for long ones
 
 
-@pytest.mark.parametrize("levers", ["", "+sleep=timeout:60", "+sleep=predictive:60", "+dvfs=1.2"])
-def test_a_budget_is_never_exceeded(levers):
+@pytest.mark.parametrize("power_controls", ["", "+sleep=timeout:60", "+sleep=predictive:60", "+dvfs=1.2"])
+def test_a_budget_is_never_exceeded(power_controls):
     rng = np.random.default_rng(5)
     n = 60
     jobs = table(
@@ -179,8 +179,8 @@ def test_a_budget_is_never_exceeded(levers):
     )  # fmt: skip
     cluster = Cluster.from_nodes(16)
     full = TAURUS.for_groups({"nodes": 16}).full_it_w()
-    free = ran(f"none{levers}".replace("none+", ""), jobs, cluster)[1].peak_it_w
-    spent = ran(f"budget=70%{levers}", jobs, cluster)[1]
+    free = ran(f"none{power_controls}".replace("none+", ""), jobs, cluster)[1].peak_it_w
+    spent = ran(f"budget=70%{power_controls}", jobs, cluster)[1]
     assert spent.peak_it_w <= 0.7 * full < free
     assert len(spent.log) == n
 
@@ -197,16 +197,21 @@ def test_a_budget_slows_jobs_down_rather_than_let_them_wait():
 def test_all_is_what_machine_and_signals_have():
     grams = Series.constant(100, "g/kWh")
     found = resolve_controls("all", APART, NODES, TAURUS, carbon=grams)
-    assert found.levers.sleep and found.levers.preferred_level is not None and "carbon_time" in found.words
+    assert (
+        found.controls.sleep
+        and found.controls.preferred_level is not None
+        and "carbon_time" in found.description
+    )
     assert "hold_until_s" not in resolve_controls("all", APART, NODES, TAURUS).jobs
     assert (
-        "low price" in resolve_controls("all", APART, NODES, TAURUS, price=grams.scaled(1, "EUR/MWh")).words
+        "low price"
+        in resolve_controls("all", APART, NODES, TAURUS, price=grams.scaled(1, "EUR/MWh")).description
     )
     mira = resolve_controls("all", APART, NODES, PowerModel.preset("mira"))
-    assert mira.levers.sleep and mira.tables is None
-    assert resolve_controls("all", APART, NODES, PowerModel.preset("frontier")).levers is None
+    assert mira.controls.sleep and mira.tables is None
+    assert resolve_controls("all", APART, NODES, PowerModel.preset("frontier")).controls is None
     both = resolve_controls("all+budget=90%", APART, NODES, TAURUS)
-    assert both.levers.budget is not None and both.levers.sleep
+    assert both.controls.budget is not None and both.controls.sleep
 
 
 def test_groups_with_fewer_levels_repeat_their_last(tmp_path: Path):
@@ -281,7 +286,7 @@ def test_wrong_settings(text, words):
         ("budget=385+sleep=timeout:9", "taurus", "385 W is below the 404 W that 'taurus' may draw when its nodes"),
         ("dvfs=1.1", "mira", "the power model 'mira' has no DVFS states for the group 'nodes'"),
         ("sleep=break-even", "frontier", "the power model 'frontier' has no sleep states for the group 'nodes'"),
-        ("shift=lowest_window:6h", "taurus", "needs the carbon intensity over time, and none was given; give a file"),
+        ("shift=lowest_window:6h", "taurus", "needs the carbon intensity over time; give a file"),
         ("shift=price:lowest_window:6h", "taurus", "needs the price over time, and none was given"),
     ],
 )  # fmt: skip
@@ -296,7 +301,7 @@ def test_a_budget_that_is_lower_during_the_day_is_kept() -> None:
     jobs = kw.lublin(400, 32, load=0.9, seed=2)
     cluster, model = kw.Cluster.from_nodes(32), PowerModel.preset("taurus")
     pulled = resolve_controls("budget=100%:75%@8-20", jobs, cluster, model)
-    log = kw.simulate(pulled.jobs, cluster, "fcfs", "easy", power_controls=pulled.levers)
+    log = kw.simulate(pulled.jobs, cluster, "fcfs", "easy", power_controls=pulled.controls)
     assert len(log) == 400
     power = account_energy(log, cluster, model, tables=pulled.tables).it_power
     full = model.for_groups({"nodes": 32}).full_it_w()
@@ -304,7 +309,7 @@ def test_a_budget_that_is_lower_during_the_day_is_kept() -> None:
     day = (begin < 20 * HOUR) & (end > 8 * HOUR)
     assert power.value[day].max() <= 0.75 * full + 1e-6
     assert power.value.max() > 0.9 * full
-    assert "from 8 to 20 h" in pulled.words
+    assert "from 8 to 20 h" in pulled.description
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_a_run_is_the_same_job_by_job(text: str) -> None:
         pulled = resolve_controls(text, table, CLUSTER, TAURUS)
         assert pulled.tables is not None
         assert isinstance(pulled.tables["nodes"], ClassTable) is (table is jobs)
-        log = kw.simulate(pulled.jobs, CLUSTER, "fcfs", "easy", power_controls=pulled.levers)
+        log = kw.simulate(pulled.jobs, CLUSTER, "fcfs", "easy", power_controls=pulled.controls)
         logs.append((log.start_s.tolist(), log.end_s.tolist(), log.level.tolist()))
         spent.append(account_energy(log, CLUSTER, TAURUS, tables=pulled.tables).metrics())
         least.append(lower_bound_kwh(table, CLUSTER, TAURUS, pulled.tables))

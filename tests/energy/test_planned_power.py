@@ -31,7 +31,7 @@ def jobs(drawn, planned=None) -> JobTable:
 
 def ran(text: str, table: JobTable):
     found = resolve_controls(text, table, NODES, TAURUS)
-    log = kw.simulate(found.jobs, NODES, power_controls=found.levers, backfill="none")
+    log = kw.simulate(found.jobs, NODES, power_controls=found.controls, backfill="none")
     return found, log.jobs()["start_s"], account_energy(log, NODES, TAURUS, tables=found.tables)
 
 
@@ -44,17 +44,17 @@ def test_a_budget_is_planned_with_what_is_expected_and_accounted_with_what_is_dr
     assert start.tolist() == [0, 0, 0] and spent.peak_it_w == 95 + 150 + 150 + 145
     above = budget_violation(spent, found.budget_w)
     assert above == BudgetViolation(1.0, pytest.approx(0.06), 60.0, 480.0)
-    assert above.words == "exceeded 100 % of the time, by 0.06 kW (12 %) at most"
-    assert "by the predicted power of jobs" in found.words
+    assert above.description == "exceeded 100 % of the time, by 0.06 kW (12 %) at most"
+    assert "by the predicted power of jobs" in found.description
 
 
 def test_without_the_column_levers_see_what_was_measured():
     found, start, spent = ran(BUDGET, jobs([145.0, 145.0, 145.0]))
-    assert start.tolist() == [0, 0, HOUR] and budget_violation(spent, found.budget_w).most_w == 0
-    assert budget_violation(spent, found.budget_w).words == "never exceeded"
+    assert start.tolist() == [0, 0, HOUR] and budget_violation(spent, found.budget_w).max_excess_w == 0
+    assert budget_violation(spent, found.budget_w).description == "never exceeded"
     same, again, _ = ran(BUDGET, jobs([999.0] * 3, [145.0] * 3))
     np.testing.assert_array_equal(again, start)
-    np.testing.assert_array_equal(same.levers.watts, found.levers.watts)
+    np.testing.assert_array_equal(same.controls.watts, found.controls.watts)
 
 
 def test_the_models_watts_where_nothing_is_expected():
@@ -67,7 +67,7 @@ def test_the_models_watts_where_nothing_is_expected():
     busy = jobs([100.0] * 3, unknown).with_columns(cpu_utilization=[0.1] * 3)
     assert "cpu_utilization" not in with_planned_power(busy)  # nobody knows it beforehand
     np.testing.assert_array_equal(
-        resolve_controls(BUDGET, busy, NODES, TAURUS).levers.watts, found.levers.watts
+        resolve_controls(BUDGET, busy, NODES, TAURUS).controls.watts, found.controls.watts
     )
 
 
@@ -75,11 +75,13 @@ def test_levels_are_chosen_by_what_is_expected():
     # Where free nodes sleep it pays to slow down what draws much, and not what draws little.
     text = "dvfs=1.5+sleep=break-even"
     hot, cool = jobs([190.0], [100.0]), jobs([190.0], [190.0])
-    preferred = [resolve_controls(text, one, NODES, TAURUS).levers.preferred_level[0] for one in (hot, cool)]
+    preferred = [
+        resolve_controls(text, one, NODES, TAURUS).controls.preferred_level[0] for one in (hot, cool)
+    ]
     assert (
         preferred[0]
         != preferred[1]
-        == resolve_controls(text, jobs([190.0]), NODES, TAURUS).levers.preferred_level[0]
+        == resolve_controls(text, jobs([190.0]), NODES, TAURUS).controls.preferred_level[0]
     )
     tables = [resolve_controls(text, one, NODES, TAURUS).tables["nodes"].power_w for one in (hot, cool)]
     np.testing.assert_array_equal(tables[0], tables[1])
@@ -103,5 +105,5 @@ def test_a_daily_budget_is_looked_at_step_by_step():
     table = jobs([145.0]).with_columns(runtime_s=[2 * HOUR], estimate_s=[2 * HOUR], predicted_power_w=[100.0])
     _, _, spent = ran("budget=480W", table.with_columns(power_w=[190.0]))
     above = budget_violation(spent, ((-math.inf, 480), (HOUR, 470), (2 * HOUR, 480)))
-    assert (above.share, above.most_w, above.budget_w) == (0.5, 5.0, 470.0)
-    assert above.kwh == pytest.approx(0.005)
+    assert (above.time_share, above.max_excess_w, above.budget_w) == (0.5, 5.0, 470.0)
+    assert above.excess_kwh == pytest.approx(0.005)

@@ -82,8 +82,10 @@ def stepper(case: Case) -> Simulator:
         overrun=case.overrun or "double",
         on_oversized="drop",
     )
-    levers = None if case.levers is None else conversion.levers_of(case.levers)
-    return Simulator(conversion.job_table(case.jobs), conversion.cluster(case), settings, levers=levers)
+    power_controls = None if case.power_controls is None else conversion.levers_of(case.power_controls)
+    return Simulator(
+        conversion.job_table(case.jobs), conversion.cluster(case), settings, power_controls=power_controls
+    )
 
 
 class Decider:

@@ -55,8 +55,8 @@ def jobs_of(planned: float, limit: float | None, later: float | None, looks: lis
     )
 
 
-def believed(jobs: JobTable, overrun: str, levers: PowerControls | None = None) -> list[float]:
-    simulator = Simulator(jobs, TWO, Settings("easy", overrun=overrun), levers=levers)
+def believed(jobs: JobTable, overrun: str, power_controls: PowerControls | None = None) -> list[float]:
+    simulator = Simulator(jobs, TWO, Settings("easy", overrun=overrun), power_controls=power_controls)
     simulator.advance()
     simulator.apply(Choice.start(0))
     found = [float(simulator.view().running_end_s[0])]

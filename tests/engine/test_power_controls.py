@@ -54,7 +54,7 @@ def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> 
         drawn = lever_case(seed)
         case = replace(drawn, policy=policy, depth=depth, backfill_order=None)
         log = Decider(case, resolve(policy)).run()
-        assert case.levers is not None
+        assert case.power_controls is not None
         whole = kw.simulate(
             conversion.job_table(case.jobs),
             conversion.cluster(case),
@@ -65,7 +65,7 @@ def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> 
             placement=case.placement,
             overrun=case.overrun,
             on_oversized="drop",
-            power_controls=conversion.levers_of(case.levers),
+            power_controls=conversion.levers_of(case.power_controls),
         )
         assert as_bytes(log) == as_bytes(whole), f"seed {seed}"
         assert steps_of(log) == steps_of(whole), f"seed {seed}"
@@ -76,7 +76,7 @@ def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> 
 def test_a_rule_in_python_gives_the_log_of_the_compiled_one() -> None:
     for seed in range(70_000, 70_000 + CASES):
         case = lever_case(seed)
-        assert case.levers is not None
+        assert case.power_controls is not None
         one, other = (
             kw.simulate(
                 conversion.job_table(case.jobs),
@@ -84,7 +84,7 @@ def test_a_rule_in_python_gives_the_log_of_the_compiled_one() -> None:
                 rule,
                 "easy",
                 on_oversized="drop",
-                power_controls=conversion.levers_of(case.levers),
+                power_controls=conversion.levers_of(case.power_controls),
             )
             for rule in (resolve("sjf"), replace(resolve("sjf"), compiled=False))
         )
@@ -128,8 +128,8 @@ def test_levels_stretch_runs_and_plans() -> None:
 def test_a_budget_is_never_exceeded() -> None:
     jobs = kw.lublin(300, 16, load=1.1, seed=3)
     watts = (np.asarray(jobs["nodes"]) * 100).reshape(1, -1, 1)
-    levers = PowerControls(watts=watts, budget=((-math.inf, 900), (20_000.0, 1600)))
-    log = kw.simulate(jobs, kw.Cluster.from_nodes(16), "fcfs", "easy", power_controls=levers)
+    power_controls = PowerControls(watts=watts, budget=((-math.inf, 900), (20_000.0, 1600)))
+    log = kw.simulate(jobs, kw.Cluster.from_nodes(16), "fcfs", "easy", power_controls=power_controls)
     assert len(log) == 300
     times = np.unique(np.concatenate((log.start_s, log.end_s)))
     drawn = [watts[0, log.job, 0][(log.start_s <= t) & (t < log.end_s)].sum() for t in times]
@@ -148,7 +148,7 @@ def test_room_for_steps_is_made_on_the_way(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_nodes_are_put_to_sleep_and_woken_by_hand() -> None:
     jobs = table((0, 1, 10), (20, 1, 5), (60, 4, 5), (100, 4, 5))
-    simulator = Simulator(jobs, FOUR, Settings(), levers=asleep(timeout=1e6, fall=1, wake=10))
+    simulator = Simulator(jobs, FOUR, Settings(), power_controls=asleep(timeout=1e6, fall=1, wake=10))
     view = simulator.advance()
     assert view is not None and view.awake is not None and view.awake.tolist() == [4]
     simulator.apply(Choice.start(0))
@@ -177,7 +177,7 @@ def test_choices_that_cannot_be() -> None:
 
 
 @pytest.mark.parametrize(
-    ("levers", "problem", "words"),
+    ("power_controls", "problem", "words"),
     [
         (lambda: PowerControls(sleep={"node": SleepPolicy(5)}), UnknownNameError, "did you mean 'nodes'"),
         (lambda: SleepPolicy(-1), ClusterError, "timeout_s of a sleep policy is -1"),
@@ -213,9 +213,9 @@ def test_choices_that_cannot_be() -> None:
         ),
     ],
 )
-def test_levers_that_cannot_be_pulled(levers, problem, words) -> None:  # type: ignore[no-untyped-def]
+def test_levers_that_cannot_be_pulled(power_controls, problem, words) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(problem, match=words):
-        kw.simulate(table((0, 1, 10)), FOUR, power_controls=levers(), backfill="none")
+        kw.simulate(table((0, 1, 10)), FOUR, power_controls=power_controls(), backfill="none")
 
 
 def test_shared_nodes_do_not_sleep() -> None:
@@ -248,8 +248,8 @@ def test_a_burst_that_wakes_many_nodes_finds_room_to_be_written_down(monkeypatch
             jobs,
             kw.Cluster.from_nodes(burst),
             Settings("none"),
-            rule=resolve("fcfs"),
-            levers=PowerControls(sleep={"nodes": SleepPolicy(10, 1, 5)}),
+            policy=resolve("fcfs"),
+            power_controls=PowerControls(sleep={"nodes": SleepPolicy(10, 1, 5)}),
         )
         run.run()
         assert int(run.state.lever["steps"][0]) <= len(run.state.steps)

@@ -266,7 +266,7 @@ def test_replay_is_simulate_without_names() -> None:
 
 
 def test_running_again_changes_nothing() -> None:
-    simulator = Simulator(JOBS, FOUR, rule=resolve("fcfs"))
+    simulator = Simulator(JOBS, FOUR, policy=resolve("fcfs"))
     simulator.run()
     once = as_bytes(simulator.log())
     simulator.run()

@@ -107,7 +107,7 @@ def test_the_event_records_cover_every_job_of_the_episode_once():
     vec.reset(options={"first": 7})
     over = False
     while not over:
-        (*_,) = stepped = vec.step(vec.board.scene.mask.argmax(axis=1))
+        (*_,) = stepped = vec.step(vec.simulator.buffers.mask.argmax(axis=1))
         over = bool(stepped[2][0])
     assert sorted(seen_rows) == list(range(7, 47))
     assert times[0][0] == vec.jobs["submit_s"][7]
@@ -118,13 +118,13 @@ def test_a_custom_feature_is_the_last_column_of_the_shown_jobs():
     feature = Feature("age", lambda shown: shown.wait_s, scale=3600.0)
     vec = batch(2, features=[Feature("share16", my_share), feature], job_info=True)
     seen, info = vec.reset(seed=0)
-    assert vec.seen.features[-2:] == ("share16", "age")
+    assert vec.observation_spec.features[-2:] == ("share16", "age")
     assert seen["jobs"].shape == vec.observation_space["jobs"].shape and vec.observation_space.contains(seen)
     for _ in range(30):
         shown = info["job_id"] >= 0
         nodes = np.where(shown, vec.jobs["nodes"][np.maximum(info["job_id"], 0)], 0)
         assert seen["jobs"][:, :, -2] == pytest.approx(nodes / 16)
-        now = vec.board.stack.clock["now"]
+        now = vec.simulator.states.clock["now"]
         wait = np.where(shown, now - vec.jobs["submit_s"][np.maximum(info["job_id"], 0)], 0)
         assert seen["jobs"][:, :, -1] == pytest.approx(wait / 3600, rel=1e-6)
         seen, *_, info = vec.step(seen["mask"].argmax(axis=1))
@@ -136,7 +136,7 @@ def test_info_names_the_shown_jobs_and_the_reward_terms():
         jobs=crowded(150, 0),
         cluster=MACHINE,
         episode_jobs=40,
-        slots=8,
+        queue_window=8,
         reward={"slowdown": 1.0, my_wait: 0.5},
     ).unwrapped
     assert isinstance(env, BatchEnv)
@@ -186,13 +186,13 @@ def test_the_other_environments_take_custom_functions_too(environment):
     if environment == "gpu":
         cluster = Cluster.preset("gpu-mixed")
         vec = GpuVectorEnv(
-            2, jobs=gpu_workload(100, cluster, seed=1), cluster=cluster, episode_jobs=30, slots=8,
+            2, jobs=gpu_workload(100, cluster, seed=1), cluster=cluster, episode_jobs=30, queue_window=8,
             preempt=True, reward={"jct": 1.0, count: 1.0}, features=[feature], job_info=True, horizon_s=86400.0,
             autoreset_mode="SameStep",
         )  # fmt: skip
     else:
         vec = EnergyVectorEnv(
-            2, jobs=crowded(100, 1), cluster=MACHINE, power="taurus", episode_jobs=30, slots=8,
+            2, jobs=crowded(100, 1), cluster=MACHINE, power="taurus", episode_jobs=30, queue_window=8,
             reward={"energy": 1.0, count: 1.0}, features=[feature], job_info=True, autoreset_mode="SameStep",
         )  # fmt: skip
     seen, info = vec.reset(seed=0)

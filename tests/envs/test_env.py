@@ -75,7 +75,7 @@ def test_return_equals_episode_metric(term, backfill_order):
     jobs = crowded(120, 3)
     vec = batch(jobs, reward={term: 2.0}, sla_s=900.0, backfill_order=backfill_order)
     vec.reset(seed=5)
-    first = int(vec.board.scene.copies["first"][0])
+    first = int(vec.simulator.buffers.copies["first"][0])
     random = np.random.default_rng(0)
     total, terms, over = 0.0, np.zeros(len(TERMS)), False
     while not over:
@@ -85,7 +85,7 @@ def test_return_equals_episode_metric(term, backfill_order):
         terms += told["terms"][0]
         over = bool(ended[0])
     window = jobs[first : first + 60]
-    start = vec.board.stack.job_state["start_s"][0]
+    start = vec.simulator.states.job_state["start_s"][0]
     wait = start - window["submit_s"]
     slowdown = np.maximum((wait + window["runtime_s"]) / np.maximum(window["runtime_s"], 10.0), 1.0)
     users = window["user"]
@@ -103,7 +103,7 @@ def test_return_equals_episode_metric(term, backfill_order):
         replayed = kw.simulate(window, MACHINE, "saf", "easy")
         vec = batch(jobs, backfill_order="agent")
         play(vec, jobs["estimate_s"] * jobs["nodes"], first)
-        assert vec.board.scene.finished[0, 3] == pytest.approx(kw.metrics(replayed)["mean_bsld"] - 1)
+        assert vec.simulator.buffers.finished[0, 3] == pytest.approx(kw.metrics(replayed)["mean_bsld"] - 1)
 
 
 def test_vectorized_copies_match_single_environments():
@@ -168,8 +168,8 @@ def test_autoreset_modes():
 def test_reset_in_mid_episode_clears_the_observation():
     vec = batch()
     first, _ = vec.reset(options={"first": 0})
-    while vec.board.scene.copies["shown"][0] < 20:
-        vec.step(vec.board.scene.mask.argmax(axis=1))
+    while vec.simulator.buffers.copies["shown"][0] < 20:
+        vec.step(vec.simulator.buffers.mask.argmax(axis=1))
     again, _ = vec.reset(options={"first": 0})
     assert all(np.array_equal(first[name], again[name]) for name in first)
 
@@ -183,7 +183,7 @@ def test_observation_values():
         nodes=[12, 8, 4],
         user=[1, 2, 2],
     )
-    vec = batch(jobs, episode_jobs=3, graph=True, slots=4)
+    vec = batch(jobs, episode_jobs=3, graph=True, queue_window=4)
     seen, _ = vec.reset()
     # At 7,200 s: 12 of 16 nodes taken, job 2 does not fit and job 3 does.
     rows = [dict(zip(FEATURES, row.tolist(), strict=True)) for row in seen["jobs"][0]]
@@ -217,10 +217,10 @@ def test_more_jobs_than_slots_shows_the_oldest_and_the_smallest():
         estimate_s=[1000, *range(400, 400 - 5 * n, -5)],
         nodes=[15] + [1] * n,
     )
-    vec = batch(jobs, episode_jobs=n + 1, slots=8)
+    vec = batch(jobs, episode_jobs=n + 1, queue_window=8)
     vec.reset()
-    assert vec.board.scene.slots[0].tolist() == [1, 2, 3, 4, 40, 39, 38, 37]
-    assert vec.board.scene.summary[0, list(SUMMARY).index("hidden")] == pytest.approx((n - 8) / n)
+    assert vec.simulator.buffers.slots[0].tolist() == [1, 2, 3, 4, 40, 39, 38, 37]
+    assert vec.simulator.buffers.summary[0, list(SUMMARY).index("hidden")] == pytest.approx((n - 8) / n)
 
 
 def test_no_job_starts_before_an_overdue_job():
@@ -231,18 +231,18 @@ def test_no_job_starts_before_an_overdue_job():
     over, guarded = False, 0
     longest_first = -jobs["nodes"] * jobs["estimate_s"]  # starves the small ones
     while not over:
-        a = vec.board.scene
+        a = vec.simulator.buffers
         shown = int(a.copies["shown"][0])
         numbers = a.slots[0, :shown]
         if int(a.copies["phase"][0]) == 1:
-            waits = vec.board.stack.clock["now"][0, 0] - jobs["submit_s"][numbers]
+            waits = vec.simulator.states.clock["now"][0, 0] - jobs["submit_s"][numbers]
             allowed = np.flatnonzero(a.mask[0])
             if (waits > bound).any():
                 guarded += 1
                 assert allowed.tolist() == [int(np.argmax(waits > bound))]
         scores = np.where(a.mask[0, :shown] == 1, longest_first[numbers], np.inf)
         over = bool(vec.step(np.array([int(np.argmin(scores))]))[2][0])
-    worst = np.nanmax(vec.board.stack.job_state["start_s"][0] - jobs["submit_s"][:120])
+    worst = np.nanmax(vec.simulator.states.job_state["start_s"][0] - jobs["submit_s"][:120])
     free = batch(jobs, episode_jobs=120, backfill_order="agent")
     assert worst < np.nanmax(play(free, longest_first, 0) - jobs["submit_s"][:120])
 
@@ -253,11 +253,11 @@ def test_hold_advances_time_and_every_episode_ends():
     steps, over = 0, False
     while not over:
         held = vec.action_masks()[0, -1]
-        action = vec.seen.actions - 1 if held else int(vec.action_masks()[0].argmax())
+        action = vec.observation_spec.actions - 1 if held else int(vec.action_masks()[0].argmax())
         over = bool(vec.step(np.array([action]))[2][0])
         steps += 1
-    start = vec.board.stack.job_state["start_s"][0]
-    assert np.isfinite(start).all() and (start >= vec.board.stack.jobs["submit_s"][0]).all()
+    start = vec.simulator.states.job_state["start_s"][0]
+    assert np.isfinite(start).all() and (start >= vec.simulator.states.jobs["submit_s"][0]).all()
 
 
 def test_a_forbidden_action_is_replaced_and_counted():
@@ -265,7 +265,7 @@ def test_a_forbidden_action_is_replaced_and_counted():
     vec.reset(seed=0)
     over = False
     while not over:
-        *_, told = stepped = vec.step(np.array([vec.seen.actions - 1]))
+        *_, told = stepped = vec.step(np.array([vec.observation_spec.actions - 1]))
         over = bool(stepped[2][0])
     assert told["episode"]["invalid"][0] == told["episode"]["l"][0] > 0
 
@@ -293,7 +293,7 @@ def test_arrival_rate_scales_submissions():
     vec = batch()
     vec.set_arrival_rate(4.0)
     vec.reset(options={"first": 0})
-    arrivals = vec.board.stack.job_state["earliest_s"][0]
+    arrivals = vec.simulator.states.job_state["earliest_s"][0]
     given = crowded(200, 0)["submit_s"][:60]
     assert arrivals - arrivals[0] == pytest.approx((given - given[0]) / 4)
     with pytest.raises(InputError, match="above 0"):
@@ -316,4 +316,4 @@ def test_input_errors():
     with pytest.raises(InputError, match="Gpu-v0"):
         batch(cluster=Cluster.preset("gpu-mixed"))
     with pytest.raises(InputError, match="at least 1 slot"):
-        DecisionSettings(slots=0)
+        DecisionSettings(queue_window=0)

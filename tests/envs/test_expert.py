@@ -70,10 +70,10 @@ def test_choice_matches_exhaustive_search(depth):
             1, jobs=jobs, cluster=MACHINE, episode_jobs=len(jobs), autoreset_mode=AutoresetMode.DISABLED
         )
         vec.reset()
-        if vec.board.stack.clock["now"][0, 0] != NOW_S:  # nobody fits then
+        if vec.simulator.states.clock["now"][0, 0] != NOW_S:  # nobody fits then
             continue
-        teacher = LookAheadExpert(LookAhead(depth=depth), vec.board, jobs, MACHINE)
-        chosen = int(vec.board.scene.slots[0, teacher.choose()[0]])
+        teacher = LookAheadExpert(LookAhead(depth=depth), vec.simulator, jobs, MACHINE)
+        chosen = int(vec.simulator.buffers.slots[0, teacher.choose()[0]])
         candidates = np.arange(4, len(jobs))
         costs = {job: future(jobs, job, depth) for job in candidates.tolist()}
         assert costs[chosen] == pytest.approx(min(costs.values()))
@@ -84,7 +84,7 @@ def test_choice_matches_exhaustive_search(depth):
 
 
 def lesson(lookahead, copies=4, **how):
-    asking = DecisionSettings(slots=24, **how)
+    asking = DecisionSettings(queue_window=24, **how)
     return record_demonstrations(
         crowded(200, 3), MACHINE, asking, lookahead, 6, seed=1, episode_jobs=50, copies=copies
     )
@@ -127,7 +127,7 @@ def test_expert_skips_unselected_copies_and_does_not_change_the_state():
     vec = BatchVectorEnv(3, jobs=crowded(200, 3), cluster=MACHINE, episode_jobs=50)
     vec.reset(seed=0)
     before = vec.snapshot()
-    teacher = LookAheadExpert(LookAhead(), vec.board, vec.jobs, MACHINE, threads=2)
+    teacher = LookAheadExpert(LookAhead(), vec.simulator, vec.jobs, MACHINE, threads=2)
     actions = teacher.choose(np.array([True, False, True]))
     assert actions[1] == NOTHING and np.array_equal(teacher.choose()[[0, 2]], actions[[0, 2]])
     after = vec.snapshot()

@@ -15,7 +15,7 @@ MACHINE = kw.Cluster.from_nodes(16)
 
 def made(**how):
     return gymnasium.make(
-        "kilowait/Batch-v0", jobs=crowded(120, 0), cluster=MACHINE, episode_jobs=40, slots=16, **how
+        "kilowait/Batch-v0", jobs=crowded(120, 0), cluster=MACHINE, episode_jobs=40, queue_window=16, **how
     )
 
 

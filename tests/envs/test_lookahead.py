@@ -123,7 +123,7 @@ def test_runs_are_deterministic_and_respect_capacity():
 @pytest.mark.parametrize("width", [2, 5, 20])
 @pytest.mark.parametrize("depth", [1, 30])
 def test_work_is_bounded_by_width_and_depth(width, depth):
-    simulator = Simulator(crowded(200, 2), MACHINE, Settings("easy"), rule=external_policy())
+    simulator = Simulator(crowded(200, 2), MACHINE, Settings("easy"), policy=external_policy())
     state = simulator.state._replace(need=simulator.state.need.copy())
     policy = LookAhead(width=width, depth=depth)
     stage = policy.stage(state)

@@ -42,10 +42,10 @@ TELLING = {
 
 
 def test_prediction_feature_values():
-    vec = batch(jobs(**TELLING), episode_jobs=3, slots=4, prediction_features=True)
+    vec = batch(jobs(**TELLING), episode_jobs=3, queue_window=4, prediction_features=True)
     seen, _ = vec.reset()
-    assert vec.seen.features == (*FEATURES, *PREDICTION_FEATURES)
-    rows = [dict(zip(vec.seen.features, row.tolist(), strict=True)) for row in seen["jobs"][0]]
+    assert vec.observation_spec.features == (*FEATURES, *PREDICTION_FEATURES)
+    rows = [dict(zip(vec.observation_spec.features, row.tolist(), strict=True)) for row in seen["jobs"][0]]
     assert rows[0]["bound"] == pytest.approx(np.log(2) / 3)
     assert rows[1]["bound"] == pytest.approx(np.log(0.75) / 3)
     assert rows[0]["expected_inverse_runtime"] == 0.25
@@ -55,7 +55,7 @@ def test_prediction_feature_values():
     assert rows[0]["cut"] == pytest.approx(np.log(0.25) / 3) and rows[1]["cut"] == 0
     assert rows[0]["place"] == 0 and rows[1]["place"] == 0.5 and rows[1]["fits"] == 1
     assert not seen["jobs"][0, 2:].any()
-    plain, _ = batch(jobs(**TELLING), episode_jobs=3, slots=4).reset()
+    plain, _ = batch(jobs(**TELLING), episode_jobs=3, queue_window=4).reset()
     np.testing.assert_array_equal(seen["jobs"][:, :, : len(FEATURES)], plain["jobs"])
 
 
@@ -66,8 +66,8 @@ def test_planned_run_time_is_at_most_the_request():
 
 
 def test_prediction_features_are_off_by_default():
-    assert DecisionSettings().seen.features == tuple(FEATURES)
-    assert batch(jobs(**TELLING), episode_jobs=3).seen.features == tuple(FEATURES)
+    assert DecisionSettings().observation_spec.features == tuple(FEATURES)
+    assert batch(jobs(**TELLING), episode_jobs=3).observation_spec.features == tuple(FEATURES)
     assert feature_names(False) == tuple(OF_ENERGY)
 
 
@@ -84,12 +84,12 @@ def test_prediction_features_with_power():
         expected_inverse_runtime=np.full(60, 0.5),
     )
     plain, told = energy(log, episode_jobs=40), energy(log, episode_jobs=40, prediction_features=True)
-    assert told.seen.features == feature_names(True)
+    assert told.observation_spec.features == feature_names(True)
     seen, more = plain.reset(seed=1)[0], told.reset(seed=1)[0]
     looked = 0
     for _ in range(200):
-        own = {name: more["jobs"][0][:, at] for at, name in enumerate(told.seen.features)}
-        for at, name in enumerate(plain.seen.features):
+        own = {name: more["jobs"][0][:, at] for at, name in enumerate(told.observation_spec.features)}
+        for at, name in enumerate(plain.observation_spec.features):
             np.testing.assert_array_equal(own[name], seen["jobs"][0][:, at])
         there = seen["jobs"][0].any(axis=1)
         np.testing.assert_allclose((own["bound"] - own["length"])[there], np.log(2) / 3, atol=1e-6)
@@ -109,8 +109,14 @@ def test_power_features_use_predicted_power():
     watts = np.full(60, 300.0)
     log = log.with_columns(power_w=watts, predicted_power_w=watts / 2)
     half = energy(
-        log.with_columns(power_w=watts / 2, predicted_power_w=None), episode_jobs=40, levers="dvfs=1.2"
+        log.with_columns(power_w=watts / 2, predicted_power_w=None),
+        episode_jobs=40,
+        power_controls="dvfs=1.2",
     )
-    vec = energy(log, episode_jobs=40, levers="dvfs=1.2")
-    np.testing.assert_array_equal(vec.powered.drawing.features, half.powered.drawing.features)
-    assert (vec.powered.drawing.above_w > half.powered.drawing.above_w).any()  # what is paid for is drawn
+    vec = energy(log, episode_jobs=40, power_controls="dvfs=1.2")
+    np.testing.assert_array_equal(
+        vec.power_setup.power_tables.features, half.power_setup.power_tables.features
+    )
+    assert (
+        vec.power_setup.power_tables.above_w > half.power_setup.power_tables.above_w
+    ).any()  # what is paid for is drawn

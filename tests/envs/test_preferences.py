@@ -19,14 +19,14 @@ UNITS = {"fairness": 3.0, "slowdown": 0.5}
 def batch(copies=3, mode=AutoresetMode.SAME_STEP, **how):
     how = {"preferences": UNITS, **how}
     return BatchVectorEnv(
-        copies, jobs=crowded(200, 0), cluster=Cluster.from_nodes(16), episode_jobs=30, slots=16,
+        copies, jobs=crowded(200, 0), cluster=Cluster.from_nodes(16), episode_jobs=30, queue_window=16,
         autoreset_mode=mode, threads=1, **how,
     )  # fmt: skip
 
 
 def energy(copies=3, mode=AutoresetMode.SAME_STEP):
     return EnergyVectorEnv(
-        copies, jobs=crowded(200, 0), cluster=Cluster.from_nodes(16), power="taurus", episode_jobs=20, slots=16,
+        copies, jobs=crowded(200, 0), cluster=Cluster.from_nodes(16), power="taurus", episode_jobs=20, queue_window=16,
         autoreset_mode=mode, threads=1, preferences={"slowdown": 2.0, "energy": 0.01},
     )  # fmt: skip
 
@@ -36,7 +36,7 @@ def gpu(copies=3, mode=AutoresetMode.SAME_STEP):
 
     return GpuVectorEnv(
         copies, jobs=workload_of("gpu:60:gpu-mixed:0.9:0").jobs, cluster=Cluster.preset("gpu-mixed"), episode_jobs=12,
-        slots=16, autoreset_mode=mode, threads=1, preferences={"jct": 2.0, "wait": 3.0, "makespan": 10.0},
+        queue_window=16, autoreset_mode=mode, threads=1, preferences={"jct": 2.0, "wait": 3.0, "makespan": 10.0},
     )  # fmt: skip
 
 
@@ -48,16 +48,16 @@ def choices(seen, random):
 @pytest.mark.parametrize("make", [batch, energy, gpu])
 def test_return_is_minus_the_metric_weighted_by_the_shown_preference(make, mode):
     vec, random = make(mode=mode), np.random.default_rng(1)
-    terms = vec.drawn.preferences.terms
-    units = np.array([vec.drawn.preferences.units[name] for name in terms])
+    terms = vec.episode_preferences.preferences.terms
+    units = np.array([vec.episode_preferences.preferences.units[name] for name in terms])
     places = [list(vec.reward.terms).index(name) for name in terms]
-    assert vec.seen.summary[-len(terms) :] == tuple(f"prefers_{name}" for name in terms)
+    assert vec.observation_spec.summary[-len(terms) :] == tuple(f"prefers_{name}" for name in terms)
     seen, _ = vec.reset(seed=4)
     total, ended, met = np.zeros(3), 0, []
     for _ in range(3000):
         weights = seen["summary"][:, -len(terms) :].copy()
         assert weights.sum(axis=1) == pytest.approx(np.ones(3), abs=1e-6)
-        exact = vec.drawn.weights.copy()
+        exact = vec.episode_preferences.weights.copy()
         seen, reward, over, _, told = vec.step(choices(seen, random))
         total += reward
         if over.any():

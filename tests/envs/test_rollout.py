@@ -22,7 +22,7 @@ def test_saf_from_observations_matches_saf(seed):
         jobs,
         machine,
         decided_by(lambda rows: rows[:, AREA]),
-        asking=DecisionSettings(backfill_order="agent", slots=64),
+        decision_settings=DecisionSettings(backfill_order="agent", queue_window=64),
     )
     by_rule = kw.simulate(jobs, machine, "saf", "easy")
     areas = np.float32(np.log1p(jobs["estimate_s"] * jobs["nodes"] / (16 * 3600)) / 3)
@@ -49,7 +49,7 @@ def test_outages_dependencies_and_cancellations_are_simulated():
         jobs,
         machine,
         decided_by(lambda rows: rows[:, LENGTH]),
-        asking=DecisionSettings(backfill_order="agent", slots=96),
+        decision_settings=DecisionSettings(backfill_order="agent", queue_window=96),
         settings=Settings("easy"),
     )
     rule = kw.simulate(jobs, machine, "sjf", "easy")

@@ -53,13 +53,13 @@ def play(vec, scores, first: int) -> np.ndarray:
     vec.reset(options={"first": first})
     over = False
     while not over:
-        a = vec.board.scene
+        a = vec.simulator.buffers
         shown = int(a.copies["shown"][0])
-        slot = np.full(vec.asking.slots, np.inf)
+        slot = np.full(vec.decision_settings.queue_window, np.inf)
         slot[:shown] = scores[first + a.slots[0, :shown]]
-        slot[a.mask[0, : vec.asking.slots] == 0] = np.inf
+        slot[a.mask[0, : vec.decision_settings.queue_window] == 0] = np.inf
         over = bool(vec.step(np.array([int(np.argmin(slot))]))[2][0])
-    return vec.board.stack.job_state["start_s"][0].copy()
+    return vec.simulator.states.job_state["start_s"][0].copy()
 
 
 def decided_by(static_scores):

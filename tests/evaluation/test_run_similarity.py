@@ -29,10 +29,10 @@ def test_means_are_those_of_the_metrics(logs):
     found = {one.name: one for one in compare_runs(*numbers)}
     real, made = (kw.metrics(log) for log in logs)
     assert found["wait_s"].real == pytest.approx(real["mean_wait_s"])
-    assert found["wait_s"].made == pytest.approx(made["mean_wait_s"])
+    assert found["wait_s"].synthetic == pytest.approx(made["mean_wait_s"])
     assert found["bsld"].ratio == pytest.approx(made["mean_bsld"] / real["mean_bsld"])
     assert found["utilization"].real == pytest.approx(real["utilization"], rel=1e-6)
-    assert found["backlog_nodes"].made == pytest.approx(made["mean_backlog_nodes"], rel=1e-6)
+    assert found["backlog_nodes"].synthetic == pytest.approx(made["mean_backlog_nodes"], rel=1e-6)
 
 
 def test_distances_are_scipys(logs):
@@ -43,7 +43,7 @@ def test_distances_are_scipys(logs):
         assert one.wasserstein == pytest.approx(stats.wasserstein_distance(*both))
     curve = share_curves(*numbers)["wait_s"]
     found = next(one for one in compare_runs(*numbers) if one.name == "wait_s")
-    assert np.abs(np.subtract(curve.real, curve.made)).max() == pytest.approx(found.ks)
+    assert np.abs(np.subtract(curve.real, curve.synthetic)).max() == pytest.approx(found.ks)
 
 
 def test_a_run_is_like_itself(logs):

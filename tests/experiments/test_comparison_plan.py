@@ -38,9 +38,9 @@ def plan(policies="fcfs,sjf", backfill="easy", traces=TRACES, **protocol):
 
 def starts(contests):
     return [
-        contest.logs(contender, window).jobs()["start_s"]
+        contest.logs(policy, window).jobs()["start_s"]
         for contest in contests
-        for contender in range(len(contest.contenders))
+        for policy in range(len(contest.policies))
         for window in range(len(contest.windows))
     ]
 
@@ -107,8 +107,8 @@ def test_a_written_comparison_can_be_widened(tmp_path):
     assert store.found == 16
     save(out, wider, contests, found, store, command=["kilowait"], date="today", force=True)
     kept = load_comparison(out)
-    assert kept.contests[0].labels == ("fcfs", "sjf", "saf")
-    same(starts(kept.contests), starts(run(wider, workers=1)))
+    assert kept.comparisons[0].labels == ("fcfs", "sjf", "saf")
+    same(starts(kept.comparisons), starts(run(wider, workers=1)))
 
 
 @pytest.mark.parametrize(
@@ -208,11 +208,11 @@ def test_ctrl_c_while_a_cell_is_written_waits_for_the_file(tmp_path, monkeypatch
 
 
 def test_perfect_estimates_have_no_clairvoyant():
-    assert {who.kind for who in prepare(plan()).contenders} == {"rule"}
+    assert {who.kind for who in prepare(plan()).policies} == {"rule"}
     jobs = "lublin:600:32:0.9:1"
     rounded = kw.lublin(600, 32, load=0.9, seed=1, estimates="rounded")
     assert not np.array_equal(rounded["estimate_s"], rounded["runtime_s"])
-    assert {who.kind for who in plan(traces=(jobs,)).contenders} == {"rule", "clairvoyant"}
+    assert {who.kind for who in plan(traces=(jobs,)).policies} == {"rule", "clairvoyant"}
 
 
 def test_protocol_as_people_write_it():
@@ -232,10 +232,10 @@ def test_an_agent_is_tried_on_the_last_part(tmp_path):
 
     LinearAgent(np.eye(12)[0]).save(tmp_path / "agent.json")
     who = contenders_of(f"saf,agent:{tmp_path / 'agent.json'}", "easy")
-    assert [contender.label for contender in who] == ["saf", "agent", "saf, perfect estimates"]
+    assert [policy.label for policy in who] == ["saf", "agent", "saf, perfect estimates"]
     protocol = protocol_of(2, "50", "0", "auto", 0, who)
     cut = protocol.cut(kw.lublin(600, 32, seed=1))
-    assert protocol.part == "test" and cut.first.min() >= 480
+    assert protocol.split == "test" and cut.first.min() >= 480
 
 
 def test_wrong_plans():

@@ -16,7 +16,7 @@ SCENARIOS = {
     "batch, estimates": Scenario("lublin:300:64:0.95:3", policy="sjf"),
     "GPU": Scenario("gpu:200:gpu-mixed:1.1:4", cluster="gpu-mixed", policy="las"),
     "GPU, round-based": Scenario("gpu:120:gpu-mixed:1.1:4", cluster="gpu-mixed", policy="gavel"),
-    "predictions": Scenario("lublin:300:64:0.95:3", policy="saf", predict="forest"),
+    "predictions": Scenario("lublin:300:64:0.95:3", policy="saf", runtime_predictor="forest"),
 }
 
 

@@ -34,14 +34,14 @@ def done():
         [PredictionModel.of(name) for name in names],
         part=0.5,
         classes=("user-jobs",),
-        online=RefitSchedule(every_s=7 * DAY, jobs=600, least=50, calibrate=300),
+        online=RefitSchedule(every_s=7 * DAY, jobs=600, min_jobs=50, calibration_jobs=300),
         forest=ForestSettings(trees=10, leaves=31),
     )
 
 
 def test_the_later_jobs_count(done):
     jobs, found = done
-    assert (found.jobs, found.judged, found.weeks) == (900, 450, 5)
+    assert (found.jobs, found.evaluated_jobs, found.weeks) == (900, 450, 5)
     row = found.row("request")
     assert row.scores == score(np.full(450, 3600.0), jobs["runtime_s"][450:])
     assert row.ratio == {} and row.scores.underprediction_rate < 0.01
@@ -63,8 +63,8 @@ def test_intervals_lie_around_the_values(done):
 def test_the_forest_is_timed_once_and_keeps_its_levels(done):
     _, found = done
     assert found.row("forest:accurate").seconds == found.row("forest:median").seconds > 0
-    assert list(found.held) == [0.5, 0.9, 0.97]
-    ran, kept = found.held[0.9]
+    assert list(found.coverage) == [0.5, 0.9, 0.97]
+    ran, kept = found.coverage[0.9]
     assert ran == pytest.approx(0.9, abs=0.06) and ran <= kept <= 1
 
 

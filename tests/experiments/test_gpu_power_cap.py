@@ -14,7 +14,7 @@ from kilowait.experiments.comparison_plan import (
     prepare_levers,
     run,
 )
-from kilowait.experiments.gpu_power_cap import cap_of, check_levers_on, parse_gpu_power_caps
+from kilowait.experiments.gpu_power_cap import cap_of, check_controls_supported, parse_gpu_power_caps
 from kilowait.experiments.gpu_settings import GpuOptions, speeds_for
 from kilowait.experiments.policy_configs import contenders_of
 from kilowait.experiments.power import PowerSettings
@@ -26,9 +26,15 @@ TRACE = "gpu:150:gpu-mixed:1.1:4"
 MIXED, POWER = kw.Cluster.preset("gpu-mixed"), PowerModel.preset("gpu-mixed")
 
 
-def done_with(levers, **settings):
+def done_with(power_controls, **settings):
     return run_scenario(
-        Scenario(TRACE, policy="las", power=PowerSettings(), levers=levers, gpu=GpuOptions(**settings))
+        Scenario(
+            TRACE,
+            policy="las",
+            power=PowerSettings(),
+            power_controls=power_controls,
+            gpu=GpuOptions(**settings),
+        )
     )
 
 
@@ -54,13 +60,13 @@ def test_a_cap_slows_jobs_before_the_clock_and_lowers_power_after_it():
     assert ran[1] > 1.1 * ran[0]
     assert held.accounts.peak_it_w < 0.9 * free.accounts.peak_it_w
     assert held.accounts.by_state["jobs"] < free.accounts.by_state["jobs"]
-    assert "60 %" in held.pulled and held.speeds.speed.max() < free.speeds.speed.max()
+    assert "60 %" in held.controls_description and held.speeds.speed.max() < free.speeds.speed.max()
 
 
-@pytest.mark.parametrize("levers", ["none", "gpu-cap=90%", "gpu-cap=50%", "gpu-cap=100%"])
+@pytest.mark.parametrize("power_controls", ["none", "gpu-cap=90%", "gpu-cap=50%", "gpu-cap=100%"])
 @pytest.mark.parametrize("types", ["any", "least-energy"])
-def test_every_joule_is_somebody_s(levers, types):
-    spent = done_with(levers, types=types).accounts
+def test_every_joule_is_somebody_s(power_controls, types):
+    spent = done_with(power_controls, gpu_type_order=types).accounts
     edges = spent.it_power.edge_s
     drawn_kwh = float(np.dot(np.diff(edges), spent.it_power.value)) / 3.6e6
     assert sum(spent.by_state.values()) == pytest.approx(drawn_kwh, rel=1e-9)
@@ -76,28 +82,28 @@ def test_a_cap_of_all_is_none():
 
 def test_nobody_is_below_the_bound():
     """The bound knows the speeds of the run, and the contenders' caps."""
-    scenario = Scenario(TRACE, power=PowerSettings(), gpu=GpuOptions(types="least-energy"))
+    scenario = Scenario(TRACE, power=PowerSettings(), gpu=GpuOptions(gpu_type_order="least-energy"))
     who = contenders_of("fcfs,las", "none", parse_gpu_power_caps("none,80%,60%"), clairvoyant=False)
     ready = prepare(ComparisonPlan((scenario,), who, WindowOptions(windows=2, window_jobs=60)))
     drew = run(ready)[0].energy
-    for contender in drew.metrics:
-        for window in contender:
+    for policy in drew.metrics:
+        for window in policy:
             assert 0 < window["least_kwh"] < window["energy_kwh"]
     meter, jobs = ready.cases[0].meter, ready.workloads[0].jobs
     speeds = speeds_for("auto", jobs, MIXED)
     least = meter.least_kwh(jobs, speeds)
     assert meter.least_kwh(jobs, speeds, (None, 0.8)) <= least
     assert meter.least_kwh(jobs) < 0.9 * least  # as if a T4 were as fast as all others
-    alone = done_with("gpu-cap=80%", types="least-energy").accounts.by_state["jobs"]
+    alone = done_with("gpu-cap=80%", gpu_type_order="least-energy").accounts.by_state["jobs"]
     assert alone >= meter.least_kwh(jobs, speeds, (0.8,))
 
 
 def test_the_levers_of_placed_nodes_are_caps():
     ready = prepare_levers(Scenario(TRACE, power=PowerSettings()), "fcfs", "none")
-    assert [who.levers for who in ready.contenders][:3] == ["none", "gpu-cap=90%", "gpu-cap=80%"]
+    assert [who.power_controls for who in ready.policies][:3] == ["none", "gpu-cap=90%", "gpu-cap=80%"]
     with pytest.raises(InputError, match="cap their GPUs with --gpu-power-cap"):
         prepare_levers(Scenario(TRACE, power=PowerSettings()), "fcfs", "none", "sleep=break-even")
     with pytest.raises(InputError, match="power caps are DVFS states"):
-        check_levers_on("gpu-cap=60%", kw.Cluster.from_nodes(4))
+        check_controls_supported("gpu-cap=60%", kw.Cluster.from_nodes(4))
     with pytest.raises(InputError, match="gpu-cap=60% needs a power model"):
-        Scenario(TRACE, levers="gpu-cap=60%")
+        Scenario(TRACE, power_controls="gpu-cap=60%")

@@ -32,18 +32,23 @@ def test_what_is_not_asked_for_is_the_policy_s_own(policy):
 
 def test_what_is_asked_for_is_taken():
     asked = GpuOptions(
-        types="fastest",
+        gpu_type_order="fastest",
         preempt=False,
         migrate=True,
-        checkpoint="never",
-        restore="1m",
-        save="30",
-        grace="2m",
-        keep="5m",
-        round="6m",
+        checkpoint_interval="never",
+        checkpoint_load_time="1m",
+        checkpoint_write_time="30",
+        preempt_grace="2m",
+        preempt_min_runtime="5m",
+        round_interval="6m",
     )
     found = asked.placing("las", "skip", "fgd", at_limit="kill")
-    assert (found.types, found.preempt, found.migrate, found.placement) == ("fastest", False, True, "fgd")
+    assert (found.gpu_type_order, found.preempt, found.migrate, found.placement) == (
+        "fastest",
+        False,
+        True,
+        "fgd",
+    )
     assert found.checkpoint_s == math.inf and not found.head_of_line_blocking and found.at_limit == "kill"
     assert (
         found.checkpoint_load_s,
@@ -52,18 +57,18 @@ def test_what_is_asked_for_is_taken():
         found.min_run_before_preempt_s,
     ) == (60.0, 30.0, 120.0, 300.0)
     assert (found.round_interval_s, found.rounds) == (360.0, True)
-    assert not GpuOptions(round="0").placing("fcfs", "none", None).rounds
+    assert not GpuOptions(round_interval="0").placing("fcfs", "none", None).rounds
 
 
 def test_bad_settings_are_told_before_anything_runs():
     with pytest.raises(KilowaitError, match="did you mean 'fastest'"):
-        GpuOptions(types="fast")
-    with pytest.raises(InputError, match="--grace: 'soon' is not a span"):
-        GpuOptions(grace="soon")
+        GpuOptions(gpu_type_order="fast")
+    with pytest.raises(InputError, match="--preempt-grace: 'soon' is not a span"):
+        GpuOptions(preempt_grace="soon")
     with pytest.raises(KilowaitError, match="placement rule"):
         Scenario("x.swf", placement="frist")
-    with pytest.raises(InputError, match="--keep is for clusters of placed nodes"):
-        run_scenario(Scenario("lublin:20:8", gpu=GpuOptions(keep="5m")))
+    with pytest.raises(InputError, match="preempt_min_runtime is for GPU clusters"):
+        run_scenario(Scenario("lublin:20:8", gpu=GpuOptions(preempt_min_runtime="5m")))
     with pytest.raises(InputError, match="GPU clusters have no reservations"):
         run_scenario(Scenario("gpu:20:gpu-mixed", backfill="easy"))
 
@@ -99,7 +104,7 @@ def test_least_energy_goes_where_the_joules_are_fewest():
     speeds = speeds_for("roofline", jobs, MIXED)
     by_catalogue = types_by_energy(jobs, MIXED, speeds)
     assert set(by_catalogue.argmin(0).tolist()) == {gpu_types(MIXED).index("T4")}
-    settings = GpuOptions(types="least-energy", speeds="roofline")
+    settings = GpuOptions(gpu_type_order="least-energy", gpu_speeds="roofline")
     done = run_scenario(Scenario("gpu:100:gpu-mixed:0.3:1", gpu=settings))
     first = done.log.pieces.node_group[done.log.pieces.node[done.log.pieces.segment == 0]]
     assert MIXED.groups[int(first[0])].gpu_type == "T4"
@@ -112,9 +117,11 @@ def test_least_energy_goes_where_the_joules_are_fewest():
 
 
 def test_the_scenario_holds_all_of_it():
-    done = run_scenario(Scenario("gpu:50:gpu-mixed", policy="gavel", gpu=GpuOptions(restore="1m")))
+    done = run_scenario(
+        Scenario("gpu:50:gpu-mixed", policy="gavel", gpu=GpuOptions(checkpoint_load_time="1m"))
+    )
     said = done.resolved()
-    assert said["gpu"] == {"restore": "1m", "speeds": "auto"}
+    assert said["gpu"] == {"checkpoint_load_time": "1m", "gpu_speeds": "auto"}
     assert (said["backfill"], said["placement"]) == ("none", "consolidate")
     again = Scenario(**{**said, "cluster": "auto", "gpu": GpuOptions(**said["gpu"])})
     np.testing.assert_array_equal(run_scenario(again).log.end_s, done.log.end_s)
@@ -125,4 +132,4 @@ def test_policies_side_by_side_from_python():
     jobs = gpu_workload(60, MIXED, seed=1)
     contest = kw.compare(kw.cut_windows(jobs, 2, window_jobs=30, seed=0), MIXED, ["fcfs", "las", "gavel"])
     assert contest.values("mean_turnaround_s").shape == (3, 2)
-    assert [who.backfill for who in contest.contenders] == ["none"] * 3
+    assert [who.backfill for who in contest.policies] == ["none"] * 3

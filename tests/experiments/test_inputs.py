@@ -202,9 +202,9 @@ def test_a_folder_is_a_trace(tmp_path):
 def test_the_load_of_placed_nodes_is_that_of_their_gpus():
     mixed = kw.Cluster.preset("gpu-mixed")
     made = inputs.workload_of("gpu:200:gpu-mixed:0.7").jobs
-    assert gpu_load(inputs.brought_to_load(made, mixed, 1.5), mixed) == pytest.approx(1.5)
+    assert gpu_load(inputs.rescaled_to_load(made, mixed, 1.5), mixed) == pytest.approx(1.5)
     assert inputs.load_of(made, mixed) == pytest.approx(0.7)
     with pytest.raises(InputError, match="none of these jobs has a GPU"):
-        inputs.brought_to_load(made.with_columns(gpus=0 * made["gpus"]), mixed, 1.0)
+        inputs.rescaled_to_load(made.with_columns(gpus=0 * made["gpus"]), mixed, 1.0)
     _, _, notes = scenario.prepare_scenario(scenario.Scenario("gpu:200:gpu-mixed:0.7", load=1.5))
     assert len(notes) == 1 and "1.5 times the work the GPUs of gpu-mixed can do" in notes[0]

@@ -16,14 +16,20 @@ from kilowait.experiments.train_rl import RLTraining, train_network
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(900, 32, load=1.0, seed=3)
 QUICK = RLTraining(
-    steps=16 * 4 * 6,
-    envs=4,
+    total_timesteps=16 * 4 * 6,
+    num_envs=4,
     episode_jobs=20,
-    slots=16,
+    queue_window=16,
     windows=3,
     window_jobs=60,
-    preferences=("slowdown", "wait"),
-    settings={"n_steps": 16, "n_minibatches": 2, "n_epochs": 1, "validate_every": 2, "checkpoint_every": 2},
+    objectives=("slowdown", "wait"),
+    hyperparameters={
+        "n_steps": 16,
+        "n_minibatches": 2,
+        "n_epochs": 1,
+        "validate_every": 2,
+        "checkpoint_every": 2,
+    },
 )
 
 
@@ -38,7 +44,7 @@ def run(tmp_path_factory):
 
 
 def test_warm_start_with_preferences(tmp_path):
-    how = replace(QUICK, teacher="saf", teacher_steps=16 * 4 * 2, steps=16 * 4)
+    how = replace(QUICK, expert="saf", expert_steps=16 * 4 * 2, total_timesteps=16 * 4)
     agent, _ = trained(tmp_path / "taught", how)
     assert agent.preferences == ("slowdown", "wait")
     assert (tmp_path / "taught" / "warm.json").exists()
@@ -50,11 +56,11 @@ class Killed(Exception):
 
 @pytest.mark.parametrize("algo", ["ppo", "d3qn"])
 def test_resumed_after_kill_equals_uninterrupted(tmp_path, algo):
-    settings = dict(QUICK.settings) if algo == "ppo" else {
+    settings = dict(QUICK.hyperparameters) if algo == "ppo" else {
         "train_freq": 16, "gradient_steps": 2, "batch_size": 16, "learning_starts": 64, "buffer_size": 500,
         "validate_every": 2, "checkpoint_every": 2,
     }  # fmt: skip
-    how = replace(QUICK, algo=algo, settings=settings)
+    how = replace(QUICK, algo=algo, hyperparameters=settings)
     whole, history = trained(tmp_path / "whole", how)
 
     def kill(update):
@@ -69,7 +75,7 @@ def test_resumed_after_kill_equals_uninterrupted(tmp_path, algo):
     told = [[(each.metric, each.validation) for each in updates] for updates in (history, again)]
     assert np.array_equal(*told, equal_nan=True)
     with pytest.raises(InputError, match="objectives .*'wait'., and this is .*'sla'"):
-        trained(tmp_path / "cut", replace(how, preferences=("slowdown", "sla")), resume=True)
+        trained(tmp_path / "cut", replace(how, objectives=("slowdown", "sla")), resume=True)
 
 
 def test_saved_agent_has_terms_and_units_and_runs_with_preference(run):
@@ -115,7 +121,7 @@ def test_preference_in_policy_text(run, tmp_path):
 
 def test_front_equals_simulations_of_each_preference(run):
     agent, later = run[1], JOBS[750:]
-    found = preference_front(agent, later, MACHINE, window_jobs=50, parts=2)
+    found = preference_front(agent, later, MACHINE, window_jobs=50, grid_steps=2)
     assert (found["windows"], len(found["points"]), list(found["terms"])) == (3, 3, ["slowdown", "wait"])
     for point in found["points"]:
         mine = agent.prefer(**point["preference"])
@@ -136,6 +142,6 @@ def test_invalid_settings_are_errors(tmp_path):
     with pytest.raises(InputError, match="leave the reward out"):
         replace(QUICK, reward={"wait": 1.0})
     with pytest.raises(UnknownNameError, match="unknown reward term 'wiat'; did you mean 'wait'"):
-        trained(tmp_path / "a", replace(QUICK, preferences=("slowdown", "wiat")))
+        trained(tmp_path / "a", replace(QUICK, objectives=("slowdown", "wiat")))
     with pytest.raises(InputError, match="name at least two of"):
-        trained(tmp_path / "b", replace(QUICK, preferences=("slowdown",)))
+        trained(tmp_path / "b", replace(QUICK, objectives=("slowdown",)))

@@ -34,7 +34,7 @@ def test_every_policy_with_every_placement(tmp_path):
     store = ready.store(tmp_path / "both")
     contest = run(ready, store=store)[0]
     names = [f"{policy}@{placement}" for policy in ("fcfs", "las", "gavel") for placement in ("first", "fgd")]
-    assert [who.policy for who in contest.contenders] == names and len(set(contest.labels)) == 6
+    assert [who.policy for who in contest.policies] == names and len(set(contest.labels)) == 6
     jobs = ready.workloads[0].jobs
     for number, name in enumerate(names):
         policy, placement = name.split("@")
@@ -54,7 +54,7 @@ def test_every_policy_with_every_placement(tmp_path):
     save(tmp_path / "both", ready, [contest], {"traces": [found]}, store, command=[], date="", force=False)
     opened = load_comparison(tmp_path / "both")
     assert [row["policy"] for row in opened.scenario["contender"]] == names
-    assert opened.contests[0].labels == contest.labels
+    assert opened.comparisons[0].labels == contest.labels
     # One placement more: only what is new is run.
     ready = ready_with("fcfs,las,gavel", ["first", "fgd", "best"])
     store = ready.store(tmp_path / "both")

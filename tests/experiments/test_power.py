@@ -43,13 +43,13 @@ def carbon(tmp_path):
 
 @pytest.fixture
 def settings(carbon):
-    return PowerSettings("taurus", carbon=str(carbon), start="2022-01-02", wrap=True)
+    return PowerSettings("taurus", carbon=str(carbon), log_start="2022-01-02", repeat_signals=True)
 
 
-def plan(settings, levers=LEVERS, trace=TRACE, **protocol):
+def plan(settings, power_controls=LEVERS, trace=TRACE, **protocol):
     protocol = {"windows": 2, "window_jobs": 100, "warmup_jobs": 20, "seed": 3, **protocol}
-    contenders = contenders_of("fcfs", "easy", levers, clairvoyant=False)
-    return ComparisonPlan((Scenario(trace, power=settings),), contenders, WindowOptions(**protocol))
+    policies = contenders_of("fcfs", "easy", power_controls, clairvoyant=False)
+    return ComparisonPlan((Scenario(trace, power=settings),), policies, WindowOptions(**protocol))
 
 
 def drawn(contest):
@@ -82,7 +82,7 @@ def test_all_contenders_are_accounted_over_the_same_time(settings):
     assert co2["fcfs, shift=lowest_window:12h"] < co2["fcfs"]
     peak = dict(zip(contest.labels, contest.values("peak_kw")[:, 0], strict=True))
     assert peak["fcfs, budget=80%"] <= 0.8 * 32 * 0.1907
-    assert len(drew.curves) == len(contest.contenders)
+    assert len(drew.curves) == len(contest.policies)
     assert drew.curves[0].edge_s == drew.curves[-1].edge_s == drew.signals[0].edge_s
     mean_w = np.mean(drew.curves[0].it_w)
     assert mean_w / 1e3 == pytest.approx(drew.metrics[0][0]["mean_kw"])
@@ -101,8 +101,8 @@ def test_the_same_on_two_processes_and_when_taken_up_again(settings, tmp_path):
     results = {"traces": [results_of(one, "mean_bsld", seed=0)]}
     save(out, ready, [one], results, store, command=["kilowait"], date="now")
     kept = load_comparison(out)
-    assert drawn(kept.contests[0]) == drawn(one)
-    assert kept.contests[0].energy.curves == one.energy.curves
+    assert drawn(kept.comparisons[0]) == drawn(one)
+    assert kept.comparisons[0].energy.curves == one.energy.curves
     assert kept.scenario["case"][0]["power"]["power"] == "taurus"
     store = prepare(plan(settings)).store(out)
     (last,) = run(prepare(plan(settings)), workers=1, store=store)
@@ -110,9 +110,9 @@ def test_the_same_on_two_processes_and_when_taken_up_again(settings, tmp_path):
 
 
 def test_keys_know_levers_power_and_signals(settings, carbon, tmp_path):
-    def keys(given, levers="sleep=break-even"):
-        ready = prepare(plan(given, f"none,{levers}"))
-        return [ready.store(tmp_path / "c").key((0, contender, 0)) for contender in (0, 1)]
+    def keys(given, power_controls="sleep=break-even"):
+        ready = prepare(plan(given, f"none,{power_controls}"))
+        return [ready.store(tmp_path / "c").key((0, policy, 0)) for policy in (0, 1)]
 
     plain, slept = keys(settings)
     assert keys(settings) == [plain, slept]
@@ -128,7 +128,7 @@ def test_savings_are_counted_from_the_first(settings):
     (contest,) = run(prepare(plan(settings, windows=None)))
     found = results_of(contest, "energy_kwh", seed=0)
     first = found["rows"][0]
-    assert first["saved"]["energy_kwh"] == 0 and first["levers"] == "none"
+    assert first["saved"]["energy_kwh"] == 0 and first["power_controls"] == "none"
     row = found["rows"][1]
     assert row["saved"]["energy_kwh"] == 1 - row["metrics"]["energy_kwh"] / first["metrics"]["energy_kwh"] > 0
     assert "cost" not in row["saved"]
@@ -137,10 +137,15 @@ def test_savings_are_counted_from_the_first(settings):
 
 
 def test_a_run_is_accounted(settings):
-    done = run_scenario(Scenario(TRACE, power=settings, levers="shift=lowest_window:12h+sleep=break-even"))
-    assert done.accounts.by_state["asleep"] > 0 and "shifted to times of low carbon intensity" in done.pulled
+    done = run_scenario(
+        Scenario(TRACE, power=settings, power_controls="shift=lowest_window:12h+sleep=break-even")
+    )
+    assert (
+        done.accounts.by_state["asleep"] > 0
+        and "shifted to times of low carbon intensity" in done.controls_description
+    )
     assert "hold_until_s" not in done.log.jobs_table  # the jobs are those of the log
-    assert done.resolved()["power"]["start"] == "2022-01-02"
+    assert done.resolved()["power"]["log_start"] == "2022-01-02"
     assert "cooling" not in done.resolved()["power"]
 
 
@@ -159,17 +164,22 @@ def test_measured_energy_becomes_power():
     )
     found, notes = with_power(PowerSettings("taurus"), jobs)
     assert found["power_w"][0] == 150 and "1 with power from measured energy" in notes[0]
-    meter = meter_for(PowerSettings("taurus", profile="columns"), found, Cluster.from_nodes(2))
-    assert meter.profile is None
+    meter = meter_for(PowerSettings("taurus", utilization="columns"), found, Cluster.from_nodes(2))
+    assert meter.utilization is None
 
 
 def test_levers_of_a_machine(settings):
     ready = prepare_levers(Scenario(TRACE, power=settings), "fcfs", "easy")
-    assert [who.levers for who in ready.contenders] == [
+    assert [who.power_controls for who in ready.policies] == [
         "none", "sleep=break-even", "sleep=predictive", "dvfs=1.1", "shift=carbon_time:6h", "all",
     ]  # fmt: skip
     ready = prepare_levers(Scenario(TRACE, power=PowerSettings("mira")), "fcfs", "easy")
-    assert [who.levers for who in ready.contenders] == ["none", "sleep=break-even", "sleep=predictive", "all"]
+    assert [who.power_controls for who in ready.policies] == [
+        "none",
+        "sleep=break-even",
+        "sleep=predictive",
+        "all",
+    ]
     with pytest.raises(InputError, match="name one with --power"):
         prepare_levers(Scenario(TRACE), "fcfs", "easy")
 
@@ -177,13 +187,13 @@ def test_levers_of_a_machine(settings):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"wrap": False}, r"missing 2022-01-15 00:00 UTC to .* ask for --repeat-signals to repeat"),
-        ({"start": None}, "such as --log-start 2022-01-01"),
-        ({"start": "soon"}, "'soon' is not a time"),
+        ({"repeat_signals": False}, r"missing 2022-01-15 00:00 UTC to .* ask for --repeat-signals to repeat"),
+        ({"log_start": None}, "such as --log-start 2022-01-01"),
+        ({"log_start": "soon"}, "'soon' is not a time"),
         ({"cooling": "economiser"}, r"needs the weather \(temperature, wet_bulb\); give --weather FILE"),
-        ({"profile": "columns"}, "says nothing of power or utilization"),
-        ({"profile": "cpu=high"}, "is not written as cpu=0.8"),
-        ({"profile": "cpu=1.5"}, "cpu utilization is 1.5"),
+        ({"utilization": "columns"}, "says nothing of power or utilization"),
+        ({"utilization": "cpu=high"}, "is not written as cpu=0.8"),
+        ({"utilization": "cpu=1.5"}, "cpu utilization is 1.5"),
         ({"power": "auto"}, "no power model is known for the cluster '32 nodes'"),
         ({"power": "nowhere.toml"}, "no power file nowhere.toml"),
         ({"carbon": "nowhere.csv"}, "nowhere.csv"),
@@ -205,7 +215,7 @@ def test_unknown_names(settings):
         ({"power": "polariss"}, "did you mean 'polaris'"),
         ({"forecast": "prefect"}, "did you mean 'perfect'"),
         ({"forecast": "noisy:CISSO"}, "did you mean 'CISO'|CISO"),
-        ({"profile": "cpus=1"}, "did you mean 'cpu'"),
+        ({"utilization": "cpus=1"}, "did you mean 'cpu'"),
     ):
         with pytest.raises(UnknownNameError, match=words):
             prepare(plan(replace(settings, **given)))
@@ -213,7 +223,7 @@ def test_unknown_names(settings):
 
 def test_levers_and_metrics_need_a_power_model(settings):
     with pytest.raises(InputError, match="levers 'all' need a power model"):
-        Scenario(TRACE, levers="all")
+        Scenario(TRACE, power_controls="all")
     with pytest.raises(InputError, match="levers 'all' need a power model"):
         plan(None, "none,all")
     with pytest.raises(InputError, match="energy_kwh is known only with a power model"):
@@ -222,6 +232,6 @@ def test_levers_and_metrics_need_a_power_model(settings):
         ComparisonPlan(
             (Scenario(TRACE, power=settings),), contenders_of("fcfs", "easy"), WindowOptions(), "cost"
         )
-    assert PowerSettings.asked(None) is None
-    with pytest.raises(InputError, match="--wrap is of no use without a power model"):
-        PowerSettings.asked(None, wrap=True)
+    assert PowerSettings.from_options(None) is None
+    with pytest.raises(InputError, match="--repeat-signals needs a power model"):
+        PowerSettings.from_options(None, repeat_signals=True)

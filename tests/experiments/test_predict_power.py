@@ -62,18 +62,23 @@ def test_the_model_says_nothing_of_any_job():
 def test_scenarios(tmp_path):
     path = tmp_path / "log.parquet"
     write_trace(measured(), path)
-    asked = {"cluster": "nodes:4", "power": POWER, "levers": "budget=480W"}
+    asked = {"cluster": "nodes:4", "power": POWER, "power_controls": "budget=480W"}
     done = {
-        who: run_scenario(Scenario(str(path), predict_power=who, **asked)) for who in (None, MODEL, "recent")
+        who: run_scenario(Scenario(str(path), power_predictor=who, **asked))
+        for who in (None, MODEL, "recent")
     }
     waits = {who: float(np.mean(one.log.jobs()["wait_s"])) for who, one in done.items()}
     assert waits[None] < waits[MODEL] and waits["recent"] < waits[MODEL]
-    assert done[None].exceeded.most_w == 0 and done[MODEL].exceeded.most_w == 0
-    assert done["recent"].exceeded.most_w > 0
-    assert done["recent"].accounts.peak_it_w == pytest.approx(480 + done["recent"].exceeded.most_w)
+    assert done[None].budget_violation.max_excess_w == 0 and done[MODEL].budget_violation.max_excess_w == 0
+    assert done["recent"].budget_violation.max_excess_w > 0
+    assert done["recent"].accounts.peak_it_w == pytest.approx(
+        480 + done["recent"].budget_violation.max_excess_w
+    )
     assert any("predicted watts (recent) of the 810 jobs" in note for note in done["recent"].notes)
-    both = prepare_scenario(Scenario(str(path), predict_power="recent", predict="last2", **asked))[0].jobs
-    alone = prepare_scenario(Scenario(str(path), predict_power="recent", **asked))[0].jobs
+    both = prepare_scenario(
+        Scenario(str(path), power_predictor="recent", runtime_predictor="last2", **asked)
+    )[0].jobs
+    alone = prepare_scenario(Scenario(str(path), power_predictor="recent", **asked))[0].jobs
     np.testing.assert_array_equal(
         both["predicted_power_w"], alone["predicted_power_w"]
     )  # learned in the same first replay
@@ -82,23 +87,25 @@ def test_scenarios(tmp_path):
 def test_comparisons_plan_alike(tmp_path):
     path = tmp_path / "log.parquet"
     write_trace(measured(300), path)
-    scenario = Scenario(str(path), cluster="nodes:4", power=POWER, predict_power=MODEL)
+    scenario = Scenario(str(path), cluster="nodes:4", power=POWER, power_predictor=MODEL)
     who = contenders_of("fcfs", "easy", "none,budget=480W", clairvoyant=False)
     contest = run(prepare(ComparisonPlan((scenario,), who)), workers=1)[0]
     done = run_scenario(
-        Scenario(str(path), cluster="nodes:4", power=POWER, predict_power=MODEL, levers="budget=480W")
+        Scenario(
+            str(path), cluster="nodes:4", power=POWER, power_predictor=MODEL, power_controls="budget=480W"
+        )
     )
     np.testing.assert_array_equal(contest.logs(1, 0).jobs()["start_s"], done.log.jobs()["start_s"])
 
 
 def test_words_for_what_will_not_do():
     with pytest.raises(InputError, match="without a power model; name one with --power"):
-        Scenario("x.swf", predict_power="forest")
+        Scenario("x.swf", power_predictor="forest")
     with pytest.raises(UnknownNameError, match="did you mean 'forest'"):
-        Scenario("x.swf", predict_power="forrest", power=POWER)
+        Scenario("x.swf", power_predictor="forrest", power=POWER)
     with pytest.raises(InputError, match="there is no folder runs/none; .* --target power"):
-        Scenario("x.swf", predict_power="runs/none", power=POWER)
+        Scenario("x.swf", power_predictor="runs/none", power=POWER)
     with pytest.raises(InputError, match="the forest's mean is unsuitable for power"):
-        Scenario("x.swf", predict_power="forest:mean", power=POWER)
+        Scenario("x.swf", power_predictor="forest:mean", power=POWER)
     with pytest.raises(InputError, match="none of these 900 jobs has any"):
         with_planned_power(habits(), MACHINE, "forest", 191.0)

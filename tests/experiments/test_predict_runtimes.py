@@ -54,7 +54,7 @@ def test_nobody_is_killed_by_a_prediction():
 
 
 def test_a_comparison_with_and_without():
-    scenario = Scenario("lublin:300:16:0.9:3", predict="last2")
+    scenario = Scenario("lublin:300:16:0.9:3", runtime_predictor="last2")
     who = contenders_of("saf,saf_short", "easy", clairvoyant=False, users=True)
     assert [one.label for one in who] == ["saf", "saf_short", "saf (users)", "saf_short (users)"]
     with pytest.raises(InputError, match="no requests"):
@@ -66,7 +66,9 @@ def test_those_without_predictions_see_none(tmp_path):
     path = tmp_path / "log.parquet"
     jobs.to_parquet(path)
     who = contenders_of("saf", "easy", clairvoyant=False, users=True)
-    ready = prepare(ComparisonPlan((Scenario(str(path), cluster="nodes:32", predict="forest"),), who))
+    ready = prepare(
+        ComparisonPlan((Scenario(str(path), cluster="nodes:32", runtime_predictor="forest"),), who)
+    )
     contest = run(ready, workers=1)[0]
     plain = kw.simulate(jobs, MACHINE, "saf", "easy").jobs()["start_s"]
     np.testing.assert_array_equal(contest.logs(1, 0).jobs()["start_s"], plain)
@@ -76,10 +78,10 @@ def test_those_without_predictions_see_none(tmp_path):
 
 
 def test_the_scenario_is_kept_and_checked():
-    assert Scenario("x.swf", predict="forest").to_dict()["predict"] == "forest"
+    assert Scenario("x.swf", runtime_predictor="forest").to_dict()["runtime_predictor"] == "forest"
     assert "predict" not in Scenario("x.swf").to_dict()
     with pytest.raises(UnknownNameError, match="'florist'; did you mean 'forest'"):
-        Scenario("x.swf", predict="florist")
+        Scenario("x.swf", runtime_predictor="florist")
 
 
 def test_gpu_clusters_too():

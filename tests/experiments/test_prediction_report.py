@@ -141,8 +141,8 @@ def test_the_folder_is_opened_again(told, tmp_path):
         tmp_path / "f", found, scenario={"trace": "made"}, manifest={"date": "today"}
     )
     opened = open_folder(folder)
-    assert opened.manifest["kind"] == "foresight" and opened.scenario == {"trace": "made"}
-    assert opened.results["foresight"]["jobs"] == 900
+    assert opened.manifest["kind"] == "predictions" and opened.scenario == {"trace": "made"}
+    assert opened.results["predictions"]["jobs"] == 900
 
 
 def test_scores_of_nothing():

@@ -32,14 +32,16 @@ def log(tmp_path_factory):
 
 def test_watts_come_from_where_one_says(log):
     measured = load_dataset(PredictionTask(log, target="power", cluster="16"))
-    assert np.isfinite(measured.case.target.values).sum() == 450
-    assert measured.power == {"labels": "measured", "power": None, "profile": None}
+    assert np.isfinite(measured.dataset.target.values).sum() == 450
+    assert measured.power == {"labels": "measured", "power": None, "utilization": None}
     both = load_dataset(PredictionTask(log, target="power", cluster="16", power="taurus"))
-    assert np.isfinite(both.case.target.values).all() and both.power["labels"] == "both"
+    assert np.isfinite(both.dataset.target.values).all() and both.power["labels"] == "both"
     model = load_dataset(
-        PredictionTask(log, target="energy", cluster="16", power="taurus", labels="model", profile="cpu=0")
+        PredictionTask(
+            log, target="energy", cluster="16", power="taurus", label_source="model", utilization="cpu=0"
+        )
     )
-    assert np.ptp(model.case.target.values / model.case.jobs["runtime_s"]) == pytest.approx(0, abs=1e-6)
+    assert np.ptp(model.dataset.target.values / model.dataset.jobs["runtime_s"]) == pytest.approx(0, abs=1e-6)
 
 
 def test_a_card_asks_the_same_again(log):
@@ -47,31 +49,31 @@ def test_a_card_asks_the_same_again(log):
     made = fit_predictor(prepared, PredictionModel.of("recent"), data="habits")
     again = task_for_predictor(made.card, PredictionTask("later.swf"))
     assert again == PredictionTask(
-        "later.swf", target="power", cluster="nodes:16", labels="both", power="taurus"
+        "later.swf", target="power", cluster="nodes:16", label_source="both", power="taurus"
     )
     assert task_for_predictor(made.card, PredictionTask("later.swf", cluster="32")).cluster == "32"
 
 
 def test_the_usual_models_are_those_a_log_can_have(log):
-    dataset = load_dataset(PredictionTask(log, cluster="16")).case
+    dataset = load_dataset(PredictionTask(log, cluster="16")).dataset
     assert [model.text for model in models_for(None, dataset)[0]] == list(DEFAULT_MODELS["runtime"])
     assert [model.text for model in models_for("last2, forest", dataset)[0]] == ["last2", "forest"]
-    bare = load_dataset(PredictionTask("lublin:60:16")).case
+    bare = load_dataset(PredictionTask("lublin:60:16")).dataset
     models, notes = models_for(None, bare)
     assert "request" not in [model.text for model in models] and "left out" in notes[0]
 
 
 def test_the_first_jobs_of_a_case_are_a_case(log):
-    dataset = load_dataset(PredictionTask(log, cluster="16")).case
+    dataset = load_dataset(PredictionTask(log, cluster="16")).dataset
     few = dataset.first(100)
-    again = load_dataset(PredictionTask(log, cluster="16", jobs="100")).case
+    again = load_dataset(PredictionTask(log, cluster="16", jobs="100")).dataset
     np.testing.assert_array_equal(few.features.values, again.features.values)
     np.testing.assert_array_equal(few.difference, again.difference)
 
 
 def test_the_forest_is_better_than_last_two_on_a_real_log(data_dir):
     path = data_dir / "swf" / "KTH-SP2-1996-2.1-cln.swf.gz"
-    dataset = load_dataset(PredictionTask(str(path), jobs="4000")).case
+    dataset = load_dataset(PredictionTask(str(path), jobs="4000")).dataset
     models = [PredictionModel.of(name) for name in ("request", "last2", "class-median", "forest")]
     small = ForestSettings(trees=10, leaves=127)
     found = {

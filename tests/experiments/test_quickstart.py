@@ -36,9 +36,9 @@ def test_quickstart_writes_a_page_and_repeats_itself(tmp_path, capsys):
     for name in SAME:
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
     found = load_comparison(one / "comparison")
-    (contest,) = found.contests
+    (contest,) = found.comparisons
     assert contest.windows.first.min() >= 0.8 * 12_000
-    assert [contender.kind for contender in contest.contenders].count("agent") == 1
+    assert [policy.kind for policy in contest.policies].count("agent") == 1
     results = found.results["traces"][0]
     assert len(results["sentences"]) == 8 and all("agent" in said for said in results["sentences"])
     assert load_agent(one / "agent" / "agent.json").provenance["seed"] == 3

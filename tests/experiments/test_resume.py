@@ -18,13 +18,13 @@ from kilowait.experiments.train_rl import RLTraining, train_network
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(700, 32, load=1.0, seed=3)
 QUICK = RLTraining(
-    steps=16 * 2 * 2,
-    envs=2,
+    total_timesteps=16 * 2 * 2,
+    num_envs=2,
     episode_jobs=40,
-    slots=8,
+    queue_window=8,
     windows=2,
     window_jobs=60,
-    settings={"n_steps": 16, "n_minibatches": 2, "n_epochs": 1, "checkpoint_every": 1},
+    hyperparameters={"n_steps": 16, "n_minibatches": 2, "n_epochs": 1, "checkpoint_every": 1},
 )
 OTHER_JOBS = JOBS.with_columns(runtime_s=JOBS["runtime_s"] + 1)
 
@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
         (
             JOBS,
             MACHINE,
-            replace(QUICK, preferences=("wait", "sla")),
+            replace(QUICK, objectives=("wait", "sla")),
             r"objectives \[\], and .*'wait', 'sla'",
         ),
         (JOBS, MACHINE, replace(QUICK, episode_jobs=50), "episode_jobs 40, and this is 50"),
@@ -55,12 +55,14 @@ def folder(tmp_path_factory):
 def test_resume_with_other_identity_keeps_checkpoint(folder, jobs, cluster, how, words):
     kept = (folder / "last.safetensors").read_bytes()
     with pytest.raises(InputError, match=words):
-        train_network(jobs[:400], jobs[400:], cluster, replace(how, steps=200), folder=folder, resume=True)
+        train_network(
+            jobs[:400], jobs[400:], cluster, replace(how, total_timesteps=200), folder=folder, resume=True
+        )
     assert (folder / "last.safetensors").read_bytes() == kept
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"device": "cuda:9"}, {"device": "mps"}, {"teacher": "nobody"}, {"slots": 10**9}]
+    "wrong", [{"device": "cuda:9"}, {"device": "mps"}, {"expert": "nobody"}, {"queue_window": 10**9}]
 )
 def test_invalid_new_training_keeps_old_one(folder, wrong):
     kept = (folder / "last.safetensors").read_bytes()
@@ -77,7 +79,9 @@ def kill(*_, **__):
     raise Killed
 
 
-SLOW = replace(QUICK, settings={**QUICK.settings, "checkpoint_every": 10}, steps=16 * 2 * 5)
+SLOW = replace(
+    QUICK, hyperparameters={**QUICK.hyperparameters, "checkpoint_every": 10}, total_timesteps=16 * 2 * 5
+)
 
 
 def test_restarted_and_killed_training_does_not_resume_old_one(tmp_path, monkeypatch):
@@ -101,7 +105,7 @@ def test_restarted_training_resumes_itself(tmp_path):
 
 
 def test_memory_check_names_size():
-    seen = DecisionSettings(slots=1000, graph=True).seen
+    seen = DecisionSettings(queue_window=1000, graph=True).observation_spec
     one = 4 * (1000 * 10 + 11) + 1000 + 1000 * 1000
     check_memory(seen, envs=10, stored=100, settings=PPOSettings(), free=one * 120)
     with pytest.raises(
@@ -160,8 +164,8 @@ def searched(tmp_path_factory):
     return folder
 
 
-def steered(jobs, cluster, how, levers="sleep=timeout:600", power="taurus", **kept):
-    powering = PowerTraining.of(PowerSettings(power), levers, jobs, cluster)
+def steered(jobs, cluster, how, power_controls="sleep=timeout:600", power="taurus", **kept):
+    powering = PowerTraining.of(PowerSettings(power), power_controls, jobs, cluster)
     told = {
         name: getattr(how, name) for name in ("seed", "generations", "population", "windows", "window_jobs")
     }
@@ -194,8 +198,8 @@ def test_search_with_other_identity_is_not_resumed(searched, jobs, cluster, how,
 def test_power_search_with_other_power_is_not_resumed(tmp_path):
     folder = tmp_path / "x.training"
     steered(JOBS, MACHINE, SEARCH, folder=folder)
-    with pytest.raises(InputError, match="levers sleep=timeout:600, and this is sleep=timeout:60"):
-        steered(JOBS, MACHINE, SEARCH, levers="sleep=timeout:60", folder=folder, resume=True)
+    with pytest.raises(InputError, match="power_controls sleep=timeout:600, and this is sleep=timeout:60"):
+        steered(JOBS, MACHINE, SEARCH, power_controls="sleep=timeout:60", folder=folder, resume=True)
     model = tmp_path / "own.toml"
     model.write_text(OWN.format(200))
     steered(JOBS, MACHINE, SEARCH, power=str(model), folder=folder / "own")

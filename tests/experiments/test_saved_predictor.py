@@ -59,14 +59,17 @@ def test_the_log_is_told_what_the_predictor_says(kept):
 def test_it_knows_what_it_was_fitted_on(kept, place):
     jobs, trace = habits(), str(place / "habits.parquet")
     found = saved_predictor(kept, "runtime", jobs, trace)
-    assert (found.seen, found.judged, found.data) == (500, 0, "habits.parquet")
+    assert (found.training_jobs, found.first_evaluated, found.data) == (500, 0, "habits.parquet")
     assert found.card_sha256 == hashlib.sha256((place / "predictor" / "card.json").read_bytes()).hexdigest()
     assert "500 of the judged jobs" in found.note
-    assert found.judged_from(499).to_dict()["judged_jobs_seen"] == 1
-    assert found.judged_from(500).note is None and found.judged_from(500).to_dict()["judged_jobs_seen"] == 0
+    assert found.evaluated_from(499).to_dict()["judged_jobs_seen"] == 1
+    assert (
+        found.evaluated_from(500).note is None
+        and found.evaluated_from(500).to_dict()["judged_jobs_seen"] == 0
+    )
     assert saved_predictor(kept, "runtime", jobs[500:], trace).note is None
     elsewhere = saved_predictor(kept, "runtime", jobs[500:], "another.parquet")
-    assert elsewhere.seen is None and "dates do not tell" in elsewhere.note
+    assert elsewhere.training_jobs is None and "dates do not tell" in elsewhere.note
 
 
 def test_dates_are_compared_where_both_logs_have_them(kept, place):
@@ -78,29 +81,29 @@ def test_dates_are_compared_where_both_logs_have_them(kept, place):
     folder.mkdir()
     fit(asked, PredictionModel.of("last2"), nodes=4, data="first.swf").save(folder)
     later = kw.JobTable(meta={"unix_start_s": 1_000_000 + 9 * DAY}, **columns)
-    assert saved_predictor(str(folder), "runtime", later, "second.swf").seen == 0
+    assert saved_predictor(str(folder), "runtime", later, "second.swf").training_jobs == 0
     same = kw.JobTable(meta={"unix_start_s": 0}, **{**columns, "submit_s": columns["submit_s"] + 1_000_000})
-    assert saved_predictor(str(folder), "runtime", same, "second.swf").seen == 500
+    assert saved_predictor(str(folder), "runtime", same, "second.swf").training_jobs == 500
 
 
 def test_another_load_is_not_another_date(kept, place):
-    scenario = Scenario(str(place / "habits.parquet"), cluster="nodes:4", predict=kept, load=0.2)
+    scenario = Scenario(str(place / "habits.parquet"), cluster="nodes:4", runtime_predictor=kept, load=0.2)
     workload, _, _ = prepare_scenario(scenario)
     assert workload.jobs["submit_s"][500] > 1.5 * habits()["submit_s"][500]
-    assert workload.predictors[0].seen == 500
+    assert workload.predictors[0].training_jobs == 500
 
 
 def test_runs_and_comparisons_say_so(kept, place):
     trace = str(place / "habits.parquet")
-    done = run_scenario(Scenario(trace, cluster="nodes:4", predict=kept))
+    done = run_scenario(Scenario(trace, cluster="nodes:4", runtime_predictor=kept))
     assert any("500 of the judged jobs" in note for note in done.notes)
     assert done.workload.provenance(trace, [], "")["predictors"][0]["judged_jobs_seen"] == 500
     assert done.log.run["overrun"] == "quantile"
-    later = run_scenario(Scenario(trace, cluster="nodes:4", predict=kept, jobs="500:"))
+    later = run_scenario(Scenario(trace, cluster="nodes:4", runtime_predictor=kept, jobs="500:"))
     assert not any("judged jobs" in note for note in later.notes)
     who = contenders_of("saf", "easy", clairvoyant=False, users=True)
-    scenario = Scenario(trace, cluster="nodes:4", predict=kept)
-    cut = prepare(ComparisonPlan((scenario,), who, WindowOptions(windows=2, window_jobs=150, part="test")))
+    scenario = Scenario(trace, cluster="nodes:4", runtime_predictor=kept)
+    cut = prepare(ComparisonPlan((scenario,), who, WindowOptions(windows=2, window_jobs=150, split="test")))
     assert not any("judged jobs" in note for note in cut.notes[0])
     whole = prepare(ComparisonPlan((scenario,), who))
     assert any("500 of the judged jobs" in note for note in whole.notes[0])
@@ -110,10 +113,10 @@ def test_words_for_folders_that_will_not_do(kept, place):
     with pytest.raises(
         InputError, match="there is no folder .*none; create a predictor with kilowait predict"
     ):
-        Scenario("x.swf", predict=str(place / "none"))
+        Scenario("x.swf", runtime_predictor=str(place / "none"))
     with pytest.raises(InputError, match="contains no predictor"):
-        Scenario("x.swf", predict=str(place))
-    assert Scenario("x.swf", predict=kept).to_dict()["predict"] == kept
+        Scenario("x.swf", runtime_predictor=str(place))
+    assert Scenario("x.swf", runtime_predictor=kept).to_dict()["runtime_predictor"] == kept
     jobs = habits()
     unasked = jobs.with_columns(estimate_s=jobs["runtime_s"])
     with pytest.raises(InputError, match="these jobs have no walltime requests"):

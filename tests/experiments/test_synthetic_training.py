@@ -19,13 +19,19 @@ from kilowait.synth.log_schema import log_schema
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(900, 32, load=1.0, seed=3)
 QUICK = RLTraining(
-    steps=16 * 4 * 6,
-    envs=4,
+    total_timesteps=16 * 4 * 6,
+    num_envs=4,
     episode_jobs=40,
-    slots=16,
+    queue_window=16,
     windows=3,
     window_jobs=60,
-    settings={"n_steps": 16, "n_minibatches": 2, "n_epochs": 1, "validate_every": 2, "checkpoint_every": 2},
+    hyperparameters={
+        "n_steps": 16,
+        "n_minibatches": 2,
+        "n_epochs": 1,
+        "validate_every": 2,
+        "checkpoint_every": 2,
+    },
 )
 
 
@@ -86,9 +92,9 @@ def test_errors(folder, tmp_path):
     with pytest.raises(InputError, match="is a node-level GPU cluster"):
         drawn(folder, kw.Cluster.preset("gpu-mixed"))
     with pytest.raises(InputError, match=r"--synthetic-share 0\.5 applies to synthetic jobs"):
-        SyntheticTraining.asked(None, 0.5, None, None)
+        SyntheticTraining.from_options(None, 0.5, None, None)
     with pytest.raises(InputError, match="name folders"):
-        SyntheticTraining.asked(" , ", None, None, None)
+        SyntheticTraining.from_options(" , ", None, None, None)
 
 
 def learned(folder, mixture, how=QUICK, jobs=JOBS[:540], **more):
@@ -123,11 +129,11 @@ class Killed(Exception):
 @pytest.mark.parametrize(("algo", "ease"), [("ppo", 1.0), ("ppo", 0.5), ("d3qn", 1.0)])
 def test_resumed_after_kill_equals_uninterrupted(folder, tmp_path, algo, ease):
     mixture = replace(drawn(folder).mixture, curriculum="synthetic-first")
-    settings = dict(QUICK.settings) if algo == "ppo" else {
+    settings = dict(QUICK.hyperparameters) if algo == "ppo" else {
         "train_freq": 16, "gradient_steps": 2, "batch_size": 16, "learning_starts": 64, "buffer_size": 500,
         "validate_every": 2, "checkpoint_every": 2,
     }  # fmt: skip
-    how = replace(QUICK, algo=algo, ease=ease, settings=settings)
+    how = replace(QUICK, algo=algo, load_curriculum=ease, hyperparameters=settings)
     whole = learned(tmp_path / "whole", mixture, how)
 
     def kill(at):
@@ -152,12 +158,18 @@ def test_synthetic_first_goes_from_synthetic_to_log_jobs(folder):
     mixture = replace(drawn(folder).mixture, share=0.25, curriculum="synthetic-first")
     laid = joined_table(JOBS[:540], mixture)
     inner = BatchVectorEnv(
-        4, jobs=laid.jobs, cluster=MACHINE, episode_jobs=40, slots=16, autoreset_mode="SameStep", threads=1
+        4,
+        jobs=laid.jobs,
+        cluster=MACHINE,
+        episode_jobs=40,
+        queue_window=16,
+        autoreset_mode="SameStep",
+        threads=1,
     )
     vec = SyntheticCurriculum(inner, laid, mixture, steps=400)
     seen, _ = vec.reset(seed=0)
     for done in range(0, 400, 4):  # decisions of all four copies so far
-        begins = inner.board.scene.copies["next_first"]
+        begins = inner.simulator.buffers.copies["next_first"]
         assert ((begins >= 540) if done < 100 else (begins < 540)).all()
         seen = vec.step(seen["mask"].argmax(axis=1))[0]
     inner.close()

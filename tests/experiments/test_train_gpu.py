@@ -17,13 +17,13 @@ CLUSTER = kw.Cluster.preset("gpu-mixed")
 JOBS = gpu_workload(400, CLUSTER, load=1.1, seed=2)
 QUICK = RLTraining(
     algo="sac",
-    steps=600,
-    envs=4,
+    total_timesteps=600,
+    num_envs=4,
     episode_jobs=30,
-    slots=16,
+    queue_window=16,
     windows=2,
     window_jobs=50,
-    settings={
+    hyperparameters={
         "learning_starts": 100,
         "batch_size": 32,
         "gradient_steps": 1,
@@ -50,7 +50,7 @@ def test_saved_agent_runs_in_simulate(agent):
 
 def test_agent_declares_its_gpu_settings(agent):
     log = kw.simulate(JOBS[320:], CLUSTER, agent[0], backfill="none")
-    assert log.run["migrate"] and log.run["types"] == "fastest" and log.run["placement"] == "best"
+    assert log.run["migrate"] and log.run["gpu_type_order"] == "fastest" and log.run["placement"] == "best"
 
 
 class Killed(Exception):
@@ -88,7 +88,7 @@ def test_resumed_after_kill_gives_same_agent(agent, tmp_path, updates):
 
 
 def test_time_limit_returns_best_network(tmp_path):
-    how = replace(QUICK, algo="ppo", seconds=0.0, settings={"n_steps": 8, "validate_every": 1})
+    how = replace(QUICK, algo="ppo", time_limit_s=0.0, hyperparameters={"n_steps": 8, "validate_every": 1})
     player, history = train_network(JOBS[:240], JOBS[240:320], CLUSTER, how, folder=tmp_path)
     assert len(history) == 1 < history[0].of
     again = kw.load_agent(tmp_path / "agent.pt")
@@ -99,7 +99,7 @@ def test_time_limit_returns_best_network(tmp_path):
 
 
 def test_preemptive_expert_schedules_as_its_policy():
-    world = env_factory_for(CLUSTER, RLTraining(slots=32))
+    world = env_factory_for(CLUSTER, RLTraining(queue_window=32))
     vec = world.envs(JOBS, 1, 200, False)
     teacher = GpuPolicyExpert(kw.policies.resolve("srtf"), vec)
     vec.reset(options={"first": np.array([0])})
@@ -107,10 +107,12 @@ def test_preemptive_expert_schedules_as_its_policy():
     while not over:
         action = teacher.choose()
         assert vec.action_masks()[0, action[0]]
-        put_out += int(vec.asking.slots <= action[0] < vec.asking.rows)
+        put_out += int(vec.decision_settings.queue_window <= action[0] < vec.decision_settings.rows)
         _, _, ended, _, told = vec.step(action)
         over = bool(ended[0])
-    rule = simulate_to_end("srtf", JOBS[:200], CLUSTER, placement="best", types="fastest", migrate=True)[1]
+    rule = simulate_to_end(
+        "srtf", JOBS[:200], CLUSTER, placement="best", gpu_type_order="fastest", migrate=True
+    )[1]
     assert put_out > 0 and told["episode"]["metric"][0] * 3600 == pytest.approx(rule["mean_jct_s"], rel=0.03)
     with pytest.raises(InputError, match="srtf, srsf or las"):
         GpuPolicyExpert(kw.policies.resolve("sjf"), vec)

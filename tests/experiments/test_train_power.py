@@ -33,28 +33,28 @@ JOBS = kw.lublin(jobs=600, nodes=32, seed=3, load=0.5)
 LEVERS = "sleep=timeout:600+dvfs=1.3"
 POWERING = PowerTraining.of(PowerSettings("taurus"), LEVERS, JOBS, MACHINE)
 QUICK = RLTraining(
-    steps=256,
-    envs=4,
+    total_timesteps=256,
+    num_envs=4,
     episode_jobs=30,
-    slots=16,
+    queue_window=16,
     windows=2,
     window_jobs=50,
     reward={"energy": 1.0, "slowdown": 0.1},
-    settings={"n_steps": 16, "validate_every": 2},
+    hyperparameters={"n_steps": 16, "validate_every": 2},
 )
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("energy")
-    how = replace(QUICK, limit={"sla": 0.05})
+    how = replace(QUICK, constraint={"sla": 0.05})
     return train_network(JOBS[:360], JOBS[360:480], MACHINE, how, folder=folder, power=POWERING)[0], folder
 
 
 def test_saved_network_runs_in_simulate(trained):
     player, folder = trained
     again = kw.load_agent(folder / "agent.pt")
-    assert again.levers == LEVERS and again.provenance["env"] == "kilowait/Energy-v0"
+    assert again.power_controls == LEVERS and again.provenance["env"] == "kilowait/Energy-v0"
     logs = [
         kw.simulate(JOBS[480:], MACHINE, bind_agent_power(each, POWERING.meter, LEVERS), "easy")
         for each in (player, again)
@@ -64,9 +64,11 @@ def test_saved_network_runs_in_simulate(trained):
 
 
 def test_training_with_other_power_is_not_resumed(trained):
-    how = replace(QUICK, limit={"sla": 0.05}, steps=512)
+    how = replace(QUICK, constraint={"sla": 0.05}, total_timesteps=512)
     others = {
-        "levers sleep=timeout:600.*, and this is dvfs=1.3": replace(POWERING, levers="dvfs=1.3"),
+        "power_controls sleep=timeout:600.*, and this is dvfs=1.3": replace(
+            POWERING, power_controls="dvfs=1.3"
+        ),
         "power .*taurus.*, and this is .*pue:1.5": replace(
             POWERING, settings=PowerSettings("taurus", cooling="pue:1.5")
         ),
@@ -88,32 +90,35 @@ def test_network_with_other_power_is_an_error(trained):
 
 
 def test_graph_network_trains_and_runs(tmp_path):
-    how = replace(QUICK, net="gat", steps=64)
+    how = replace(QUICK, network="gat", total_timesteps=64)
     player = train_network(JOBS[:360], JOBS[360:480], MACHINE, how, folder=tmp_path, power=POWERING)[0]
     log = kw.simulate(JOBS[480:520], MACHINE, bind_agent_power(player, POWERING.meter, LEVERS), "easy")
     assert np.isfinite(log.jobs()["end_s"]).all()
 
 
 def test_scenario_accepts_power_agent(tmp_path):
-    path = from_controls(32, longer=0.1, timeout_s=600, levers=LEVERS).save(tmp_path / "agent.json")
+    path = from_controls(32, longer=0.1, timeout_s=600, power_controls=LEVERS).save(tmp_path / "agent.json")
     asked = Scenario(
-        "lublin:300:32:0.5:3", policy=f"agent:{path}", power=PowerSettings("taurus"), levers=LEVERS
+        "lublin:300:32:0.5:3", policy=f"agent:{path}", power=PowerSettings("taurus"), power_controls=LEVERS
     )
     done = run_scenario(asked)
     assert done.accounts is not None and done.accounts.by_state["asleep"] > 0 and done.log.level.max() > 0
     with pytest.raises(InputError, match="none are given"):
-        run_scenario(replace(asked, levers="none"))
+        run_scenario(replace(asked, power_controls="none"))
     with pytest.raises(InputError, match="needs a power model"):
         run_scenario(Scenario("lublin:300:32:0.5:3", policy=f"agent:{path}"))
     names = [
-        (who.kind, who.levers)
+        (who.kind, who.power_controls)
         for who in contenders_of(f"fcfs,agent:{path}", "easy", f"none,{LEVERS}", clairvoyant=False)
     ]
     assert ("agent", LEVERS) in names and ("agent", "none") not in names and ("rule", "none") in names
 
 
 def test_load_shifting_is_left_to_agent():
-    assert power_config(POWERING.meter, "sleep=break-even+shift=carbon_time:6h").levers == "sleep=break-even"
+    assert (
+        power_config(POWERING.meter, "sleep=break-even+shift=carbon_time:6h").power_controls
+        == "sleep=break-even"
+    )
 
 
 def test_power_terms_need_power_model():
@@ -131,7 +136,7 @@ def test_agent_is_compared_with_hand_tuned_controls():
         windows,
         MACHINE,
         POWERING.meter,
-        levers=LEVERS,
+        power_controls=LEVERS,
         rules=("saf",),
         sets=("none", "sleep=timeout:600+dvfs=1.1"),
     )

@@ -14,13 +14,19 @@ from kilowait.experiments.training_logger import TrainingLogger
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(900, 32, load=1.0, seed=3)
 QUICK = RLTraining(
-    steps=16 * 4 * 6,
-    envs=4,
+    total_timesteps=16 * 4 * 6,
+    num_envs=4,
     episode_jobs=40,
-    slots=16,
+    queue_window=16,
     windows=3,
     window_jobs=60,
-    settings={"n_steps": 16, "n_minibatches": 2, "n_epochs": 1, "validate_every": 2, "checkpoint_every": 2},
+    hyperparameters={
+        "n_steps": 16,
+        "n_minibatches": 2,
+        "n_epochs": 1,
+        "validate_every": 2,
+        "checkpoint_every": 2,
+    },
 )
 
 
@@ -38,11 +44,11 @@ class Killed(Exception):
 
 @pytest.mark.parametrize(("algo", "ease"), [("ppo", 1.0), ("ppo", 0.5), ("d3qn", 1.0)])
 def test_resumed_after_kill_equals_uninterrupted(tmp_path, algo, ease):
-    settings = dict(QUICK.settings) if algo == "ppo" else {
+    settings = dict(QUICK.hyperparameters) if algo == "ppo" else {
         "train_freq": 16, "gradient_steps": 2, "batch_size": 16, "learning_starts": 64, "buffer_size": 500,
         "validate_every": 2, "checkpoint_every": 2,
     }  # fmt: skip
-    how = replace(QUICK, algo=algo, ease=ease, settings=settings)
+    how = replace(QUICK, algo=algo, load_curriculum=ease, hyperparameters=settings)
     whole, history = trained(tmp_path / "whole", how)
 
     def kill(update):
@@ -83,16 +89,16 @@ def test_invalid_settings_are_errors(tmp_path):
     with pytest.raises(UnknownNameError, match="did you mean 'ppo'"):
         RLTraining(algo="pppo")
     with pytest.raises(UnknownNameError, match="learning_rate"):
-        RLTraining(settings={"learnin_rate": 1}).algorithm_settings()
+        RLTraining(hyperparameters={"learnin_rate": 1}).algorithm_settings()
     with pytest.raises(InputError, match="takes? shorter|shorter"):
         trained(tmp_path, replace(QUICK, episode_jobs=700))
     assert training_folder("a/b").as_posix() == "a/b.training"
 
 
 def test_multiplier_rises_while_constraint_is_violated(tmp_path):
-    how = replace(QUICK, limit={"sla": 0.0}, sla_s=1.0)
+    how = replace(QUICK, constraint={"sla": 0.0}, sla_s=1.0)
     _, history = trained(tmp_path / "run", how)
     prices = [update.losses["price"] for update in history]
     assert prices[0] < prices[-1] and any(update.losses.get("cost", 0) > 0 for update in history)
     with pytest.raises(InputError, match="only ppo supports"):
-        replace(QUICK, algo="sac", settings={}, limit={"sla": 0.1})
+        replace(QUICK, algo="sac", hyperparameters={}, constraint={"sla": 0.1})

@@ -33,7 +33,9 @@ from kilowait.experiments.tune import (
 MACHINE = kw.Cluster.from_nodes(16)
 JOBS = kw.lublin(600, 16, load=1.0, seed=3)
 PARTS = (JOBS[:360], JOBS[360:480])
-QUICK = RLTraining(steps=256, envs=2, episode_jobs=40, slots=16, windows=2, window_jobs=60)
+QUICK = RLTraining(
+    total_timesteps=256, num_envs=2, episode_jobs=40, queue_window=16, windows=2, window_jobs=60
+)
 
 
 def tuned(folder, how=QUICK, **more):
@@ -56,15 +58,15 @@ def test_trials_are_trainings_and_best_is_written(tmp_path):
     best = best_of(trials)
     assert best.figure == min(trial.figure for trial in trials)
     found = read_hyperparameters(tmp_path / "best.toml")
-    assert found.settings["learning_rate"] == best.settings["learning_rate"]
-    assert found.settings["sizes"] == {name: best.settings[name] for name in ("width", "depth")}
+    assert found.hyperparameters["learning_rate"] == best.settings["learning_rate"]
+    assert found.hyperparameters["sizes"] == {name: best.settings[name] for name in ("width", "depth")}
     kept = json.loads((tmp_path / "results.json").read_text())
     assert kept["best"] == best.number and [one["figure"] for one in kept["trials"]] == [
         trial.figure for trial in trials
     ]
     assert not (tmp_path / "trial").exists()
     _, history = train_network(
-        *PARTS, MACHINE, replace(QUICK, settings=found.settings), folder=tmp_path / "again"
+        *PARTS, MACHINE, replace(QUICK, hyperparameters=found.hyperparameters), folder=tmp_path / "again"
     )
     assert history[-1].validation >= best.figure  # the same training, with fewer validations
 
@@ -139,14 +141,14 @@ def test_tuning_improves_metric(tmp_path, made_up):
 
 
 def test_metric_is_reported_at_every_tenth(tmp_path, made_up):
-    tuned(tmp_path, replace(QUICK, steps=64 * 2 * 45), trials=1)
+    tuned(tmp_path, replace(QUICK, total_timesteps=64 * 2 * 45), trials=1)
     assert made_up[0].algorithm_settings().validate_every == 5  # 45 updates of 64 steps in 2 environments
 
 
 def test_named_hyperparameters_are_fixed(tmp_path, made_up):
-    trials = tuned(tmp_path, replace(QUICK, settings={"n_steps": 32}), trials=2)
+    trials = tuned(tmp_path, replace(QUICK, hyperparameters={"n_steps": 32}), trials=2)
     assert "n_steps" not in trials[1].settings
-    assert read_hyperparameters(tmp_path / "best.toml").settings["n_steps"] == 32
+    assert read_hyperparameters(tmp_path / "best.toml").hyperparameters["n_steps"] == 32
 
 
 def test_diverged_training_is_a_trial(tmp_path, made_up, monkeypatch):
@@ -177,7 +179,7 @@ def test_ends_of_search_space_are_valid(algo):
     for name, space in SPACES[algo].items():
         for value in (space.low, space.high) if isinstance(space, SearchRange) else space:
             settings = {"sizes": {name: value}} if name in ("width", "depth") else {name: value}
-            RLTraining(algo=algo, settings=settings).algorithm_settings()
+            RLTraining(algo=algo, hyperparameters=settings).algorithm_settings()
 
 
 def test_errors(tmp_path, made_up, monkeypatch):
@@ -188,8 +190,8 @@ def test_errors(tmp_path, made_up, monkeypatch):
     tuned(tmp_path / "one", trials=1)
     with pytest.raises(InputError, match="--resume"):
         tuned(tmp_path / "one", trials=1)
-    with pytest.raises(InputError, match="begun with steps 256, and this is 512"):
-        tuned(tmp_path / "one", replace(QUICK, steps=512), trials=2, resume=True)
+    with pytest.raises(InputError, match="begun with total_timesteps 256, and this is 512"):
+        tuned(tmp_path / "one", replace(QUICK, total_timesteps=512), trials=2, resume=True)
     with pytest.raises(InputError, match="begun with other jobs"):
         tune(JOBS[:300], PARTS[1], MACHINE, QUICK, trials=2, folder=tmp_path / "one", resume=True)
     (tmp_path / "one" / "mine.txt").touch()
@@ -223,23 +225,23 @@ def test_wrong_argument_leaves_no_search(tmp_path):
     [
         ("algo = ", "is not TOML"),
         ('algo = "pppo"', "did you mean 'ppo'"),
-        ('net = "kernl"', "did you mean 'kernel'"),
-        ("setings = 1", "did you mean 'settings'"),
-        ("settings = 3", r"write a table"),
-        ("[settings]\nlearnin_rate = 0.1", "did you mean 'learning_rate'"),
-        ("[settings]\nlearning_rate = 'fast'", "learning_rate is 'fast'; it must be a number"),
-        ("[settings]\nlearning_rate = nan", "it must be a number"),
-        ("[settings]\nlearning_rate = -1", "it must be above 0"),
-        ("[settings]\nn_epochs = 2.5", "a whole number"),
-        ("[settings]\nn_epochs = true", "a whole number"),
-        ("[settings]\nanneal_lr = 1", "true or false"),
-        ("[settings]\ntarget_kl = 'x'", "a number"),
-        ("[settings]\ntotal_timesteps = 5", "--total-timesteps"),
-        ("[settings]\nsizes = 5", r"\[settings.sizes\]"),
-        ("[settings.sizes]\nwidht = 5", "did you mean 'width'"),
-        ("[settings.sizes]\nwidth = 6", "is not divisible by 4 heads"),
-        ("[settings.sizes]\nwidth = 'wide'", "a whole number"),
-        ('algo = "d3qn"\n[settings]\nv_range = [1]', "a list of 2 numbers"),
+        ('network = "kernl"', "did you mean 'kernel'"),
+        ("hyperparameter = 1", "did you mean 'hyperparameters'"),
+        ("hyperparameters = 3", r"write a table"),
+        ("[hyperparameters]\nlearnin_rate = 0.1", "did you mean 'learning_rate'"),
+        ("[hyperparameters]\nlearning_rate = 'fast'", "learning_rate is 'fast'; it must be a number"),
+        ("[hyperparameters]\nlearning_rate = nan", "it must be a number"),
+        ("[hyperparameters]\nlearning_rate = -1", "it must be above 0"),
+        ("[hyperparameters]\nn_epochs = 2.5", "a whole number"),
+        ("[hyperparameters]\nn_epochs = true", "a whole number"),
+        ("[hyperparameters]\nanneal_lr = 1", "true or false"),
+        ("[hyperparameters]\ntarget_kl = 'x'", "a number"),
+        ("[hyperparameters]\ntotal_timesteps = 5", "--total-timesteps"),
+        ("[hyperparameters]\nsizes = 5", r"\[hyperparameters.sizes\]"),
+        ("[hyperparameters.sizes]\nwidht = 5", "did you mean 'width'"),
+        ("[hyperparameters.sizes]\nwidth = 6", "is not divisible by 4 heads"),
+        ("[hyperparameters.sizes]\nwidth = 'wide'", "a whole number"),
+        ('algo = "d3qn"\n[hyperparameters]\nv_range = [1]', "a list of 2 numbers"),
     ],
 )
 def test_invalid_settings_are_errors(tmp_path, text, said):
@@ -255,9 +257,9 @@ def test_hyperparameter_file_round_trip(tmp_path):
         read_hyperparameters(path)
     own = HyperparameterFile("sac", "gat", {"tau": 0.02, "max_grad_norm": 1, "sizes": {"width": 32}})
     path.write_text(hyperparameters_toml(own))
-    assert read_hyperparameters(path) == own == read_hyperparameters(path, algo="sac", net="gat")
+    assert read_hyperparameters(path) == own == read_hyperparameters(path, algo="sac", network="gat")
     with pytest.raises(InputError, match="is for --algo sac, and --algo ppo is requested"):
         read_hyperparameters(path, algo="ppo")
     path.write_text("")
     assert read_hyperparameters(path, algo="a2c") == HyperparameterFile("a2c", "kernel", {})
-    assert RLTraining(settings={"sizes": {"width": 32}}).algorithm_settings().sizes.width == 32
+    assert RLTraining(hyperparameters={"sizes": {"width": 32}}).algorithm_settings().sizes.width == 32

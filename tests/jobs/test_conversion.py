@@ -27,11 +27,11 @@ def values_of(name, labels):
     if labels is not None:
         known = st.integers(0, len(labels) - 1) if labels else st.nothing()
     elif rule.dtype is np.float64:
-        known = st.floats(rule.least, rule.most, allow_nan=False)
+        known = st.floats(rule.minimum, rule.maximum, allow_nan=False)
     else:
         info = np.iinfo(rule.dtype)
-        most = info.max if rule.most == MAX_TIME_S else int(rule.most)
-        known = st.integers(max(int(rule.least), info.min), most)
+        most = info.max if rule.maximum == MAX_TIME_S else int(rule.maximum)
+        known = st.integers(max(int(rule.minimum), info.min), most)
     return known if rule.missing is None else st.just(rule.missing) | known
 
 

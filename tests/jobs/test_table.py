@@ -292,7 +292,9 @@ def test_the_largest_numbers_that_fit():
     assert table(nodes=[1, 1, 2**63 - 1])["nodes"][2] == 2**63 - 1
 
 
-@pytest.mark.parametrize("name", [n for n in COLUMNS if COLUMNS[n].least == 0 and COLUMNS[n].missing is None])
+@pytest.mark.parametrize(
+    "name", [n for n in COLUMNS if COLUMNS[n].minimum == 0 and COLUMNS[n].missing is None]
+)
 def test_no_negative_quantities(name):
     with pytest.raises(TableError, match=rf"row 1 \(job 2\): {name} is -1(\.0)?; it must be at least 0"):
         table(**{name: [0, -1, 0]})

@@ -14,16 +14,18 @@ CASES = 400
 
 def honest(case: Case) -> Case:
     """As `laws.honest`: nobody is held, and a slower level never draws more."""
-    assert case.levers is not None
+    assert case.power_controls is not None
     jobs = tuple(replace(job, begin=None, hold=None) for job in case.jobs)
-    return laws.honest(replace(case, jobs=jobs, schedule_per="instant", levers=falling(case.levers)))
+    return laws.honest(
+        replace(case, jobs=jobs, schedule_per="instant", power_controls=falling(case.power_controls))
+    )
 
 
-def falling(levers: ReferencePowerControls) -> ReferencePowerControls:
-    if levers.watts is None:
-        return levers
-    watts = tuple(tuple(tuple(sorted(row, reverse=True)) for row in group) for group in levers.watts)
-    return replace(levers, watts=watts)
+def falling(power_controls: ReferencePowerControls) -> ReferencePowerControls:
+    if power_controls.watts is None:
+        return power_controls
+    watts = tuple(tuple(tuple(sorted(row, reverse=True)) for row in group) for group in power_controls.watts)
+    return replace(power_controls, watts=watts)
 
 
 def test_easy_gives_the_head_its_nodes_by_the_time_it_was_told() -> None:
@@ -31,8 +33,8 @@ def test_easy_gives_the_head_its_nodes_by_the_time_it_was_told() -> None:
     promised = slept = 0
     for seed in range(CASES):
         case = honest(lever_case(seed))
-        assert case.levers is not None
-        if case.levers.budget is not None and len(case.levers.budget) > 1:
+        assert case.power_controls is not None
+        if case.power_controls.budget is not None and len(case.power_controls.budget) > 1:
             continue
         run = run_reference(case)
         told: dict[int, float] = {}
@@ -51,23 +53,23 @@ def test_a_budget_is_kept_at_every_moment() -> None:
     tried = 0
     for seed in range(CASES):
         case = lever_case(seed)
-        levers = case.levers
-        if levers is None or levers.budget is None or levers.watts is None:
+        power_controls = case.power_controls
+        if power_controls is None or power_controls.budget is None or power_controls.watts is None:
             continue
-        watts = [value for _, value in levers.budget]
+        watts = [value for _, value in power_controls.budget]
         if watts != sorted(watts):
             continue
         run = run_reference(case)
         parents = [group.name for group in case.groups]
         like = [*range(len(parents)), *(parents.index(r.group) for r in case.reservations)]
         spans = [
-            (run.taken[job.job_id], result.end, levers.watts[like[result.group]][row][result.level])
+            (run.taken[job.job_id], result.end, power_controls.watts[like[result.group]][row][result.level])
             for row, (job, result) in enumerate(zip(case.jobs, run.results, strict=True))
             if result.group is not None and result.end is not None
         ]
         for time, _, _ in spans:
             drawn = sum(draw for begin, end, draw in spans if begin <= time < end)
-            allowed = [value for begin, value in levers.budget if begin <= time][-1]
+            allowed = [value for begin, value in power_controls.budget if begin <= time][-1]
             assert drawn <= allowed, f"seed {seed} at {time}"
             tried += 1
     assert tried > CASES

@@ -69,20 +69,20 @@ def cluster(case: Case) -> Cluster:
     )
 
 
-def levers_of(levers: ReferencePowerControls) -> PowerControls:
+def levers_of(power_controls: ReferencePowerControls) -> PowerControls:
     """The reference simulator's levers as kilowait's."""
     return PowerControls(
         sleep={
             name: SleepPolicy(rule.timeout, rule.fall, rule.wake, rule.reserve, rule.wake_ahead)
-            for name, rule in levers.sleep.items()
+            for name, rule in power_controls.sleep.items()
         },
-        factor=None if levers.factor is None else np.array(levers.factor, np.float64),
-        watts=None if levers.watts is None else np.array(levers.watts, np.int64),
+        factor=None if power_controls.factor is None else np.array(power_controls.factor, np.float64),
+        watts=None if power_controls.watts is None else np.array(power_controls.watts, np.int64),
         preferred_level=None
-        if levers.preferred_level is None
-        else np.array(levers.preferred_level, np.int64),
-        full_speed_backlog_nodes=levers.full_speed_backlog_nodes,
-        budget=levers.budget,
+        if power_controls.preferred_level is None
+        else np.array(power_controls.preferred_level, np.int64),
+        full_speed_backlog_nodes=power_controls.full_speed_backlog_nodes,
+        budget=power_controls.budget,
     )
 
 
@@ -90,7 +90,9 @@ def run_engine(case: Case) -> Run:
     """kilowait's answer, in the reference simulator's words; it tells nothing of its reservations."""
     import kilowait
 
-    pulled: dict[str, Any] = {} if case.levers is None else {"levers": levers_of(case.levers)}
+    pulled: dict[str, Any] = (
+        {} if case.power_controls is None else {"power_controls": levers_of(case.power_controls)}
+    )
     log = kilowait.simulate(
         job_table(case.jobs),
         cluster(case),
@@ -153,11 +155,12 @@ def difference(case: Case, reference_run: Run, engine: Run) -> str | None:
         f"{len(case.jobs)} jobs, {len(case.groups)} groups, {len(case.queues)} queues, "
         f"{len(case.outages)} outages, {len(case.reservations)} reservations"
     )
-    if case.levers is not None:
-        levers = case.levers
+    if case.power_controls is not None:
+        power_controls = case.power_controls
         settings += (
-            f"; {sum(job.hold is not None for job in case.jobs)} holds, {levers.levels} levels, "
-            f"crowd={levers.full_speed_backlog_nodes}, budget={levers.budget}, sleep={dict(levers.sleep)}"
+            f"; {sum(job.hold is not None for job in case.jobs)} holds, {power_controls.levels} levels, "
+            f"crowd={power_controls.full_speed_backlog_nodes}, budget={power_controls.budget}, "
+            f"sleep={dict(power_controls.sleep)}"
         )
     trios = list(zip(case.jobs, reference_run.results, engine.results, strict=True))
     different = [trio for trio in trios if trio[1] != trio[2]]

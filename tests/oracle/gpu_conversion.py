@@ -65,7 +65,7 @@ def settings_of(case: PlacedCase) -> GpuSettings:
     table = said["interference"]
     return GpuSettings(
         placement=said["placement"],
-        types=said["types"],
+        gpu_type_order=said["gpu_type_order"],
         head_of_line_blocking=said["head_of_line_blocking"],
         preempt=said["preemption"],
         migrate=said["migration"],
@@ -107,7 +107,7 @@ def run_engine(case: PlacedCase, steps: bool = False) -> PlacedRun:
     """What the engine makes of the case: the whole run at once, or step by step."""
     jobs = jobs_of(case)
     simulator = GpuSimulator(
-        jobs, cluster_of(case), settings_of(case), rule=rule_of(case, jobs), speeds=speeds_of(case)
+        jobs, cluster_of(case), settings_of(case), policy=rule_of(case, jobs), speeds=speeds_of(case)
     )
     if steps:
         while (view := simulator.advance()) is not None:

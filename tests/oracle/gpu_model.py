@@ -33,7 +33,7 @@ class PlacedCase:
 DEFAULTS: dict[str, Any] = {
     "at_limit": "extend",
     "placement": "first",
-    "types": "any",  # or "fastest"
+    "gpu_type_order": "any",  # or "fastest"
     "seed": 0,  # of the placement "random"
     "head_of_line_blocking": True,
     "preemption": False,
@@ -275,7 +275,7 @@ def _job(case: PlacedCase, number: int, row: int) -> PlacedJob:
         },
         speed=speed,
         factor=factor,
-        rank=[values.index(s) if settings["types"] == "fastest" else 0 for s in speed],
+        rank=[values.index(s) if settings["gpu_type_order"] == "fastest" else 0 for s in speed],
         load=has["gpu_milli"] if math.isnan(used) else round(used * 1000),
         gpu_share=gpus * has["gpu_milli"] / 1000,
         priority=has["priority"],

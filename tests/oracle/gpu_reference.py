@@ -109,7 +109,7 @@ class _Clock(Passes):
             job.state, job.outcome = "gone", "rejected"
             return
         job.state = "waiting"
-        job.score = self.rule(job, self.now)
+        job.score = self.policy(job, self.now)
 
 
 def simulate(case: PlacedCase) -> PlacedRun:

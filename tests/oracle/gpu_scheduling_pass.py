@@ -60,7 +60,7 @@ class Passes:
 
     def __init__(self, case: PlacedCase) -> None:
         self.settings: dict[str, Any] = settings_of(case)
-        self.rule, self.moving = {**FIXED, **MOVING}[case.rule], case.rule in MOVING
+        self.policy, self.moving = {**FIXED, **MOVING}[case.rule], case.rule in MOVING
         self.machine = Machine(case, self.settings["placement"], self.settings["seed"])
         self.jobs = jobs_of(case)
         self.now = -math.inf
@@ -111,7 +111,7 @@ class Passes:
     def make_pass(self) -> None:
         moved = self.those("waiting", "running") if self.moving else []
         for job in moved:
-            job.score = self.rule(job, self.now)
+            job.score = self.policy(job, self.now)
         line = self.those("waiting", "running") if self.settings["preemption"] else self.those("waiting")
         line.sort(key=lambda job: (job.score, job.number))
         for job in line:

@@ -246,7 +246,7 @@ def _settings(rng: Random, jobs: Columns, unit: float, rule: str, moves: bool) -
     settings: dict[str, Any] = {
         "at_limit": rng.choice(["extend", "extend", "kill"]),
         "placement": rng.choice(PLACEMENTS),
-        "types": rng.choice(["any", "fastest", "fastest"] if moves else ["any", "fastest"]),
+        "gpu_type_order": rng.choice(["any", "fastest", "fastest"] if moves else ["any", "fastest"]),
         "seed": rng.randrange(1000),
         "head_of_line_blocking": rng.random() < 0.5,
         "preemption": rng.random() < 0.75,
@@ -284,10 +284,10 @@ def _speeds(rng: Random, types: list[str], count: int, unit: float, moves: bool)
     odd = [] if unit == 1.0 else [0.3, 1.7, rng.uniform(0.2, 3.0)]
     values = [0.5, 1.0, 1.0, 2.0, 4.0, *odd]
     tables: dict[str, Any] = {}
-    style = rng.choice(["none", "none", "types", "jobs", "any"])
+    style = rng.choice(["none", "none", "gpu_type_order", "jobs", "any"])
     if moves and rng.random() < 0.7:  # where all are equal none moves
-        style = rng.choice(["types", "any"])
-    if style == "types":
+        style = rng.choice(["gpu_type_order", "any"])
+    if style == "gpu_type_order":
         tables["speed"] = [[rng.choice(values)] * count for _ in types]
     elif style == "jobs":
         row = [rng.choice(values) for _ in range(count)]

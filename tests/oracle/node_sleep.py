@@ -34,7 +34,7 @@ class Sleepers:
     """The nodes of one group that can sleep."""
 
     def __init__(self, rule: ReferenceSleep, count: int, now: float) -> None:
-        self.rule = rule
+        self.policy = rule
         self.nodes = [Node(AWAKE, now) for _ in range(count)]
 
     def those(self, state: str, *, latest_first: bool = False) -> list[Node]:
@@ -58,7 +58,7 @@ class Sleepers:
 
     def next_nodes(self, need: int, now: float) -> list[tuple[Node, float]]:
         """The nodes that a job would take now, and when each of them is ready."""
-        wake = self.rule.wake
+        wake = self.policy.wake
         line = [(node, now) for node in self.those(AWAKE, latest_first=True)]
         line += [(node, node.since) for node in self.those(WAKING)]
         line += [(node, now + wake) for node in self.those(ASLEEP)]
@@ -106,9 +106,9 @@ class Sleepers:
     def wake_up(self, want: int, now: float) -> None:
         missing = max(0, want - self.number(AWAKE) - self.number(WAKING))
         for node in self.those(ASLEEP)[:missing]:
-            node.state, node.since = WAKING, now + self.rule.wake
+            node.state, node.since = WAKING, now + self.policy.wake
             node.does(now, (now, WAKING), (node.since, AWAKE))
-        if self.rule.wake == 0:
+        if self.policy.wake == 0:
             self.awake(now)
 
     def awake(self, now: float) -> None:
@@ -118,11 +118,11 @@ class Sleepers:
                 node.state, node.since = AWAKE, now
 
     def fall(self, want: int, now: float) -> None:
-        while self.number(AWAKE) > want and self.those(AWAKE)[0].since + self.rule.timeout <= now:
+        while self.number(AWAKE) > want and self.those(AWAKE)[0].since + self.policy.timeout <= now:
             node = self.those(AWAKE)[0]
-            node.state, node.since = FALLING, now + self.rule.fall
+            node.state, node.since = FALLING, now + self.policy.fall
             node.does(now, (now, FALLING), (node.since, ASLEEP))
-        if self.rule.fall == 0:
+        if self.policy.fall == 0:
             self.settle(now)
 
     def wake_times(self) -> list[float]:
@@ -130,9 +130,9 @@ class Sleepers:
 
     def next_timer(self, now: float) -> float:
         """The next time at which nodes may fall asleep or the reserve changes; inf: none."""
-        times = [time for time, _ in self.rule.reserve]
-        if self.number(AWAKE) > value_at(self.rule.reserve, now):
-            times.append(self.those(AWAKE)[0].since + self.rule.timeout)
+        times = [time for time, _ in self.policy.reserve]
+        if self.number(AWAKE) > value_at(self.policy.reserve, now):
+            times.append(self.those(AWAKE)[0].since + self.policy.timeout)
         return min((time for time in times if time > now), default=math.inf)
 
     # -- what is written down --------------------------------------------------------------------

@@ -63,7 +63,7 @@ def _lever_case(seed: int, whole: bool) -> Case:
         at_limit=rng.choice(["extend", "extend", "kill"]),
         schedule_per=rng.choice(["instant", "instant", "event"]),
         placement=rng.choice(["first", "balance"]),
-        levers=_levers(rng, jobs, groups, first, span, unit, whole),
+        power_controls=_levers(rng, jobs, groups, first, span, unit, whole),
     )
 
 

@@ -74,9 +74,9 @@ class _Clock(Planner):
         schedule_per: str,
         placement: str,
         overrun: str,
-        levers: ReferencePowerControls,
+        power_controls: ReferencePowerControls,
     ) -> None:
-        super().__init__(groups, changes, empty, rules, depth, placement, overrun, levers)
+        super().__init__(groups, changes, empty, rules, depth, placement, overrun, power_controls)
         self.states, self.schedule_per = states, schedule_per
         self.events = [(change.time, CHANGE, i) for i, change in enumerate(changes)]
         for state in states:
@@ -84,16 +84,16 @@ class _Clock(Planner):
                 self.expect(state, -math.inf)
         heapq.heapify(self.events)
         first = self.events[0][0] if self.events else -math.inf
-        if levers.budget is not None:
-            self.budget = level = value_at(levers.budget, first)
-            for time, watts in levers.budget:
+        if power_controls.budget is not None:
+            self.budget = level = value_at(power_controls.budget, first)
+            for time, watts in power_controls.budget:
                 if time > first:
                     heapq.heappush(self.events, (time, CHANGE, len(changes)))
                     changes.append(Change(time, ALL, watts - level, -math.inf))
                     level = watts
         for g, group in enumerate(groups[: len(groups) - empty]):
-            if group.name in levers.sleep:
-                self.sleepers[g] = Sleepers(levers.sleep[group.name], group.nodes, first)
+            if group.name in power_controls.sleep:
+                self.sleepers[g] = Sleepers(power_controls.sleep[group.name], group.nodes, first)
         # Nodes that wake or will have been idle for long: worked out after every instant, standing until the next.
         self.sleep_events: list[tuple[float, int, int]] = []
         self.counts: list[Count] = []
@@ -265,10 +265,10 @@ def simulate(
     placement: str = "first",
     overrun: str = "double",
     on_oversized: str = "drop",
-    levers: ReferencePowerControls | None = None,
+    power_controls: ReferencePowerControls | None = None,
 ) -> Run:
     """Run the clock; `depth` is 0 (no backfilling), 1 (EASY), k, or None (conservative)."""
-    levers = ReferencePowerControls() if levers is None else levers
+    power_controls = ReferencePowerControls() if power_controls is None else power_controls
     if hasattr(rule, "predict") and all(job.limit is None for job in jobs):
         jobs = [replace(job, limit=max(job.estimate, 1.0)) for job in jobs]
     whole = all_groups(groups, reservations)
@@ -283,20 +283,35 @@ def simulate(
         if at_limit == "kill":
             run = min(run, e if limit is None else limit)
         need = {g: need_of(job, whole[g]) for g in groups_of(job, groups, queues, reservations)}
-        factor = {g: levels_of(levers.factor, levers.levels, 1.0, groups, reservations, g, row) for g in need}
-        watts = {g: levels_of(levers.watts, levers.levels, 0, groups, reservations, g, row) for g in need}
-        if levers.budget is not None:
-            largest = max(value for _, value in levers.budget)
+        factor = {
+            g: levels_of(power_controls.factor, power_controls.levels, 1.0, groups, reservations, g, row)
+            for g in need
+        }
+        watts = {
+            g: levels_of(power_controls.watts, power_controls.levels, 0, groups, reservations, g, row)
+            for g in need
+        }
+        if power_controls.budget is not None:
+            largest = max(value for _, value in power_controls.budget)
             need = {g: amount for g, amount in need.items() if min(watts[g]) <= largest}
         if not need and on_oversized != "drop":
             raise ValueError(f"job {job.job_id} fits none of its groups")
-        preferred_level = 0 if levers.preferred_level is None else levers.preferred_level[row]
+        preferred_level = 0 if power_controls.preferred_level is None else power_controls.preferred_level[row]
         states.append(State(job, len(states), planned, limit, run, need, factor, watts, preferred_level))
     policy = (rule, fixed)
     rules = [policy, policy if backfill_rule is None else (backfill_rule, backfill_fixed)]
     changes = changes_of(groups, outages, reservations)
     clock = _Clock(
-        states, whole, changes, len(reservations), rules, depth, schedule_per, placement, overrun, levers
+        states,
+        whole,
+        changes,
+        len(reservations),
+        rules,
+        depth,
+        schedule_per,
+        placement,
+        overrun,
+        power_controls,
     )
     clock.go()
     done = {s.job.job_id: Result(s.eligible, s.start, s.end, s.group, s.outcome, s.level) for s in states}

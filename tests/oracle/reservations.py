@@ -42,10 +42,10 @@ class Planner:
         depth: int | None,
         placement: str,
         overrun: str,
-        levers: ReferencePowerControls,
+        power_controls: ReferencePowerControls,
     ) -> None:
         self.changes, self.rules, self.depth = changes, rules, depth
-        self.placement, self.overrun, self.levers = placement, overrun, levers
+        self.placement, self.overrun, self.power_controls = placement, overrun, power_controls
         self.per_node = [pools_per_node(group) for group in groups]
         self.capacity = [[group.nodes * one for one in pools_per_node(group)] for group in groups]
         # The last `empty` groups belong to reservations: their full size counts, but they start with nothing.
@@ -130,10 +130,10 @@ class Planner:
         return self.fits(need, self.now, end, self.steps(g))
 
     def is_crowded(self) -> bool:
-        if self.levers.full_speed_backlog_nodes < 0:
+        if self.power_controls.full_speed_backlog_nodes < 0:
             return False
         asked = sum(min(need[0] for need in state.need.values()) for state in self.waiting)
-        return asked - sum(free[0] for free in self.free) > self.levers.full_speed_backlog_nodes
+        return asked - sum(free[0] for free in self.free) > self.power_controls.full_speed_backlog_nodes
 
     def first_level(self, state: State) -> int:
         return 0 if self.crowded else state.preferred_level
@@ -164,7 +164,7 @@ class Planner:
 
     def try_to_start(self, state: State, groups: Iterable[int]) -> bool:
         first = self.first_level(state)
-        for level in range(first, first + 1 if self.budget is None else self.levers.levels):
+        for level in range(first, first + 1 if self.budget is None else self.power_controls.levels):
             fitting = [g for g in groups if self.fits_now(state, g, level)]
             if fitting:
                 best = fitting[0]
@@ -283,7 +283,7 @@ class Planner:
 
     def reserve(self, state: State, groups: Collection[int]) -> None:
         first = self.first_level(state)
-        levels = range(first, first + 1 if self.budget is None else self.levers.levels)
+        levels = range(first, first + 1 if self.budget is None else self.power_controls.levels)
         times = {(level, g): self.earliest(state, g, level) for level in levels for g in groups}
         possible = {where: time for where, time in times.items() if time is not None}
         if possible:

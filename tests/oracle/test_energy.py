@@ -20,7 +20,7 @@ def small(**more: object) -> Case:
         jobs=(ReferenceJob(1, 0, 2, 2, 1), ReferenceJob(2, 20, 4, 4, 4)),
         groups=(ReferenceGroup("g", 4),),
         queues={},
-        levers=ReferencePowerControls(
+        power_controls=ReferencePowerControls(
             sleep={"g": ReferenceSleep(5, 2, 3, ((-math.inf, 1),))},
             factor=(((1.0, 1.0), (1.0, 2.0)),),
             preferred_level=(0, 1),

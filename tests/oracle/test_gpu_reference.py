@@ -160,7 +160,7 @@ def test_the_fastest_type_first() -> None:
         submit=[0.0, 0.0],
         run=[8.0, 8.0],
         gpus=[1, 1],
-        types="fastest",
+        gpu_type_order="fastest",
         speed=[[1.0, 1.0], [4.0, 4.0]],
     )
     run = simulate(case)
@@ -168,7 +168,7 @@ def test_the_fastest_type_first() -> None:
 
 
 def test_a_job_without_gpus_runs_at_speed_1_on_any_type() -> None:
-    speeds: dict[str, Any] = {"types": "fastest", "speed": [[0.0], [4.0]]}
+    speeds: dict[str, Any] = {"gpu_type_order": "fastest", "speed": [[0.0], [4.0]]}
     case = case_of([group(1, 1), group(1, 1, "A10")], submit=[0.0], run=[8.0], gpus=[0], **speeds)
     assert [(s.pieces[0].node, s.end) for s in simulate(case).segments] == [(0, 8.0)]
 

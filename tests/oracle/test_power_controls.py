@@ -19,7 +19,7 @@ FIRST = int(os.environ.get("KILOWAIT_REFERENCE_FIRST_SEED", "0"))
 LAST = FIRST + int(os.environ.get("KILOWAIT_REFERENCE_CASES", str(CASES)))
 
 pytestmark = pytest.mark.skipif(
-    "levers" not in inspect.signature(kilowait.simulate).parameters,
+    "power_controls" not in inspect.signature(kilowait.simulate).parameters,
     reason="kilowait.simulate has no levers",
 )
 

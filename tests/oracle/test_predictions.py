@@ -81,7 +81,7 @@ def reference_run(case: Case, mine: Any, fixed: bool) -> Any:
         case.jobs, case.groups, queues=case.queues, outages=case.outages, reservations=case.reservations,
         rule=mine, fixed=fixed, depth=case.depth, backfill_rule=own[0], backfill_fixed=own[1],
         at_limit=case.at_limit, schedule_per=case.schedule_per, placement=case.placement,
-        overrun=case.overrun or "double", levers=case.levers,
+        overrun=case.overrun or "double", power_controls=case.power_controls,
     )  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def engine(case: Case, mine: Any) -> Any:
             placement=case.placement,
             overrun=case.overrun or "double",
             on_oversized="drop",
-            power_controls=None if case.levers is None else conversion.levers_of(case.levers),
+            power_controls=None if case.power_controls is None else conversion.levers_of(case.power_controls),
         )
     )
 

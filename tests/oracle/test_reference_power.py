@@ -49,7 +49,7 @@ def resting(
     reserve = more.pop("reserve", 0)
     steps = ((EVER, reserve),) if isinstance(reserve, int) else reserve
     rule = ReferenceSleep(timeout, fall, wake, steps, more.pop("wake_ahead", False))
-    return go(jobs, FOUR, levers=ReferencePowerControls(sleep={"g": rule}), **more)
+    return go(jobs, FOUR, power_controls=ReferencePowerControls(sleep={"g": rule}), **more)
 
 
 def table(*rows: tuple[Any, ...]) -> Any:
@@ -110,8 +110,8 @@ def test_a_held_job_that_is_cancelled_frees_nothing() -> None:
 
 @pytest.mark.parametrize(("at_limit", "end"), [("extend", 30), ("kill", 15)])
 def test_a_lower_level_takes_longer(at_limit: str, end: float) -> None:
-    levers = ReferencePowerControls(factor=table((1.0, 1.5)), preferred_level=(1,))
-    run = go([job(1, 0, 4, 20, estimate=10)], at_limit=at_limit, levers=levers)
+    power_controls = ReferencePowerControls(factor=table((1.0, 1.5)), preferred_level=(1,))
+    run = go([job(1, 0, 4, 20, estimate=10)], at_limit=at_limit, power_controls=power_controls)
     assert (ends(run), levels(run)) == ([end], [1])
     assert outcomes(run) == ["killed" if at_limit == "kill" else "completed"]
 
@@ -120,29 +120,29 @@ def test_a_lower_level_takes_longer(at_limit: str, end: float) -> None:
 def test_a_job_is_planned_with_its_level(factor: float, third: float) -> None:
     """From 2 on, 6 s at a lower level end by the shadow, 10, or do not."""
     jobs = [job(1, 0, 3, 10), job(2, 1, 4, 10), job(3, 2, 1, 6)]
-    levers = ReferencePowerControls(
+    power_controls = ReferencePowerControls(
         factor=table((1.0, 9.0), (1.0, 9.0), (1.0, factor)), preferred_level=(0, 0, 1)
     )
-    assert starts(go(jobs, levers=levers)) == [0, 10, third]
+    assert starts(go(jobs, power_controls=power_controls)) == [0, 10, third]
 
 
 def test_a_belief_doubles_what_was_planned_at_the_level() -> None:
     jobs = [job(1, 0, 3, 40, estimate=10), job(2, 1, 4, 1), job(3, 16, 1, 1)]
-    levers = ReferencePowerControls(
+    power_controls = ReferencePowerControls(
         factor=table((1.0, 1.5), (1.0, 1.0), (1.0, 1.0)), preferred_level=(1, 0, 0)
     )
-    assert told(go(jobs, levers=levers), 2)[:2] == [(1, 15), (16, 30)]
+    assert told(go(jobs, power_controls=power_controls), 2)[:2] == [(1, 15), (16, 30)]
 
 
 @pytest.mark.parametrize(("full_speed_backlog_nodes", "level"), [(-1, 1), (0, 0), (3, 0), (4, 1)])
 def test_jobs_run_at_full_speed_in_a_crowd(full_speed_backlog_nodes: int, level: int) -> None:
     """Two jobs want eight nodes, and four are free: four too many. Alone, the second is no crowd."""
-    levers = ReferencePowerControls(
+    power_controls = ReferencePowerControls(
         factor=table((1.0, 2.0), (1.0, 2.0)),
         preferred_level=(1, 1),
         full_speed_backlog_nodes=full_speed_backlog_nodes,
     )
-    run = go([job(1, 0, 4, 10), job(2, 0, 4, 10)], levers=levers)
+    run = go([job(1, 0, 4, 10), job(2, 0, 4, 10)], power_controls=power_controls)
     assert levels(run) == [level, 1]
     assert starts(run) == [0, 20 if level else 10]
 
@@ -154,16 +154,16 @@ def test_a_crowd_asks_for_the_least_need_and_counts_the_free_nodes_of_all_groups
     outages = [Outage("a", 1, 0.5, 50, 0.5)]
     for full_speed_backlog_nodes, level in ((-1, 1), (0, 1)):
         factor = (((1.0, 2.0),) * 4,) * 2
-        levers = ReferencePowerControls(
+        power_controls = ReferencePowerControls(
             factor=factor, preferred_level=(0, 1, 1, 1), full_speed_backlog_nodes=full_speed_backlog_nodes
         )
-        run = go(jobs, *groups, queues={"a": ("a",)}, outages=outages, levers=levers)
+        run = go(jobs, *groups, queues={"a": ("a",)}, outages=outages, power_controls=power_controls)
         assert levels(run)[1:] == [level, level, 1]  # they ask for two; free are 4 - 1 = 3
     more = [*jobs, job(5, 1, 1, 1), job(6, 1, 1, 1)]  # four, one more than is free
-    levers = ReferencePowerControls(
+    power_controls = ReferencePowerControls(
         factor=(((1.0, 2.0),) * 6,) * 2, preferred_level=(0, 1, 1, 1, 1, 1), full_speed_backlog_nodes=0
     )
-    run = go(more, *groups, queues={"a": ("a",)}, outages=outages, levers=levers)
+    run = go(more, *groups, queues={"a": ("a",)}, outages=outages, power_controls=power_controls)
     assert levels(run)[1:3] == [0, 0]
 
 
@@ -175,7 +175,7 @@ def test_factors_are_the_groups_and_a_reservation_has_its_groups() -> None:
         ReferenceGroup("a", 2),
         ReferenceGroup("b", 2),
         reservations=[Reservation("r", "b", 1, 30, 40, 30)],
-        levers=ReferencePowerControls(factor=factor),
+        power_controls=ReferencePowerControls(factor=factor),
     )
     assert ends(run) == [10, 20, 35]
 
@@ -183,21 +183,23 @@ def test_factors_are_the_groups_and_a_reservation_has_its_groups() -> None:
 def test_a_reservation_keeps_the_level_it_was_made_with() -> None:
     """No crowd at 1: job 2 is planned for 20 s from 10 on. At 2 there is one: job 3 is planned for 10 s after that.
     At 10 four nodes are free for eight, no crowd again."""
-    levers = ReferencePowerControls(
+    power_controls = ReferencePowerControls(
         factor=table(*[(1.0, 2.0)] * 3), preferred_level=(0, 1, 1), full_speed_backlog_nodes=4
     )
-    run = go([job(1, 0, 4, 10), job(2, 1, 4, 10), job(3, 2, 4, 10)], depth=None, levers=levers)
+    run = go(
+        [job(1, 0, 4, 10), job(2, 1, 4, 10), job(3, 2, 4, 10)], depth=None, power_controls=power_controls
+    )
     assert [told(run, 2)[0], told(run, 3)[0]] == [(1, 10), (2, 30)]
     assert levels(run) == [0, 1, 1]
     assert ends(run) == [10, 30, 50]
 
 
 def test_the_level_is_not_scored() -> None:
-    levers = ReferencePowerControls(
+    power_controls = ReferencePowerControls(
         factor=table((1.0, 1.0), (1.0, 9.0), (1.0, 1.0)), preferred_level=(0, 1, 0)
     )
     jobs = [job(1, 0, 4, 10), job(2, 1, 4, 5), job(3, 1, 4, 6)]
-    assert starts(go(jobs, policy="sjf", levers=levers)) == [0, 10, 55]
+    assert starts(go(jobs, policy="sjf", power_controls=power_controls)) == [0, 10, 55]
 
 
 # -- a budget of power ---------------------------------------------------------------------------
@@ -210,19 +212,19 @@ ONLY = {"a": ("a",), "b": ("b",)}
 def test_jobs_of_all_groups_draw_on_one_budget() -> None:
     watts = (((10,), (99,), (99,)), ((99,), (10,), (5,)))
     jobs = [job(1, 0, 2, 10, queue="a"), job(2, 1, 1, 10, queue="b"), job(3, 2, 1, 8, queue="b")]
-    levers = ReferencePowerControls(watts=watts, budget=((EVER, 15),))
-    run = go(jobs, A, B, queues=ONLY, levers=levers)
+    power_controls = ReferencePowerControls(watts=watts, budget=((EVER, 15),))
+    run = go(jobs, A, B, queues=ONLY, power_controls=power_controls)
     assert starts(run) == [0, 10, 2]
     assert told(run, 2) == [(1, 10), (2, 10)]
-    assert starts(go(jobs, A, B, queues=ONLY, depth=0, levers=levers)) == [0, 10, 10]
+    assert starts(go(jobs, A, B, queues=ONLY, depth=0, power_controls=power_controls)) == [0, 10, 10]
 
 
 @pytest.mark.parametrize(("watts", "third"), [(5, 2), (6, 20)])
 def test_a_reservation_of_one_group_is_kept_from_the_budget_of_all(watts: int, third: float) -> None:
     """Job 2 is to have 10 W of 15 from 10 on: what job 3 draws elsewhere, for longer, must leave them."""
     jobs = [job(1, 0, 2, 10, queue="a"), job(2, 1, 2, 10, queue="a"), job(3, 2, 1, 30, queue="b")]
-    levers = ReferencePowerControls(watts=(((9,), (10,), (watts,)),) * 2, budget=((EVER, 15),))
-    assert starts(go(jobs, A, B, queues=ONLY, levers=levers)) == [0, 10, third]
+    power_controls = ReferencePowerControls(watts=(((9,), (10,), (watts,)),) * 2, budget=((EVER, 15),))
+    assert starts(go(jobs, A, B, queues=ONLY, power_controls=power_controls)) == [0, 10, third]
 
 
 def test_a_group_where_no_level_fits_the_largest_budget_is_none_of_a_jobs_groups() -> None:
@@ -230,7 +232,12 @@ def test_a_group_where_no_level_fits_the_largest_budget_is_none_of_a_jobs_groups
     watts = (((1,), (1,), (1,)), ((99,), (99,), (1,)))
     jobs = [job(1, 0, 2, 10, queue="a"), job(2, 1, 2, 10), job(3, 2, 1, 1, queue="b")]
     run = go(
-        jobs, A, B, queues=ONLY, depth=0, levers=ReferencePowerControls(watts=watts, budget=((EVER, 50),))
+        jobs,
+        A,
+        B,
+        queues=ONLY,
+        depth=0,
+        power_controls=ReferencePowerControls(watts=watts, budget=((EVER, 50),)),
     )
     assert starts(run) == [0, 10, 2]
 
@@ -238,15 +245,18 @@ def test_a_group_where_no_level_fits_the_largest_budget_is_none_of_a_jobs_groups
 def test_a_job_goes_at_the_first_level_that_the_budget_allows() -> None:
     jobs = [job(1, 0, 1, 10), job(2, 0, 1, 10), job(3, 0, 1, 10)]
     rows = [(10, 6, 3)] * 3
-    levers = ReferencePowerControls(
+    power_controls = ReferencePowerControls(
         factor=table(*[(1.0, 1.5, 2.0)] * 3), watts=table(*rows), budget=((EVER, 20),)
     )
-    run = go(jobs, levers=levers)
+    run = go(jobs, power_controls=power_controls)
     assert (starts(run), levels(run)) == ([0, 0, 10], [0, 0, 0])
-    levers = ReferencePowerControls(
-        factor=levers.factor, watts=levers.watts, preferred_level=(0, 1, 0), budget=((EVER, 20),)
+    power_controls = ReferencePowerControls(
+        factor=power_controls.factor,
+        watts=power_controls.watts,
+        preferred_level=(0, 1, 0),
+        budget=((EVER, 20),),
     )
-    run = go(jobs, levers=levers)
+    run = go(jobs, power_controls=power_controls)
     assert (starts(run), levels(run)) == ([0, 0, 0], [0, 1, 2])
     assert ends(run) == [10, 15, 20]
 
@@ -256,7 +266,7 @@ def test_a_reservation_is_made_with_the_first_level(watts: int, third: float) ->
     """Job 2 will have 10 W of 13 from 10 on, though at its lower level 9 would do."""
     jobs = [job(1, 0, 1, 10), job(2, 0, 1, 10), job(3, 1, 1, 30)]
     draws = table((9, 9), (10, 9), (watts, watts))
-    run = go(jobs, levers=ReferencePowerControls(watts=draws, budget=((EVER, 13),)))
+    run = go(jobs, power_controls=ReferencePowerControls(watts=draws, budget=((EVER, 13),)))
     assert told(run, 2)[0] == (0, 10)
     assert starts(run) == [0, 10, third]
     assert levels(run) == [0, 0, 0]
@@ -264,10 +274,10 @@ def test_a_reservation_is_made_with_the_first_level(watts: int, third: float) ->
 
 def test_a_budget_that_falls_lets_jobs_run_on_and_is_known_before() -> None:
     jobs = [job(1, 0, 1, 10), job(2, 0, 1, 4), job(3, 1, 1, 4), job(4, 1, 1, 5), job(5, 6, 1, 1)]
-    levers = ReferencePowerControls(
+    power_controls = ReferencePowerControls(
         watts=table((10,), (10,), (10,), (10,), (10,)), budget=((EVER, 40), (5, 10), (20, 30))
     )
-    run = go(jobs, levers=levers, depth=3)
+    run = go(jobs, power_controls=power_controls, depth=3)
     # 3 ends by 5; 4 does not, and job 1, which does not either, was there when nobody could be asked.
     assert starts(run) == [0, 0, 1, 10, 15]
 
@@ -276,7 +286,7 @@ def test_steps_at_or_before_the_first_event_are_no_events() -> None:
     budget = ((EVER, 40), (-5, 0), (3, 10), (20, 40))
     run = go(
         [job(1, 3, 1, 5)],
-        levers=ReferencePowerControls(watts=table((11,)), budget=budget),
+        power_controls=ReferencePowerControls(watts=table((11,)), budget=budget),
         schedule_per="event",
     )
     assert starts(run) == [20]
@@ -286,10 +296,10 @@ def test_steps_at_or_before_the_first_event_are_no_events() -> None:
 def test_rejected_if_no_level_fits_the_largest_budget() -> None:
     budget = ((EVER, 5), (100, 9))
     watts = table((10, 10), (11, 9), (10, 1))
-    levers = ReferencePowerControls(
+    power_controls = ReferencePowerControls(
         factor=table(*[(1.0, 2.0)] * 3), watts=watts, preferred_level=(0, 0, 1), budget=budget
     )
-    run = go([job(1, 0, 1, 10), job(2, 0, 1, 10), job(3, 0, 1, 10)], levers=levers)
+    run = go([job(1, 0, 1, 10), job(2, 0, 1, 10), job(3, 0, 1, 10)], power_controls=power_controls)
     assert outcomes(run) == ["rejected", "completed", "completed"]
     assert (starts(run), levels(run)) == ([None, 100, 0], [0, 1, 1])
 
@@ -298,10 +308,14 @@ def test_the_budget_is_drawn_from_the_moment_nodes_are_held() -> None:
     """Job 2 is given sleeping nodes at 20 and starts at 25; job 3, elsewhere, waits for its end."""
     sleep = {"a": ReferenceSleep(timeout=5, wake=5)}
     watts = (((1,), (10,), (10,)),) * 2
-    levers = ReferencePowerControls(sleep=sleep, watts=watts, budget=((EVER, 10),))
+    power_controls = ReferencePowerControls(sleep=sleep, watts=watts, budget=((EVER, 10),))
     jobs = [job(1, 0, 1, 1), job(2, 20, 4, 5, queue="a"), job(3, 21, 1, 1, queue="b")]
     run = go(
-        jobs, ReferenceGroup("a", 4), ReferenceGroup("b", 1), queues={"a": ("a",), "b": ("b",)}, levers=levers
+        jobs,
+        ReferenceGroup("a", 4),
+        ReferenceGroup("b", 1),
+        queues={"a": ("a",), "b": ("b",)},
+        power_controls=power_controls,
     )
     assert starts(run) == [0, 25, 30]
     assert run.taken[2] == 20
@@ -372,7 +386,7 @@ UNTIL_11 = [(2, 1, 0, 0), (5, 0, 1, 0), (8, 1, 1, 0), (9, 1, 0, 1), (10, 2, 0, 1
 def test_a_job_takes_nodes_awake_then_waking_then_asleep_then_falling(
     nodes: int, start: float, steps: list[tuple[float, int, int, int]]
 ) -> None:
-    run = go([*MIXED, job(5, 12, nodes, 1)], FIVE, levers=MIXING)
+    run = go([*MIXED, job(5, 12, nodes, 1)], FIVE, power_controls=MIXING)
     assert starts(run)[-1] == start
     assert run.taken[5] == 12
     assert slept(run)[:6] == UNTIL_11
@@ -540,7 +554,7 @@ def test_an_outage_takes_nodes_awake_then_asleep_then_falling_then_waking(
     nodes: int, left: tuple[int, int, int]
 ) -> None:
     """The fifth is a debt, which the end of the outage pays before job 4 does."""
-    run = go(MIXED, FIVE, levers=MIXING, outages=[Outage("g", nodes, 12, 30, 12)])
+    run = go(MIXED, FIVE, power_controls=MIXING, outages=[Outage("g", nodes, 12, 30, 12)])
     assert [step for step in slept(run) if step[0] <= 12][-1][1:] == left
     assert [count.out for count in run.counts if count.time in (12, 30)] == [min(nodes, 4), 0]
 

@@ -44,7 +44,7 @@ class Case:
     placement: str = "first"
     overrun: str | None = None
     """None: as the policy brings it, or double."""
-    levers: ReferencePowerControls | None = None
+    power_controls: ReferencePowerControls | None = None
 
 
 def run_reference(case: Case) -> Run:
@@ -67,7 +67,7 @@ def run_reference(case: Case) -> Run:
         schedule_per=case.schedule_per,
         placement=case.placement,
         overrun=case.overrun or OUTLIVED.get(case.policy, "double"),
-        levers=case.levers,
+        power_controls=case.power_controls,
     )
 
 
@@ -118,7 +118,7 @@ def with_beliefs(case: Case) -> Case:
 
     Drawn apart, so that the rest of a case is what its seed has always given.
     """
-    rng = Random(f"beliefs {case.seed} {case.levers is not None}")
+    rng = Random(f"beliefs {case.seed} {case.power_controls is not None}")
     if rng.random() >= BELIEVING:
         return case
     shares = [rng.choice([0.0, 0.5, 1.0]) for _ in range(3)]
@@ -147,7 +147,7 @@ PREDICTED = 0.15
 
 def with_predictions(case: Case) -> Case:
     """In a share of the cases: a policy that predicts by users; drawn apart too."""
-    rng = Random(f"predictions {case.seed} {case.levers is not None}")
+    rng = Random(f"predictions {case.seed} {case.power_controls is not None}")
     if rng.random() >= PREDICTED:
         return case
     users = [None, *range(rng.choice([1, 2, 5]))]

@@ -20,7 +20,7 @@ FOUR = kw.Cluster.from_nodes(4)
 
 def predicted(user: list[int], *rows: tuple[float, ...]) -> list[float]:
     """What each job was planned with in a run on a machine with room for all."""
-    simulator = Simulator(table(*rows, user=user), kw.Cluster.from_nodes(64), rule=resolve("easy+"))
+    simulator = Simulator(table(*rows, user=user), kw.Cluster.from_nodes(64), policy=resolve("easy+"))
     simulator.run()
     seen = simulator.state.jobs
     assert seen["estimate_s"].tolist() == seen["planned_s"].tolist()

@@ -82,7 +82,7 @@ def test_usage_fades_with_its_half_life() -> None:
 def test_usage_is_kept_to_the_last_digit() -> None:
     """Ten nodes for 100 s with a half-life of 50 s: at 100, 10 h/ln2 (1 - 1/4); at 150 half of it."""
     jobs = waiting((100, 5, 50.0), (150, 10, 1.0), user=[0, 1, 1])
-    simulator = Simulator(jobs, TEN, rule=resolve("fair_share:half_life_s=50"))
+    simulator = Simulator(jobs, TEN, policy=resolve("fair_share:half_life_s=50"))
     simulator.run()
     first, second, all_of_them = (float(u.amount) for u in simulator._state.usage)
     unit = 50.0 / math.log(2.0)
@@ -203,7 +203,7 @@ def test_usage_is_seen_by_a_rule_scored_on_arrival() -> None:
 
 
 def test_usage_is_seen_by_steps() -> None:
-    simulator = Simulator(SHARED, TEN, Settings(), rule=resolve("fair_share"))
+    simulator = Simulator(SHARED, TEN, Settings(), policy=resolve("fair_share"))
     simulator.advance()
     simulator.apply(Choice.start(0))
     view = simulator.advance()

@@ -18,7 +18,7 @@ from kilowait.predict.walk_forward import RefitSchedule
 from tests.predict.example_logs import DAY, habits
 
 QUICK = {
-    "online": RefitSchedule(every_s=DAY, jobs=600, least=50),
+    "online": RefitSchedule(every_s=DAY, jobs=600, min_jobs=50),
     "forest": ForestSettings(trees=10, leaves=31),
     "boosting": BoostingSettings(trees=30, leaves=7, rate=0.2),
 }

@@ -64,7 +64,7 @@ def test_what_is_kept_is_what_is_read(tmp_path, name):
     for part in ("value", "low", "middle", "high"):
         np.testing.assert_array_equal(getattr(after, part), getattr(before, part))
         assert (getattr(after, part) <= 3600).all()
-    assert (after.low <= after.middle).all() and (after.middle <= after.high).all()
+    assert (after.low <= after.median).all() and (after.median <= after.high).all()
 
 
 @pytest.mark.parametrize("name", ["forest", "boosting:median", "last2"])
@@ -97,10 +97,10 @@ def test_columns_for_a_replay(name):
 def test_the_card_says_what_there_is_to_know():
     card = fitted().card
     assert (card.target, card.unit, card.data, card.nodes) == ("runtime", "s", "habits", 16)
-    assert card.calibrated == 90 and 700 < card.jobs <= 810
+    assert card.calibration_jobs == 90 and 700 < card.jobs <= 810
     assert set(card.errors) == {"forest", "request", "last2", "class-median", "recent"}
     assert card.errors["forest"]["accuracy"] > card.errors["last2"]["accuracy"]
-    assert card.held["0.9"] == pytest.approx(0.9, abs=0.1)
+    assert card.coverage["0.9"] == pytest.approx(0.9, abs=0.1)
     assert sum(card.importance.values()) == pytest.approx(1)
     assert [row["month"] for row in card.drift] == [1] and card.drift[0]["jobs"] == 450
     assert card.settings["trees"] == 10 and card.requests

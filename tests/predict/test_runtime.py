@@ -16,7 +16,7 @@ from kilowait.predict.walk_forward import RefitSchedule
 from tests.predict.example_logs import DAY, habits
 
 QUICK = {
-    "online": RefitSchedule(every_s=DAY, jobs=600, least=50),
+    "online": RefitSchedule(every_s=DAY, jobs=600, min_jobs=50),
     "forest": ForestSettings(trees=10, leaves=31),
 }
 
@@ -81,7 +81,7 @@ def test_threads_change_nothing(seen):
 @pytest.mark.parametrize("jobs", [habits()[:0], habits()[:1], habits()[:20]], ids=["none", "one", "few"])
 def test_few_jobs_are_predicted_as_always(jobs):
     found = predict_runtimes(jobs, from_log(jobs), 16, **QUICK)
-    assert (found.told.fit == -1).all()
+    assert (found.walk_forward.fit == -1).all()
     assert found.columns()["estimate_s"].shape == (len(jobs),)
 
 
@@ -146,4 +146,4 @@ def test_a_forest_is_kept_and_read(tmp_path):
 
 def test_words():
     with pytest.raises(InputError, match="minimum at least 2 jobs"):
-        RefitSchedule(jobs=5, least=10)
+        RefitSchedule(jobs=5, min_jobs=10)

@@ -115,7 +115,7 @@ def test_labels_of_watts_and_joules():
     model = power(jobs, times, labels="model", model=taurus)
     assert model.values == pytest.approx(full_w * np.array([1, 2, 1, 1]))
     assert model.labels == "power model taurus"
-    both = energy(jobs, times, labels="both", model=taurus, profile=ConstantUtilization(0.0))
+    both = energy(jobs, times, labels="both", model=taurus, utilization=ConstantUtilization(0.0))
     assert both.values == pytest.approx([1000, *(10 * taurus.group().idle_w * np.array([2, 1, 1]))])
     assert both.labels.endswith("implausibly high; else power model taurus")
 
@@ -130,7 +130,7 @@ def test_an_energy_that_is_habit_is_found():
         for one in predictions(
             models,
             dataset,
-            online=RefitSchedule(every_s=DAY, jobs=600, least=50),
+            online=RefitSchedule(every_s=DAY, jobs=600, min_jobs=50),
             forest=ForestSettings(trees=10, leaves=31),
         )
     }

@@ -29,7 +29,7 @@ LEDGER = {
     "folded": 0,
     "entries": [
         {"kind": "dropped", "reason": "never ran", "count": 12, "first_line": 7},
-        {"kind": "mended", "reason": "estimate <unknown>", "count": 3, "first_line": 9},
+        {"kind": "corrected", "reason": "estimate <unknown>", "count": 3, "first_line": 9},
         {"kind": "note", "reason": "no header", "count": 0, "first_line": None},
     ],
 }
@@ -67,8 +67,10 @@ def comparison_of(
         for number, window in enumerate(cut)
     }
     kinds = kinds or ["rule"] * len(names)
-    contenders = tuple(PolicyConfig(name, "easy", kind) for name, kind in zip(names, kinds, strict=True))
-    return Comparison(trace, NODES, cut, contenders, lambda index, number: logs[index, number], ledger=LEDGER)
+    policies = tuple(PolicyConfig(name, "easy", kind) for name, kind in zip(names, kinds, strict=True))
+    return Comparison(
+        trace, NODES, cut, policies, lambda index, number: logs[index, number], cleaning_report=LEDGER
+    )
 
 
 def cluster_with_outage(span_s):
@@ -81,7 +83,7 @@ CONTROLS = ("none", "sleep=break-even", "dvfs=1.1", "shift=lowest-window:6h", "a
 """No power control, each control alone, all controls."""
 
 
-def energy_comparison(jobs, levers=CONTROLS, *, windows=None, carbon=True, price=True, drawn=0):
+def energy_comparison(jobs, power_controls=CONTROLS, *, windows=None, carbon=True, price=True, drawn=0):
     """A comparison of fcfs with EASY under several power controls, with energy results.
 
     A busy node draws 500 W, an idle one 200 W, a sleeping one 20 W; the facility adds a quarter.
@@ -91,11 +93,11 @@ def energy_comparison(jobs, levers=CONTROLS, *, windows=None, carbon=True, price
     policies = ("fcfs", "fcfs", "sjf", "saf", "lxf", "f1", "wfp3")
     logs = {
         (index, number): kw.simulate(window.jobs, cluster, policies[index], "easy")
-        for index in range(len(levers))
+        for index in range(len(power_controls))
         for number, window in enumerate(cut)
     }
     cells, states = [], []
-    for index, text in enumerate(levers):
+    for index, text in enumerate(power_controls):
         sleeps, slow = "sleep" in text or text == "all", "dvfs" in text or text == "all"
         row, kwh = [], dict.fromkeys(("jobs", "idle", "asleep", "shutting_down", "waking", "fixed"), 0.0)
         for number in range(len(cut)):
@@ -128,7 +130,7 @@ def energy_comparison(jobs, levers=CONTROLS, *, windows=None, carbon=True, price
         cells.append(tuple(row))
         states.append(kwh)
     curves = []
-    for index, text in enumerate(levers):
+    for index, text in enumerate(power_controls):
         steps = timeline(logs[index, drawn]).sampled(600)
         idle = 20.0 if "sleep" in text or text == "all" else 200.0
         watts = 500.0 * steps.busy_nodes + idle * (steps.capacity_nodes - steps.busy_nodes) + 2000.0
@@ -148,9 +150,9 @@ def energy_comparison(jobs, levers=CONTROLS, *, windows=None, carbon=True, price
         signals.append(SignalCurve("price", "EUR/MWh", words, tuple(edge), tuple(60 + 90 * np.cos(day))))
     notes = ("power model 'made': 3 of 9 parts are estimates",)
     record = EnergyResults(tuple(cells), tuple(states), tuple(curves), drawn, tuple(signals), notes)
-    contenders = tuple(PolicyConfig("fcfs", "easy", levers=text) for text in levers)
+    policies = tuple(PolicyConfig("fcfs", "easy", power_controls=text) for text in power_controls)
     return Comparison(
-        "made.swf", NODES, cut, contenders, lambda index, number: logs[index, number], LEDGER, energy=record
+        "made.swf", NODES, cut, policies, lambda index, number: logs[index, number], LEDGER, energy=record
     )
 
 

@@ -21,8 +21,8 @@ def data_of(values, kinds=("rule", "rule", "agent"), **metrics_of):
     names = ("fcfs", "saf", "mine")[: len(values)]
     jobs = jobs_of(300)
     cut = cut_windows(jobs, len(values[0]), window_jobs=5, seed=0)
-    contenders = tuple(PolicyConfig(name, "easy", kind) for name, kind in zip(names, kinds, strict=False))
-    comparison = Comparison("x", 32, cut, contenders, lambda index, window: None)
+    policies = tuple(PolicyConfig(name, "easy", kind) for name, kind in zip(names, kinds, strict=False))
+    comparison = Comparison("x", 32, cut, policies, lambda index, window: None)
     common = {"mean_wait_s": 60.0, "max_wait_s": 600.0, "share_wait_over_bound": 0.0, "starved_jobs": 0}
     table = tuple(
         tuple(
@@ -88,12 +88,12 @@ def test_summary_states_the_gain_from_perfect_estimates():
     data = data_of(
         [BASELINE, [0.8 * v for v in BASELINE], [0.5 * v for v in BASELINE]], ("rule", "agent", "clairvoyant")
     )
-    contenders = (
+    policies = (
         PolicyConfig("fcfs", "easy"),
         PolicyConfig("mine", "easy", "agent"),
         PolicyConfig("fcfs", "easy", "clairvoyant"),
     )
-    comparison = replace(data.comparison, contenders=contenders)
+    comparison = replace(data.comparison, policies=policies)
     comparison.__dict__["table"] = data.comparison.table
     with_clairvoyant = ComparisonData(comparison, 0)
     assert "mine achieves 40 % of the gain that fcfs would have from perfect run-time estimates." in summary(

@@ -113,9 +113,7 @@ def test_input_text_is_escaped(full_page):
     assert "<b onload" not in full_page
     assert "&lt;b onload" in full_page
     nasty = comparison_of(jobs_of(60), trace=f"dir/{NASTY}")
-    nasty = replace(
-        nasty, contenders=tuple(replace(c, name=f"{c.policy}{NASTY} $") for c in nasty.contenders)
-    )
+    nasty = replace(nasty, policies=tuple(replace(c, name=f"{c.policy}{NASTY} $") for c in nasty.policies))
     text = page([nasty])
     assert "<b onload" not in text
     read(text)
@@ -184,7 +182,7 @@ def test_comparison_table_matches_the_evaluation(windowed_comparison):
     data = ComparisonData(windowed_comparison, 0, {"mean_bsld": 1.25, "mean_wait_s": 60.0})
     html = comparison_table(data)
     mean = data.significance.ranked()[0]
-    assert mean.contender == data.comparison.labels[data.ranked[0]]
+    assert mean.policy == data.comparison.labels[data.ranked[0]]
     cells = re.findall(r"<tr[^>]*><th scope=\"row\">([^<]*)</th>(.*?)</tr>", html)
     assert cells[-1][0] == "lower bound of any schedule"
     assert "1.25" in cells[-1][1]

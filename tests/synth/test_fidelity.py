@@ -79,8 +79,8 @@ class TestCorrelations:
             for p in correlations(real, torn)
             if (p.kind, p.one, p.other) == ("spearman", "estimate_s", "runtime_s")
         )
-        assert pair.real > 0.5 and abs(pair.made) < 0.15
-        assert pair.difference == pair.made - pair.real
+        assert pair.real > 0.5 and abs(pair.synthetic) < 0.15
+        assert pair.difference == pair.synthetic - pair.real
 
     def test_constant_columns_go_with_nothing(self):
         real = log(200, nodes=np.ones(200), status=np.ones(200))
@@ -168,11 +168,11 @@ class TestCurves:
         rng = np.random.default_rng(0)
         one, other = rng.lognormal(size=3000), rng.lognormal(0.3, 1.2, size=2000)
         found = shares(one, other)
-        gaps = np.abs(np.subtract(found.real, found.made))
+        gaps = np.abs(np.subtract(found.real, found.synthetic))
         assert len(found.at) < 170 and np.all(np.diff(found.at) > 0)
         assert gaps.max() == pytest.approx(distance("x", one, other).ks, abs=1e-12)
         assert found.at[int(gaps.argmax())] == found.widest
-        assert (found.real[-1], found.made[-1]) == (1, 1)
+        assert (found.real[-1], found.synthetic[-1]) == (1, 1)
 
     def test_autocorrelation_is_that_of_the_pattern(self):
         jobs = log(3000)

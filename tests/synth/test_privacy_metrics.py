@@ -20,7 +20,7 @@ def test_fresh_jobs_are_not_accused():
     assert found.membership_auc == pytest.approx(0.5, abs=0.05)
     assert found.copies == pytest.approx(found.copies_of_held_out, abs=0.03)
     assert found.copied_pairs < 0.02
-    assert found.given_away == ()
+    assert found.exceeded == ()
 
 
 def test_a_planted_copy_is_caught():
@@ -30,7 +30,7 @@ def test_a_planted_copy_is_caught():
     assert found.nearer_to_seen > 0.85
     assert found.membership_advantage > 0.8 and found.membership_auc > 0.9
     assert found.closest_seen == 0 < found.closest_held_out
-    assert found.given_away == ("copies", "copied_pairs", "nearer_to_seen", "membership_advantage")
+    assert found.exceeded == ("copies", "copied_pairs", "nearer_to_seen", "membership_advantage")
 
 
 def test_a_copy_that_was_blurred_is_caught():

@@ -159,7 +159,7 @@ class TestWhoGrows:
 
     def test_a_log_without_people(self):
         generator = fit_generator(lublin(200, 64, seed=1), "bootstrap")
-        if "user" not in generator.facts.columns:
+        if "user" not in generator.schema.columns:
             with pytest.raises(InputError, match="growth user=1: the log has no column user"):
                 generator.sample(10, grow={"user": {1: 2}})
         with pytest.raises(InputError, match="growth account=1: the log has no column account"):

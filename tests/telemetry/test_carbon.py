@@ -63,7 +63,7 @@ class Patience:
 def test_the_last_day_of_great_britain(web, tmp_path):
     out = tmp_path / "gb.json"
     fetched = fetch_carbon(GreatBritain(web.url), out, Patience().asking)
-    assert (fetched.values, fetched.added, fetched.asked) == (48, 48, 1)
+    assert (fetched.values, fetched.added, fetched.requests) == (48, 48, 1)
     assert web.asked == ["/intensity/2026-03-20T12:30Z/pt24h"]
     series = read_carbon(out)
     assert (series.start_s, series.end_s) == (unix("2026-03-19T12:30Z"), unix("2026-03-20T12:30Z"))
@@ -74,7 +74,7 @@ def test_a_span_of_great_britain_in_pieces_the_service_allows(web, tmp_path):
     out = tmp_path / "gb.json"
     begin, end = unix("2026-01-01T00:00Z"), unix("2026-02-01T00:00Z")
     fetched = fetch_carbon(GreatBritain(web.url), out, Patience().asking, span_s=(begin, end))
-    assert fetched.values == 31 * 48 and fetched.asked == 5
+    assert fetched.values == 31 * 48 and fetched.requests == 5
     series = read_carbon(out)
     assert (series.start_s, series.end_s, series.meta["holes"]) == (begin, end, 0)
 
@@ -134,7 +134,7 @@ def test_troubles_pass_with_patience(web, tmp_path):
         (200, {"Content-Length": "9999"}, b'{"data": ['),
     ]
     patient = Patience()
-    assert fetch_carbon(GreatBritain(web.url), tmp_path / "gb.json", patient.asking).asked == 5
+    assert fetch_carbon(GreatBritain(web.url), tmp_path / "gb.json", patient.asking).requests == 5
     assert patient.waits == [1.0, 17.0, 40.0, 8.0]
     assert patient.heard[0] == "127.0.0.1: 503 Service Unavailable; trying again (2 of 5)"
 
@@ -192,18 +192,18 @@ def test_following_outlives_a_service_that_is_down(web, tmp_path):
 
     follow_carbon(
         GreatBritain(web.url), tmp_path / "gb.json", Patience().asking, every_s=0.01, duration_s=0.025,
-        stop=threading.Event(), monotonic=lambda: next(times) / 100, heard=hear,
+        stop=threading.Event(), monotonic=lambda: next(times) / 100, on_result=hear,
     )  # fmt: skip
     assert [type(what).__name__ for what in heard] == ["FetchResult", "MeterError", "FetchResult"]
     stop = threading.Event()
     follow_carbon(
         GreatBritain(web.url), tmp_path / "gb.json", Patience().asking, every_s=60, duration_s=None,
-        stop=stop, monotonic=lambda: 0.0, heard=lambda what: stop.set(),
+        stop=stop, monotonic=lambda: 0.0, on_result=lambda what: stop.set(),
     )  # fmt: skip
     with pytest.raises(InputError, match="every is 0 s; it must be above 0"):
         follow_carbon(
             GreatBritain(web.url), tmp_path / "gb.json", Patience().asking, every_s=0, duration_s=None,
-            stop=stop, monotonic=lambda: 0.0, heard=heard.append,
+            stop=stop, monotonic=lambda: 0.0, on_result=heard.append,
         )  # fmt: skip
 
 
@@ -215,12 +215,12 @@ def test_answers_about_the_past_are_asked_for_once(web, tmp_path):
     span = (unix("2026-02-24T00:00Z"), NOW // 1800 * 1800)
     first = fetch_carbon(service, tmp_path / "a.json", Patience(cache).asking, span_s=span)
     again = fetch_carbon(service, tmp_path / "b.json", Patience(cache).asking, span_s=span)
-    assert (first.asked, first.remembered) == (5, 0)
-    assert (again.asked, again.remembered) == (2, 3)  # the last week may still change
+    assert (first.requests, first.cached) == (5, 0)
+    assert (again.requests, again.cached) == (2, 3)  # the last week may still change
     assert (tmp_path / "a.json").read_text() == (tmp_path / "b.json").read_text()
     for kept in cache.iterdir():
         kept.write_text("{damaged")
-    assert fetch_carbon(service, tmp_path / "c.json", Patience(cache).asking, span_s=span).asked == 5
+    assert fetch_carbon(service, tmp_path / "c.json", Patience(cache).asking, span_s=span).requests == 5
 
 
 def test_answers_with_holes_are_not_kept(web, tmp_path):
@@ -230,7 +230,7 @@ def test_answers_with_holes_are_not_kept(web, tmp_path):
         fetched = fetch_carbon(
             GreatBritain(web.url), tmp_path / "a.json", Patience(tmp_path / "c").asking, span_s=span
         )
-        assert fetched.remembered == 0
+        assert fetched.cached == 0
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(web, tmp_path):
@@ -329,7 +329,7 @@ def test_impossible_questions_are_told(web, tmp_path):
     with pytest.raises(InputError, match="the zone is 'D E'; write one such as DE"):
         ElectricityMaps("D E")
     with pytest.raises(InputError, match="the scope is 'both'"):
-        ElectricityMaps("DE", scope="both")
+        ElectricityMaps("DE", carbon_scope="both")
     with pytest.raises(InputError, match="ends before it begins; give --from before --to"):
         fetch_carbon(GreatBritain(web.url), tmp_path / "x.json", Patience().asking, span_s=(NOW, NOW))
     for url in ("ftp://x", "api.example.org", "https://user@x.org", "https://x.org/?a=1"):

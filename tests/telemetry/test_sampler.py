@@ -37,7 +37,7 @@ def run(
         interval_s=settings.pop("interval_s", 1.0),
         stop=settings.pop("stop", threading.Event()),
         clock=clock,
-        heard=lambda sampled: heard.append((sampled.ticks, list(sampled.events))),
+        on_progress=lambda sampled: heard.append((sampled.ticks, list(sampled.events))),
         **settings,
     )
     return told, kept, heard
@@ -46,7 +46,7 @@ def run(
 def test_ticks_are_even_and_span_the_duration():
     told, kept, _ = run(TestClock(), [300.0, 200.0], interval_s=0.5, duration_s=2.0)
     assert kept.at == [0.0, 0.5, 1.0, 1.5, 2.0]
-    assert (told.ticks, told.rows, told.missed, told.jumps, told.power_w) == (5, 10, 0, 0, 500.0)
+    assert (told.ticks, told.rows, told.missed, told.clock_changes, told.power_w) == (5, 10, 0, 0, 500.0)
 
 
 def test_missed_ticks_are_counted_and_not_made_up():
@@ -72,7 +72,7 @@ def test_a_clock_that_is_set_moves_no_tick():
         4: lambda: setattr(clock, "utc_s", 2e9),
     }
     told, kept, heard = run(clock, [300.0], duration_s=5.0)
-    assert kept.at == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0] and told.jumps == 2
+    assert kept.at == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0] and told.clock_changes == 2
     assert [rows[0][0] - 1.7e9 for rows in kept.ticks][:4] == [0.0, 1.0, 2.0 - 3600, 3.0 - 3600]
     said = [event for _, events in heard for event in events]
     assert said[0] == "the clock was set back by 3.6e+03 s" and said[1].startswith(

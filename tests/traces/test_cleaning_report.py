@@ -12,7 +12,7 @@ from kilowait.traces import CleaningReport, describe
 def made() -> CleaningReport:
     ledger = CleaningReport(rows_read=5, jobs=2, folded=1)
     ledger.add("note", "a remark")
-    ledger.add("mended", "sorted", 2, 9)
+    ledger.add("corrected", "sorted", 2, 9)
     ledger.add("dropped", "never ran", 1, 4)
     ledger.add("dropped", "never ran", 1, 6)
     return ledger

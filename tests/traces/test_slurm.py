@@ -87,7 +87,7 @@ def test_steps_without_their_job_make_one(tmp_path: Path) -> None:
     assert jobs["job_id"].tolist() == [7]
     assert jobs["runtime_s"].tolist() == [3600]
     assert ledger.folded == 2
-    assert reasons(ledger, "mended") == ["steps without a job record: the longest step is used as the job"]
+    assert reasons(ledger, "corrected") == ["steps without a job record: the longest step is used as the job"]
 
 
 def test_arrays_and_parts_get_numbers_of_their_own(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_job_cancelled_in_the_queue_can_be_kept(tmp_path: Path) -> None:
 def test_limits_that_are_none(tmp_path: Path, limit: str) -> None:
     jobs, ledger = read(tmp_path, HEAD, row(), row("8", limit=limit))
     assert jobs["estimate_s"].tolist() == [217800, 3600]
-    assert len(reasons(ledger, "mended")) == 1
+    assert len(reasons(ledger, "corrected")) == 1
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_without_elapsed_or_allocated_cpus_run_times_are_approximate(tmp_path: P
     assert jobs["runtime_s"].tolist() == [100, 60]
     assert jobs["cores"].tolist() == [4, 4267]
     assert jobs["wait_s"].tolist() == [20, 7]
-    assert any("approximate" in reason for reason in reasons(ledger, "mended"))
+    assert any("approximate" in reason for reason in reasons(ledger, "corrected"))
 
 
 def test_no_submit_column_is_an_error(tmp_path: Path) -> None:

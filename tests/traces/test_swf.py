@@ -118,7 +118,7 @@ def test_fast_and_slow_path_read_the_same_numbers(tmp_path: Path) -> None:
 def test_allocated_processors_come_before_requested_ones(tmp_path: Path) -> None:
     jobs, ledger = read(tmp_path, line(alloc=8, req=4), line(job=2, alloc=-1, req=16))
     assert jobs["nodes"].tolist() == [8, 16]
-    assert entry(ledger, "processors requested (field 8) used") == ("mended", 1, 2)
+    assert entry(ledger, "processors requested (field 8) used") == ("corrected", 1, 2)
     jobs, ledger = read(tmp_path, line(alloc=-1, req=16))
     assert entry(ledger, "processors requested (field 8) used")[0] == "note"
 
@@ -126,7 +126,7 @@ def test_allocated_processors_come_before_requested_ones(tmp_path: Path) -> None
 def test_a_missing_estimate_is_the_run_time_and_said_so(tmp_path: Path) -> None:
     jobs, ledger = read(tmp_path, line(limit=-1), line(job=2))
     assert jobs["estimate_s"].tolist() == [60, 600]
-    assert entry(ledger, "perfect") == ("mended", 1, 1)
+    assert entry(ledger, "perfect") == ("corrected", 1, 1)
     _, ledger = read(tmp_path, line(limit=-1))
     assert entry(ledger, "the log has none")[0] == "note"
 
@@ -167,7 +167,7 @@ def test_a_run_time_of_zero_is_a_job(tmp_path: Path) -> None:
 def test_an_unknown_submission_takes_the_row_before(tmp_path: Path) -> None:
     jobs, ledger = read(tmp_path, line(submit=50), line(job=2, submit=-1), line(job=3, submit=70))
     assert jobs["submit_s"].tolist() == [50, 50, 70]
-    assert entry(ledger, "submit time unknown") == ("mended", 1, 2)
+    assert entry(ledger, "submit time unknown") == ("corrected", 1, 2)
     jobs, _ = read(tmp_path, line(submit=-1), line(job=2, submit=20))
     assert jobs["submit_s"].tolist() == [20, 20]
 
@@ -175,7 +175,7 @@ def test_an_unknown_submission_takes_the_row_before(tmp_path: Path) -> None:
 def test_rows_out_of_order_are_sorted(tmp_path: Path) -> None:
     jobs, ledger = read(tmp_path, line(job=5, submit=9), line(job=4, submit=3), line(job=3, submit=9))
     assert jobs["job_id"].tolist() == [4, 3, 5]
-    assert entry(ledger, "submit order") == ("mended", 1, 2)
+    assert entry(ledger, "submit order") == ("corrected", 1, 2)
 
 
 def test_duplicate_ids_get_fresh_ones_after_the_largest(tmp_path: Path) -> None:
@@ -183,21 +183,21 @@ def test_duplicate_ids_get_fresh_ones_after_the_largest(tmp_path: Path) -> None:
         tmp_path, line(job=7), line(job=7, submit=1), line(job=9, submit=2), line(job=7, submit=3)
     )
     assert jobs["job_id"].tolist() == [7, 10, 9, 11]
-    assert entry(ledger, "duplicate job number") == ("mended", 2, 2)
+    assert entry(ledger, "duplicate job number") == ("corrected", 2, 2)
 
 
 @pytest.mark.parametrize("bad", ["x", "nan", "12.5", "99999999999999999999"])
 def test_a_job_number_that_is_none_is_replaced(tmp_path: Path, bad: str) -> None:
     jobs, ledger = read(tmp_path, line(job=7), line(job=bad, submit=1))
     assert jobs["job_id"].tolist() == [7, 8]
-    assert entry(ledger, "renumbered") == ("mended", 1, 2)
+    assert entry(ledger, "renumbered") == ("corrected", 1, 2)
 
 
 @pytest.mark.parametrize("after", [2, 3, 99, 2**40])
 def test_dependencies_on_nothing_or_the_future_are_left_out(tmp_path: Path, after: int) -> None:
     jobs, ledger = read(tmp_path, line(), line(job=2, submit=1, after=after), line(job=3, submit=2, after=1))
     assert jobs["after_id"].tolist() == [-1, -1, 1]
-    assert entry(ledger, "dependency left out") == ("mended", 1, 2)
+    assert entry(ledger, "dependency left out") == ("corrected", 1, 2)
 
 
 def test_a_constant_preceding_job_is_nonsense(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_broken_side_values_become_unknown(tmp_path: Path) -> None:
     assert jobs["estimate_s"].tolist() == [600, 60]
     assert jobs["user"].tolist() == [3, -1]
     assert str(jobs["wait_s"].tolist()) == "[5.0, nan]"
-    assert ledger.mended == 4
+    assert ledger.corrected == 4
 
 
 def test_a_header_line_that_lost_its_semicolon_is_still_one(tmp_path: Path) -> None:

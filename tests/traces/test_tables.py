@@ -68,7 +68,7 @@ def test_alcf_derivative(tmp_path: Path) -> None:
     assert jobs["account"].tolist() == [5, -1]
     assert jobs["status"].tolist() == [1, 5]
     assert jobs["runtime_s"].tolist() == [21654.66, 3632.92]
-    assert [e.reason for e in ledger.entries if e.kind == "mended"] == ["rows not in submit order: sorted"]
+    assert [e.reason for e in ledger.entries if e.kind == "corrected"] == ["rows not in submit order: sorted"]
 
 
 def test_gpus_counted_as_nodes_are_said_so(tmp_path: Path) -> None:

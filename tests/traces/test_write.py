@@ -78,7 +78,7 @@ def test_swf_there_and_back(folder: Path, jobs: JobTable, suffix: str) -> None:
     write_trace(jobs, path)
     back, ledger = read_trace_with_report(path)
     assert_same(back, jobs)
-    assert ledger.dropped == ledger.mended == 0
+    assert ledger.dropped == ledger.corrected == 0
     assert back.meta["max_procs"] == jobs["nodes"].max()
 
 
@@ -120,7 +120,7 @@ def test_what_planners_plan_with_and_limits_are_kept(tmp_path: Path, name: str) 
     back, ledger = read_trace_with_report(tmp_path / name)
     for column, values in told.items():
         np.testing.assert_array_equal(back[column], values)
-    assert ledger.dropped == ledger.mended == 0
+    assert ledger.dropped == ledger.corrected == 0
 
 
 def test_batsim_kills_at_the_limit_where_there_is_one(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def explain_linear_agent(
     ... )  # shorter jobs go first
     (['length'], -1.0)
     """
-    if agent.fallback_rule is not None:
+    if agent.fallback_policy is not None:
         return None
     lines = _queues(agent, jobs.sorted()[:WINDOW_JOBS], cluster, backfill)
     if not lines:

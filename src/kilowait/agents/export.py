@@ -66,7 +66,7 @@ def export_network(
         raise UnknownNameError("format of a network", to, FORMATS)
     path = Path(path)
     inputs = _example(network)
-    metadata = json.dumps({**spec_to_dict(network.spec), "made": network.made})
+    metadata = json.dumps({**spec_to_dict(network.spec), "made": network.config})
     with _quiet(), torch.no_grad():
         content = FORMATS[to](Exportable(network), inputs, metadata)
     beside = path.with_name(path.name + ".part")

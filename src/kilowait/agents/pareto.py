@@ -31,10 +31,10 @@ def least_work_first(spec: ObservationSpecProtocol) -> Callable[[Mapping[str, An
     """
     place = spec.features.index("area" if "area" in spec.features else "work")
 
-    def decide(seen: Mapping[str, Any]) -> npt.NDArray[np.int64]:
-        mask = seen["mask"]
+    def decide(observation: Mapping[str, Any]) -> npt.NDArray[np.int64]:
+        mask = observation["mask"]
         jobs = mask[:, : spec.slots * spec.choices : spec.choices] != 0
-        least = np.where(jobs, seen["jobs"][:, :, place], np.inf).argmin(axis=1)
+        least = np.where(jobs, observation["jobs"][:, :, place], np.inf).argmin(axis=1)
         actions: npt.NDArray[np.int64] = np.where(jobs.any(axis=1), least * spec.choices, mask.argmax(axis=1))
         return actions
 

@@ -71,7 +71,7 @@ class SyntheticMix:
         return 1.0 if done < self.share else 0.0
 
     @property
-    def words(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """The mix as plain data, for the provenance."""
         return {
             "generated_jobs": [len(table) for table in self.generated],

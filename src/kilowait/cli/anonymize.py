@@ -132,7 +132,7 @@ def anonymize(
     with console.busy(f"reading {trace} ..."):
         read = workload_of(trace, format=format, columns=columns, rows=jobs)
     log = read.jobs
-    if read.ledger is not None and (read.ledger.dropped or read.ledger.mended):
+    if read.ledger is not None and (read.ledger.dropped or read.ledger.corrected):
         console.note("; ".join(read.ledger.lines()))
     plan = anonymize.make_plan(
         log,
@@ -228,7 +228,11 @@ def _show_check(result: AnonymizedLog) -> None:
     else:
         rows.append(("unique jobs", f"{_share(check.jobs_alone, check.jobs)} are alone in their class"))
     if result.suppressed:
-        freed = f"; {console.count(result.freed, 'job')} lost the dependency on one" if result.freed else ""
+        freed = (
+            f"; {console.count(result.dependencies_removed, 'job')} lost the dependency on one"
+            if result.dependencies_removed
+            else ""
+        )
         rows.append(("suppressed", f"{console.count(result.suppressed, 'job')}: all below {check.k}{freed}"))
     console.facts(rows)
     if not check.has_users:
@@ -242,9 +246,9 @@ def _show_check(result: AnonymizedLog) -> None:
         ]
         print("the smallest classes")
         console.table(head, cells, left=0)
-    if result.remedies:
+    if result.suggestions:
         print()
-        _show_remedies(check, result.remedies)
+        _show_remedies(check, result.suggestions)
     elif check.jobs_below:
         print("\nno coarsening helps; --enforce leaves these jobs out")
 
@@ -293,5 +297,5 @@ def _document(trace: str, result: AnonymizedLog, out: Path | None) -> dict[str, 
         "meta": dict(result.plan.meta),
         "check": {**facts, "counted_in": check.counted_in},
         "smallest": [vars(small) for small in check.smallest],
-        "remedies": [vars(remedy) for remedy in result.remedies],
+        "remedies": [vars(remedy) for remedy in result.suggestions],
     }

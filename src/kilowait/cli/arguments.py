@@ -6,30 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kilowait.cli.options import FIELDS
-
 __all__ = ["ALIASES", "with_options"]
 
 ALIASES: Mapping[str, str] = {
-    **{field: parameter for parameter, field in FIELDS.items()},
-    "levers": "power_controls",
-    "gpu_cap": "gpu_power_cap",
     "window_jobs": "window",
-    "labels": "label_source",
-    "net": "network",
-    "part": "split",
-    "limit": "constraint",
-    "preferences": "objectives",
     "reward": "objective",
     "promise": "max_slowdown_ratio",
-    "ease": "load_curriculum",
-    "teacher": "expert",
-    "teacher_steps": "expert_steps",
-    "slots": "queue_window",
-    "steps": "total_timesteps",
-    "envs": "num_envs",
     "n_envs": "num_envs",
-    "rules": "policies",
     "quasi": "quasi_identifiers",
     "trust": "allow_pickle_with",
     "grow": "scale_group",

@@ -192,7 +192,7 @@ def compare(
     from kilowait.evaluation.storage import check_writable
     from kilowait.experiments import comparison_plan as planning
     from kilowait.experiments.comparison_results import results_of
-    from kilowait.experiments.gpu_settings import usual_backfill
+    from kilowait.experiments.gpu_settings import default_backfill
     from kilowait.experiments.inputs import all_placed
     from kilowait.experiments.policy_configs import contenders_of, listed
     from kilowait.experiments.window_options import protocol_of
@@ -202,7 +202,7 @@ def compare(
     traces = list(dict.fromkeys(traces))
     node_level = all_placed(cluster, traces)
     metric = metric or planning.usual_metric(node_level)
-    backfill = backfill or usual_backfill(node_level)
+    backfill = backfill or default_backfill(node_level)
     placements = [] if placement is None else listed("placements", placement)
     single_placement = (
         placements.pop() if len(placements) == 1 else None
@@ -231,7 +231,7 @@ def compare(
                 ready,
                 workers=workers,
                 store=store,
-                progress=lambda cell, ran: step(ready.contenders[cell[1]].label, False),
+                progress=lambda cell, ran: step(ready.policies[cell[1]].label, False),
             )
         except KeyboardInterrupt:
             if store is not None and store.folder.exists():

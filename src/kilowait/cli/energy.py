@@ -155,14 +155,14 @@ def controls(
     from kilowait.evaluation.storage import check_writable
     from kilowait.experiments import comparison_plan as planning
     from kilowait.experiments.comparison_results import results_of
-    from kilowait.experiments.gpu_settings import usual_backfill
+    from kilowait.experiments.gpu_settings import default_backfill
     from kilowait.experiments.inputs import is_placed
 
     if out is not None:
         check_writable(out, force=force)
     if gpu_power_cap is not None:
         power_controls = options.power_controls_or_caps(power_controls or "none", gpu_power_cap)
-    backfill = backfill or usual_backfill(is_placed(cluster, trace))
+    backfill = backfill or default_backfill(is_placed(cluster, trace))
     scenario = options.scenario_from_options(context, trace)
     with console.busy(f"reading {trace} ..."):
         ready = planning.prepare_levers(scenario, policy, backfill, power_controls)
@@ -172,7 +172,7 @@ def controls(
             ready,
             workers=workers,
             store=store,
-            progress=lambda cell, ran: step(ready.contenders[cell[1]].label, True),
+            progress=lambda cell, ran: step(ready.policies[cell[1]].label, True),
         )[0]
     found = results_of(comparison, ready.plan.metric, seed=0, bounds=False)
     if out is not None and store is not None:

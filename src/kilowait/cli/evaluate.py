@@ -102,11 +102,11 @@ def evaluate(
     provenance = dict(policy.provenance)
     controls = "none" if power_controls is None else power_controls
     if isinstance(policy, PowerAgent):
-        controls = policy.levers if power_controls is None else power_controls
+        controls = policy.power_controls if power_controls is None else power_controls
         if power is None:
             bind_agent_power(policy, None, controls)  # raises an error that names the missing settings
     scenario = options.scenario_from_options(
-        context, trace, backfill=parse_backfill(backfill), levers=controls
+        context, trace, backfill=parse_backfill(backfill), power_controls=controls
     )
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)

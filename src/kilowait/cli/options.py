@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,6 @@ if TYPE_CHECKING:
     from kilowait.experiments.scenario import Scenario
 
 __all__ = [
-    "FIELDS",
     "WORKLOAD_SYNTAX",
     "AtLimit",
     "BackfillDepth",
@@ -444,48 +444,6 @@ Force = Annotated[bool, typer.Option("--force", help="Replace the folder if an e
 
 # -- from options to a scenario --------------------------------------------------------------------
 
-_POWER = {
-    "carbon": "carbon",
-    "price": "price",
-    "weather": "weather",
-    "carbon_scope": "scope",
-    "cooling": "cooling",
-    "utilization": "profile",
-    "forecast": "forecast",
-    "log_start": "start",
-    "repeat_signals": "wrap",
-}
-_GPU = {
-    "gpu_type_order": "types",
-    "preempt": "preempt",
-    "migrate": "migrate",
-    "checkpoint_interval": "checkpoint",
-    "checkpoint_load_time": "restore",
-    "checkpoint_write_time": "save",
-    "preempt_grace": "grace",
-    "preempt_min_runtime": "keep",
-    "round_interval": "round",
-    "gpu_speeds": "speeds",
-}
-_SCENARIO = {
-    "cluster": "cluster",
-    "backfill_order": "backfill_order",
-    "at_limit": "at_limit",
-    "overrun": "overrun",
-    "schedule_per": "schedule_per",
-    "placement": "placement",
-    "on_oversized": "on_oversized",
-    "load": "load",
-    "jobs": "jobs",
-    "format": "format",
-    "columns": "columns",
-    "strict": "strict",
-    "runtime_predictor": "predict",
-    "power_predictor": "predict_power",
-}
-FIELDS = {**_SCENARIO, **_POWER, **_GPU}
-"""Parameter of a command to the field of Scenario, PowerSettings or GpuOptions that it sets."""
-
 
 def power_controls_or_caps(power_controls: str, gpu_power_cap: str | None) -> str:
     """Comma-separated sets of power controls: the given ones, or GPU power caps, which GPU clusters use instead."""
@@ -508,13 +466,18 @@ def scenario_from_options(context: typer.Context, trace: str, **fields: Any) -> 
     from kilowait.experiments.power import PowerSettings
     from kilowait.experiments.scenario import Scenario
 
-    values = context.params
+    def given(dataclass: Any, *others: str) -> dict[str, Any]:
+        """The fields of a dataclass that the command has options for, except `others`."""
+        names = {field.name for field in dataclasses.fields(dataclass)}.difference(others)
+        return {name: value for name, value in context.params.items() if name in names}
 
-    def settings(names: dict[str, str]) -> dict[str, Any]:
-        return {field: values[name] for name, field in names.items() if name in values}
-
-    scenario: dict[str, Any] = settings(_SCENARIO)
-    scenario["dependencies"] = not values.get("ignore_dependencies", False)
-    scenario["gpu"] = GpuOptions(**settings(_GPU))
-    power = PowerSettings.asked(values["power"], **settings(_POWER)) if "power" in values else None
+    options = context.params
+    scenario = given(Scenario, "trace", "policy", "backfill", "power", "power_controls")
+    scenario["dependencies"] = not options.get("ignore_dependencies", False)
+    scenario["gpu"] = GpuOptions(**given(GpuOptions))
+    power = (
+        PowerSettings.from_options(options["power"], **given(PowerSettings, "power"))
+        if "power" in options
+        else None
+    )
     return Scenario(trace=trace, **{**scenario, "power": power, **fields})

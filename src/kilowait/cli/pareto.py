@@ -97,10 +97,10 @@ def pareto(
     policy = load_agent(agent)
     controls = "none" if power_controls is None else power_controls
     if isinstance(policy, PowerAgent):
-        controls = policy.levers if power_controls is None else power_controls
+        controls = policy.power_controls if power_controls is None else power_controls
         if power is None:
             bind_agent_power(policy, None, controls)  # raises an error that names the missing settings
-    scenario = options.scenario_from_options(context, trace, levers=controls)
+    scenario = options.scenario_from_options(context, trace, power_controls=controls)
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
     for text in notes:
@@ -116,7 +116,7 @@ def pareto(
             machine,
             windows=windows,
             window_jobs=window,
-            parts=grid_steps,
+            grid_steps=grid_steps,
             seed=seed,
             power=power_training,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,19 +76,6 @@ Seed = Annotated[
     int, typer.Option("--seed", metavar="N", min=0, help="Random seed; the same seed gives the same result.")
 ]
 HISTORIES = ("auto", "log", "simulated")
-FIELDS = {
-    "target": "target",
-    "cluster": "cluster",
-    "history": "world",
-    "label_source": "labels",
-    "power": "power",
-    "utilization": "profile",
-    "format": "format",
-    "columns": "columns",
-    "strict": "strict",
-    "jobs": "jobs",
-}
-"""Parameter of a command to the field of `PredictionTask` that it sets."""
 
 _FEATURES = """\b
 Examples:
@@ -139,11 +127,11 @@ def features(
 
     check_table_name(out)
     found = _prepared(_task(context, trace))
-    table = table_columns(found.case)
+    table = table_columns(found.dataset)
     write_columns(table, out)
     print(
-        f"{console.count(len(found.case), 'job')}, {console.count(len(found.case.features.names), 'feature')} "
-        f"({found.case.world.name}) written to {out}"
+        f"{console.count(len(found.dataset), 'job')}, {console.count(len(found.dataset.features.names), 'feature')} "
+        f"({found.dataset.times.name}) written to {out}"
     )
 
 
@@ -204,18 +192,18 @@ def score(
     for name in (models or "").split(",") if models is not None else ():
         PredictionModel.of(name)  # raises for a misspelt name before the log is read
     found = _prepared(_task(context, trace))
-    chosen, notes = models_for(models, found.case)
+    chosen, notes = models_for(models, found.dataset)
     for note in notes:
         console.note(note)
     with console.status() as update:
         done = evaluate_predictors(
-            found.case,
+            found.dataset,
             chosen,
             part=test_fraction,
             classes=() if by is None else (by,),
             seed=seed,
             threads=threads,
-            progress=lambda model, refit: update(f"{model.text}: fit {refit.number} of {refit.of} ..."),
+            progress=lambda model, refit: update(f"{model.text}: fit {refit.number} of {refit.total} ..."),
         )
     if json:
         console.json_document({"trace": trace, **done.to_dict()})
@@ -317,8 +305,8 @@ def apply(
     check_table_name(out)
     predictor = load(folder)
     found = _prepared(task_for_predictor(predictor.card, _task(context, trace)))
-    write_columns(predicted_columns(predictor, found.case), out)
-    print(f"{console.count(len(found.case), 'job')} predicted by {predictor.card.model}: {out}")
+    write_columns(predicted_columns(predictor, found.dataset), out)
+    print(f"{console.count(len(found.dataset), 'job')} predicted by {predictor.card.model}: {out}")
 
 
 @app.command(epilog=_EXPLAIN)
@@ -344,7 +332,7 @@ def explain(
 
     predictor = load(folder)
     found = _prepared(task_for_predictor(predictor.card, _task(context, trace)))
-    explanation = explain_job(predictor, found.case, job)
+    explanation = explain_job(predictor, found.dataset, job)
     if json:
         console.json_document(explanation_document(explanation, predictor.card, features))
         return
@@ -370,11 +358,10 @@ def _task(context: typer.Context, trace: str) -> PredictionTask:
     from kilowait.experiments.evaluate_predictors import HISTORIES
     from kilowait.experiments.predictors import PredictionTask
 
-    values = {field: context.params[name] for name, field in FIELDS.items() if name in context.params}
-    if values["world"] not in HISTORIES:
-        raise UnknownNameError("history", values["world"], HISTORIES)
-    if values["world"] == "log" and "log" not in HISTORIES:
-        values["world"] = "recorded"  # the former name of this history
+    names = {field.name for field in dataclasses.fields(PredictionTask)} - {"trace"}
+    values = {name: value for name, value in context.params.items() if name in names}
+    if values["history"] not in HISTORIES:
+        raise UnknownNameError("history", values["history"], HISTORIES)
     return PredictionTask(trace=trace, **values)
 
 

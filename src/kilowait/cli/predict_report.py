@@ -73,7 +73,7 @@ def report(
     settings = {**scenario.to_dict(), "cluster": to_dict(machine)}
     save_prediction_report(out, found, scenario=settings, manifest=manifest, force=force)
     if json:
-        console.json_document({"scenario": settings, "notes": notes, "foresight": found, "out": out})
+        console.json_document({"scenario": settings, "notes": notes, "predictions": found, "out": out})
         return
     print(f"the last {found['judged']:,} of {found['jobs']:,} jobs, each predicted when it was submitted\n")
     console.table(

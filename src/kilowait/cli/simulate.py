@@ -122,7 +122,7 @@ def simulate(
         trace,
         policy=policy,
         backfill=None if backfill is None else parse_backfill(backfill),
-        levers=options.power_controls_or_caps(power_controls, gpu_power_cap),
+        power_controls=options.power_controls_or_caps(power_controls, gpu_power_cap),
     )
     with console.status() as update:
         update(f"simulating {trace} ...")
@@ -139,9 +139,9 @@ def simulate(
     if classes is not None:
         results["by"] = {"kind": by, "rows": [asdict(row) for row in classes]}
     if done.accounts is not None:
-        results["energy"] = accounts_as_data(done.accounts, done.pulled)
-        if done.exceeded is not None:
-            results["energy"]["budget"] = asdict(done.exceeded)
+        results["energy"] = accounts_as_data(done.accounts, done.controls_description)
+        if done.budget_violation is not None:
+            results["energy"]["budget"] = asdict(done.budget_violation)
     if done.workload.ledger is not None:
         results["ledger"] = done.workload.ledger.to_dict()
     if out is not None:
@@ -164,7 +164,11 @@ def simulate(
         from kilowait.cli.output.energy import show_accounts
 
         print()
-        show_accounts(done.accounts, done.pulled, None if done.exceeded is None else done.exceeded.words)
+        show_accounts(
+            done.accounts,
+            done.controls_description,
+            None if done.budget_violation is None else done.budget_violation.description,
+        )
     if classes is not None and by is not None:
         print()
         show_classes(by, classes)

@@ -244,7 +244,7 @@ def sample(
             cluster=cluster,
             format=to,
             trust=allow_pickle_with,
-            told=progress,
+            progress=progress,
         )
     print(
         f"{console.count(written.jobs, 'job')} over {console.span(written.span_s)}, offered load {written.load:.2f}, "

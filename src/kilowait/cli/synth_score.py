@@ -91,7 +91,7 @@ def score(
             cluster=cluster,
             policies=policy_names,
             seed=seed,
-            told=lambda what, share: update(f"{what} ..."),
+            progress=lambda what, share: update(f"{what} ..."),
         )
     if guessed is not None:
         console.note(guessed)
@@ -147,7 +147,7 @@ def _show(real: str, synthetic: str, found: SyntheticScore) -> None:
                 f"{pair.one}, {pair.other}",
                 pair.kind,
                 f"{pair.real:.3f}",
-                f"{pair.made:.3f}",
+                f"{pair.synthetic:.3f}",
                 f"{pair.difference:+.3f}",
             ]
             for pair in far
@@ -171,7 +171,7 @@ def _show(real: str, synthetic: str, found: SyntheticScore) -> None:
             [
                 f"{policy}, easy",
                 console.span(one.real),
-                console.span(one.made),
+                console.span(one.synthetic),
                 f"{one.ratio:.3f}",
                 f"{one.ks:.3f}",
             ]
@@ -232,7 +232,7 @@ def _show_privacy(found: SyntheticScore) -> None:
             ["membership inference: advantage", console.percent(leaks.membership_advantage), "0.0 %"],
         ],
     )
-    measures = ", ".join(LEAKS[name] for name in leaks.given_away)
+    measures = ", ".join(LEAKS[name] for name in leaks.exceeded)
     print(
         f"\nmore leakage than between weeks of one log: {measures}"
         if measures

@@ -131,12 +131,16 @@ def _sample_to(
             update(f"{meter.host}{power}; {_counts(state)}; Ctrl-C stops")
 
         try:
-            final = sample(meter, recorder, interval_s=every_s, duration_s=for_s, stop=stop, heard=report)
+            final = sample(
+                meter, recorder, interval_s=every_s, duration_s=for_s, stop=stop, on_progress=report
+            )
         finally:
             recorder.close()
             meter.close()
     if json:
-        counts = {name: getattr(final, name) for name in ("ticks", "rows", "missed", "jumps", "elapsed_s")}
+        counts = {
+            name: getattr(final, name) for name in ("ticks", "rows", "missed", "clock_changes", "elapsed_s")
+        }
         console.json_document({"host": meter.host, "out": out, **counts})
         return
     print(f"{meter.host}: {meter.describe()}")
@@ -146,7 +150,11 @@ def _sample_to(
 def _counts(state: SamplingProgress) -> str:
     parts = [f"{console.count(state.ticks, 'tick')} in {console.span(state.elapsed_s)}"]
     parts += [f"{state.missed:,} missed"] if state.missed else []
-    parts += [f"the system clock was changed {console.count(state.jumps, 'time')}"] if state.jumps else []
+    parts += (
+        [f"the system clock was changed {console.count(state.clock_changes, 'time')}"]
+        if state.clock_changes
+        else []
+    )
     return ", ".join(parts)
 
 
@@ -247,7 +255,7 @@ def carbon(
     from kilowait.telemetry.carbon.fetch import requested_span
     from kilowait.units import parse_duration
 
-    source = make_service(service, zone=zone, region=region, scope=carbon_scope, base_url=base_url)
+    source = make_service(service, zone=zone, region=region, carbon_scope=carbon_scope, base_url=base_url)
     client = HttpClient(
         timeout_s=parse_duration(timeout),
         cache=cache or default_cache(),
@@ -297,7 +305,7 @@ def _follow(source: Any, out: Path, client: Any, every_s: float, duration_s: flo
             duration_s=duration_s,
             stop=stop,
             monotonic=time.monotonic,
-            heard=report,
+            on_result=report,
         )
     print(f"{source.place()}: written to {out}")
 
@@ -414,7 +422,7 @@ def label(
             longest_gap_s=None if longest_gap is None else parse_duration(longest_gap),
             zone=zone,
             start=log_start,
-            heard=lambda host: update(f"labelling the jobs of {host} ..."),
+            on_progress=lambda host: update(f"labelling the jobs of {host} ..."),
         )
         write_trace(found.jobs, out)
     for note in found.notes:

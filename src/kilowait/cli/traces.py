@@ -87,7 +87,7 @@ def convert(
     strict: options.Strict = False,
 ) -> None:
     """Convert a job log to another format, optionally scaled to another load."""
-    from kilowait.experiments.inputs import brought_to_load, cluster_of, workload_of
+    from kilowait.experiments.inputs import cluster_of, rescaled_to_load, workload_of
     from kilowait.traces import write_trace
 
     with console.busy(f"converting {source} ..."):
@@ -95,8 +95,8 @@ def convert(
         machine, text = cluster_of(cluster, read.jobs)
         if text is not None:
             console.note(text)
-        write_trace(brought_to_load(read.jobs, machine, load), target, format=to, cluster=machine)
-    if read.ledger is not None and (read.ledger.dropped or read.ledger.mended):
+        write_trace(rescaled_to_load(read.jobs, machine, load), target, format=to, cluster=machine)
+    if read.ledger is not None and (read.ledger.dropped or read.ledger.corrected):
         console.note("; ".join(read.ledger.lines()))
     print(f"{console.count(len(read.jobs), 'job')} written to {target}")
 

@@ -252,8 +252,8 @@ def train(
         from kilowait.experiments.hyperparameters import read_hyperparameters
 
         given = _given(context, "algo", "network")
-        file = read_hyperparameters(hyperparameters, algo=given.get("algo"), net=given.get("network"))
-        algo, network, own = file.algo, file.net, {"settings": file.settings}
+        file = read_hyperparameters(hyperparameters, algo=given.get("algo"), network=given.get("network"))
+        algo, network, own = file.algo, file.network, {"hyperparameters": file.hyperparameters}
     trace = synthetic_workload_for(cluster) if trace is None else trace
     if out is None:
         out = Path("runs", f"{algo}-{_short(trace)}-seed{seed}")
@@ -271,7 +271,7 @@ def train(
             raise InputError(
                 f"{CMA_ES} searches the weights of one score; --objectives is for networks: use --algo ppo"
             )
-        own["preferences"] = tuple(name.strip() for name in objectives.split(",") if name.strip())
+        own["objectives"] = tuple(name.strip() for name in objectives.split(",") if name.strip())
     if algo != CMA_ES:
         from kilowait.cli.train_rl import train_network
 
@@ -281,17 +281,17 @@ def train(
             out,
             {
                 "algo": algo,
-                "net": network,
+                "network": network,
                 "seed": seed,
-                "steps": total_timesteps,
-                "envs": num_envs,
+                "total_timesteps": total_timesteps,
+                "num_envs": num_envs,
                 "episode_jobs": episode_jobs,
-                "slots": queue_window,
+                "queue_window": queue_window,
                 "windows": 16 if windows is None else windows,
                 "window_jobs": window,
-                "ease": load_curriculum,
-                "teacher": expert,
-                "teacher_steps": expert_steps,
+                "load_curriculum": load_curriculum,
+                "expert": expert,
+                "expert_steps": expert_steps,
                 "device": device,
                 **({"prediction_features": True} if prediction_features else {}),
                 **own,

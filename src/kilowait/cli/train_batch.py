@@ -99,9 +99,9 @@ def search_outcome(agent: Any) -> str:
     >>> search_outcome(LinearAgent([1.0] * 12, provenance={"began_at": "usual", "went": "half the way"}))
     "the search started at 'usual'; the agent is half the way from there to the best candidate"
     """
-    if agent.fallback_rule is not None:
+    if agent.fallback_policy is not None:
         return (
-            f"on the training jobs {agent.fallback_rule} was better than any candidate of the search: "
+            f"on the training jobs {agent.fallback_policy} was better than any candidate of the search: "
             "the agent is that policy"
         )
     start, step = agent.provenance["began_at"], agent.provenance["went"]

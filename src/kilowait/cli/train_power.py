@@ -41,7 +41,7 @@ def train_power_agent(
 
     state = state_folder(out, resume=resume, force=force)
     depth = parse_backfill(backfill)
-    scenario = options.scenario_from_options(context, trace, backfill=depth, levers=power_controls)
+    scenario = options.scenario_from_options(context, trace, backfill=depth, power_controls=power_controls)
     assert scenario.power is not None
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
@@ -147,7 +147,7 @@ def evaluate_on_windows(
             windows,
             machine,
             power_context,
-            levers=power_controls,
+            power_controls=power_controls,
             backfill=backfill,
             spent=spent,
             seed=seed,

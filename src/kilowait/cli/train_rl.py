@@ -55,15 +55,15 @@ def train_network(
         **settings,
         backfill=parse_backfill(backfill),
         reward=None if reward is None else weights_of(reward),
-        limit={} if constraint is None else weights_of(constraint),
+        constraint={} if constraint is None else weights_of(constraint),
         sla_s=parse_duration(sla),
         max_wait_s=None if max_wait is None else parse_duration(max_wait),
     )
     state = state_folder(out, resume=resume, force=force)
-    terms = {**(how.reward or {}), **dict.fromkeys(how.preferences, 1.0), **how.limit}
+    terms = {**(how.reward or {}), **dict.fromkeys(how.objectives, 1.0), **how.constraint}
     train_power.check_reward(terms, power_controls is not None)
     scenario = options.scenario_from_options(
-        context, trace, backfill=how.backfill, levers=power_controls or "none"
+        context, trace, backfill=how.backfill, power_controls=power_controls or "none"
     )
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
@@ -82,7 +82,7 @@ def train_network(
     generated = train_synthetic.generated_jobs(context, scenario, workload, machine, how.seed)
     parts = split(workload.jobs)
     algorithm = how.algorithm_settings()
-    updates = max(1, how.steps // (agents.steps_per_update(algorithm) * how.envs))
+    updates = max(1, how.total_timesteps // (agents.steps_per_update(algorithm) * how.num_envs))
     logger = TrainingLogger(state / "tensorboard", wandb=wandb, config={**settings, "trace": trace})
     warm_start_updates = train_rl.warm_start_updates(how)
     with console.steps(warm_start_updates + updates) as step, resumable(state, resume=resume):
@@ -90,7 +90,9 @@ def train_network(
         def progress(update: Any) -> None:
             if "imitation" in update.losses:
                 agreement = update.losses["agreement"]
-                text = f"behavior cloning of {how.teacher}, {update.steps:,} decisions, {agreement:.1%} agreement"
+                text = (
+                    f"behavior cloning of {how.expert}, {update.steps:,} decisions, {agreement:.1%} agreement"
+                )
                 step(text, update.number % max(1, warm_start_updates // 10) == 0, update.number)
                 return
             logger(update)
@@ -109,13 +111,13 @@ def train_network(
         )  # fmt: skip
     logger.close()
     front = None
-    if how.preferences:
+    if how.objectives:
         with console.busy("testing the agent on later jobs under every preference ..."):
             front = pareto.preference_front(
                 agent, parts.test, machine, window_jobs=how.window_jobs, seed=how.seed, power=power
             )
         agent = agent.prefer(
-            **dict.fromkeys(how.preferences, 1.0)
+            **dict.fromkeys(how.objectives, 1.0)
         )  # compared with policies under equal weights
     if power is not None:
         found = evaluate_on_test_jobs(
@@ -123,10 +125,10 @@ def train_network(
             parts.test,
             machine,
             power.meter,
-            power.levers,
+            power.power_controls,
             how.backfill,
             how.window_jobs,
-            train_power.power_objective(dict.fromkeys(how.preferences, 1.0) or how.reward),
+            train_power.power_objective(dict.fromkeys(how.objectives, 1.0) or how.reward),
             how.seed,
         )
     elif machine.node_level:
@@ -144,13 +146,13 @@ def train_network(
             "training": {
                 **{name: value for name, value in settings.items() if value is not None},
                 **({} if reward is None else {"reward": reward}),
-                **({"preferences": list(how.preferences)} if how.preferences else {}),
+                **({"preferences": list(how.objectives)} if how.objectives else {}),
             },
             "cluster": to_dict(machine),
         },
         results={
             "judged": found,
-            "objective": " against ".join(how.preferences)
+            "objective": " against ".join(how.objectives)
             or reward
             or _default_objective(machine.node_level, power is not None),
             **({} if front is None else {"front": front}),
@@ -176,7 +178,7 @@ def train_network(
             console.note(note)
         show_comparisons([found], [workload])
     baseline = "srtf" if machine.node_level else "saf"
-    preference = f":prefer={how.preferences[0]}=0.3+{how.preferences[1]}=0.7" if how.preferences else ""
+    preference = f":prefer={how.objectives[0]}=0.3+{how.objectives[1]}=0.7" if how.objectives else ""
     print(
         f"\nwritten to {out}; use it with: kilowait compare --policies {baseline},agent:{out / 'agent.pt'}{preference}"
     )

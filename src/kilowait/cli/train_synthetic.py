@@ -69,11 +69,11 @@ def generated_jobs(
         sample_synthetic,
     )
 
-    settings = SyntheticTraining.asked(*_synthetic_options(context))
+    settings = SyntheticTraining.from_options(*_synthetic_options(context))
     if settings is None:
         return None
     check_synthetic_supported(
-        machine, powered=scenario.power is not None, predicted=scenario.predict is not None
+        machine, powered=scenario.power is not None, predicted=scenario.runtime_predictor is not None
     )
     logged = None
     if scenario.load is not None:
@@ -95,7 +95,7 @@ def refuse_generated(context: typer.Context, what: str) -> None:
     from kilowait.errors import InputError
     from kilowait.experiments.synthetic_training import SyntheticTraining
 
-    if SyntheticTraining.asked(*_synthetic_options(context)) is not None:
+    if SyntheticTraining.from_options(*_synthetic_options(context)) is not None:
         raise InputError(f"--synthetic is for batch clusters (whole nodes), not for {what}; leave it out")
 
 

@@ -116,12 +116,12 @@ def tune(
     defaults = tune.defaults(algo)
     how = RLTraining(
         algo=algo,
-        net=network,
+        network=network,
         seed=seed,
-        steps=total_timesteps,
-        envs=num_envs,
+        total_timesteps=total_timesteps,
+        num_envs=num_envs,
         episode_jobs=episode_jobs,
-        slots=queue_window,
+        queue_window=queue_window,
         backfill=parse_backfill(backfill),
         reward=None if objective is None else weights_of(objective),
         sla_s=parse_duration(sla),
@@ -156,7 +156,7 @@ def tune(
             trials=trials,
             folder=out,
             resume=resume,
-            told={
+            record={
                 "scenario": scenario.to_dict(),
                 **workload.provenance(trace, console.command(context), console.today()),
             },

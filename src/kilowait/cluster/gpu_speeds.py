@@ -176,15 +176,15 @@ def measured_speeds(
     [[1.0], [1.41], [nan]]
     """
     speed, spread = np.full((len(types), len(jobs)), np.nan), np.ones((len(types), len(jobs)))
-    base = throughputs.together.get(_key(reference, throughputs), {})
+    base = throughputs.consolidated.get(_key(reference, throughputs), {})
     if not base:
-        raise UnknownNameError("type of GPU with measured throughputs", reference, throughputs.together)
+        raise UnknownNameError("type of GPU with measured throughputs", reference, throughputs.consolidated)
     names, model = jobs.labels.get("model", ()), jobs.column("model")
     pairs = np.stack((model, _gpus(jobs)))
     kinds, kind_of = np.unique(pairs, axis=1, return_inverse=True)
     for place, name in enumerate(types):
         key = _key(name, throughputs)
-        fast, far = throughputs.together.get(key, {}), throughputs.apart.get(key, {})
+        fast, far = throughputs.consolidated.get(key, {}), throughputs.unconsolidated.get(key, {})
         rate, factor = np.full(kinds.shape[1], np.nan), np.ones(kinds.shape[1])
         for number, (code, gpus) in enumerate(kinds.T.tolist()):
             what = (names[code] if 0 <= code < len(names) else "", gpus)
@@ -292,11 +292,11 @@ def _gpus(jobs: JobColumns) -> npt.NDArray[np.int64]:
 
 def _key(name: str, throughputs: Throughputs) -> str:
     """The key of a GPU type in the throughput table; "" if missing."""
-    for key in throughputs.together:
+    for key in throughputs.consolidated:
         if key.lower() == name.lower():
             return key
     one = _known(name)
-    for key in throughputs.together:
+    for key in throughputs.consolidated:
         other = _known(key)
         if one is not None and other is not None and one.family == other.family:
             return key

@@ -27,17 +27,17 @@ _APART = "_unconsolidated"
 class Throughputs:
     """Steps per second; 0: the workload does not run on the type (usually too little memory).
 
-    >>> round(GAVEL.together["v100"]["CycleGAN", 1] / GAVEL.together["k80"]["CycleGAN", 1], 2)
+    >>> round(GAVEL.consolidated["v100"]["CycleGAN", 1] / GAVEL.consolidated["k80"]["CycleGAN", 1], 2)
     8.76
     """
 
-    together: Table
+    consolidated: Table
     """GPUs on as few nodes as possible."""
-    apart: Table = field(default_factory=dict)
+    unconsolidated: Table = field(default_factory=dict)
     """GPUs on more nodes than necessary."""
 
     def __post_init__(self) -> None:
-        for table in (self.together, self.apart):
+        for table in (self.consolidated, self.unconsolidated):
             for kind, rates in table.items():
                 for (model, gpus), rate in rates.items():
                     if not (math.isfinite(rate) and rate >= 0 and gpus >= 1):

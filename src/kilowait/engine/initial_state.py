@@ -48,7 +48,7 @@ def build_initial_state(
     jobs: JobTable,
     machine: ResourcePools,
     settings: Settings,
-    rule: PriorityPolicy,
+    policy: PriorityPolicy,
     backfill_policy: PriorityPolicy | None,
     *,
     timeline: bool = False,
@@ -58,7 +58,7 @@ def build_initial_state(
     need, pool_need = _needs(jobs, machine)
     choice, preference = _choices(jobs, machine)
     allowed, least = _allowed(jobs, machine, need, pool_need, choice, preference, settings)
-    times = resolve_job_times(jobs, settings.at_limit, limited=rule.predicts)
+    times = resolve_job_times(jobs, settings.at_limit, limited=policy.predicts)
     earliest = np.maximum(jobs["submit_s"], jobs["begin_s"]) if "begin_s" in jobs else jobs["submit_s"]
     first, following, arrivals = _dependents(jobs, earliest, settings.dependencies)
     dependents = len(arrivals) < n
@@ -67,12 +67,12 @@ def build_initial_state(
     timeline = timeline or settings.depth > 1 or len(changes) > 0
     # A running or reserved job has at most two breakpoints; a moved one leaves its old ones behind.
     breakpoints = (4 if settings.depth == UNLIMITED else 2) * n + len(changes) + 4 if timeline else 0
-    half_life = max(rule.half_life_s, backfill_policy.half_life_s if backfill_policy is not None else 0.0)
+    half_life = max(policy.half_life_s, backfill_policy.half_life_s if backfill_policy is not None else 0.0)
     user, users = _users(jobs) if half_life > 0 else (0, 0)
 
     clock = _records(RUN_STATE, 1)
     clock["depth"] = settings.depth
-    clock["time_dependent"] = rule.time_dependent
+    clock["time_dependent"] = policy.time_dependent
     clock["backfill_order"] = 0 if backfill_policy is None else 1 + backfill_policy.time_dependent
     clock["per_event"] = settings.schedule_per == "event"
     clock["overrun"] = OVERRUN[settings.overrun]
@@ -82,8 +82,8 @@ def build_initial_state(
     clock["track_expected_ends"] = True
     clock["dependents"] = dependents
     clock["cancels"] = cancels
-    clock["observes_jobs"] = rule.observes_jobs
-    clock["predicts"] = rule.predicts
+    clock["observes_jobs"] = policy.observes_jobs
+    clock["predicts"] = policy.predicts
     clock["half_life_s"] = half_life
     clock["first_submit_s"] = clock["now"] = jobs["submit_s"][0] if n else 0.0
 

@@ -104,7 +104,7 @@ def run_priority_policy(policy: PriorityPolicy, inputs: RunInputs) -> ExecutionL
             inputs.jobs,
             inputs.cluster,
             inputs.settings,
-            rule=policy,
+            policy=policy,
             speeds=inputs.speeds,
             preference=inputs.preference,
         )
@@ -146,7 +146,9 @@ class StepwisePolicy:
         """Simulate event by event; at every instant the function is asked until it returns None."""
         settings = settings_of(inputs, self.name)
         named = PriorityPolicy(self.name, no_score_compiled())
-        simulator = Simulator(inputs.jobs, inputs.cluster, settings, rule=named, levers=inputs.power_controls)
+        simulator = Simulator(
+            inputs.jobs, inputs.cluster, settings, policy=named, power_controls=inputs.power_controls
+        )
         while (view := simulator.advance()) is not None:
             for _ in range(MAX_CHOICES):
                 choice = self.function(view)

@@ -29,13 +29,13 @@ STEPS = 4096
 """Initial rows for node-state changes, plus two per job; the buffer grows on demand."""
 
 
-def add_power_pool(machine: ResourcePools, levers: PowerControls, first_s: float) -> ResourcePools:
+def add_power_pool(machine: ResourcePools, power_controls: PowerControls, first_s: float) -> ResourcePools:
     """Add a pool of watts to every group, with the steps of the power budget as capacity changes."""
-    if levers.budget is None:
+    if power_controls.budget is None:
         return machine
-    past = [watts for time, watts in levers.budget if time <= first_s]
-    ahead = [(time, watts) for time, watts in levers.budget if time > first_s]
-    most = max(watts for _, watts in levers.budget)
+    past = [watts for time, watts in power_controls.budget if time <= first_s]
+    ahead = [(time, watts) for time, watts in power_controls.budget if time > first_s]
+    most = max(watts for _, watts in power_controls.budget)
     groups = len(machine.names)
     shift = np.repeat(np.arange(groups), np.diff(machine.pool_lo))  # a pool of group g moves up by g
     at = machine.pool_lo[1:]
@@ -69,38 +69,44 @@ def build_power_state(
     order: npt.NDArray[np.int64] | None,
     machine: ResourcePools,
     settings: Settings,
-    rule: PriorityPolicy,
+    policy: PriorityPolicy,
     own: PriorityPolicy | None,
-    levers: PowerControls,
+    power_controls: PowerControls,
 ) -> PowerState:
     """The state before the first event. `jobs` are in (submit, id) order; `order` maps them to the given rows."""
     n, groups = len(jobs), len(machine.names)
-    budget = levers.budget is not None
+    budget = power_controls.budget is not None
     base = build_initial_state(
-        jobs, machine, settings, rule, own, timeline=budget and groups > 1 and settings.depth > 0
+        jobs, machine, settings, policy, own, timeline=budget and groups > 1 and settings.depth > 0
     )
-    levels = levers.levels
-    factor = np.ones((1, 1, 1)) if levers.factor is None else _table(levers.factor, "factor", n, machine)
+    levels = power_controls.levels
+    factor = (
+        np.ones((1, 1, 1))
+        if power_controls.factor is None
+        else _table(power_controls.factor, "factor", n, machine)
+    )
     alike = factor.shape[1] == 1 or factor.strides[1] == 0  # one row shared by all jobs
     factor = factor[:, :1] if alike else _sorted(factor, order, 1)
     watts, least_watts = np.zeros((0, 0, 0), np.int64), np.zeros(0, np.int64)
     need = np.array(base.need)
-    if levers.watts is not None and budget:
-        watts = _sorted(_table(levers.watts, "watts", n, machine), order, 1)
+    if power_controls.watts is not None and budget:
+        watts = _sorted(_table(power_controls.watts, "watts", n, machine), order, 1)
         watts = np.require(watts, np.int64, ["C", "W"])
         of_group = watts.min(axis=2)
         least_watts = of_group.min(axis=0)
         _reject_over_budget(jobs, base.job_state, need, base.pools["need"], of_group, machine, settings)
     preferred_level = np.zeros(n, np.int64)
-    if levers.preferred_level is not None:
-        if levers.preferred_level.shape != (n,):
-            raise TableError(f"preferred levels of {len(levers.preferred_level)} jobs for a table of {n}")
-        preferred_level = np.array(_sorted(levers.preferred_level, order), np.int64)
+    if power_controls.preferred_level is not None:
+        if power_controls.preferred_level.shape != (n,):
+            raise TableError(
+                f"preferred levels of {len(power_controls.preferred_level)} jobs for a table of {n}"
+            )
+        preferred_level = np.array(_sorted(power_controls.preferred_level, order), np.int64)
     lever = _records(POWER_CONTROL_STATE, 1)
     lever["levels"], lever["budget"], lever["full_speed_backlog_nodes"] = (
         levels,
         budget,
-        levers.full_speed_backlog_nodes,
+        power_controls.full_speed_backlog_nodes,
     )
     if budget:
         lever["watts_column"] = base.pools["need"][machine.pool_lo[1] - 1]
@@ -108,8 +114,8 @@ def build_power_state(
     lever["alike"] = alike
     lever["holds"] = "hold_until_s" in jobs
     hold = np.array(jobs["hold_until_s"] if lever["holds"][0] else np.zeros(0), np.float64)
-    lever["sleeps"] = len(levers.sleep) > 0
-    sleepers, reserve = _sleepers(levers, machine)
+    lever["sleeps"] = len(power_controls.sleep) > 0
+    sleepers, reserve = _sleepers(power_controls, machine)
     most = max(
         (int(machine.capacity[machine.pool_lo[g]]) for g in range(groups) if sleepers["sleeps"][g]), default=1
     )
@@ -130,7 +136,7 @@ def build_power_state(
         shutting_down=np.zeros(batches, BATCH).view(np.recarray),
         booting=np.zeros(batches, BATCH).view(np.recarray),
         reserve=reserve,
-        steps=_blank(STEP, STEPS + 2 * n if levers.sleep else 0),
+        steps=_blank(STEP, STEPS + 2 * n if power_controls.sleep else 0),
     )
 
 
@@ -183,10 +189,10 @@ def _reject_over_budget(
         )
 
 
-def _sleepers(levers: PowerControls, machine: ResourcePools) -> tuple[Any, Any]:
+def _sleepers(power_controls: PowerControls, machine: ResourcePools) -> tuple[Any, Any]:
     """Sleep settings of each group, and the steps of their reserves, concatenated."""
     plain = machine.names[: int(machine.like.max()) + 1]
-    for name in levers.sleep:
+    for name in power_controls.sleep:
         if name not in plain:
             raise UnknownNameError("sleeping group", name, plain)
         if machine.pool_kind[machine.pool_lo[plain.index(name)]] != NODES:
@@ -194,7 +200,7 @@ def _sleepers(levers: PowerControls, machine: ResourcePools) -> tuple[Any, Any]:
     sleepers = _records(SLEEPER, len(machine.names))
     steps: list[tuple[float, int]] = []
     for g, name in enumerate(plain):
-        how = levers.sleep.get(name)
+        how = power_controls.sleep.get(name)
         if how is None:
             continue
         sleepers["sleeps"][g], sleepers["wake_ahead"][g] = 1, how.wake_ahead

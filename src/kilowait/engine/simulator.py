@@ -37,16 +37,18 @@ _OUTCOME[REJECTED] = Outcome.REJECTED
 def run_simulation(
     jobs: JobTable,
     cluster: Cluster,
-    rule: PriorityPolicy,
+    policy: PriorityPolicy,
     settings: Settings,
-    backfill_rule: PriorityPolicy | None = None,
-    levers: PowerControls | None = None,
+    backfill_policy: PriorityPolicy | None = None,
+    power_controls: PowerControls | None = None,
 ) -> ExecutionLog:
     """Simulate the jobs on the cluster under a priority policy, in compiled code.
 
     `backfill_rule` orders backfill candidates; None uses the order of `rule`.
     """
-    simulator = Simulator(jobs, cluster, settings, rule=rule, backfill_rule=backfill_rule, levers=levers)
+    simulator = Simulator(
+        jobs, cluster, settings, policy=policy, backfill_policy=backfill_policy, power_controls=power_controls
+    )
     simulator.run()
     return simulator.log()
 
@@ -63,44 +65,50 @@ class Simulator:
         cluster: Cluster,
         settings: Settings | None = None,
         *,
-        rule: PriorityPolicy | None = None,
-        backfill_rule: PriorityPolicy | None = None,
-        levers: PowerControls | None = None,
+        policy: PriorityPolicy | None = None,
+        backfill_policy: PriorityPolicy | None = None,
+        power_controls: PowerControls | None = None,
     ) -> None:
         self.settings = settings or Settings()
-        self.rule = rule or PriorityPolicy("steps", jit_entry.no_score_compiled())
-        if backfill_rule is not None and (backfill_rule.observes_jobs or backfill_rule.predicts):
+        self.policy = policy or PriorityPolicy("steps", jit_entry.no_score_compiled())
+        if backfill_policy is not None and (backfill_policy.observes_jobs or backfill_policy.predicts):
             raise InputError(
-                f"the backfill order {backfill_rule.name!r} observes jobs or predicts run times, "
+                f"the backfill order {backfill_policy.name!r} observes jobs or predicts run times, "
                 "which only the policy may do; make it the policy, or use another order"
             )
-        if self.rule.predicts and not self.rule.compiled:
+        if self.policy.predicts and not self.policy.compiled:
             raise InputError(
-                f"policy {self.rule.name!r} predicts run times but is not compiled; make it compilable by Numba"
+                f"policy {self.policy.name!r} predicts run times but is not compiled; make it compilable by Numba"
             )
-        self.backfill_rule = backfill_rule
+        self.backfill_policy = backfill_policy
         self._given = jobs
         self.table = jobs.sorted()
         self._freed = False
         self._reserved_now: set[int] = set()
         self._machine = resource_pools(cluster)
         held = "hold_until_s" in jobs and bool((jobs["hold_until_s"] > -np.inf).any())
-        self.levers = PowerControls() if levers is None and held else levers
+        self.power_controls = PowerControls() if power_controls is None and held else power_controls
         self._state: Any
-        if self.levers is None:
+        if self.power_controls is None:
             self._kernel = jit_entry.compiled
             self._state = build_initial_state(
-                self.table, self._machine, self.settings, self.rule, backfill_rule
+                self.table, self._machine, self.settings, self.policy, backfill_policy
             )
         else:
             self._kernel = compiled_power_kernel
-            self._machine = add_power_pool(self._machine, self.levers, self._first_event_s())
+            self._machine = add_power_pool(self._machine, self.power_controls, self._first_event_s())
             self._state = build_power_state(
-                self.table, jobs.order, self._machine, self.settings, self.rule, backfill_rule, self.levers
+                self.table,
+                jobs.order,
+                self._machine,
+                self.settings,
+                self.policy,
+                backfill_policy,
+                self.power_controls,
             )
-        self._parameters = _parameters(self.rule, self.table, cluster)
+        self._parameters = _parameters(self.policy, self.table, cluster)
         self._backfill_parameters = (
-            _parameters(backfill_rule, self.table, cluster) if backfill_rule else np.zeros(0)
+            _parameters(backfill_policy, self.table, cluster) if backfill_policy else np.zeros(0)
         )
 
     def _first_event_s(self) -> float:
@@ -116,19 +124,25 @@ class Simulator:
 
     def run(self) -> None:
         """Run to the end under the priority policy."""
-        own = self.backfill_rule
-        if self.rule.compiled and (own is None or own.compiled):
-            backfill_score = self.rule.score if own is None else own.score
+        own = self.backfill_policy
+        if self.policy.compiled and (own is None or own.compiled):
+            backfill_score = self.policy.score if own is None else own.score
             self._state.clock["track_expected_ends"] = self.settings.depth > 0 or len(self._state.line_s) > 0
             run = self._kernel("run_conservative" if self.settings.depth == UNLIMITED else "run")
-            run(self._state, self.rule.score, self._parameters, backfill_score, self._backfill_parameters)
+            run(self._state, self.policy.score, self._parameters, backfill_score, self._backfill_parameters)
             while self._enlarge_step_buffer():
-                run(self._state, self.rule.score, self._parameters, backfill_score, self._backfill_parameters)
+                run(
+                    self._state,
+                    self.policy.score,
+                    self._parameters,
+                    backfill_score,
+                    self._backfill_parameters,
+                )
         else:
             self._run_in_python()
         bad = int(self._state.clock["bad_score"][0])
         if bad:
-            who = f"policy {self.rule.name!r}"
+            who = f"policy {self.policy.name!r}"
             if bad < 0 and own is not None:
                 who = f"backfill order {own.name!r}"
             raise InputError(
@@ -138,7 +152,7 @@ class Simulator:
 
     def _enlarge_step_buffer(self) -> bool:
         """Enlarge the node-state buffer if the run stopped because it was full; return whether it did."""
-        if self.levers is None or not self._state.lever["full"][0]:
+        if self.power_controls is None or not self._state.lever["full"][0]:
             return False
         self._state = with_larger_step_buffer(self._state)
         return True
@@ -153,7 +167,7 @@ class Simulator:
 
     def _run_in_python(self) -> None:
         """Run the kernels step by step, with a policy evaluated in Python between them."""
-        own = self.backfill_rule
+        own = self.backfill_policy
         if own is not None and not own.compiled:
             raise InputError(
                 f"the backfill order {own.name!r} is not compiled; only policies may run in Python"
@@ -165,12 +179,12 @@ class Simulator:
         remembered: dict[int, float] = {}
         running: list[int] = []
         while self._advance(backfill_score):
-            if self.rule.observes_jobs:
+            if self.policy.observes_jobs:
                 running = self._notify_ends(running)
             for i in range(k.queue_lo, k.queue_hi):
                 job = int(s.queue[i].job)
-                if self.rule.time_dependent or job not in remembered:
-                    remembered[job] = float(self.rule.score(s.jobs[job], float(k.now), self._parameters))
+                if self.policy.time_dependent or job not in remembered:
+                    remembered[job] = float(self.policy.score(s.jobs[job], float(k.now), self._parameters))
                     if remembered[job] != remembered[job]:
                         k.bad_score = job + 1
                         return
@@ -178,7 +192,7 @@ class Simulator:
             if k.queue_hi > k.queue_lo:
                 before = int(k.segments)
                 self._kernel("schedule")(self._state, backfill_score, self._backfill_parameters)
-                if self.rule.observes_jobs:
+                if self.policy.observes_jobs:
                     running += self._notify_starts(before)
 
     def _notify_ends(self, running: list[int]) -> list[int]:
@@ -188,7 +202,7 @@ class Simulator:
         for job in running:
             if s.job_state[job].status == DONE:
                 s.jobs[job].ran_s = max(now - float(s.job_state[job].start_s), 1e-9)
-                self.rule.score(s.jobs[job], now, self._parameters)
+                self.policy.score(s.jobs[job], now, self._parameters)
         return [job for job in running if s.job_state[job].status != DONE]
 
     def _notify_starts(self, before: int) -> list[int]:
@@ -197,7 +211,7 @@ class Simulator:
         started = [int(job) for job in s.segments[before : int(s.clock["segments"][0])]]
         for job in started:
             s.jobs[job].ran_s = event_loop.STARTED
-            self.rule.score(s.jobs[job], float(s.clock["now"][0]), self._parameters)
+            self.policy.score(s.jobs[job], float(s.clock["now"][0]), self._parameters)
         return started
 
     # -- steps -----------------------------------------------------------------------------------
@@ -237,7 +251,7 @@ class Simulator:
 
     def _sleeping(self) -> dict[str, Any]:
         """Free nodes of each group by state; empty without node sleep."""
-        if self.levers is None or not self.levers.sleep:
+        if self.power_controls is None or not self.power_controls.sleep:
             return {}
         return {
             name: self._state.sleepers[name].copy() for name in ("awake", "shutting_down", "asleep", "waking")
@@ -257,7 +271,7 @@ class Simulator:
 
     def _start(self, job: int, group: int, level: int, really: bool) -> int:
         """The group on which the job starts (or could start); -1: none."""
-        if self.levers is None:
+        if self.power_controls is None:
             return int(jit_entry.compiled("start")(self._state, job, group, really))
         return int(self._kernel("start")(self._state, job, group, level, really))
 
@@ -326,7 +340,7 @@ class Simulator:
         """Wake nodes or put them to sleep; return their number."""
         g = choice.group
         if (
-            self.levers is None
+            self.power_controls is None
             or not 0 <= g < len(self._machine.names)
             or not self._state.sleepers["sleeps"][g]
         ):
@@ -338,7 +352,7 @@ class Simulator:
 
     @property
     def _levels(self) -> int:
-        return 1 if self.levers is None else self.levers.levels
+        return 1 if self.power_controls is None else self.power_controls.levels
 
     def _waits(self, job: int) -> bool:
         return 0 <= job < len(self.table) and int(self._state.job_state[job].status) == QUEUED
@@ -376,7 +390,7 @@ class Simulator:
         outcome = _OUTCOME[job_state["status"]]
         if self.settings.at_limit == "kill":
             planned = (
-                job_state["run_s"] if self.levers is None else s.run_s
+                job_state["run_s"] if self.power_controls is None else s.run_s
             )  # a level changes the run time too
             killed = planned < self.table["runtime_s"]
             outcome[killed & (outcome == Outcome.COMPLETED)] = Outcome.KILLED
@@ -405,9 +419,9 @@ class Simulator:
             capacity_nodes=self._machine.capacity_nodes,
             groups=self._machine.names,
             run={
-                "policy": self.rule.name,
+                "policy": self.policy.name,
                 "backfill": self.settings.backfill,
-                "backfill_order": self.backfill_rule.name if self.backfill_rule is not None else None,
+                "backfill_order": self.backfill_policy.name if self.backfill_policy is not None else None,
                 "at_limit": self.settings.at_limit,
                 "overrun": self.settings.overrun,
                 "schedule_per": self.settings.schedule_per,
@@ -420,20 +434,21 @@ class Simulator:
 
     def _recorded_power_controls(self) -> dict[str, Any]:
         """The power controls, for the record of the run."""
-        if self.levers is None:
+        if self.power_controls is None:
             return {}
         return {
             "sleep": {
-                name: [how.timeout_s, how.shutdown_s, how.wake_s] for name, how in self.levers.sleep.items()
+                name: [how.timeout_s, how.shutdown_s, how.wake_s]
+                for name, how in self.power_controls.sleep.items()
             },
-            "levels": self.levers.levels,
-            "full_speed_backlog_nodes": self.levers.full_speed_backlog_nodes,
-            "budget": self.levers.budget is not None,
+            "levels": self.power_controls.levels,
+            "full_speed_backlog_nodes": self.power_controls.full_speed_backlog_nodes,
+            "budget": self.power_controls.budget is not None,
         }
 
     def _states(self) -> NodeStates | None:
         """States of sleeping nodes over time."""
-        if self.levers is None or not self.levers.sleep:
+        if self.power_controls is None or not self.power_controls.sleep:
             return None
         steps = self._state.steps[: int(self._state.lever["steps"][0])]
         order = np.lexsort((steps["time_s"], steps["group"]))
@@ -443,9 +458,9 @@ class Simulator:
         )
 
 
-def _parameters(rule: PriorityPolicy, jobs: JobTable, cluster: Cluster) -> Any:
-    prepare: Callable[[Any, Any], Any] | None = rule.prepare
-    values = rule.parameters if prepare is None else prepare(jobs, cluster)
-    if rule.observes_jobs:  # it writes into them: copy, so that the next run starts from the same values
+def _parameters(policy: PriorityPolicy, jobs: JobTable, cluster: Cluster) -> Any:
+    prepare: Callable[[Any, Any], Any] | None = policy.prepare
+    values = policy.parameters if prepare is None else prepare(jobs, cluster)
+    if policy.observes_jobs:  # it writes into them: copy, so that the next run starts from the same values
         return np.array(values, np.float64)
     return np.ascontiguousarray(values, np.float64)

@@ -47,7 +47,7 @@ def external_policy() -> PriorityPolicy:
 class DecisionSettings:
     """Which decisions the agent takes, and what it observes."""
 
-    slots: int = 128
+    queue_window: int = 128
     """Waiting jobs shown at once (the queue window)."""
     backfill: str | int = Settings.backfill
     """none, easy, or the number of reservations per group."""
@@ -67,9 +67,9 @@ class DecisionSettings:
     """Whether jobs have `observation_spec.PREDICTION_FEATURES`; the jobs need the column planned_s."""
 
     def __post_init__(self) -> None:
-        if self.slots < 1 or not self.max_wait_s > 0:
+        if self.queue_window < 1 or not self.max_wait_s > 0:
             raise InputError(
-                f"{self.slots} slots, waits of at most {self.max_wait_s} s; give at least 1 slot and a wait above 0"
+                f"queue_window is {self.queue_window}, max_wait_s {self.max_wait_s}; give at least 1 and a time above 0"
             )
         if self.settings.depth > 1_000_000:
             raise InputError(
@@ -82,10 +82,10 @@ class DecisionSettings:
         return Settings(self.backfill, self.at_limit, "instant", self.placement, False, "drop", self.overrun)
 
     @property
-    def seen(self) -> ObservationSpec:
+    def observation_spec(self) -> ObservationSpec:
         """The shape of observations."""
         features = (*FEATURES, *(PREDICTION_FEATURES if self.prediction_features else ()))
-        return ObservationSpec(features, tuple(SUMMARY), self.slots, 1, int(self.hold), self.graph)
+        return ObservationSpec(features, tuple(SUMMARY), self.queue_window, 1, int(self.hold), self.graph)
 
 
 class BatchedSimulator(BatchedSimulatorBase):
@@ -95,7 +95,7 @@ class BatchedSimulator(BatchedSimulatorBase):
         self,
         jobs: JobTable,
         cluster: Cluster,
-        asking: DecisionSettings,
+        decision_settings: DecisionSettings,
         reward: Reward,
         *,
         copies: int,
@@ -105,13 +105,17 @@ class BatchedSimulator(BatchedSimulatorBase):
         state: State | None = None,
     ) -> None:
         """`state`: the state of a simulator of all jobs, which the only copy advances; None: new states."""
-        seen, terms = asking.seen, len(TERMS)
-        order = None if asking.backfill_order == "agent" else resolve(asking.backfill_order)
+        seen, terms = decision_settings.observation_spec, len(TERMS)
+        order = (
+            None if decision_settings.backfill_order == "agent" else resolve(decision_settings.backfill_order)
+        )
         machine = resource_pools(cluster)
-        whole = build_initial_state(jobs, machine, asking.settings, external_policy(), None)
+        whole = build_initial_state(jobs, machine, decision_settings.settings, external_policy(), None)
         if state is None:
             stack = stack_of(
-                build_initial_state(jobs[:episode_jobs], machine, asking.settings, external_policy(), None),
+                build_initial_state(
+                    jobs[:episode_jobs], machine, decision_settings.settings, external_policy(), None
+                ),
                 copies,
             )
         else:
@@ -120,7 +124,7 @@ class BatchedSimulator(BatchedSimulatorBase):
         account = jobs["account"] if "account" in jobs else np.full(len(jobs), -1)
         source = source_of(
             whole,
-            fixed_features(jobs, cluster.nodes, predictions=asking.prediction_features),
+            fixed_features(jobs, cluster.nodes, predictions=decision_settings.prediction_features),
             user_numbers(jobs),
             np.ascontiguousarray(account, np.int64),
             np.zeros(len(jobs)) if order is None else static_scores(order, jobs, cluster, whole.jobs),
@@ -129,8 +133,8 @@ class BatchedSimulator(BatchedSimulatorBase):
         )
         env_settings = np.zeros(1, ENV_SETTINGS).view(np.recarray)
         env_settings["nodes"] = sum(int(whole.pools["capacity"][lo]) for lo in whole.groups["pool_lo"])
-        env_settings["max_wait_s"], env_settings["sla_s"] = asking.max_wait_s, reward.sla_s
-        env_settings["agent_backfills"], env_settings["hold"] = order is None, asking.hold
+        env_settings["max_wait_s"], env_settings["sla_s"] = decision_settings.max_wait_s, reward.sla_s
+        env_settings["agent_backfills"], env_settings["hold"] = order is None, decision_settings.hold
         env_settings["autoreset"] = autoreset
         edges = seen.slots if seen.graph else 0
         scene = StepBuffers(
@@ -156,31 +160,31 @@ class BatchedSimulator(BatchedSimulatorBase):
     def observed(self, copy: bool = True) -> Observation:
         """The current observation, as new arrays or as those that the next step overwrites."""
         shown = super().observed(copy)
-        if self.scene.edges.size:
-            shown["edges"] = self.scene.edges.copy() if copy else self.scene.edges
+        if self.buffers.edges.size:
+            shown["edges"] = self.buffers.edges.copy() if copy else self.buffers.edges
         return shown
 
     def _changing_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return super()._changing_arrays() | {"user_weight": self.source.user_weight}
+        return super()._changing_arrays() | {"user_weight": self.log_arrays.user_weight}
 
 
 def static_scores(
-    rule: PriorityPolicy, jobs: JobTable, cluster: Cluster, seen: npt.NDArray[Any]
+    policy: PriorityPolicy, jobs: JobTable, cluster: Cluster, seen: npt.NDArray[Any]
 ) -> npt.NDArray[np.float64]:
     """Scores, one per job, of a priority policy whose order does not depend on time."""
     found = []
-    if rule.compiled and not (rule.time_dependent or rule.observes_jobs or rule.predicts):
-        values = rule.parameters if rule.prepare is None else rule.prepare(jobs, cluster)
+    if policy.compiled and not (policy.time_dependent or policy.observes_jobs or policy.predicts):
+        values = policy.parameters if policy.prepare is None else policy.prepare(jobs, cluster)
         for shift_s in (0.0, 86400.0):
             seen["submit_s"] = jobs["submit_s"] + shift_s
             seen["since_first_s"] = seen["submit_s"] - jobs["submit_s"][0]
             seen["number"] = np.arange(len(jobs))
             found.append(np.zeros(len(jobs)))
-            scoring()(np.asarray(seen), found[-1], rule.score, np.ascontiguousarray(values, np.float64))
+            scoring()(np.asarray(seen), found[-1], policy.score, np.ascontiguousarray(values, np.float64))
     orders = [np.argsort(scores, kind="stable") for scores in found]
     if not orders or not np.array_equal(orders[0], orders[1]):
         raise InputError(
-            f"the backfill order {rule.name!r} changes with time or with the state of the run, or is not compiled; use "
+            f"the backfill order {policy.name!r} changes during the run, or is not compiled; use "
             'fcfs, sjf, saf or another policy with a static order, or "agent" to let the agent choose'
         )
     return found[0]

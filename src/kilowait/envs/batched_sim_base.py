@@ -46,14 +46,14 @@ class BatchedSimulatorBase:
     def __init__(
         self,
         kernel: Callable[..., Any],
-        stack: Any,
-        scene: Any,
-        source: Any,
+        states: Any,
+        buffers: Any,
+        log_arrays: Any,
         copies: int,
         threads: int | None,
     ) -> None:
         """`kernel` is called with stack, scene, source, actions, and the first and last + 1 copy to step."""
-        self.stack, self.scene, self.source, self.copies = stack, scene, source, copies
+        self.states, self.buffers, self.log_arrays, self.copies = states, buffers, log_arrays, copies
         self._kernel = kernel
         self._zeros: Observation = {}
         self._threads = min(threads or os.cpu_count() or 1, copies)
@@ -62,7 +62,7 @@ class BatchedSimulatorBase:
     def step(self, actions: npt.NDArray[np.int64]) -> None:
         """One step of all copies, divided among the threads."""
         kernel = self._kernel
-        fixed = (self.stack, self.scene, self.source, actions)
+        fixed = (self.states, self.buffers, self.log_arrays, actions)
         if self._pool is None:
             kernel(*fixed, 0, self.copies)
             return
@@ -78,7 +78,7 @@ class BatchedSimulatorBase:
 
     def observed(self, copy: bool = True) -> Observation:
         """The current observation, as new arrays or as those that the next step overwrites."""
-        a = self.scene
+        a = self.buffers
         observation: Observation = {"jobs": a.jobs, "mask": a.mask, "summary": a.summary}
         return {name: array.copy() for name, array in observation.items()} if copy else observation
 
@@ -88,7 +88,7 @@ class BatchedSimulatorBase:
             self._zeros = {name: np.zeros_like(array) for name, array in self.observed(copy=False).items()}
             for array in self._zeros.values():
                 array.flags.writeable = False
-        return {**self._zeros, "summary": self.scene.last_summary.copy()}
+        return {**self._zeros, "summary": self.buffers.last_summary.copy()}
 
     def truncated(self) -> npt.NDArray[np.bool_]:
         """Which of the episodes that are over were cut off before their end."""
@@ -96,39 +96,39 @@ class BatchedSimulatorBase:
 
     def now_s(self) -> Floats:
         """(copies,) simulated time, seconds."""
-        return np.array(self.stack.clock["now"][:, 0])
+        return np.array(self.states.clock["now"][:, 0])
 
     def episode_start_s(self) -> Floats:
         """(copies,) simulated time of the first submission of the episode, seconds."""
-        return np.array(self.stack.clock["first_submit_s"][:, 0])
+        return np.array(self.states.clock["first_submit_s"][:, 0])
 
     def start_count(self) -> Ints:
         """(copies,) how often a job has started in the episode so far."""
-        return np.array(self.stack.clock["segments"][:, 0])
+        return np.array(self.states.clock["segments"][:, 0])
 
     def starts(self, env: Ints, number: Ints) -> tuple[Ints, Floats]:
         """Job (numbered from 0 in the episode) and time, seconds, of the starts with these numbers in these copies."""
-        job: Ints = np.asarray(self.stack.segments)[env, number]
-        return job, np.asarray(self.stack.job_state["start_s"])[env, job]
+        job: Ints = np.asarray(self.states.segments)[env, number]
+        return job, np.asarray(self.states.job_state["start_s"])[env, job]
 
     def submit_s(self, env: Ints, job: Ints) -> Floats:
         """Submission in simulated time, seconds, of jobs that have arrived."""
-        times: Floats = np.asarray(self.stack.jobs["submit_s"])[env, job]
+        times: Floats = np.asarray(self.states.jobs["submit_s"])[env, job]
         return times
 
     def slot_is_filled(self) -> npt.NDArray[np.bool_]:
         """(copies, slots) whether a job is shown there."""
-        slots = self.scene.slots.shape[1]
-        return np.arange(slots) < np.asarray(self.scene.copies["shown"])[:, None]
+        slots = self.buffers.slots.shape[1]
+        return np.arange(slots) < np.asarray(self.buffers.copies["shown"])[:, None]
 
     def shown_jobs(self) -> tuple[Ints, Ints, Ints]:
         """Copy, slot and number in the episode of every job in the current observation."""
         env, slot = np.nonzero(self.slot_is_filled())
-        return env, slot, self.scene.slots[env, slot]
+        return env, slot, self.buffers.slots[env, slot]
 
     def shown_rows(self) -> Ints:
         """(copies, slots) row of the log of every shown job; -1 in empty slots."""
-        rows = self.scene.slots + np.asarray(self.scene.copies["first"])[:, None]
+        rows = self.buffers.slots + np.asarray(self.buffers.copies["first"])[:, None]
         return np.where(self.slot_is_filled(), rows, -1)
 
     def snapshot(self) -> dict[str, npt.NDArray[np.uint8]]:
@@ -150,8 +150,8 @@ class BatchedSimulatorBase:
                 array.reshape(-1).view(np.ndarray)[:] = np.frombuffer(saved[name].tobytes(), array.dtype)
 
     def _changing_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        arrays = {f"stack.{name}": array for name, array in self.stack._asdict().items()}
-        return arrays | {f"scene.{name}": array for name, array in self.scene._asdict().items()}
+        arrays = {f"stack.{name}": array for name, array in self.states._asdict().items()}
+        return arrays | {f"scene.{name}": array for name, array in self.buffers._asdict().items()}
 
     def close(self) -> None:
         """Stop the threads."""

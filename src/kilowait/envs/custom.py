@@ -240,7 +240,7 @@ class CustomFunctions:
         """(copies, terms) costs of the step, not weighted; 0 for copies where the step only began an episode."""
         if not self.terms:
             return np.zeros_like(self.totals)
-        simulator, copies = self.simulator, self.simulator.scene.copies
+        simulator, copies = self.simulator, self.simulator.buffers.copies
         last = np.where(began, 0, simulator.start_count())
         after_s = np.where(began, self._before_s, simulator.now_s())
         count = last - self._starts
@@ -286,7 +286,7 @@ class CustomFunctions:
         shown = ShownJobs(
             env=env,
             slot=slot,
-            row=self.simulator.scene.copies["first"][env] + job,
+            row=self.simulator.buffers.copies["first"][env] + job,
             submit_s=self.simulator.submit_s(env, job),
             now_s=self.simulator.now_s()[env],
             num_envs=self.simulator.copies,

@@ -48,32 +48,34 @@ class LookAheadExpert:
     def __init__(
         self,
         lookahead: LookAhead,
-        board: BatchedSimulatorBase,
+        simulator: BatchedSimulatorBase,
         jobs: JobTable,
         cluster: Cluster,
         threads: int | None = None,
     ) -> None:
         """`jobs` and `cluster` are those of the environment; `threads`: None, one per core."""
-        self.lookahead, self.board, self.jobs = lookahead, board, jobs
+        self.lookahead, self.simulator, self.jobs = lookahead, simulator, jobs
         self._scoring = lookahead.scoring(jobs, cluster)
-        parts = max(1, min(threads or os.cpu_count() or 1, board.copies))
-        first = State(*(array[0] for array in board.stack))
+        parts = max(1, min(threads or os.cpu_count() or 1, simulator.copies))
+        first = State(*(array[0] for array in simulator.states))
         self._stages = [lookahead.stage(first) for _ in range(parts)]
-        self._cuts = [board.copies * i // parts for i in range(parts + 1)]
-        self._kernel = choice_kernel(board.stack, board.scene, self._stages[0])
+        self._cuts = [simulator.copies * i // parts for i in range(parts + 1)]
+        self._kernel = choice_kernel(simulator.states, simulator.buffers, self._stages[0])
         self._pool = ThreadPoolExecutor(parts)
 
     def choose(self, asked: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.int64]:
         """(copies,) an action for each copy; `NOTHING` for those that are not in `asked`."""
-        board = self.board
+        board = self.simulator
         actions = np.zeros(board.copies, np.int64) if asked is None else np.where(asked, 0, NOTHING)
         work = [
-            self._pool.submit(self._kernel, board.stack, board.scene, stage, actions, *self._scoring, lo, hi)
+            self._pool.submit(
+                self._kernel, board.states, board.buffers, stage, actions, *self._scoring, lo, hi
+            )
             for stage, (lo, hi) in zip(self._stages, pairwise(self._cuts), strict=True)
         ]
         for part in work:
             part.result()
-        self.lookahead.raise_on_nan(board.stack, self.jobs)
+        self.lookahead.raise_on_nan(board.states, self.jobs)
         return actions
 
     def close(self) -> None:
@@ -84,7 +86,7 @@ class LookAheadExpert:
 def record_demonstrations(
     jobs: JobTable,
     cluster: Cluster,
-    asking: DecisionSettings,
+    decision_settings: DecisionSettings,
     lookahead: LookAhead,
     episodes: int,
     seed: int,
@@ -104,7 +106,7 @@ def record_demonstrations(
     >>> seen = record_demonstrations(
     ...     jobs,
     ...     kw.Cluster.from_nodes(64),
-    ...     DecisionSettings(slots=32),
+    ...     DecisionSettings(queue_window=32),
     ...     LookAhead(),
     ...     2,
     ...     seed=0,
@@ -122,9 +124,9 @@ def record_demonstrations(
         episode_jobs=episode_jobs,
         autoreset_mode=AutoresetMode.DISABLED,
         threads=threads,
-        **{field.name: getattr(asking, field.name) for field in fields(asking)},
+        **{field.name: getattr(decision_settings, field.name) for field in fields(decision_settings)},
     )
-    board, scene = vec.board, vec.board.scene
+    board, scene = vec.simulator, vec.simulator.buffers
     teacher = LookAheadExpert(lookahead, board, vec.jobs, cluster, threads)
     windows = stream(seed, "envs.teaching").integers(0, len(vec.jobs) - episode_jobs + 1, episodes)
     coming = deque(enumerate(windows.tolist()))
@@ -152,9 +154,11 @@ def record_demonstrations(
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
 
-def _choose(t: Any, scene: Any, a: Any, actions: Any, score: Any, parameters: Any, lo: int, hi: int) -> None:
+def _choose(
+    t: Any, buffers: Any, a: Any, actions: Any, score: Any, parameters: Any, lo: int, hi: int
+) -> None:
     """Replace the actions of copies `lo` to `hi` by the choice of look-ahead; actions below 0 stay."""
-    scene = buffers_without_refcount(scene)
+    buffers = buffers_without_refcount(buffers)
     a = lookahead_without_refcount(a)
     for b in range(lo, hi):
         if actions[b] < 0:
@@ -163,23 +167,23 @@ def _choose(t: Any, scene: Any, a: Any, actions: Any, score: Any, parameters: An
         k = s.clock[0]
         for i in range(k.queue_hi - k.queue_lo):
             a.slot[i] = -1
-        for action in range(scene.copies[b].shown):
-            if scene.mask[b, action] != 0:
-                a.slot[place_of(s, scene.slots[b, action]) - k.queue_lo] = action
+        for action in range(buffers.copies[b].shown):
+            if buffers.mask[b, action] != 0:
+                a.slot[place_of(s, buffers.slots[b, action]) - k.queue_lo] = action
         copy_state(s, a, score, parameters)
         chosen = best_choice(a, score, parameters)
         actions[b] = a.slot[chosen] if chosen >= 0 else 0
 
 
 @cache
-def _compiled(stack: Any, scene: Any, stage: Any) -> Callable[..., Any]:
+def _compiled(stack: Any, buffers: Any, stage: Any) -> Callable[..., Any]:
     number = types.int64
-    signature = types.void(stack, scene, stage, types.int64[::1], SCORER, PARAMETERS, number, number)
+    signature = types.void(stack, buffers, stage, types.int64[::1], SCORER, PARAMETERS, number, number)
     return compile_entry(_choose, signature, "envs")
 
 
-def choice_kernel(stack: Any, scene: Any, stage: Any) -> Callable[..., Any]:
+def choice_kernel(stack: Any, buffers: Any, stage: Any) -> Callable[..., Any]:
     """The kernel compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64)
-    return _compiled(numba.typeof(stack), numba.typeof(scene), numba.typeof(stage))
+    return _compiled(numba.typeof(stack), numba.typeof(buffers), numba.typeof(stage))

@@ -159,10 +159,10 @@ class LookAhead:
             jobs,
             cluster,
             settings,
-            rule=replace(external_policy(), name=self.name),
-            levers=inputs.power_controls,
+            policy=replace(external_policy(), name=self.name),
+            power_controls=inputs.power_controls,
         )
-        if simulator.levers is not None:
+        if simulator.power_controls is not None:
             raise InputError(
                 "look-ahead does not simulate power controls or load shifting; leave power controls and "
                 "hold_until_s out, "

@@ -35,7 +35,7 @@ def run_policy(
     cluster: Cluster,
     decide: Decide | NetworkWeights,
     *,
-    asking: DecisionSettings | None = None,
+    decision_settings: DecisionSettings | None = None,
     settings: Settings | None = None,
     name: str = "agent",
     features: Sequence[Feature] = (),
@@ -53,13 +53,13 @@ def run_policy(
     >>> log.jobs()["start_s"].tolist()
     [0.0, 12.0, 9.0]
     """
-    asking = DecisionSettings() if asking is None else asking
-    settings = asking.settings if settings is None else settings
-    simulator = Simulator(jobs, cluster, settings, rule=replace(external_policy(), name=name))
+    decision_settings = DecisionSettings() if decision_settings is None else decision_settings
+    settings = decision_settings.settings if settings is None else settings
+    simulator = Simulator(jobs, cluster, settings, policy=replace(external_policy(), name=name))
     board = BatchedSimulator(
         simulator.table,
         cluster,
-        asking,
+        decision_settings,
         Reward({"wait": 1.0}),
         copies=1,
         episode_jobs=len(jobs),
@@ -67,14 +67,16 @@ def run_policy(
         threads=1,
         state=simulator.state,
     )
-    a: Any = board.scene
+    a: Any = board.buffers
     a.copies["jobs"] = np.iinfo(np.int64).max  # run to the last event: some jobs may never start
     board.step(np.array([START_PREPARED]))
     if isinstance(decide, NetworkWeights):
-        inference_kernel(board.stack, board.scene, board.source, decide)(
-            board.stack, board.scene, board.source, decide, 0, 1
+        inference_kernel(board.states, board.buffers, board.log_arrays, decide)(
+            board.states, board.buffers, board.log_arrays, decide, 0, 1
         )
-    custom = CustomFunctions(board, simulator.table, features=check_features(features, asking.seen.features))
+    custom = CustomFunctions(
+        board, simulator.table, features=check_features(features, decision_settings.observation_spec.features)
+    )
     while not a.over[0]:
         observation = custom.add_features(board.observed(copy=False))
         board.step(np.ascontiguousarray(decide(observation), np.int64))  # type: ignore[operator]

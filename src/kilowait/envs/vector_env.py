@@ -77,8 +77,8 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
 
     def __init__(
         self,
-        board: BatchedSimulatorBase,
-        seen: ObservationSpec,
+        simulator: BatchedSimulatorBase,
+        observation_spec: ObservationSpec,
         jobs: JobTable,
         *,
         episode_jobs: int,
@@ -90,24 +90,29 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         job_info: bool = False,
     ) -> None:
         """Wrap this simulator, whose observations `seen` describes; episodes are windows of `jobs`."""
-        self.board, self.jobs, self.episode_jobs = board, jobs, episode_jobs
+        self.simulator, self.jobs, self.episode_jobs = simulator, jobs, episode_jobs
         self.autoreset_mode = autoreset_mode
-        self.num_envs, self.copy = board.copies, copy
-        self.drawn: EpisodePreferences | None = None
+        self.num_envs, self.copy = simulator.copies, copy
+        self.episode_preferences: EpisodePreferences | None = None
         self._parts = np.array([[0, len(jobs)]])
         self._weights: list[float] | None = None
         self.custom: CustomFunctions | None = None
         """Custom reward terms and features, if there are any."""
         terms = self.reward.custom_terms()
         if terms or features:
-            self.custom = CustomFunctions(board, jobs, terms, check_features(features, seen.features))
-            seen = replace(seen, features=(*seen.features, *(feature.name for feature in features)))
+            self.custom = CustomFunctions(
+                simulator, jobs, terms, check_features(features, observation_spec.features)
+            )
+            observation_spec = replace(
+                observation_spec,
+                features=(*observation_spec.features, *(feature.name for feature in features)),
+            )
         self._job_ids = np.append(jobs["job_id"], -1) if job_info else None
         self._users = np.append(jobs.column("user"), np.int32(-1)) if job_info else None
-        self.single_action_space = spaces.Discrete(seen.actions)
+        self.single_action_space = spaces.Discrete(observation_spec.actions)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.metadata = {"autoreset_mode": autoreset_mode, "render_modes": []}
-        self._set_observation_spec(seen)
+        self._set_observation_spec(observation_spec)
         self._seed_windows(seed)
         if preferences is not None:
             self.draw_preferences(preferences, seed=seed)
@@ -120,24 +125,27 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
             seed: seed of the weights, until `reset` is given one.
         """
         preferences = Preferences(units, tuple(self.reward.terms))
-        if self.drawn is not None:
+        if self.episode_preferences is not None:
             raise InputError(
                 "this environment draws preferences already; make another environment for other terms"
             )
-        self.drawn = EpisodePreferences(preferences, self.num_envs, seed)
+        self.episode_preferences = EpisodePreferences(preferences, self.num_envs, seed)
         self._set_observation_spec(
-            replace(self.seen, summary=(*self.seen.summary, *preference_summary(preferences.terms)))
+            replace(
+                self.observation_spec,
+                summary=(*self.observation_spec.summary, *preference_summary(preferences.terms)),
+            )
         )
 
     def _set_observation_spec(self, seen: ObservationSpec) -> None:
-        self.seen = seen
+        self.observation_spec = seen
         self.single_observation_space = space_of(seen)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
 
     @property
     def spec_of_observation(self) -> ObservationSpec:
         """The shape of observations: what a network is built for."""
-        return self.seen
+        return self.observation_spec
 
     def _seed_windows(self, seed: int) -> None:
         self._random = stream(seed, "envs.windows")
@@ -150,7 +158,7 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         if self._weights is not None:
             low, high = self._parts[self._random.choice(len(self._parts), count, p=self._weights)].T
         first = self._random.integers(low, high - self.episode_jobs + 1, count)
-        self.board.scene.copies["next_first"][which] = first
+        self.simulator.buffers.copies["next_first"][which] = first
 
     def set_episode_ranges(self, parts: Sequence[tuple[int, int]], weights: Sequence[float]) -> None:
         """Draw the windows of later episodes from these parts of the log only; a window lies within one part.
@@ -192,8 +200,8 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         if seed is not None:
             only = seed if isinstance(seed, int) else next((s for s in seed if s is not None), 0)
             self._seed_windows(only)
-            if self.drawn is not None:
-                self.drawn.seed(only)
+            if self.episode_preferences is not None:
+                self.episode_preferences.seed(only)
         if "first" in options:
             first = np.asarray(options["first"], np.int64)
             last = len(self.jobs) - self.episode_jobs
@@ -201,9 +209,9 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
                 raise InputError(
                     f"episodes cannot begin at rows {first}; give rows from 0 to {last}, one for all or one per copy"
                 )
-            self.board.scene.copies["next_first"][which] = np.broadcast_to(first, self.num_envs)[which]
-        if self.drawn is not None:
-            self.drawn.begin(which, options.get("preference"))
+            self.simulator.buffers.copies["next_first"][which] = np.broadcast_to(first, self.num_envs)[which]
+        if self.episode_preferences is not None:
+            self.episode_preferences.begin(which, options.get("preference"))
         elif "preference" in options:
             raise InputError(
                 "this environment draws no preferences; make it with preferences={term: unit, ...}"
@@ -213,40 +221,46 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         return self._observe(self.copy), self._job_info()
 
     def _begin_episodes(self, which: npt.NDArray[np.bool_]) -> None:
-        self.board.begin(which)
+        self.simulator.begin(which)
         if self.custom is not None:
             self.custom.begin_episodes(which)
 
     def _observe(self, copy: bool) -> Observation:
-        observation = self.board.observed(copy)
+        observation = self.simulator.observed(copy)
         if self.custom is not None:
             observation = self.custom.add_features(observation)
-        return observation if self.drawn is None else self.drawn.shown(observation)
+        return (
+            observation if self.episode_preferences is None else self.episode_preferences.shown(observation)
+        )
 
     def _job_info(self) -> dict[str, Any]:
         if self._job_ids is None or self._users is None:
             return {}
-        rows = self.board.shown_rows()
+        rows = self.simulator.shown_rows()
         return {"job_id": self._job_ids[rows], "user": self._users[rows]}
 
     def step(self, actions: npt.NDArray[np.int64]) -> Stepped:
         """One decision in each copy. An action the mask forbids is replaced by the first it allows, and counted."""
         choice = np.ascontiguousarray(actions, np.int64)
-        if choice.shape != (self.num_envs,) or choice.min() < 0 or choice.max() >= self.seen.actions:
+        if (
+            choice.shape != (self.num_envs,)
+            or choice.min() < 0
+            or choice.max() >= self.observation_spec.actions
+        ):
             raise InputError(
-                f"actions {choice}; give {self.num_envs} whole numbers from 0 to {self.seen.actions - 1}"
+                f"actions {choice}; give {self.num_envs} whole numbers from 0 to {self.observation_spec.actions - 1}"
             )
-        a = self.board.scene
+        a = self.simulator.buffers
         if self.autoreset_mode is AutoresetMode.DISABLED and a.over.any():
             raise gym.error.ResetNeeded("some episodes are over; reset them with options={'reset_mask': ...}")
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
-        before = None if self.drawn is None and self.custom is None else a.over.copy()
-        self.board.step(choice)
+        before = None if self.episode_preferences is None and self.custom is None else a.over.copy()
+        self.simulator.step(choice)
         terms = a.terms.copy()
         infos: dict[str, Any] = {"terms": terms, **dict(zip(self.term_names, terms.T, strict=False))}
         reward = a.reward.copy()
         over = a.over.copy()
-        cut = self.board.truncated()
+        cut = self.simulator.truncated()
         if self.custom is not None and before is not None:
             if not same_step:
                 self.custom.begin_episodes(before)
@@ -260,14 +274,14 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
             if self.custom is not None and same_step:  # the kernel does not: see kernel_autoreset
                 self._begin_episodes(over)
             self._draw_windows(over)
-        if self.drawn is not None and before is not None:
-            reward = -self.drawn.cost(terms)
-            self.drawn.begin(over if same_step else before)
+        if self.episode_preferences is not None and before is not None:
+            reward = -self.episode_preferences.cost(terms)
+            self.episode_preferences.begin(over if same_step else before)
         return self._observe(self.copy), reward, over & ~cut, over & cut, infos | self._job_info()
 
     def _episode_infos(self, over: npt.NDArray[np.bool_]) -> dict[str, Any]:
         """The part of `infos` about episodes that ended in this step."""
-        a = self.board.scene
+        a = self.simulator.buffers
         done = a.finished.copy()
         episode = {
             "r": done[:, 0],
@@ -280,49 +294,49 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
             cost = self.custom.totals @ self.custom.weights
             episode["custom_terms"] = self.custom.totals.copy()
             episode |= {"r": episode["r"] - cost, "metric": episode["metric"] + cost}
-        if self.drawn is not None:
-            cost = self.drawn.cost(done[:, 3:])
-            episode |= {"r": -cost, "metric": cost, "preference": self.drawn.weights.copy()}
+        if self.episode_preferences is not None:
+            cost = self.episode_preferences.cost(done[:, 3:])
+            episode |= {"r": -cost, "metric": cost, "preference": self.episode_preferences.weights.copy()}
         infos: dict[str, Any] = {"episode": episode, "_episode": over}
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             if self.custom is not None:  # the copies have not begun their next episodes yet
                 last = self._observe(True)
             else:
-                last = self.board.final_observation()
-                last = last if self.drawn is None else self.drawn.shown(last)
+                last = self.simulator.final_observation()
+                last = last if self.episode_preferences is None else self.episode_preferences.shown(last)
             infos |= {"final_obs": last, "_final_obs": over}
         return infos
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """(copies, actions) which actions are allowed."""
-        masks: npt.NDArray[np.bool_] = self.board.scene.mask.astype(np.bool_)
+        masks: npt.NDArray[np.bool_] = self.simulator.buffers.mask.astype(np.bool_)
         return masks
 
     def set_arrival_rate(self, factor: float) -> None:
         """Scale the arrivals of episodes that begin from now on to `factor` times the rate of the log."""
         if not (np.isfinite(factor) and factor > 0):
             raise InputError(f"the arrival rate is scaled by {factor}; give a number above 0")
-        self.board.scene.copies["pace"] = factor
+        self.simulator.buffers.copies["pace"] = factor
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """Everything that the next steps depend on, as plain arrays, for `restore`."""
         state = repr(self._random.bit_generator.state).encode()
-        preferences = {} if self.drawn is None else self.drawn.snapshot()
+        preferences = {} if self.episode_preferences is None else self.episode_preferences.snapshot()
         custom = {} if self.custom is None else self.custom.snapshot()
         random = {"random": np.frombuffer(state, np.uint8).copy()}
-        return {**self.board.snapshot(), **random, **preferences, **custom}
+        return {**self.simulator.snapshot(), **random, **preferences, **custom}
 
     def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> Observation:
         """Restore a snapshot; the environment must be made with the same arguments."""
-        saved = saved if self.drawn is None else self.drawn.restore(saved)
+        saved = saved if self.episode_preferences is None else self.episode_preferences.restore(saved)
         saved = saved if self.custom is None else self.custom.restore(saved)
-        self.board.restore({name: array for name, array in saved.items() if name != "random"})
+        self.simulator.restore({name: array for name, array in saved.items() if name != "random"})
         self._random.bit_generator.state = ast.literal_eval(saved["random"].tobytes().decode())
         return self._observe(self.copy)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Stop the threads."""
-        self.board.close()
+        self.simulator.close()
 
 
 class BatchVectorEnv(EngineVectorEnv):
@@ -389,13 +403,13 @@ class BatchVectorEnv(EngineVectorEnv):
                 "kilowait/Batch-v0 does not simulate; use kilowait/Gpu-v0 for GPU clusters, or a cluster "
                 "without outages and reservations"
             )
-        self.cluster, self.asking = cluster, DecisionSettings(**asking)
+        self.cluster, self.decision_settings = cluster, DecisionSettings(**asking)
         self.reward = Reward(default_reward(reward, preferences, {"slowdown": 1.0}), sla_s)
         mode, table = AutoresetMode(autoreset_mode), plain_jobs(jobs)
         board = BatchedSimulator(
             table,
             cluster,
-            self.asking,
+            self.decision_settings,
             self.reward,
             copies=num_envs,
             episode_jobs=episode_jobs,
@@ -404,7 +418,7 @@ class BatchVectorEnv(EngineVectorEnv):
         )
         super().__init__(
             board,
-            self.asking.seen,
+            self.decision_settings.observation_spec,
             table,
             episode_jobs=episode_jobs,
             autoreset_mode=mode,

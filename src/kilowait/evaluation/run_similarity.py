@@ -44,7 +44,7 @@ class RunSimilarity:
     """wait_s, bsld, backlog_nodes or utilization."""
     real: float
     """Mean."""
-    made: float
+    synthetic: float
     ks: float
     """Kolmogorov-Smirnov statistic: largest difference of the two distribution functions."""
     wasserstein: float
@@ -56,8 +56,8 @@ class RunSimilarity:
     def ratio(self) -> float:
         """Mean of the synthetic run over that of the real run; 1 if both are 0, NaN if only the real one is 0."""
         if self.real > 0:
-            return self.made / self.real
-        return 1.0 if self.made == self.real else math.nan
+            return self.synthetic / self.real
+        return 1.0 if self.synthetic == self.real else math.nan
 
     @property
     def near(self) -> bool:
@@ -69,17 +69,17 @@ class RunSimilarity:
         return abs(self.ratio - 1.0) <= NEAR
 
 
-def compare_runs(real: Mapping[str, Floats], made: Mapping[str, Floats]) -> tuple[RunSimilarity, ...]:
+def compare_runs(real: Mapping[str, Floats], synthetic: Mapping[str, Floats]) -> tuple[RunSimilarity, ...]:
     """Compare the distributions of two runs; a quantity without values in one of them is left out."""
     similarities = []
     for name, values in real.items():
-        if len(values) and len(made[name]):
-            distances = distance(name, values, made[name])
+        if len(values) and len(synthetic[name]):
+            distances = distance(name, values, synthetic[name])
             similarities.append(
                 RunSimilarity(
                     name,
                     float(values.mean()),
-                    float(made[name].mean()),
+                    float(synthetic[name].mean()),
                     distances.ks,
                     distances.wasserstein,
                     distances.wasserstein_share,
@@ -88,10 +88,12 @@ def compare_runs(real: Mapping[str, Floats], made: Mapping[str, Floats]) -> tupl
     return tuple(similarities)
 
 
-def share_curves(real: Mapping[str, Floats], made: Mapping[str, Floats]) -> dict[str, Shares]:
+def share_curves(real: Mapping[str, Floats], synthetic: Mapping[str, Floats]) -> dict[str, Shares]:
     """The distribution functions compared by `compare_runs`, for plotting."""
     return {
-        name: shares(values, made[name]) for name, values in real.items() if len(values) and len(made[name])
+        name: shares(values, synthetic[name])
+        for name, values in real.items()
+        if len(values) and len(synthetic[name])
     }
 
 

@@ -154,7 +154,7 @@ def _rule_s(policy: Any, queue: int, nodes: int, seconds: float) -> float:
     return float(max(least[1] - least[0], 1e-9) / (many - few))
 
 
-def _network_s(slots: int, queue: int, nodes: int, seconds: float) -> float:
+def _network_s(queue_window: int, queue: int, nodes: int, seconds: float) -> float:
     """Inside the engine, from the first decision to the start of the last small job."""
     from kilowait.agents.network_policies.batch import engine_weights
     from kilowait.agents.networks import network
@@ -165,21 +165,23 @@ def _network_s(slots: int, queue: int, nodes: int, seconds: float) -> float:
     jobs = standing_queue(queue, nodes, probes)
     vec = BatchVectorEnv(
         1, jobs=jobs, cluster=kw.Cluster.from_nodes(nodes), episode_jobs=len(jobs), autoreset_mode="Disabled",
-        slots=slots or queue + probes, backfill_order="agent", threads=1,
+        queue_window=queue_window or queue + probes, backfill_order="agent", threads=1,
     )  # fmt: skip
-    layers = engine_weights(network(vec.seen, "kernel"))
+    layers = engine_weights(network(vec.observation_spec, "kernel"))
     assert layers is not None
-    arrays = (vec.board.stack, vec.board.scene, vec.board.source)
+    arrays = (vec.simulator.states, vec.simulator.buffers, vec.simulator.log_arrays)
     think = inference_kernel(*arrays, layers)
     best, spent, runs = np.inf, 0.0, 0
     while runs < 3 or spent < seconds:
         vec.reset(options={"first": 0})
-        vec.board.scene.copies["jobs"] = 1 + probes  # over when the small ones have started; the queue stays
-        before = int(vec.board.scene.copies["steps"][0])
+        vec.simulator.buffers.copies["jobs"] = (
+            1 + probes
+        )  # over when the small ones have started; the queue stays
+        before = int(vec.simulator.buffers.copies["steps"][0])
         began = time.perf_counter()
         think(*arrays, layers, 0, 1)
         took = time.perf_counter() - began
-        best = min(best, took / max(int(vec.board.scene.copies["steps"][0]) - before, 1))
+        best = min(best, took / max(int(vec.simulator.buffers.copies["steps"][0]) - before, 1))
         spent, runs = spent + took, runs + 1
     vec.close()
     return best

@@ -30,7 +30,7 @@ def ratios(jobs: JobTable, nodes: int, *, quick: bool) -> list[float]:
     def levered(text: str) -> None:
         pulled = resolve_controls(text, jobs, cluster, model)
         log = kw.simulate(
-            pulled.jobs, cluster, "fcfs", "easy", on_oversized="drop", power_controls=pulled.levers
+            pulled.jobs, cluster, "fcfs", "easy", on_oversized="drop", power_controls=pulled.controls
         )
         kw.metrics(log)
         account_energy(log, cluster, model, tables=pulled.tables).metrics()

@@ -29,7 +29,7 @@ NODES, JOBS = 256, 20_000
 ALGORITHMS = ("ppo", "a2c", "d3qn", "sac")
 
 
-def _vector(copies: int, *, slots: int, threads: int | None = None, **how: Any) -> Any:
+def _vector(copies: int, *, queue_window: int, threads: int | None = None, **how: Any) -> Any:
     from kilowait.envs.vector_env import BatchVectorEnv
 
     jobs = kw.lublin(JOBS, NODES, load=1.0, seed=0, estimates="rounded")
@@ -37,16 +37,16 @@ def _vector(copies: int, *, slots: int, threads: int | None = None, **how: Any) 
         copies,
         jobs=jobs,
         cluster=kw.Cluster.from_nodes(NODES),
-        slots=slots,
+        queue_window=queue_window,
         threads=threads,
         autoreset_mode="SameStep",
         **how,
     )
 
 
-def batched_steps_per_s(*, copies: int = 1024, slots: int = 128, seconds: float = 3.0) -> float:
+def batched_steps_per_s(*, copies: int = 1024, queue_window: int = 128, seconds: float = 3.0) -> float:
     """Steps a second of many sub-environments with observation and mask; the policy takes the oldest job."""
-    return _stepped(_vector(copies, slots=slots, copy=False), copies, seconds)
+    return _stepped(_vector(copies, queue_window=queue_window, copy=False), copies, seconds)
 
 
 def gpu_steps_per_s(*, copies: int = 1024, load: float = 1.1, seconds: float = 3.0) -> float:
@@ -81,12 +81,12 @@ def _stepped(vec: Any, copies: int, seconds: float) -> float:
     return best
 
 
-def single_steps_per_s(*, slots: int = 128, seconds: float = 2.0) -> float:
+def single_steps_per_s(*, queue_window: int = 128, seconds: float = 2.0) -> float:
     """Steps a second of one environment through Gymnasium's interface."""
     from kilowait.envs.env import BatchEnv
 
     jobs = kw.lublin(JOBS, NODES, load=1.0, seed=0, estimates="rounded")
-    env = BatchEnv(jobs=jobs, cluster=kw.Cluster.from_nodes(NODES), slots=slots)
+    env = BatchEnv(jobs=jobs, cluster=kw.Cluster.from_nodes(NODES), queue_window=queue_window)
     env.reset(seed=0)
     oldest = np.int64(0)
     best, began = 0.0, time.perf_counter()
@@ -144,7 +144,7 @@ def training_speeds(
     algorithms: Sequence[str] = ALGORITHMS,
     networks: Sequence[str] = ("kernel", "attention", "gat"),
     envs: int = 64,
-    slots: int = 64,
+    queue_window: int = 64,
     updates: int = 6,
     precision: str = "float32",
     threads: int = 1,
@@ -165,7 +165,7 @@ def training_speeds(
     for kind in networks:
         for name in algorithms:
             copied = name in ("d3qn", "sac")  # replay buffers need new arrays
-            vec = _Timed(_vector(envs, slots=slots, graph=kind == "gat", copy=copied))
+            vec = _Timed(_vector(envs, queue_window=queue_window, graph=kind == "gat", copy=copied))
             train = getattr(agents, f"train_{name}")
             how = getattr(agents, f"{name.upper()}Settings")(network=kind, precision=precision)
             known = {key: value for key, value in (settings or {}).items() if hasattr(how, key)}

@@ -48,15 +48,13 @@ class FolderCellCache:
     The folder beside it is there only while a comparison is not finished.
     """
 
-    def __init__(
-        self, out: Path, cases: Sequence[ComparisonCase], contenders: Sequence[PolicyConfig]
-    ) -> None:
+    def __init__(self, out: Path, cases: Sequence[ComparisonCase], policies: Sequence[PolicyConfig]) -> None:
         self.folder = out.with_name(f"{out.name}.cells")
         self.found = 0
         """Cells that did not have to be run."""
-        self._cases, self._contenders = cases, contenders
+        self._cases, self._contenders = cases, policies
         self._digests = [case.digest for case in cases]
-        self._policies = [_policy_digest(contender.policy) for contender in contenders]
+        self._policies = [_policy_digest(contender.policy) for contender in policies]
         self._earlier: dict[str, tuple[Comparison, int, int]] = {}
         if (out / "manifest.json").exists():
             self._earlier = _cells_of(load_comparison(out))
@@ -68,9 +66,9 @@ class FolderCellCache:
         place = (int(windows.first[window]), int(windows.size[window]), int(windows.warmup[window]))
         what = [self._digests[case], place, self._policies[contender], str(who.backfill), who.kind, _code()]
         meter = self._cases[case].meter
-        by_energy = self._cases[case].recorded.get("gpu", {}).get("types") == "least-energy"
-        if meter is not None and (who.levers != "none" or by_energy):
-            what += [who.levers, meter.digest]
+        by_energy = self._cases[case].recorded.get("gpu", {}).get("gpu_type_order") == "least-energy"
+        if meter is not None and (who.power_controls != "none" or by_energy):
+            what += [who.power_controls, meter.digest]
         return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
 
     def load(self, cell: Cell) -> ExecutionLog | None:
@@ -154,8 +152,8 @@ def _undisturbed() -> Iterator[None]:
 def _cells_of(earlier: ComparisonFolder) -> dict[str, tuple[Comparison, int, int]]:
     places = [
         (contest, contender, window)
-        for contest in earlier.contests
-        for contender in range(len(contest.contenders))
+        for contest in earlier.comparisons
+        for contender in range(len(contest.policies))
         for window in range(len(contest.windows))
     ]
     return dict(zip(earlier.cells, places, strict=True))

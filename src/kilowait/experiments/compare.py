@@ -14,7 +14,7 @@ from kilowait.engine.policy import Policy
 from kilowait.engine.settings import Settings
 from kilowait.evaluation.comparison import Comparison, PolicyConfig, Windows, cut_windows, single_window
 from kilowait.experiments.energy_results import energy_record
-from kilowait.experiments.gpu_settings import usual_backfill
+from kilowait.experiments.gpu_settings import default_backfill
 from kilowait.experiments.run_matrix import Cell, ComparisonCase, run_cells
 from kilowait.experiments.scenario import AGENT, resolve_policy
 from kilowait.jobs import ExecutionLog, JobTable
@@ -71,7 +71,7 @@ def compare(
             if windows is None
             else cut_windows(jobs, windows, window_jobs=window_jobs, seed=seed)
         )
-    used = usual_backfill(cluster.node_level) if backfill is None and settings is None else backfill
+    used = default_backfill(cluster.node_level) if backfill is None and settings is None else backfill
     named = (
         dict(policies) if isinstance(policies, Mapping) else {_name(policy): policy for policy in policies}
     )
@@ -114,9 +114,9 @@ def comparison_of(
         trace=case.trace,
         nodes=case.cluster.nodes,
         windows=case.windows,
-        contenders=configs,
+        policies=configs,
         logs=of_case,
-        ledger=ledger,
+        cleaning_report=ledger,
         cluster=to_dict(case.cluster),
         notes=notes,
         energy=None

@@ -16,7 +16,7 @@ from kilowait.evaluation.storage import save_comparison
 from kilowait.experiments.cell_cache import FolderCellCache
 from kilowait.experiments.compare import comparison_of
 from kilowait.experiments.energy_results import lever_sets
-from kilowait.experiments.gpu_power_cap import check_levers_on
+from kilowait.experiments.gpu_power_cap import check_controls_supported
 from kilowait.experiments.gpu_results import gpu_table
 from kilowait.experiments.gpu_settings import check_placement_on
 from kilowait.experiments.inputs import Workload
@@ -56,7 +56,7 @@ class ComparisonPlan:
     """What is to be compared, on what, and by what."""
 
     scenarios: tuple[Scenario, ...]
-    contenders: tuple[PolicyConfig, ...]
+    policies: tuple[PolicyConfig, ...]
     protocol: WindowOptions = field(default_factory=WindowOptions)
     metric: str = "mean_bsld"
 
@@ -64,8 +64,8 @@ class ComparisonPlan:
         if self.metric not in METRIC_DIRECTION:
             raise UnknownNameError("metric to judge by", self.metric, METRIC_DIRECTION)
         for scenario in self.scenarios:
-            for contender in self.contenders:
-                check_power(contender.levers, scenario.power)
+            for contender in self.policies:
+                check_power(contender.power_controls, scenario.power)
             if self.metric in DRAWN:
                 check_judged(self.metric, scenario.power)
 
@@ -75,7 +75,7 @@ class ComparisonPlan:
             "metric": self.metric,
             "protocol": asdict(self.protocol),
             "case": [scenario.to_dict() for scenario in self.scenarios],
-            "contender": [asdict(contender) for contender in self.contenders],
+            "contender": [asdict(contender) for contender in self.policies],
         }
 
 
@@ -88,35 +88,35 @@ class PreparedComparison:
     workloads: tuple[Workload, ...]
     notes: tuple[tuple[str, ...], ...]
     """For each case: what had to be guessed, for people."""
-    contenders: tuple[PolicyConfig, ...]
+    policies: tuple[PolicyConfig, ...]
     """Those of the plan; without the clairvoyant where all estimates are the run times anyway."""
 
     @property
     def cells(self) -> int:
         """How many runs it takes."""
-        return len(self.contenders) * sum(len(case.windows) for case in self.cases)
+        return len(self.policies) * sum(len(case.windows) for case in self.cases)
 
     def store(self, out: Path) -> FolderCellCache:
         """Where finished cells of a comparison that goes to `out` are kept."""
-        return FolderCellCache(out, self.cases, self.contenders)
+        return FolderCellCache(out, self.cases, self.policies)
 
 
 def prepare(plan: ComparisonPlan, progress: Callable[[Any], None] | None = None) -> PreparedComparison:
     """Read every log and cut its windows; `progress` hears of every fit of a predictor."""
     made = [prepare_scenario(scenario, progress) for scenario in plan.scenarios]
     for _, cluster, _ in made:
-        for who in plan.contenders:
-            check_levers_on(who.levers, cluster)
+        for who in plan.policies:
+            check_controls_supported(who.power_controls, cluster)
             check_placement_on(policy_and_placement(who.policy)[1], cluster)
     cases = tuple(
         ComparisonCase(
             scenario.trace,
             cluster,
             plan.protocol.cut(workload.jobs),
-            scenario.rules,
+            scenario.simulate_arguments,
             _meter(scenario, workload, cluster),
-            scenario.rules_as_written,
-            scenario.gpu.speeds,
+            scenario.settings_dict,
+            scenario.gpu.gpu_speeds,
         )
         for scenario, (workload, cluster, _) in zip(plan.scenarios, made, strict=True)
     )
@@ -127,9 +127,7 @@ def prepare(plan: ComparisonPlan, progress: Callable[[Any], None] | None = None)
     exact = all(_foreseen(workload.jobs) for workload in workloads)
     placed = all(cluster.node_level for _, cluster, _ in made)
     contenders = tuple(
-        replace(who, node_level=placed)
-        for who in plan.contenders
-        if not (exact and who.kind == "clairvoyant")
+        replace(who, node_level=placed) for who in plan.policies if not (exact and who.kind == "clairvoyant")
     )
     notes = tuple((*said, *own.leakage_notes) for (_, _, said), own in zip(made, workloads, strict=True))
     return PreparedComparison(plan, cases, workloads, notes, contenders)
@@ -141,19 +139,19 @@ def _foreseen(jobs: JobTable) -> bool:
 
 
 def prepare_levers(
-    scenario: Scenario, policy: str, backfill: str, levers: str | Sequence[str] | None = None
+    scenario: Scenario, policy: str, backfill: str, power_controls: str | Sequence[str] | None = None
 ) -> PreparedComparison:
     """One rule with several sets of levers over a whole log; by default none, each alone and all."""
-    contenders_of(policy, backfill, levers or "none")  # names are looked at before a long read
+    contenders_of(policy, backfill, power_controls or "none")  # names are looked at before a long read
     found = prepare(ComparisonPlan((scenario,), contenders_of(policy, backfill, clairvoyant=False)))
     meter = found.cases[0].meter
     if meter is None:
         raise InputError("levers are compared by a power model; name one with --power")
-    asked = contenders_of(policy, backfill, levers or lever_sets(meter), clairvoyant=False)
+    asked = contenders_of(policy, backfill, power_controls or lever_sets(meter), clairvoyant=False)
     for who in asked:
-        check_levers_on(who.levers, meter.cluster)
+        check_controls_supported(who.power_controls, meter.cluster)
     placed = tuple(replace(who, node_level=meter.cluster.node_level) for who in asked)
-    return replace(found, plan=replace(found.plan, contenders=asked), contenders=placed)
+    return replace(found, plan=replace(found.plan, policies=asked), policies=placed)
 
 
 def _meter(scenario: Scenario, workload: Workload, cluster: Cluster) -> PowerContext | None:
@@ -178,15 +176,15 @@ def run(
     >>> contest.labels, contest.values("mean_wait_s").shape
     (('fcfs', 'sjf'), (2, 2))
     """
-    many = workers_for(ready.cases, ready.contenders) if workers is None else workers
+    many = workers_for(ready.cases, ready.policies) if workers is None else workers
     if many < 1:
         raise InputError(f"{many} processes; there must be at least 1")
-    logs = run_cells(ready.cases, ready.contenders, workers=many, store=store, progress=progress)
+    logs = run_cells(ready.cases, ready.policies, workers=many, store=store, progress=progress)
     return [
         comparison_of(
             number,
             case,
-            ready.contenders,
+            ready.policies,
             logs,
             ledger=None if workload.ledger is None else workload.ledger.to_dict(),
             notes=notes,
@@ -235,7 +233,7 @@ def save(
     }
     if predictors:
         manifest["predictors"] = predictors
-    cells = [store.key(cell) for cell in all_cells(ready.cases, ready.contenders)]
+    cells = [store.key(cell) for cell in all_cells(ready.cases, ready.policies)]
     folder = save_comparison(
         out,
         contests,

@@ -22,16 +22,16 @@ SAVED = ("energy_kwh", "facility_kwh", "co2_kg", "cost", "peak_kw")
 
 def results_of(contest: Comparison, metric: str, *, seed: int, bounds: bool = True) -> dict[str, Any]:
     """What came out, as plain data: means with intervals, pairs with verdicts, sentences, limits."""
-    judged = {name: contest.judge(name, seed=seed) for name in dict.fromkeys((metric, *INTERVALS))}
+    judged = {name: contest.significance(name, seed=seed) for name in dict.fromkeys((metric, *INTERVALS))}
     main = judged[metric]
     rows: list[dict[str, Any]] = []
-    for number, contender in enumerate(contest.contenders):
+    for number, contender in enumerate(contest.policies):
         rows.append(
             {
                 "policy": contender.policy,
                 "backfill": contender.backfill,
                 "placement": contest.logs(number, 0).run.get("placement"),
-                "levers": contender.levers,
+                "power_controls": contender.power_controls,
                 "kind": contender.kind,
                 "label": contender.label,
                 "metrics": _averages(contest.table[number]),
@@ -39,7 +39,7 @@ def results_of(contest: Comparison, metric: str, *, seed: int, bounds: bool = Tr
                     name: {key: value for key, value in asdict(mean).items() if key != "contender"}
                     for name, judgement in judged.items()
                     for mean in judgement.means
-                    if mean.contender == contender.label
+                    if mean.policy == contender.label
                 },
             }
         )
@@ -47,13 +47,13 @@ def results_of(contest: Comparison, metric: str, *, seed: int, bounds: bool = Tr
         for row in rows:
             row["saved"] = _saved(rows[0]["metrics"], row["metrics"])
     ours = _ours(contest) or main.best
-    others = [mean.contender for mean in main.ranked() if mean.contender != ours]
+    others = [mean.policy for mean in main.ranked() if mean.policy != ours]
     return {
         "trace": contest.trace,
         "nodes": contest.nodes,
         "node_level": _is_placed(contest),
         "windows": len(contest.windows),
-        "cut": contest.windows.words,
+        "cut": contest.windows.description,
         "overlap": contest.windows.overlap,
         "counted_jobs": int(contest.windows.size.sum()),
         "metric": metric,
@@ -83,14 +83,16 @@ def _saved(first: Mapping[str, float], other: Mapping[str, float]) -> dict[str, 
 def _energy(contest: Comparison, drew: EnergyResults) -> dict[str, Any]:
     return {
         "kwh_by_state": dict(zip(contest.labels, map(dict, drew.states), strict=True)),
-        "signals": {signal.name: {"unit": signal.unit, "words": signal.words} for signal in drew.signals},
+        "signals": {
+            signal.name: {"unit": signal.unit, "words": signal.description} for signal in drew.signals
+        },
         "notes": list(drew.notes),
     }
 
 
 def _ours(contest: Comparison) -> str | None:
     """The agent, where there is one: what people ask is how it fares against the rules."""
-    agents = [contender.label for contender in contest.contenders if contender.kind == "agent"]
+    agents = [contender.label for contender in contest.policies if contender.kind == "agent"]
     return agents[0] if len(agents) == 1 else None
 
 

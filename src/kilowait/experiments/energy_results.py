@@ -28,7 +28,7 @@ BINS = 480
 def energy_record(
     meter: PowerContext,
     windows: Windows,
-    contenders: Sequence[PolicyConfig],
+    policies: Sequence[PolicyConfig],
     logs: Callable[[int, int], ExecutionLog],
     speeds: str = "auto",
 ) -> EnergyResults:
@@ -38,21 +38,21 @@ def energy_record(
     them: who is done sooner goes on idle, or asleep. `least_kwh` is what the work of the window's counted jobs takes
     at best, with nothing idle; on placed nodes at these `speeds`, under the best of the contenders' caps.
     """
-    metrics: list[list[dict[str, float]]] = [[] for _ in contenders]
-    states: list[list[dict[str, float]]] = [[] for _ in contenders]
+    metrics: list[list[dict[str, float]]] = [[] for _ in policies]
+    states: list[list[dict[str, float]]] = [[] for _ in policies]
     curves: list[PowerCurve] = []
     signals: tuple[SignalCurve, ...] = ()
     notes: list[str] = []
-    caps = {cap_of(contender.levers) for contender in contenders}
+    caps = {cap_of(contender.power_controls) for contender in policies}
     for number, window in enumerate(windows):
-        ran = [logs(contender, number) for contender in range(len(contenders))]
+        ran = [logs(contender, number) for contender in range(len(policies))]
         first = float(window.jobs["submit_s"][window.warmup])
         counted = window.jobs[window.warmup :]
         fast = speeds_for(speeds, counted, meter.cluster) if meter.cluster.node_level else None
         least = meter.least_kwh(counted, fast, caps)
         last = max((float(log.end_s.max()) for log in ran if len(log)), default=first)
         for contender, log in enumerate(ran):
-            spent = meter.account(log, contenders[contender].levers, (first, last))
+            spent = meter.account(log, policies[contender].power_controls, (first, last))
             metrics[contender].append({**spent.metrics(), "least_kwh": least})
             states[contender].append(spent.by_state)
             notes += spent.notes
@@ -86,10 +86,10 @@ def lever_sets(meter: PowerContext) -> list[str]:
     return sets
 
 
-def accounts_as_data(spent: EnergyAccounts, levers: str) -> dict[str, Any]:
+def accounts_as_data(spent: EnergyAccounts, power_controls: str) -> dict[str, Any]:
     """What a run drew, as plain data: for JSON and for the run folder; `levers` in words."""
     return {
-        "levers": levers,
+        "power_controls": power_controls,
         "horizon_s": list(spent.horizon_s),
         "metrics": spent.metrics(),
         "kwh_by_state": spent.by_state,

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LoadCurriculum", "SyntheticCurriculum", "EnvFactory", "env_factory_for"]
 
-GPU_SETTINGS: dict[str, Any] = {"types": "fastest", "placement": "best", "migrate": True}
-GPU_DECISION_SETTINGS: dict[str, Any] = {"by_type": False, "preempt": True, "restarts": 16}
+GPU_SETTINGS: dict[str, Any] = {"gpu_type_order": "fastest", "placement": "best", "migrate": True}
+GPU_DECISION_SETTINGS: dict[str, Any] = {"by_type": False, "preempt": True, "max_preemptions": 16}
 """GPU and decision settings of networks on GPU clusters: the network decides which jobs start and which are preempted;
 a job takes the fastest free type, and migrates to a faster one when it can, as under the best policies."""
 
@@ -34,9 +34,9 @@ class EnvFactory(NamedTuple):
     envs: Callable[[JobTable, int, int, bool], Any]
     """(log, sub-environments, jobs in an episode, whether observations are new arrays)"""
     agent: Callable[[Any], Any]
-    asked: dict[str, Any]
+    decision_settings: dict[str, Any]
     """Decision settings as plain data."""
-    more: Mapping[str, Any] = MappingProxyType({})
+    provenance: Mapping[str, Any] = MappingProxyType({})
     """Further entries of the agent's provenance."""
 
 
@@ -50,11 +50,11 @@ def env_factory_for(cluster: Cluster, how: RLTraining, power: PowerTraining | No
 def _decision_settings(how: RLTraining) -> dict[str, Any]:
     """Decision settings of networks on batch systems and clusters with power."""
     return {
-        "slots": how.slots,
+        "queue_window": how.queue_window,
         "backfill": how.backfill,
         "backfill_order": how.backfill_order,
         "max_wait_s": _bound_s(how),
-        "graph": how.net == "gat",
+        "graph": how.network == "gat",
         "prediction_features": how.prediction_features,
     }
 
@@ -97,13 +97,16 @@ def _gpu_factory(cluster: Cluster, how: RLTraining) -> EnvFactory:
             "--prediction-features out"
         )
     decision_settings = GpuDecisionSettings(
-        slots=how.slots, max_wait_s=_bound_s(how), graph=how.net == "gat", **GPU_DECISION_SETTINGS
+        queue_window=how.queue_window,
+        max_wait_s=_bound_s(how),
+        graph=how.network == "gat",
+        **GPU_DECISION_SETTINGS,
     )
     placing = GpuSettings(head_of_line_blocking=False, **GPU_SETTINGS)
 
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
         return GpuVectorEnv(
-            copies, jobs=jobs, cluster=cluster, speeds=run_speeds("auto", jobs, cluster), placing=placing,
+            copies, jobs=jobs, cluster=cluster, speeds=run_speeds("auto", jobs, cluster), gpu_settings=placing,
             episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s, autoreset_mode="SameStep", copy=copied,
             threads=how.env_threads, **vars(decision_settings),
         )  # fmt: skip
@@ -120,7 +123,7 @@ def _energy_factory(cluster: Cluster, how: RLTraining, power: PowerTraining) -> 
     from kilowait.envs.power.vector_env import EnergyVectorEnv
 
     decision_settings = EnergyDecisionSettings(**_decision_settings(how))
-    config = power_config(power.meter, power.levers)
+    config = power_config(power.meter, power.power_controls)
 
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
         options: dict[str, Any] = {"autoreset_mode": "SameStep", **vars(config), **vars(decision_settings)}
@@ -130,10 +133,10 @@ def _energy_factory(cluster: Cluster, how: RLTraining, power: PowerTraining) -> 
         )  # fmt: skip
 
     def agent(network: Any) -> Any:
-        return EnergyNetworkAgent(network, decision_settings, power.levers)
+        return EnergyNetworkAgent(network, decision_settings, power.power_controls)
 
     return EnvFactory(
-        "kilowait/Energy-v0", envs, agent, energy_settings_to_dict(decision_settings), power.words
+        "kilowait/Energy-v0", envs, agent, energy_settings_to_dict(decision_settings), power.record
     )
 
 

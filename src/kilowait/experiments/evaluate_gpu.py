@@ -20,8 +20,8 @@ BASELINES = ("fcfs", "sjf", "srtf", "las")
 """Policies a trained agent is compared with; preemptive ones preempt as they are defined, the others do not block."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "": {},
-    ", fastest": {"types": "fastest"},
-    ", fastest, moved": {"types": "fastest", "migrate": True},
+    ", fastest": {"gpu_type_order": "fastest"},
+    ", fastest, moved": {"gpu_type_order": "fastest", "migrate": True},
 }
 """Variants of a policy, by the suffix of its name: GPUs of any type; the fastest types first; the fastest types first
 with migration of running jobs to where they end sooner."""

@@ -74,11 +74,16 @@ def run_metrics(log: ExecutionLog, spent: EnergyAccounts) -> dict[str, float]:
 
 
 def run_on(
-    jobs: JobTable, cluster: Cluster, meter: PowerContext, policy: Any, backfill: str | int, levers: str
+    jobs: JobTable,
+    cluster: Cluster,
+    meter: PowerContext,
+    policy: Any,
+    backfill: str | int,
+    power_controls: str,
 ) -> dict[str, float]:
     """`FIGURES` of a window under a policy with these power controls, or under an agent that uses them."""
-    pulled = meter.pull(levers, jobs)
-    log = simulate(pulled.jobs, cluster, policy, backfill, power_controls=pulled.levers)
+    pulled = meter.pull(power_controls, jobs)
+    log = simulate(pulled.jobs, cluster, policy, backfill, power_controls=pulled.controls)
     log = replace(log, jobs_table=jobs)
     return run_metrics(log, meter.account(log, pulled))
 
@@ -111,14 +116,14 @@ def hand_tuned_baselines(
     cluster: Cluster,
     meter: PowerContext,
     rules: Iterable[str],
-    levers: Iterable[str],
+    power_controls: Iterable[str],
     *,
     backfill: str | int = Settings.backfill,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, MetricRows]:
     """Metrics of every policy with every set of power controls on every window; names are those of `compare`."""
     found = {}
-    for rule, text in product(rules, levers):
+    for rule, text in product(rules, power_controls):
         name = f"{rule}, {text}"
         found[name] = metric_rows([run_on(jobs, cluster, meter, rule, backfill, text) for jobs in windows])
         if progress is not None:
@@ -218,7 +223,7 @@ def evaluate_power_agent(
     cluster: Cluster,
     meter: PowerContext,
     *,
-    levers: str,
+    power_controls: str,
     backfill: str | int = Settings.backfill,
     rules: Sequence[str] = BASELINES,
     sets: Sequence[str] = (),
@@ -231,7 +236,9 @@ def evaluate_power_agent(
     """
     texts = list(dict.fromkeys(sets or _usual_sets(meter)))
     points = hand_tuned_baselines(windows, cluster, meter, rules, texts, backfill=backfill)
-    agent_rows = metric_rows([run_on(jobs, cluster, meter, agent, backfill, levers) for jobs in windows])
+    agent_rows = metric_rows(
+        [run_on(jobs, cluster, meter, agent, backfill, power_controls) for jobs in windows]
+    )
     margin = pareto_margin(agent_rows, points, spent=spent, seed=seed)
     return {
         "windows": len(windows),

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison.bootstrap import Interval, WindowBootstrap
-from kilowait.experiments.gpu_settings import usual_backfill
+from kilowait.experiments.gpu_settings import default_backfill
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.predict.dataset import Dataset
@@ -67,13 +67,13 @@ class PredictorComparison:
     target: str
     unit: str
     labels: str
-    world: str
+    history: str
     jobs: int
-    judged: int
+    evaluated_jobs: int
     """Number of later jobs that are evaluated, whose truth is known."""
     weeks: int
     rows: tuple[PredictorRow, ...]
-    held: Mapping[float, tuple[float, float]]
+    coverage: Mapping[float, tuple[float, float]]
     """Coverage of the forest's quantiles by level, on the evaluated jobs: with true values, and with values limited to
     the user's request, which no quantile exceeds; empty without a forest."""
 
@@ -117,7 +117,7 @@ def history_of(
         jobs,
         cluster,
         "fcfs",
-        usual_backfill(cluster.node_level),
+        default_backfill(cluster.node_level),
         dependencies=False,
         on_oversized="drop",
     )
@@ -165,7 +165,7 @@ def evaluate_predictors(
         dataset,
         seed=seed,
         online=how,
-        since=max(0, first - 2 * how.calibrate),  # calibration needs earlier predictions
+        since=max(0, first - 2 * how.calibration_jobs),  # calibration needs earlier predictions
         threads=threads,
         progress=progress,
         **settings,
@@ -192,9 +192,9 @@ def evaluate_predictors(
         target=dataset.target.name,
         unit=dataset.target.unit,
         labels=dataset.target.labels,
-        world=dataset.world.name,
+        history=dataset.times.name,
         jobs=len(dataset),
-        judged=int(rows.sum()),
+        evaluated_jobs=int(rows.sum()),
         weeks=weeks.count,
         rows=tuple(
             PredictorRow(
@@ -209,7 +209,7 @@ def evaluate_predictors(
             )
             for predicted, seconds in told
         ),
-        held={}
+        coverage={}
         if forest is None
         else {level: _coverage(forest.quantile(level), dataset, rows) for level in LEVELS},
     )

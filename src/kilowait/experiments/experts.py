@@ -30,7 +30,7 @@ class _LookAheadExpertEnv:
         looking = text.partition(":")[0] == LOOKAHEAD
         lookahead = LookAhead.from_text(text) if looking else LookAhead(resolve(text), width=1)
         self.vec = vec
-        self._expert = LookAheadExpert(lookahead, vec.board, vec.jobs, cluster)
+        self._expert = LookAheadExpert(lookahead, vec.simulator, vec.jobs, cluster)
 
     def choose(self) -> npt.NDArray[np.int64]:
         """The expert's actions."""

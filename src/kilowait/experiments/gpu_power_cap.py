@@ -6,7 +6,14 @@ from kilowait.cluster import Cluster
 from kilowait.energy.controls import parse_controls
 from kilowait.errors import InputError
 
-__all__ = ["CAPS", "cap_of", "cap_words", "parse_gpu_power_caps", "check_levers", "check_levers_on"]
+__all__ = [
+    "CAPS",
+    "cap_of",
+    "cap_description",
+    "parse_gpu_power_caps",
+    "check_power_controls",
+    "check_controls_supported",
+]
 
 CAPS = (0.9, 0.8, 0.7, 0.6, 0.5)
 """Tried where nobody says which."""
@@ -25,17 +32,17 @@ def parse_gpu_power_caps(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def cap_of(levers: str) -> float | None:
+def cap_of(power_controls: str) -> float | None:
     """The cap that levers are, as a share; None: they are none.
 
     >>> cap_of("gpu-cap=60%"), cap_of("sleep=break-even")
     (0.6, None)
     """
-    text = levers.strip()
+    text = power_controls.strip()
     return _share(text[len(_CAP) :]) if text.startswith(_CAP) else None
 
 
-def cap_words(share: float) -> str:
+def cap_description(share: float) -> str:
     """For people.
 
     >>> cap_words(0.6)
@@ -44,23 +51,23 @@ def cap_words(share: float) -> str:
     return f"GPUs are held to {100 * share:g} % of their limit"
 
 
-def check_levers(levers: str) -> None:
+def check_power_controls(power_controls: str) -> None:
     """Raise unless some machine knows these levers."""
-    if cap_of(levers) is None:
-        parse_controls(levers)
+    if cap_of(power_controls) is None:
+        parse_controls(power_controls)
 
 
-def check_levers_on(levers: str, cluster: Cluster) -> None:
+def check_controls_supported(power_controls: str, cluster: Cluster) -> None:
     """Raise unless this machine knows these levers."""
-    capped = cap_of(levers) is not None
+    capped = cap_of(power_controls) is not None
     if capped and not cluster.node_level:
         raise InputError(
             f"--gpu-power-cap is for GPU clusters; {cluster.name!r} has whole nodes, where power caps "
             "are DVFS states: take --power-controls dvfs=1.1, or a preset such as gpu-mixed"
         )
-    if cluster.node_level and not capped and levers.strip() != "none":
+    if cluster.node_level and not capped and power_controls.strip() != "none":
         raise InputError(
-            f"levers are {levers!r}; placed nodes have none: they neither sleep nor slow down; cap their GPUs with "
+            f"power controls {power_controls!r} are for batch clusters, which have node sleep and DVFS; cap GPUs with "
             "--gpu-power-cap 60%, or leave --power-controls out"
         )
 

@@ -34,10 +34,10 @@ def gpu_table(
     """By contender: the GPU metrics of its windows, each the mean over those that have it."""
     rows: dict[str, list[dict[str, float]]] = {label: [] for label in contest.labels}
     for number, window in enumerate(contest.windows):
-        pulls = {who.levers for who in contest.contenders}
+        pulls = {who.power_controls for who in contest.policies}
         tables = {levers: run_speeds(speeds, window.jobs, cluster, meter, levers) for levers in pulls}
         for who, label in enumerate(contest.labels):
-            log, table = contest.logs(who, number), tables[contest.contenders[who].levers]
+            log, table = contest.logs(who, number), tables[contest.policies[who].power_controls]
             rows[label].append(
                 gpu_metrics(log, cluster, table, counted=window.evaluated, horizon_s=window.horizon)
             )

@@ -40,7 +40,7 @@ __all__ = [
     "source_words",
     "speeds_for",
     "types_by_energy",
-    "usual_backfill",
+    "default_backfill",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -48,12 +48,12 @@ BACKFILLS = ("none", "skip")
 """What the first job that does not fit means for the others: they wait, or the next are tried."""
 TYPES = ("any", "fastest", "least-energy")
 _SPANS = {
-    "keep": "min_run_before_preempt_s",
-    "grace": "grace_s",
-    "save": "checkpoint_write_s",
-    "restore": "checkpoint_load_s",
-    "checkpoint": "checkpoint_s",
-    "round": "round_interval_s",
+    "preempt_min_runtime": "min_run_before_preempt_s",
+    "preempt_grace": "grace_s",
+    "checkpoint_write_time": "checkpoint_write_s",
+    "checkpoint_load_time": "checkpoint_load_s",
+    "checkpoint_interval": "checkpoint_s",
+    "round_interval": "round_interval_s",
 }
 NEVER = "never"
 
@@ -62,24 +62,24 @@ NEVER = "never"
 class GpuOptions:
     """What a command line says of placed nodes; None: the policy's own way. Spans as people write them: 5m, 90s."""
 
-    types: str | None = None
+    gpu_type_order: str | None = None
     """Which GPU types are tried first: any, fastest, least-energy."""
     preempt: bool | None = None
     migrate: bool | None = None
-    checkpoint: str | None = None
+    checkpoint_interval: str | None = None
     """Work between checkpoints; 0: one is written whenever the job is preempted; never."""
-    restore: str | None = None
-    save: str | None = None
-    grace: str | None = None
-    keep: str | None = None
-    round: str | None = None
+    checkpoint_load_time: str | None = None
+    checkpoint_write_time: str | None = None
+    preempt_grace: str | None = None
+    preempt_min_runtime: str | None = None
+    round_interval: str | None = None
     """Passes are made at these intervals only; 0: at every event."""
-    speeds: str = GpuSettings.gpu_speeds
+    gpu_speeds: str = GpuSettings.gpu_speeds
     """auto (measured where known, else roofline, else 1), roofline, none (all 1), or a file of throughputs."""
 
     def __post_init__(self) -> None:
-        if self.types is not None and self.types not in TYPES:
-            raise UnknownNameError("order of GPU types", self.types, TYPES)
+        if self.gpu_type_order is not None and self.gpu_type_order not in TYPES:
+            raise UnknownNameError("order of GPU types", self.gpu_type_order, TYPES)
         for name in _SPANS:
             self._seconds(name)
 
@@ -87,12 +87,12 @@ class GpuOptions:
         text = getattr(self, name)
         if text is None:
             return None
-        if name == "checkpoint" and text.strip().lower() == NEVER:
+        if name == "checkpoint_interval" and text.strip().lower() == NEVER:
             return math.inf
         try:
             return parse_duration(text)
         except InputError as problem:
-            raise InputError(f"--{name}: {problem}") from None
+            raise InputError(f"--{name.replace('_', '-')}: {problem}") from None
 
     @property
     def unusual(self) -> list[str]:
@@ -113,24 +113,26 @@ class GpuOptions:
     ) -> GpuSettings:
         """The policy's own settings with what was asked for.
 
-        >>> GpuOptions(checkpoint="1h", preempt=False).placing("las", "skip", "fgd").checkpoint_s
+        >>> GpuOptions(checkpoint_interval="1h", preempt=False).placing("las", "skip", "fgd").checkpoint_s
         3600.0
         """
-        asked: dict[str, Any] = {"gpu_speeds": self.speeds, **rules}
+        asked: dict[str, Any] = {"gpu_speeds": self.gpu_speeds, **rules}
         if placement is not None:
             asked["placement"] = placement
         for name, field in _SPANS.items():
             seconds = self._seconds(name)
             if seconds is not None:
                 asked[field] = seconds
-        if self.round is not None:
+        if self.round_interval is not None:
             asked["rounds"] = asked["round_interval_s"] > 0
         if self.preempt is not None:
             asked["preempt"] = self.preempt
         if self.migrate is not None:
             asked["migrate"] = self.migrate
-        if self.types is not None:
-            asked["types"] = "given" if self.types == "least-energy" else self.types
+        if self.gpu_type_order is not None:
+            asked["gpu_type_order"] = (
+                "given" if self.gpu_type_order == "least-energy" else self.gpu_type_order
+            )
         return gpu_settings_for(policy, backfill, **asked)
 
 
@@ -141,7 +143,7 @@ def arguments(
     policy: AnyPolicy,
     backfill: str | int,
     meter: PowerContext | None = None,
-    levers: str = "none",
+    power_controls: str = "none",
 ) -> dict[str, Any]:
     """What `simulate` takes on this machine, of the rules a scenario has; `placed` among them holds `PlacedSettings`.
 
@@ -153,18 +155,18 @@ def arguments(
     if not cluster.node_level:
         if settings.unusual:
             raise InputError(
-                f"--{settings.unusual[0]} is for clusters of placed nodes; {cluster.name!r} has none: take a preset "
+                f"{settings.unusual[0]} is for GPU clusters, and {cluster.name!r} is a batch cluster: take a preset "
                 "such as gpu-mixed, or leave it out"
             )
         return {**plain, "placement": placement}
     own = {name: plain.pop(name) for name in ("at_limit", "on_oversized")}
     plain.pop("dependencies")
-    speeds = run_speeds(settings.speeds, jobs, cluster, meter, levers)
+    speeds = run_speeds(settings.gpu_speeds, jobs, cluster, meter, power_controls)
     preference = None
-    if settings.types == "least-energy":
-        cap = cap_of(levers)
+    if settings.gpu_type_order == "least-energy":
+        cap = cap_of(power_controls)
         caps = None if cap is None else np.full(len(jobs), cap)
-        model, profile = (None, None) if meter is None else (meter.model, meter.profile)
+        model, profile = (None, None) if meter is None else (meter.model, meter.utilization)
         preference = types_by_energy(jobs, cluster, speeds, model, profile, caps)
     return {
         **plain,
@@ -174,7 +176,7 @@ def arguments(
     }
 
 
-def usual_backfill(node_level: bool) -> str:
+def default_backfill(node_level: bool) -> str:
     """Backfilling where none is named: the default of the settings; GPU clusters have no reservations."""
     return "none" if node_level else str(Settings.backfill)
 
@@ -197,10 +199,14 @@ def check_placement_on(name: str | None, cluster: Cluster) -> None:
 
 
 def run_speeds(
-    text: str, jobs: JobTable, cluster: Cluster, meter: PowerContext | None = None, levers: str = "none"
+    text: str,
+    jobs: JobTable,
+    cluster: Cluster,
+    meter: PowerContext | None = None,
+    power_controls: str = "none",
 ) -> Speeds | None:
     """Those of a run with these levers: where they are a cap of the GPUs, its slowdown is in them."""
-    speeds, cap = speeds_for(text, jobs, cluster), cap_of(levers)
+    speeds, cap = speeds_for(text, jobs, cluster), cap_of(power_controls)
     return speeds if cap is None or meter is None else meter.capped(jobs, cap, speeds).speeds
 
 
@@ -227,7 +233,7 @@ def types_by_energy(
     cluster: Cluster,
     speeds: Speeds | None,
     model: PowerModel | None = None,
-    profile: UtilizationProfile | None = None,
+    utilization: UtilizationProfile | None = None,
     gpu_cap: Floats | None = None,
 ) -> Floats:
     """(types of the cluster, jobs): joules by the power model; without one, of a second of work by the catalogue's TDP.
@@ -237,7 +243,7 @@ def types_by_energy(
     [400.0, 300.0, 70.0, 450.0]
     """
     if model is not None:
-        return energy_by_type(jobs, cluster, model, speeds, profile, gpu_cap)
+        return energy_by_type(jobs, cluster, model, speeds, utilization, gpu_cap)
     names = [kind.gpu for kind in node_types(cluster)]
     watts = np.zeros((len(names), len(jobs)))
     for place, name in enumerate(names):

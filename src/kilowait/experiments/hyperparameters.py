@@ -5,10 +5,10 @@
     algo = "ppo"
     net = "kernel"
 
-    [settings]
+    [hyperparameters]
     learning_rate = 0.0007
 
-    [settings.sizes]
+    [hyperparameters.sizes]
     width = 128
 
 ``algo`` and ``net`` are optional. An unknown name, or a value of the wrong type, is an error.
@@ -42,8 +42,8 @@ class HyperparameterFile:
     """The content of a file."""
 
     algo: str
-    net: str
-    settings: Mapping[str, Any]
+    network: str
+    hyperparameters: Mapping[str, Any]
 
 
 def hyperparameters_toml(found: HyperparameterFile) -> str:
@@ -51,26 +51,26 @@ def hyperparameters_toml(found: HyperparameterFile) -> str:
 
     >>> print(hyperparameters_toml(HyperparameterFile("ppo", "gat", {"sizes": {"width": 32}})))
     algo = "ppo"
-    net = "gat"
+    network = "gat"
     <BLANKLINE>
-    [settings]
+    [hyperparameters]
     <BLANKLINE>
-    [settings.sizes]
+    [hyperparameters.sizes]
     width = 32
     <BLANKLINE>
     """
-    return to_toml({"algo": found.algo, "net": found.net, "settings": found.settings})
+    return to_toml({"algo": found.algo, "network": found.network, "hyperparameters": found.hyperparameters})
 
 
 def read_hyperparameters(
-    path: str | PathLike[str], *, algo: str | None = None, net: str | None = None
+    path: str | PathLike[str], *, algo: str | None = None, network: str | None = None
 ) -> HyperparameterFile:
     """The hyperparameters in a file, checked.
 
     Args:
         path: the file.
         algo: the requested algorithm: a file for another one is an error. None takes the file's, or ppo.
-        net: the requested network, likewise. None takes the file's, or the kernel network.
+        network: the requested network, likewise. None takes the file's, or the kernel network.
     """
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -79,17 +79,20 @@ def read_hyperparameters(
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise InputError(f"{path} is not TOML: {problem}; kilowait tune writes such a file") from None
     for name in content:
-        if name not in ("algo", "net", "settings"):
-            raise UnknownNameError(f"entry of {path}", name, ("algo", "net", "settings"))
-    for name, option, requested in (("algo", "--algo", algo), ("net", "--network", net)):
+        if name not in ("algo", "network", "hyperparameters"):
+            raise UnknownNameError(f"entry of {path}", name, ("algo", "network", "hyperparameters"))
+    for name, option, requested in (("algo", "--algo", algo), ("network", "--network", network)):
         if name in content and requested is not None and content[name] != requested:
             raise InputError(
                 f"{path} is for {option} {content[name]}, and {option} {requested} is requested; leave one of them out"
             )
-    settings = content.get("settings", {})
+    settings = content.get("hyperparameters", {})
     if not isinstance(settings, dict):
-        raise InputError(f"{path}: settings is {settings!r}; write a table, [settings]")
-    chosen_algo, chosen_network = content.get("algo", algo or "ppo"), content.get("net", net or "kernel")
+        raise InputError(f"{path}: hyperparameters is {settings!r}; write a table, [hyperparameters]")
+    chosen_algo, chosen_network = (
+        content.get("algo", algo or "ppo"),
+        content.get("network", network or "kernel"),
+    )
     if chosen_algo not in ALGORITHMS:
         raise UnknownNameError("algorithm with a network", str(chosen_algo), ALGORITHMS)
     if chosen_network not in agents.KINDS:
@@ -106,19 +109,21 @@ def _check(found: HyperparameterFile) -> None:
     """Raise an error unless the algorithm accepts these hyperparameters."""
     kind = getattr(agents, f"{found.algo.upper()}Settings")
     hints = get_type_hints(kind)
-    for name, value in found.settings.items():
+    for name, value in found.hyperparameters.items():
         if name in ELSEWHERE:
             raise InputError(f"{name} is not a setting here; it is {ELSEWHERE[name]}")
         if name not in hints:
             raise UnknownNameError(f"setting of {found.algo}", name, hints)
         if name == "sizes":
             if not isinstance(value, dict):
-                raise InputError(f"sizes is {value!r}; write a table, [settings.sizes]")
+                raise InputError(f"sizes is {value!r}; write a table, [hyperparameters.sizes]")
             for size, count in value.items():
                 _check_type(size, count, int)
         else:
             _check_type(name, value, hints[name])
-    RLTraining(algo=found.algo, net=found.net, settings=found.settings).algorithm_settings()
+    RLTraining(
+        algo=found.algo, network=found.network, hyperparameters=found.hyperparameters
+    ).algorithm_settings()
 
 
 def _check_type(name: str, value: Any, kind: Any) -> None:

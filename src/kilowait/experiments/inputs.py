@@ -28,7 +28,7 @@ __all__ = [
     "MADE",
     "Workload",
     "all_placed",
-    "brought_to_load",
+    "rescaled_to_load",
     "cluster_of",
     "is_placed",
     "load_of",
@@ -68,7 +68,7 @@ class Workload:
 
     def judged_from(self, first: int) -> Workload:
         """The same where only jobs from a place on, by submission, are judged."""
-        return replace(self, predictors=tuple(one.judged_from(first) for one in self.predictors))
+        return replace(self, predictors=tuple(one.evaluated_from(first) for one in self.predictors))
 
     @property
     def leakage_notes(self) -> tuple[str, ...]:
@@ -274,7 +274,7 @@ def _automatic(jobs: JobTable) -> tuple[Cluster, str | None]:
     )
 
 
-def brought_to_load(jobs: JobTable, cluster: Cluster, load: float | None) -> JobTable:
+def rescaled_to_load(jobs: JobTable, cluster: Cluster, load: float | None) -> JobTable:
     """The jobs at another offered load on the cluster, or as they are; on placed nodes with GPUs the load of these."""
     if load is None:
         return jobs

@@ -111,14 +111,14 @@ def _settle(study: Any, identity: Mapping[str, Any], folder: Path) -> None:
     """Record the identity of a new study, or check that of an existing one; mark interrupted trials as failed."""
     running, failed = (getattr(optuna_or_error().trial.TrialState, name) for name in ("RUNNING", "FAIL"))
     now = {name: plain_json(value) for name, value in identity.items()}
-    was = study.user_attrs.get("asked", now)
+    was = study.user_attrs.get("scenario", now)
     for name, value in now.items():
         if was.get(name) != value:
             what = "other jobs" if name == "jobs" else f"{name} {was.get(name)}, and this is {value}"
             raise InputError(
                 f"the search in {folder} was begun with {what}; resume with the same, or start again"
             )
-    study.set_user_attr("asked", now)
+    study.set_user_attr("scenario", now)
     for trial in study.get_trials(deepcopy=False, states=(running,)):
         study.tell(trial.number, state=failed)
 

@@ -27,7 +27,7 @@ def preference_front(
     *,
     windows: int | None = None,
     window_jobs: int = 1024,
-    parts: int | None = None,
+    grid_steps: int | None = None,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
     power: PowerTraining | None = None,
@@ -70,7 +70,7 @@ def preference_front(
     how = RLTraining(**settings)
     vec = env_factory_for(cluster, how, power).envs(jobs, count, window_jobs, False)
     places = [tuple(vec.reward.terms).index(name) for name in terms]
-    preferences = preferences_for(len(terms), parts)
+    preferences = preferences_for(len(terms), grid_steps)
     figures = []
     for weights in preferences:
         if progress is not None:

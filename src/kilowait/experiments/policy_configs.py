@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError
 from kilowait.evaluation.comparison import PolicyConfig
-from kilowait.experiments.gpu_power_cap import check_levers
+from kilowait.experiments.gpu_power_cap import check_power_controls
 from kilowait.experiments.gpu_settings import check_placement
 from kilowait.experiments.inputs import parse_backfill
 from kilowait.experiments.predict_runtimes import USERS
@@ -23,7 +23,7 @@ AT = "@"
 def contenders_of(
     policies: str | Sequence[str],
     backfills: str | Sequence[str],
-    levers: str | Sequence[str] = "none",
+    power_controls: str | Sequence[str] = "none",
     placements: Sequence[str] = (),
     *,
     clairvoyant: bool = True,
@@ -62,9 +62,9 @@ def contenders_of(
     depths = [parse_backfill(text) for text in listed("kinds of backfilling", backfills)]
     for depth in depths:
         check_backfill(depth)
-    sets = listed("sets of levers", levers)
+    sets = listed("sets of levers", power_controls)
     for text in sets:
-        check_levers(text)
+        check_power_controls(text)
     found = [
         PolicyConfig(name, depth, _kind(name), _short(name, written), text)
         for name in dict.fromkeys(names)
@@ -77,7 +77,7 @@ def contenders_of(
             PolicyConfig(who.policy, who.backfill, "clairvoyant", who.name)
             for who in found
             if who.kind == "rule"
-            and who.levers == "none"
+            and who.power_controls == "none"
             and policy_and_placement(who.policy)[0] not in predicting
             and not who.policy.startswith(USERS)
         ]

@@ -50,25 +50,25 @@ class PowerSettings:
     """A file of carbon intensities."""
     price: str | None = None
     weather: str | None = None
-    scope: Literal["life-cycle", "direct"] = "life-cycle"
+    carbon_scope: Literal["life-cycle", "direct"] = "life-cycle"
     """Of the carbon intensity, where a file has both."""
     cooling: str | None = None
     """Instead of the model's own: pue:1.2, chiller, economiser ..."""
-    profile: str | None = None
+    utilization: str | None = None
     """Utilization of jobs where it is not known: cpu=0.8,gpu=0.5; or columns: it is known. None: full load."""
     forecast: str = "perfect"
     """What holds are decided by: perfect, persistence, or noisy[:GRID] with the errors measured for a grid."""
-    start: str | None = None
+    log_start: str | None = None
     """Moment of the log's first submission, for logs without dates."""
-    wrap: bool = False
+    repeat_signals: bool = False
     """Whether signals that are too short are repeated."""
 
     def __post_init__(self) -> None:
-        if self.scope not in ("life-cycle", "direct"):
-            raise InputError(f"the scope is {self.scope!r}; it must be life-cycle or direct")
+        if self.carbon_scope not in ("life-cycle", "direct"):
+            raise InputError(f"the scope is {self.carbon_scope!r}; it must be life-cycle or direct")
 
     @classmethod
-    def asked(cls, power: str | None, **others: Any) -> PowerSettings | None:
+    def from_options(cls, power: str | None, **others: Any) -> PowerSettings | None:
         """The settings of a command line; None without a power model, and then nothing else may be given."""
         settings = cls(power="auto" if power is None else power, **others)
         if power is not None:
@@ -77,7 +77,7 @@ class PowerSettings:
         extra = [key for key, value in asdict(settings).items() if value != usual[key]]
         if extra:
             raise InputError(
-                f"--{extra[0]} is of no use without a power model; name one with --power, or --power auto"
+                f"--{extra[0].replace('_', '-')} needs a power model; name one with --power, or --power auto"
             )
         return None
 
@@ -92,9 +92,9 @@ class PowerSettings:
 def with_power(settings: PowerSettings, jobs: JobTable) -> tuple[JobTable, tuple[str, ...]]:
     """The jobs with their measured power and, where one was given, a date; and notes for people."""
     notes = []
-    if settings.start is not None:
+    if settings.log_start is not None:
         with as_options():
-            dated = ClockOrigin.of(jobs, settings.start)
+            dated = ClockOrigin.of(jobs, settings.log_start)
         columns = {name: jobs[name] for name in jobs.columns}
         # A whole second, so that signals fall on the log's clock without rounding; not earlier than asked for.
         meta = {**jobs.meta, "unix_start_s": float(math.ceil(dated.unix_zero_s or 0.0))}
@@ -114,12 +114,14 @@ def meter_for(settings: PowerSettings, jobs: JobTable, cluster: Cluster) -> Powe
     >>> meter_for(PowerSettings("taurus"), jobs, Cluster.from_nodes(4)).model.idle_it_w()
     380.0
     """
-    profile = _profile(settings.profile, jobs)
+    profile = _profile(settings.utilization, jobs)
     foresight_of(settings.forecast)
     model = _model(settings.power, cluster).for_groups({group.name: group.nodes for group in cluster.groups})
     if settings.cooling is not None:
         model = model.with_cooling(settings.cooling)
-    carbon = None if settings.carbon is None else read_carbon(settings.carbon, scope=settings.scope)
+    carbon = (
+        None if settings.carbon is None else read_carbon(settings.carbon, carbon_scope=settings.carbon_scope)
+    )
     price = None if settings.price is None else read_price(settings.price)
     weather = None if settings.weather is None else read_weather(settings.weather)
     needs = model.facility.cooling.needs
@@ -131,13 +133,17 @@ def meter_for(settings: PowerSettings, jobs: JobTable, cluster: Cluster) -> Powe
     dated = ClockOrigin.of(jobs)
     with as_options():
         if carbon is not None:
-            carbon = _laid(carbon, dated, "the carbon intensity", jobs, settings.wrap)
+            carbon = _laid(carbon, dated, "the carbon intensity", jobs, settings.repeat_signals)
         if price is not None:
-            price = _laid(price, dated, "the price", jobs, settings.wrap)
+            price = _laid(price, dated, "the price", jobs, settings.repeat_signals)
         if weather is not None:
             parts = (weather.temperature, weather.humidity)
-            weather = Weather(*(_laid(part, dated, "the weather", jobs, settings.wrap) for part in parts))
-    made = PowerContext(cluster, model, profile, carbon, price, weather, settings.forecast, settings.wrap, "")
+            weather = Weather(
+                *(_laid(part, dated, "the weather", jobs, settings.repeat_signals) for part in parts)
+            )
+    made = PowerContext(
+        cluster, model, profile, carbon, price, weather, settings.forecast, settings.repeat_signals, ""
+    )
     return replace(made, digest=_digest(made, settings))
 
 
@@ -179,15 +185,15 @@ def _profile(text: str | None, jobs: JobTable) -> UtilizationProfile | None:
 
 def _laid(series: Series, dated: ClockOrigin, what: str, jobs: JobTable, wrap: bool) -> Series:
     """On the log's clock; that it is long enough for the submissions is looked at before anything runs."""
-    found = series.shifted(dated.by_s(series, what))
+    found = series.shifted(dated.offset_s(series, what))
     if not wrap and len(jobs):
         found.require(float(jobs["submit_s"].min()), float(jobs["submit_s"].max()))
     return found
 
 
 def _digest(meter: PowerContext, settings: PowerSettings) -> str:
-    found = hashlib.sha256(repr((meter.model, meter.profile)).encode())
-    words = {"forecast": settings.forecast, "wrap": settings.wrap}
+    found = hashlib.sha256(repr((meter.model, meter.utilization)).encode())
+    words = {"forecast": settings.forecast, "repeat_signals": settings.repeat_signals}
     found.update(json.dumps(words, sort_keys=True).encode())
     air = (None, None) if meter.weather is None else (meter.weather.temperature, meter.weather.humidity)
     for series in (meter.carbon, meter.price, *air):

@@ -30,7 +30,7 @@ __all__ = ["PowerContext", "as_options", "foresight_of"]
 FORECASTS = ("perfect", "persistence", "noisy")
 _DAY_S = 86400.0
 _SAID_AS_OPTIONS = {
-    "wrap=True": "--repeat-signals",
+    "repeat_signals=True": "--repeat-signals",
     "start='2022-01-01'": "--log-start 2022-01-01",
     "weather=read_weather(...)": "--weather FILE",
     "model.with_cooling('pue:1.2')": "--cooling pue:1.2",
@@ -43,12 +43,12 @@ class PowerContext:
 
     cluster: Cluster
     model: PowerModel
-    profile: UtilizationProfile | None
+    utilization: UtilizationProfile | None
     carbon: Series | None
     price: Series | None
     weather: Weather | None
     forecast: str
-    wrap: bool
+    repeat_signals: bool
     digest: str
     """Of all of it, by content."""
 
@@ -60,39 +60,39 @@ class PowerContext:
                 jobs,
                 self.cluster,
                 self.model,
-                profile=self.profile,
+                utilization=self.utilization,
                 carbon=self._ahead(self.carbon, jobs),
                 price=self._ahead(self.price, jobs),
-                foresight=foresight_of(self.forecast),
+                make_forecast=foresight_of(self.forecast),
             )
 
     def account(
         self,
         log: ExecutionLog,
-        levers: str | ResolvedControls = "none",
+        power_controls: str | ResolvedControls = "none",
         horizon: tuple[float, float] | None = None,
     ) -> EnergyAccounts:
         """The accounts of a run that was made with these levers."""
-        cap = None if isinstance(levers, ResolvedControls) else cap_of(levers)
-        if isinstance(levers, ResolvedControls):
-            tables = levers.tables
+        cap = None if isinstance(power_controls, ResolvedControls) else cap_of(power_controls)
+        if isinstance(power_controls, ResolvedControls):
+            tables = power_controls.tables
         elif cap is not None:
             tables = None
         else:
-            tables = dvfs_tables(levers, log.jobs_table, self.cluster, self.model, self.profile)
+            tables = dvfs_tables(power_controls, log.jobs_table, self.cluster, self.model, self.utilization)
         with as_options():
             spent = account_energy(
                 log,
                 self.cluster,
                 self.model,
-                profile=self.profile,
+                utilization=self.utilization,
                 tables=tables,
                 gpu_cap=cap,
                 horizon=horizon,
                 carbon=self.carbon,
                 price=self.price,
                 weather=self.weather,
-                wrap=self.wrap,
+                repeat_signals=self.repeat_signals,
             )
         if cap is None:
             return spent
@@ -101,7 +101,7 @@ class PowerContext:
     def capped(self, jobs: JobTable, cap: float, speeds: Speeds | None) -> GpuCaps:
         """What a run of these jobs with GPUs held to a share of their limit is made with, on placed nodes."""
         with as_options():
-            return cap_gpus(jobs, self.cluster, self.model, cap, speeds, self.profile)
+            return cap_gpus(jobs, self.cluster, self.model, cap, speeds, self.utilization)
 
     def least_kwh(
         self, jobs: JobTable, speeds: Speeds | None = None, caps: Iterable[float | None] = (None,)
@@ -114,8 +114,8 @@ class PowerContext:
         if self.cluster.node_level:
             return min(self._least_placed_kwh(jobs, speeds, cap) for cap in caps)
         several = any(len(group.levels) > 1 for group in self.model.groups)
-        tables = dvfs_tables("dvfs=1", jobs, self.cluster, self.model, self.profile) if several else None
-        return lower_bound_kwh(jobs, self.cluster, self.model, tables, self.profile)
+        tables = dvfs_tables("dvfs=1", jobs, self.cluster, self.model, self.utilization) if several else None
+        return lower_bound_kwh(jobs, self.cluster, self.model, tables, self.utilization)
 
     def _least_placed_kwh(self, jobs: JobTable, speeds: Speeds | None, cap: float | None) -> float:
         held = None if cap is None else self.capped(jobs, cap, speeds)
@@ -123,14 +123,14 @@ class PowerContext:
             jobs,
             self.cluster,
             self.model,
-            profile=self.profile,
+            utilization=self.utilization,
             speeds=speeds if held is None else held.speeds,
             gpu_cap=None if held is None else held.gpu_cap,
         )
 
     def _ahead(self, signal: Series | None, jobs: JobTable) -> Series | None:
         """The signal as far as holds may look, where it may be repeated."""
-        if signal is None or not self.wrap or not len(jobs):
+        if signal is None or not self.repeat_signals or not len(jobs):
             return signal
         submit, own = jobs["submit_s"], jobs.column("slack_s")
         slack_s = float(np.max(own, initial=0.0, where=~np.isnan(own)))

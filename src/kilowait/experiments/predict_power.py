@@ -131,7 +131,7 @@ def with_predicted_power(
 ) -> tuple[JobTable, str]:
     """The jobs with predicted power on the machine of the power settings, and a note for the user."""
     # Cooling does not affect node power, and may need weather data.
-    bare = PowerSettings(settings.power, profile=settings.profile, cooling="pue:1")
+    bare = PowerSettings(settings.power, utilization=settings.utilization, cooling="pue:1")
     most_w = max(group.full_w for group in meter_for(bare, jobs, cluster).model.groups)
     told = with_planned_power(jobs, cluster, predictor, most_w, progress=progress)
     if predictor == MODEL:

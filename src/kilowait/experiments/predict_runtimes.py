@@ -15,7 +15,7 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.gpu_settings import usual_backfill
+from kilowait.experiments.gpu_settings import default_backfill
 from kilowait.experiments.saved_predictor import read_predictor_card
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
@@ -66,7 +66,7 @@ def check_predictor(predictor: str) -> None:
 def first_replay(jobs: JobTable, cluster: Cluster) -> KnownTimes:
     """When jobs start and end, first come, first served, with the users' estimates."""
     placed = cluster.node_level
-    backfill = "skip" if placed else usual_backfill(placed)
+    backfill = "skip" if placed else default_backfill(placed)
     return from_run(simulate(jobs, cluster, "fcfs", backfill, on_oversized="drop"))
 
 

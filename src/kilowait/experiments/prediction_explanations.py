@@ -43,7 +43,7 @@ class ForestData:
     """Training data of the forests, to refit one of them."""
 
     jobs: JobTable
-    world: KnownTimes
+    history: KnownTimes
     found: RuntimePredictions
     online: RefitSchedule
     settings: ForestSettings | None
@@ -60,8 +60,8 @@ class ForestData:
         submit_s = self.jobs["submit_s"]
         passed = (submit_s[row] - submit_s[0]) // self.online.every_s
         date_s = submit_s[0] + passed * self.online.every_s
-        by_end = np.argsort(self.world.end_s, kind="stable")
-        known = int(np.searchsorted(self.world.end_s[by_end], date_s))
+        by_end = np.argsort(self.history.end_s, kind="stable")
+        known = int(np.searchsorted(self.history.end_s[by_end], date_s))
         return by_end[max(0, known - self.online.jobs) : known]
 
     def grown(self, rows: Ints) -> Forest:
@@ -119,7 +119,7 @@ def explained_jobs(
 def _explained(forests: ForestData, which: str, row: int) -> dict[str, Any]:
     jobs, found, features = forests.jobs, forests.found, forests.found.features
     number = int(jobs["job_id"][row])
-    if found.told.fit[row] < 0:
+    if found.walk_forward.fit[row] < 0:
         raise InputError(
             f"job {number} was submitted before the first forest was fitted, so its prediction is the anchor: "
             "there is nothing to explain; choose a later one"

@@ -88,13 +88,13 @@ def prediction_report(
         online=how,
         forest=forest,
         threads=threads,
-        progress=lambda fit: say(f"fitting forest {fit.number} of {fit.of} ..."),
+        progress=lambda fit: say(f"fitting forest {fit.number} of {fit.total} ..."),
     )
     judged = np.arange(round(len(ordered) * (1 - TEST_FRACTION)), len(ordered))
-    asked = judged[found.told.fit[judged] >= 0]
+    asked = judged[found.walk_forward.fit[judged] >= 0]
     if len(asked) == 0:
         raise InputError(
-            f"no forest was fitted on these {len(ordered):,} jobs: it needs {how.least:,} that have ended, and "
+            f"no forest was fitted on these {len(ordered):,} jobs: it needs {how.min_jobs:,} that have ended, and "
             f"{how.every_s / 86400:g} days; take more jobs, or a longer log"
         )
     truth_s = np.maximum(ordered["runtime_s"], 1.0)
@@ -114,9 +114,9 @@ def prediction_report(
             "words": PREDICTORS["forest"],
             "forest": asdict(forest or ForestSettings()),
             "online": asdict(how),
-            "fits": int(found.told.fit.max()) + 1,
+            "fits": int(found.walk_forward.fit.max()) + 1,
         },
-        "world": times.name,
+        "history": times.name,
         "jobs": len(ordered),
         "span_s": float(submit_s[-1] - submit_s[0]),
         "judged": len(judged),
@@ -148,9 +148,9 @@ def save_prediction_report(
 
     def fill(folder: Path) -> None:
         (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
-        (folder / "results.json").write_text(plain_json({"foresight": found}) + "\n", encoding="utf-8")
+        (folder / "results.json").write_text(plain_json({"predictions": found}) + "\n", encoding="utf-8")
 
-    return save_folder(path, fill, kind="foresight", manifest=manifest, force=force)
+    return save_folder(path, fill, kind="predictions", manifest=manifest, force=force)
 
 
 def scores(told_s: Floats, truth_s: Floats) -> dict[str, float | int]:

@@ -52,11 +52,11 @@ class PredictionTask:
     trace: str
     target: str = "runtime"
     cluster: str = "auto"
-    world: str = "auto"
-    labels: str | None = None
+    history: str = "auto"
+    label_source: str | None = None
     """Source of power and energy labels; None: measured, or both with a power model."""
     power: str | None = None
-    profile: str | None = None
+    utilization: str | None = None
     format: str | None = None
     columns: str | None = None
     strict: bool = False
@@ -65,7 +65,7 @@ class PredictionTask:
     def __post_init__(self) -> None:
         if self.target not in TARGETS:
             raise UnknownNameError("target", self.target, TARGETS)
-        if self.target not in ("power", "energy") and (self.power or self.labels):
+        if self.target not in ("power", "energy") and (self.power or self.label_source):
             raise InputError(
                 f"a power model and label sources are only for the targets power and energy, not {self.target}"
             )
@@ -75,7 +75,7 @@ class PredictionTask:
 class PredictionData:
     """Prediction dataset with its cluster and workload."""
 
-    case: Dataset
+    dataset: Dataset
     cluster: Cluster
     workload: Workload
     notes: tuple[str, ...]
@@ -93,21 +93,21 @@ def load_dataset(asked: PredictionTask) -> PredictionData:
         asked.trace, format=asked.format, columns=asked.columns, strict=asked.strict, rows=asked.jobs
     )
     cluster, note = cluster_of(asked.cluster, workload.jobs)
-    jobs, times, more = history_of(workload.jobs.sorted(), cluster, asked.world)
+    jobs, times, more = history_of(workload.jobs.sorted(), cluster, asked.history)
     if asked.target not in ("power", "energy"):
         dataset, power = make_dataset(jobs, times, cluster.nodes, target_of(asked.target, jobs, times)), {}
     else:
         power = {
-            "labels": asked.labels or ("measured" if asked.power is None else "both"),
+            "labels": asked.label_source or ("measured" if asked.power is None else "both"),
             "power": asked.power,
-            "profile": asked.profile,
+            "utilization": asked.utilization,
         }
         watts: dict[str, Any] = {"labels": power["labels"]}
         if asked.power is not None:
             # Cooling does not affect node power, and may need weather data.
-            settings = PowerSettings(asked.power, profile=asked.profile, cooling="pue:1")
+            settings = PowerSettings(asked.power, utilization=asked.utilization, cooling="pue:1")
             meter = meter_for(settings, jobs, cluster)
-            watts |= {"model": meter.model, "profile": meter.profile}
+            watts |= {"model": meter.model, "utilization": meter.utilization}
         dataset = make_dataset(jobs, times, cluster.nodes, target_of(asked.target, jobs, times, **watts))
     notes = tuple(words for words in (note, *more) if words is not None)
     return PredictionData(dataset, cluster, workload, notes, power)
@@ -119,9 +119,9 @@ def task_for_predictor(card: ModelCard, asked: PredictionTask) -> PredictionTask
         asked,
         target=card.target,
         cluster=f"nodes:{card.nodes}" if asked.cluster == "auto" else asked.cluster,
-        labels=card.power.get("labels"),
+        label_source=card.power.get("labels"),
         power=card.power.get("power"),
-        profile=card.power.get("profile"),
+        utilization=card.power.get("utilization"),
     )
 
 
@@ -147,7 +147,7 @@ def fit_predictor(
     progress: Callable[[TuningTrial], None] | None = None,
 ) -> Predictor:
     """Fit a predictor; with `tune` trials, hyperparameters are searched on all jobs before the last tenth."""
-    dataset, settings = prepared.case, None
+    dataset, settings = prepared.dataset, None
     if tune:
         early = dataset.first(round(len(dataset) * (1 - CALIBRATION)))
         settings, _ = tune_predictor(early, model, trials=tune, seed=seed, progress=progress)
@@ -205,7 +205,7 @@ def predicted_columns(predictor: Predictor, dataset: Dataset) -> dict[str, npt.N
         f"{dataset.target.name}_{unit}": dataset.target.values,
         f"predicted_{unit}": predicted.value,
         f"p10_{unit}": predicted.low,
-        f"p50_{unit}": predicted.middle,
+        f"p50_{unit}": predicted.median,
         f"p90_{unit}": predicted.high,
     }
 

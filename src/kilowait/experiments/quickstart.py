@@ -129,7 +129,7 @@ def quickstart(
     save_comparison(
         folders["comparison"],
         [contest],
-        scenario={**scenario, "contender": [asdict(contender) for contender in contest.contenders]},
+        scenario={**scenario, "contender": [asdict(contender) for contender in contest.policies]},
         results={"traces": [found]},
         manifest=manifest,
         force=True,

@@ -79,10 +79,10 @@ def training_identity(
         "environment": env,
         **_jobs_and_machine(parts, cluster),
         "reward": how.reward,
-        "objectives": how.preferences,
-        "constraint": how.limit,
+        "objectives": how.objectives,
+        "constraint": how.constraint,
         "sla_s": how.sla_s,
-        "load_curriculum": how.ease,
+        "load_curriculum": how.load_curriculum,
         "episode_jobs": how.episode_jobs,
         "windows": how.windows,
         "window_jobs": how.window_jobs,
@@ -117,13 +117,13 @@ def _jobs_and_machine(parts: Mapping[str, JobTable], cluster: Cluster) -> dict[s
     }
 
 
-def check_identity(folder: Path, world: Mapping[str, Any], *, resume: bool) -> None:
+def check_identity(folder: Path, identity: Mapping[str, Any], *, resume: bool) -> None:
     """Record the identity of a new training, or raise an error if that of a resumed training differs.
 
     A new training removes the files of an earlier one: if it is killed at once, `resume` must not find the old
     checkpoints.
     """
-    text = plain_json(dict(world))
+    text = plain_json(dict(identity))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not resume:

@@ -81,7 +81,7 @@ class ComparisonCase:
 def run_cell(
     jobs: JobTable,
     cluster: Cluster,
-    contender: PolicyConfig,
+    policy: PolicyConfig,
     rule: Policy,
     rules: Mapping[str, Any],
     meter: PowerContext | None = None,
@@ -90,17 +90,17 @@ def run_cell(
 
     A clairvoyant knows the run times, one of the users' knows no predictions; the log is of the jobs as they are.
     """
-    seen = with_perfect_estimates(jobs) if contender.kind == "clairvoyant" else jobs
-    if contender.policy.startswith(USERS):
+    seen = with_perfect_estimates(jobs) if policy.kind == "clairvoyant" else jobs
+    if policy.policy.startswith(USERS):
         seen = with_requests(jobs)
-    rule = bind_agent_power(rule, meter, contender.levers)
+    rule = bind_agent_power(rule, meter, policy.power_controls)
     levers = None
-    if meter is not None and contender.levers != "none" and cap_of(contender.levers) is None:
-        pulled = meter.pull(contender.levers, seen)
-        seen, levers = pulled.jobs, pulled.levers
+    if meter is not None and policy.power_controls != "none" and cap_of(policy.power_controls) is None:
+        pulled = meter.pull(policy.power_controls, seen)
+        seen, levers = pulled.jobs, pulled.controls
     if "gpu" in rules:  # of a scenario, not yet in simulate's words
-        rules = arguments(rules, seen, cluster, rule, contender.backfill, meter, contender.levers)
-    log = simulate(seen, cluster, rule, contender.backfill, power_controls=levers, **rules)
+        rules = arguments(rules, seen, cluster, rule, policy.backfill, meter, policy.power_controls)
+    log = simulate(seen, cluster, rule, policy.backfill, power_controls=levers, **rules)
     return log if seen is jobs else replace(log, jobs_table=jobs)
 
 
@@ -114,9 +114,9 @@ class CellCache(Protocol):
         """Keep one."""
 
 
-def workers_for(cases: Sequence[ComparisonCase], contenders: Sequence[PolicyConfig]) -> int:
+def workers_for(cases: Sequence[ComparisonCase], policies: Sequence[PolicyConfig]) -> int:
     """As many processes as there are cores and enough work for."""
-    jobs = sum(int(case.windows.size.sum() + case.windows.warmup.sum()) for case in cases) * len(contenders)
+    jobs = sum(int(case.windows.size.sum() + case.windows.warmup.sum()) for case in cases) * len(policies)
     return max(1, min(_cores(), jobs // ENOUGH_JOBS + 1))
 
 
@@ -168,25 +168,25 @@ def run_cells(
 def _run(
     cell: Cell,
     cases: Sequence[ComparisonCase],
-    contenders: Sequence[PolicyConfig],
+    policies: Sequence[PolicyConfig],
     rules: Sequence[Policy],
 ) -> ExecutionLog:
     case, who, window = cases[cell[0]], cell[1], cell[2]
     jobs, settings = case.windows[window].jobs, dict(case.settings)
-    placement = policy_and_placement(contenders[who].policy)[1]
+    placement = policy_and_placement(policies[who].policy)[1]
     if placement is not None:
         settings["placement"] = placement
-    return run_cell(jobs, case.cluster, contenders[who], rules[who], settings, case.meter)
+    return run_cell(jobs, case.cluster, policies[who], rules[who], settings, case.meter)
 
 
-def _rules(contenders: Sequence[PolicyConfig]) -> list[Policy]:
-    return [resolve_policy(policy_and_placement(contender.policy)[0]) for contender in contenders]
+def _rules(policies: Sequence[PolicyConfig]) -> list[Policy]:
+    return [resolve_policy(policy_and_placement(contender.policy)[0]) for contender in policies]
 
 
-def all_cells(cases: Sequence[ComparisonCase], contenders: Sequence[PolicyConfig]) -> Iterator[Cell]:
+def all_cells(cases: Sequence[ComparisonCase], policies: Sequence[PolicyConfig]) -> Iterator[Cell]:
     """In the order in which a comparison folder counts them."""
     for number, case in enumerate(cases):
-        for contender in range(len(contenders)):
+        for contender in range(len(policies)):
             for window in range(len(case.windows)):
                 yield number, contender, window
 
@@ -197,10 +197,10 @@ _given: tuple[Sequence[ComparisonCase], Sequence[PolicyConfig], Sequence[Policy]
 """In a worker: what it was started with."""
 
 
-def _begin(cases: Sequence[ComparisonCase], contenders: Sequence[PolicyConfig]) -> None:
+def _begin(cases: Sequence[ComparisonCase], policies: Sequence[PolicyConfig]) -> None:
     global _given  # noqa: PLW0603 - a worker process is handed its work once
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    _given = (cases, contenders, _rules(contenders))
+    _given = (cases, policies, _rules(policies))
 
 
 def _run_chunk(cells: Sequence[Cell]) -> list[tuple[Cell, ExecutionLog]] | str:
@@ -228,12 +228,12 @@ def _deaf() -> Iterator[None]:
 
 
 def _in_processes(
-    cases: Sequence[ComparisonCase], contenders: Sequence[PolicyConfig], wanted: Sequence[Cell], workers: int
+    cases: Sequence[ComparisonCase], policies: Sequence[PolicyConfig], wanted: Sequence[Cell], workers: int
 ) -> Iterator[tuple[Cell, ExecutionLog]]:
     # Not forked: a child forked from a process with threads may hang.
     context = multiprocessing.get_context("spawn")
     others = multiprocessing.active_children()
-    with ProcessPoolExecutor(workers, context, _begin, (cases, contenders)) as pool:
+    with ProcessPoolExecutor(workers, context, _begin, (cases, policies)) as pool:
         try:
             with _deaf():
                 asked: list[Future[Any]] = [pool.submit(_run_chunk, one) for one in _chunks(cases, wanted)]

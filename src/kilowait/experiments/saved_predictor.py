@@ -32,14 +32,14 @@ class SavedPredictor:
     model: str
     data: str
     """Name of the log it was fitted on."""
-    seen: int | None
+    training_jobs: int | None
     """Number of jobs submitted before the end of that log; None: unknown, as the logs have no common dates."""
-    judged: int = 0
+    first_evaluated: int = 0
     """Index of the first evaluated job, by submission."""
 
-    def judged_from(self, first: int) -> SavedPredictor:
+    def evaluated_from(self, first: int) -> SavedPredictor:
         """The same with only jobs from an index on, by submission, evaluated."""
-        return replace(self, judged=first)
+        return replace(self, first_evaluated=first)
 
     @property
     def note(self) -> str | None:
@@ -51,12 +51,12 @@ class SavedPredictor:
 submitted: of these it knows more than a prediction may; judge later ones')
         """
         what = "predictor" if self.target == "runtime" else f"predictor of {self.target}"
-        if self.seen is None:
+        if self.training_jobs is None:
             return (
                 f"the {what} {self.folder} was fitted on {self.data}, and dates do not tell whether before these jobs: "
                 "if after, it knows more than a prediction may"
             )
-        seen = self.seen - self.judged
+        seen = self.training_jobs - self.first_evaluated
         if seen <= 0:
             return None
         return (
@@ -66,7 +66,7 @@ submitted: of these it knows more than a prediction may; judge later ones')
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a manifest: the predictor, and the number of evaluated jobs in its training span."""
-        seen = None if self.seen is None else max(self.seen - self.judged, 0)
+        seen = None if self.training_jobs is None else max(self.training_jobs - self.first_evaluated, 0)
         own = ("folder", "card_sha256", "target", "model", "data")
         return {**{name: getattr(self, name) for name in own}, "judged_jobs_seen": seen, "note": self.note}
 

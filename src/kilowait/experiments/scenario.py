@@ -20,19 +20,19 @@ from kilowait.engine.policy import Policy
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.gpu_power_cap import (
+    cap_description,
     cap_of,
-    cap_words,
-    check_levers,
-    check_levers_on,
+    check_controls_supported,
+    check_power_controls,
 )
 from kilowait.experiments.gpu_settings import (
     BACKFILLS,
     GpuOptions,
     arguments,
     check_placement,
-    usual_backfill,
+    default_backfill,
 )
-from kilowait.experiments.inputs import Workload, brought_to_load, cluster_of, load_of, workload_of
+from kilowait.experiments.inputs import Workload, cluster_of, load_of, rescaled_to_load, workload_of
 from kilowait.experiments.power import PowerSettings, meter_for, with_power
 from kilowait.experiments.predict_power import (
     check_power_predictor,
@@ -99,13 +99,13 @@ class Scenario:
     format: str | None = None
     columns: str | None = None
     strict: bool = False
-    predict: str | None = None
+    runtime_predictor: str | None = None
     """Who predicts run times (`foreseeing.PREDICTORS`, or the folder of a kept one); None: users are believed."""
-    predict_power: str | None = None
+    power_predictor: str | None = None
     """Who says what jobs will draw (`foreseeing_power`), for levers; None: what was measured, as if it were known."""
     power: PowerSettings | None = None
     """What power the run is judged with; None: none."""
-    levers: str = "none"
+    power_controls: str = "none"
     """What is pulled besides the order of jobs; see `kilowait.energy.controls`, and for placed nodes `capping`."""
     gpu: GpuOptions = field(default_factory=GpuOptions)
     """How jobs are placed on single nodes, preempted and moved, where the machine has such nodes."""
@@ -121,16 +121,16 @@ class Scenario:
             dependencies=self.dependencies,
             on_oversized=self.on_oversized,
         )
-        if self.predict is not None:
-            check_predictor(self.predict)
-        if self.predict_power is not None:
+        if self.runtime_predictor is not None:
+            check_predictor(self.runtime_predictor)
+        if self.power_predictor is not None:
             if self.power is None:
                 raise InputError(
                     "--power-predictor is of no use without a power model; name one with --power"
                 )
-            check_power_predictor(self.predict_power)
-        check_levers(self.levers)
-        check_power(self.levers, self.power)
+            check_power_predictor(self.power_predictor)
+        check_power_controls(self.power_controls)
+        check_power(self.power_controls, self.power)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, without what was not asked for."""
@@ -142,7 +142,7 @@ class Scenario:
         return plain
 
     @property
-    def rules_as_written(self) -> dict[str, Any]:
+    def settings_dict(self) -> dict[str, Any]:
         """What a run depends on besides policy and backfill, as plain data."""
         return {
             "backfill_order": self.backfill_order,
@@ -156,10 +156,10 @@ class Scenario:
         }
 
     @property
-    def rules(self) -> dict[str, Any]:
+    def simulate_arguments(self) -> dict[str, Any]:
         """The same, with the order of backfilling as a rule; `placing.arguments` makes what `simulate` takes of it."""
         order = None if self.backfill_order is None else resolve_policy(self.backfill_order)
-        return {**self.rules_as_written, "backfill_order": order, "gpu": self.gpu}
+        return {**self.settings_dict, "backfill_order": order, "gpu": self.gpu}
 
 
 @dataclass(frozen=True)
@@ -174,9 +174,9 @@ class ScenarioResult:
     """What had to be guessed, for people."""
     accounts: EnergyAccounts | None = None
     """What it drew, where a power model was given."""
-    pulled: str = ""
+    controls_description: str = ""
     """The levers, in words."""
-    exceeded: BudgetViolation | None = None
+    budget_violation: BudgetViolation | None = None
     """How far it went above its budget of power, where it had one."""
     speeds: Speeds | None = None
     """How fast jobs ran on each GPU type, on placed nodes; None: alike."""
@@ -192,26 +192,29 @@ def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = No
     >>> run_scenario(Scenario("lublin:20:8", policy="sjf")).log.run["policy"]
     'sjf'
     """
-    rule, rules = resolve_policy(scenario.policy), scenario.rules  # names are looked at before a long read
+    rule, rules = (
+        resolve_policy(scenario.policy),
+        scenario.simulate_arguments,
+    )  # names are looked at before a long read
     workload, cluster, notes = prepare_scenario(scenario, progress)
     notes += workload.leakage_notes
     jobs = workload.jobs
-    backfill = usual_backfill(cluster.node_level) if scenario.backfill is None else scenario.backfill
+    backfill = default_backfill(cluster.node_level) if scenario.backfill is None else scenario.backfill
     if scenario.power is None:
-        rule = bind_agent_power(rule, None, scenario.levers)
+        rule = bind_agent_power(rule, None, scenario.power_controls)
         given = arguments(rules, jobs, cluster, rule, backfill)
         log = simulate(jobs, cluster, rule, backfill, **given)
         accounts, words, above = None, "", None
     else:
         meter = meter_for(scenario.power, jobs, cluster)
-        rule = bind_agent_power(rule, meter, scenario.levers)
-        cap = cap_of(scenario.levers)
-        pulled = meter.pull(scenario.levers if cap is None else "none", jobs)
-        given = arguments(rules, jobs, cluster, rule, backfill, meter, scenario.levers)
-        log = simulate(pulled.jobs, cluster, rule, backfill, power_controls=pulled.levers, **given)
+        rule = bind_agent_power(rule, meter, scenario.power_controls)
+        cap = cap_of(scenario.power_controls)
+        pulled = meter.pull(scenario.power_controls if cap is None else "none", jobs)
+        given = arguments(rules, jobs, cluster, rule, backfill, meter, scenario.power_controls)
+        log = simulate(pulled.jobs, cluster, rule, backfill, power_controls=pulled.controls, **given)
         log = replace(log, jobs_table=jobs)  # holds are the run's, not the log's
-        accounts = meter.account(log, pulled if cap is None else scenario.levers)
-        words = pulled.words if cap is None else cap_words(cap)
+        accounts = meter.account(log, pulled if cap is None else scenario.power_controls)
+        words = pulled.description if cap is None else cap_description(cap)
         above = None if pulled.budget_w is None else budget_violation(accounts, pulled.budget_w)
     whole = replace(scenario, backfill=backfill, placement=log.run["placement"])
     return ScenarioResult(whole, workload, cluster, log, notes, accounts, words, above, given.get("speeds"))
@@ -223,10 +226,12 @@ def check_backfill(backfill: str | int) -> None:
         Settings(backfill=backfill)
 
 
-def check_power(levers: str, power: PowerSettings | None) -> None:
+def check_power(power_controls: str, power: PowerSettings | None) -> None:
     """Raise where something is pulled whose power nobody knows."""
-    if power is None and levers.strip() != "none":
-        what = f"levers {levers!r} need" if cap_of(levers) is None else f"{levers} needs"
+    if power is None and power_controls.strip() != "none":
+        what = (
+            f"levers {power_controls!r} need" if cap_of(power_controls) is None else f"{power_controls} needs"
+        )
         raise InputError(f"{what} a power model; name one with --power")
 
 
@@ -246,8 +251,8 @@ def prepare_scenario(
         rows=scenario.jobs,
     )
     cluster, note = cluster_of(scenario.cluster, workload.jobs)
-    check_levers_on(scenario.levers, cluster)
-    jobs: JobTable = brought_to_load(workload.jobs, cluster, scenario.load)
+    check_controls_supported(scenario.power_controls, cluster)
+    jobs: JobTable = rescaled_to_load(workload.jobs, cluster, scenario.load)
     notes = [note] if note is not None else []
     predictors: tuple[SavedPredictor, ...] = ()
     if cluster.node_level:
@@ -256,21 +261,25 @@ def prepare_scenario(
     if scenario.power is not None:
         jobs, more = with_power(scenario.power, jobs)
         notes += more
-        if scenario.predict_power is not None:
-            if is_saved_power_predictor(scenario.predict_power):
-                kept = saved_predictor(scenario.predict_power, "power", workload.jobs, scenario.trace)
+        if scenario.power_predictor is not None:
+            if is_saved_power_predictor(scenario.power_predictor):
+                kept = saved_predictor(scenario.power_predictor, "power", workload.jobs, scenario.trace)
                 predictors += (kept,)
-            jobs, note = with_predicted_power(scenario.power, jobs, cluster, scenario.predict_power, progress)
+            jobs, note = with_predicted_power(
+                scenario.power, jobs, cluster, scenario.power_predictor, progress
+            )
             notes.append(note)
-    if scenario.predict is not None:
+    if scenario.runtime_predictor is not None:
         if is_saved_predictor(
-            scenario.predict
+            scenario.runtime_predictor
         ):  # on the log's own clock, whatever load the jobs are brought to
-            predictors += (saved_predictor(scenario.predict, "runtime", workload.jobs, scenario.trace),)
-        jobs = with_predicted_runtimes(jobs, cluster, scenario.predict, progress=progress)
+            predictors += (
+                saved_predictor(scenario.runtime_predictor, "runtime", workload.jobs, scenario.trace),
+            )
+        jobs = with_predicted_runtimes(jobs, cluster, scenario.runtime_predictor, progress=progress)
         notes.append(
-            f"run times are predicted ({scenario.predict}), from jobs that had ended in a first replay, fcfs with the "
-            "users' estimates"
+            f"run times are predicted ({scenario.runtime_predictor}), from jobs that ended in a first replay (fcfs, "
+            "with the users' estimates)"
         )
     load = load_of(jobs, cluster)
     if load > OVERLOAD:
@@ -366,7 +375,7 @@ def with_preference(agent: Any, preference: str) -> Any:
         )
     if preference:
         return prefer(**parse_preference(preference))
-    agent.check_preferred()
+    agent.check_preference_fixed()
     return agent
 
 

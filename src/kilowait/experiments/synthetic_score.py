@@ -112,12 +112,12 @@ class SyntheticScore:
     def waits(self) -> tuple[PolicyWait, ...]:
         """Mean waits by policy; only policies under which jobs of both workloads started."""
         found = [(outcome.policy, outcome.measure("wait_s")) for outcome in self.outcomes]
-        return tuple(PolicyWait(policy, one.real, one.made) for policy, one in found if one is not None)
+        return tuple(PolicyWait(policy, one.real, one.synthetic) for policy, one in found if one is not None)
 
     def document(self) -> dict[str, Any]:
         """All numbers as plain data; the curves are left out."""
         numbers = {name: value for name, value in asdict(self).items() if name != "curves"}
-        gave = {} if self.leaks is None else {"given_away": list(self.leaks.given_away)}
+        gave = {} if self.leaks is None else {"given_away": list(self.leaks.exceeded)}
         return {
             **numbers,
             "outcomes": [outcome.document() for outcome in self.outcomes],
@@ -130,13 +130,13 @@ class SyntheticScore:
 
 def score(
     real: JobTable,
-    made: JobTable,
+    synthetic: JobTable,
     *,
     held_out: JobTable | None = None,
     cluster: str = "auto",
     policies: Sequence[str] = POLICIES,
     seed: int = 0,
-    told: SampleProgress | None = None,
+    progress: SampleProgress | None = None,
 ) -> SyntheticScore:
     """Compare generated jobs with real ones.
 
@@ -149,31 +149,31 @@ def score(
         seed: of the classifier and of subsampling.
         told: progress callback.
     """
-    heard = told or (lambda what, share: None)
-    real, made = real.sorted(), made.sorted()
+    heard = progress or (lambda what, share: None)
+    real, synthetic = real.sorted(), synthetic.sorted()
     machine, _ = cluster_of(cluster, real)
     steps = 2 + len(policies)
     heard("comparing columns", 0.0)
-    alike = fidelity(real, made, seed=seed)
+    alike = fidelity(real, synthetic, seed=seed)
     heard("computing privacy metrics", 1 / steps)
-    close = None if held_out is None else record_distances(made, real, held_out, seed=seed)
+    close = None if held_out is None else record_distances(synthetic, real, held_out, seed=seed)
     outcomes, drawn = [], []
     for place, policy in enumerate(policies):
         heard(f"simulating {policy}", (2 + place) / steps)
-        one, curves = _simulated(real, made, machine, policy)
+        one, curves = _simulated(real, synthetic, machine, policy)
         outcomes.append(one)
         drawn.append(curves)
     return SyntheticScore(
-        (len(real), len(made)),
-        (float(np.ptp(real["submit_s"])), float(np.ptp(made["submit_s"]))),
-        (load_of(real, machine), load_of(made, machine)),
+        (len(real), len(synthetic)),
+        (float(np.ptp(real["submit_s"])), float(np.ptp(synthetic["submit_s"]))),
+        (load_of(real, machine), load_of(synthetic, machine)),
         alike,
         tuple(outcomes),
-        (anonymity(real), anonymity(made)) if _users_known(real, made) else None,
-        None if held_out is None else privacy_metrics(made, real, held_out, seed=seed, close=close),
-        calendar_kept(real, made),
-        _lacking(real, made),
-        {**_curves(real, made), "outcomes": drawn, **_closeness_curves(close)},
+        (anonymity(real), anonymity(synthetic)) if _users_known(real, synthetic) else None,
+        None if held_out is None else privacy_metrics(synthetic, real, held_out, seed=seed, close=close),
+        calendar_kept(real, synthetic),
+        _lacking(real, synthetic),
+        {**_curves(real, synthetic), "outcomes": drawn, **_closeness_curves(close)},
     )
 
 
@@ -200,14 +200,15 @@ def save_score(
 
 
 def _simulated(
-    real: JobTable, made: JobTable, machine: Cluster, policy: str
+    real: JobTable, synthetic: JobTable, machine: Cluster, policy: str
 ) -> tuple[PolicyOutcome, dict[str, Any]]:
     """Simulate both workloads on one machine under one policy with EASY backfilling; with curves."""
     logs = [
-        simulate(jobs, machine, policy=policy, backfill="easy", on_oversized="drop") for jobs in (real, made)
+        simulate(jobs, machine, policy=policy, backfill="easy", on_oversized="drop")
+        for jobs in (real, synthetic)
     ]
     numbers = [run_distributions(log) for log in logs]
-    series = {side: asdict(series_of_run(log)) for side, log in zip(("real", "made"), logs, strict=True)}
+    series = {side: asdict(series_of_run(log)) for side, log in zip(("real", "synthetic"), logs, strict=True)}
     curves = {name: asdict(curve) for name, curve in share_curves(*numbers).items()}
     return PolicyOutcome(policy, compare_runs(*numbers)), {
         "policy": policy,
@@ -216,34 +217,34 @@ def _simulated(
     }
 
 
-def _curves(real: JobTable, made: JobTable) -> dict[str, Any]:
+def _curves(real: JobTable, synthetic: JobTable) -> dict[str, Any]:
     """Curves that need no simulation."""
-    hours = int(min(np.ptp(real["submit_s"]), np.ptp(made["submit_s"])) / 3600)
+    hours = int(min(np.ptp(real["submit_s"]), np.ptp(synthetic["submit_s"])) / 3600)
     lags = min(LAGS_H, hours // 2)  # longer lags have too few pairs
     dated = real.meta.get("unix_start_s") is not None
     users, anonymous = {}, None
-    if _users_known(real, made):
-        of_made = user_numbers(made)
+    if _users_known(real, synthetic):
+        of_made = user_numbers(synthetic)
         users = {
             name: asdict(shares(values, of_made[name]))
             for name, values in user_numbers(real).items()
             if len(values) and len(of_made[name])
         }
-        anonymous = {"real": anonymity_by_k(real), "made": anonymity_by_k(made)}
+        anonymous = {"real": anonymity_by_k(real), "synthetic": anonymity_by_k(synthetic)}
     return {
-        "columns": {name: asdict(curve) for name, curve in column_shares(real, made).items()},
+        "columns": {name: asdict(curve) for name, curve in column_shares(real, synthetic).items()},
         "users": users,
         "anonymity": anonymous,
-        "autocorrelation": _both(lambda jobs: autocorrelation(jobs, lags), real, made),
-        "spectrum": {"edge_h": band_edges_h(), **_both(spectrum, real, made)},
-        "day": _both(lambda jobs: profile(jobs, DAY_S, dated=dated), real, made),
-        "week": _both(lambda jobs: profile(jobs, WEEK_S, dated=dated), real, made),
+        "autocorrelation": _both(lambda jobs: autocorrelation(jobs, lags), real, synthetic),
+        "spectrum": {"edge_h": band_edges_h(), **_both(spectrum, real, synthetic)},
+        "day": _both(lambda jobs: profile(jobs, DAY_S, dated=dated), real, synthetic),
+        "week": _both(lambda jobs: profile(jobs, WEEK_S, dated=dated), real, synthetic),
         "dated": dated,
     }
 
 
-def _both(measured: Callable[[JobTable], Any], real: JobTable, made: JobTable) -> dict[str, Any]:
-    return {"real": measured(real), "made": measured(made)}
+def _both(measured: Callable[[JobTable], Any], real: JobTable, synthetic: JobTable) -> dict[str, Any]:
+    return {"real": measured(real), "synthetic": measured(synthetic)}
 
 
 def _closeness_curves(close: RecordDistances | None) -> dict[str, Any]:
@@ -255,13 +256,15 @@ def _closeness_curves(close: RecordDistances | None) -> dict[str, Any]:
     }
 
 
-def _users_known(real: JobTable, made: JobTable) -> bool:
-    return has_users(real) and has_users(made)
+def _users_known(real: JobTable, synthetic: JobTable) -> bool:
+    return has_users(real) and has_users(synthetic)
 
 
-def _lacking(real: JobTable, made: JobTable) -> dict[str, str]:
+def _lacking(real: JobTable, synthetic: JobTable) -> dict[str, str]:
     """The missing columns, and which log lacks them."""
     words = {(False, False): "both", (False, True): "real", (True, False): "synthetic"}
     return {
-        name: words[name in real, name in made] for name in TOLD_OF if not (name in real and name in made)
+        name: words[name in real, name in synthetic]
+        for name in TOLD_OF
+        if not (name in real and name in synthetic)
     }

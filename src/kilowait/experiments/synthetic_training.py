@@ -17,7 +17,7 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError, TableError
 from kilowait.evaluation.comparison import split
 from kilowait.evaluation.storage.folder import read_json
-from kilowait.experiments.inputs import Workload, brought_to_load
+from kilowait.experiments.inputs import Workload, rescaled_to_load
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.synth import Generator, load_generator
@@ -46,7 +46,7 @@ class SyntheticTraining:
     """Jobs of each generator; None: as many as the training jobs of the log."""
 
     @classmethod
-    def asked(
+    def from_options(
         cls, folders: str | None, share: float | None, curriculum: str | None, jobs: int | None
     ) -> SyntheticTraining | None:
         """From the options of the command line, with commas between folders; None where no generator is named.
@@ -125,9 +125,9 @@ def sample_synthetic(
     for folder, generator in zip(options.folders, generators, strict=True):
         sampled = generator.sample(count, seed=seed)
         _check_fits(sampled, cluster, folder)
-        tables.append(brought_to_load(sampled, cluster, load))
+        tables.append(rescaled_to_load(sampled, cluster, load))
         overlap = data_overlap(
-            generator.facts,
+            generator.schema,
             log.jobs if as_logged is None else as_logged,
             same=_same(folder, generator, log, trace),
         )
@@ -183,7 +183,9 @@ def _same(folder: str | PathLike[str], generator: Generator, log: Workload, trac
     inputs = read_json(manifest, Path(folder)).get("inputs", {}) if manifest.exists() else {}
     if trace in inputs or (log.sha256 is not None and log.sha256 in inputs.values()):
         return True
-    named = generator.facts.source == str(log.jobs.meta.get("source") or log.jobs.meta.get("model") or "jobs")
+    named = generator.schema.source == str(
+        log.jobs.meta.get("source") or log.jobs.meta.get("model") or "jobs"
+    )
     return named and (log.sha256 is not None or not inputs)
 
 

@@ -92,16 +92,22 @@ def sample_file(
     cluster: str = "auto",
     format: str | None = None,
     trust: str | None = None,
-    told: SampleProgress | None = None,
+    progress: SampleProgress | None = None,
 ) -> WrittenSample:
     """Write a file of generated jobs; Parquet is written in parts with bounded memory, other formats at once."""
     generator, form = load_generator(folder, trust=trust), written_format(out, format)
     given = None if cluster.strip().lower() == "auto" else named_cluster(cluster)
-    size = generator.facts.machine if what_if is None or what_if.nodes is None else what_if.nodes
+    size = generator.schema.machine if what_if is None or what_if.nodes is None else what_if.nodes
     written = WrittenSample(given or Cluster.from_nodes(size))
     tables = written.counted(
         generator.tables(
-            jobs, days=days, seed=seed, conditions=conditions, what_if=what_if, cluster=given, told=told
+            jobs,
+            days=days,
+            seed=seed,
+            conditions=conditions,
+            what_if=what_if,
+            cluster=given,
+            progress=progress,
         )
     )
     Path(out).parent.mkdir(parents=True, exist_ok=True)

@@ -99,14 +99,14 @@ def train(
         trace=trace,
         threads=min(2, os.cpu_count() or 1),
         progress=progress,
-        keeping=search_checkpoint_dir(
+        checkpoint_dir=search_checkpoint_dir(
             folder,
             {"training": parts.train, "validation": parts.validation, **synthetic},
             cluster,
             resume=resume,
-            more={} if mixture is None else mixture.words,
+            more={} if mixture is None else mixture.record,
         ),
-        mixture=mixture,
+        synthetic_mix=mixture,
     )
     explanation = explain_linear_agent(agent, parts.validation, cluster, how.backfill)
     explained = {} if explanation is None else explanation.to_dict()
@@ -115,12 +115,14 @@ def train(
 
 def with_test_predictions(workload: Workload) -> Workload:
     """The workload with its last 20 % marked as test jobs for its predictors."""
-    return workload.judged_from(split(workload.jobs).places("test")[0]) if workload.predictors else workload
+    return (
+        workload.judged_from(split(workload.jobs).row_range("test")[0]) if workload.predictors else workload
+    )
 
 
 def windows_of_test_split(jobs: JobTable, window_jobs: int, *, seed: int) -> Windows:
     """As many windows as fit side by side into the last 20 % of a log."""
-    within = split(jobs).places("test")
+    within = split(jobs).row_range("test")
     later = within[1] - within[0]
     if later < window_jobs:
         raise InputError(

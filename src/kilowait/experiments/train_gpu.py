@@ -62,7 +62,7 @@ def train_gpu_agent(
         trace=trace,
         threads=min(2, os.cpu_count() or 1),
         progress=progress,
-        keeping=search_checkpoint_dir(
+        checkpoint_dir=search_checkpoint_dir(
             folder, {"training": parts.train, "validation": parts.validation}, cluster, resume=resume
         ),
         **asdict(how),
@@ -73,12 +73,12 @@ def start_description(agent: LinearGpuAgent) -> str:
     """Description of the policy that a search started from.
 
     >>> from kilowait.agents.linear_gpu.agent import policy_agent
-    >>> start = dict(policy_agent("srtf", 8, types="fastest", migrate=True).provenance)
+    >>> start = dict(policy_agent("srtf", 8, gpu_type_order="fastest", migrate=True).provenance)
     >>> start_description(LinearGpuAgent([0.0] * 17, provenance={"start": start}))
     'srtf, fastest, moved, placement first'
     """
     start = agent.provenance["start"]
     words = [start["rule"]]
-    words += ["fastest"] if start["types"] == "fastest" else []
+    words += ["fastest"] if start["gpu_type_order"] == "fastest" else []
     words += ["moved"] if start["migrate"] else []
     return ", ".join([*words, f"placement {start['placement']}"])

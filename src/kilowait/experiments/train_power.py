@@ -35,7 +35,7 @@ SPENT = ("energy", "co2", "cost")
 class PowerAgent(Protocol):
     """An agent with power controls of its own, which needs a power model to run."""
 
-    levers: str
+    power_controls: str
 
     def bind_power(self, power: Any) -> Any:
         """The agent on a machine with this power model."""
@@ -46,57 +46,59 @@ class PowerTraining:
     """Power model, signals and power controls of a training."""
 
     meter: PowerContext
-    levers: str = DEFAULT_CONTROLS
+    power_controls: str = DEFAULT_CONTROLS
     settings: PowerSettings = field(default_factory=PowerSettings)
 
     @classmethod
-    def of(cls, settings: PowerSettings, levers: str, jobs: JobTable, cluster: Cluster) -> PowerTraining:
+    def of(
+        cls, settings: PowerSettings, power_controls: str, jobs: JobTable, cluster: Cluster
+    ) -> PowerTraining:
         """Read the files that the settings name, aligned with the times of the log."""
-        return cls(meter_for(settings, jobs, cluster), levers, settings)
+        return cls(meter_for(settings, jobs, cluster), power_controls, settings)
 
     @property
-    def words(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """Power controls and power settings as plain data, for the provenance."""
-        return {"levers": self.levers, "power": self.settings.to_dict()}
+        return {"power_controls": self.power_controls, "power": self.settings.to_dict()}
 
     @property
-    def world(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """The same with a digest of the files' content: a training is resumed only with equal content."""
-        return {**self.words, "content of power and signals": f"digest {self.meter.digest[:12]}"}
+        return {**self.record, "content of power and signals": f"digest {self.meter.digest[:12]}"}
 
 
-def power_config(meter: PowerContext, levers: str) -> Any:
+def power_config(meter: PowerContext, power_controls: str) -> Any:
     """The power settings of `kilowait/Energy-v0`, without load shifting, as the agent decides when jobs start."""
     from kilowait.envs.power.power_setup import PowerConfig
 
     shifting = "shift"
-    controls = [part for part in levers.split("+") if not part.strip().startswith(shifting)]
+    controls = [part for part in power_controls.split("+") if not part.strip().startswith(shifting)]
     return PowerConfig(
         meter.model,
         meter.carbon,
         meter.price,
         "+".join(controls) or "none",
         meter.forecast,
-        meter.profile,
-        wrap=meter.wrap,
+        meter.utilization,
+        repeat_signals=meter.repeat_signals,
     )
 
 
-def bind_agent_power(policy: Any, meter: PowerContext | None, levers: str) -> Any:
+def bind_agent_power(policy: Any, meter: PowerContext | None, power_controls: str) -> Any:
     """The policy of a run: an agent that controls power is bound to the power model; others are returned unchanged."""
     if not isinstance(policy, PowerAgent):
         return policy
     if meter is None:
         raise InputError(
             "this agent was trained on kilowait/Energy-v0: it needs a power model and power controls; give --power and "
-            f"--power-controls {policy.levers}"
+            f"--power-controls {policy.power_controls}"
         )
-    if levers.strip() == "none":
+    if power_controls.strip() == "none":
         raise InputError(
             "this agent uses power controls, and none are given; take those of its training: "
-            f"--power-controls {policy.levers}"
+            f"--power-controls {policy.power_controls}"
         )
-    return policy.bind_power(power_config(meter, levers))
+    return policy.bind_power(power_config(meter, power_controls))
 
 
 def check_reward(terms: Mapping[str, float], powered: bool) -> None:
@@ -142,16 +144,16 @@ def train_power_agent(
         jobs,
         validation,
         cluster,
-        power_config(powering.meter, powering.levers),
+        power_config(powering.meter, powering.power_controls),
         spent=spent,
         sla=SlowdownLimit(times, rule),
         progress=progress,
-        keeping=search_checkpoint_dir(
+        checkpoint_dir=search_checkpoint_dir(
             folder,
             {"training": jobs, "validation": validation},
             cluster,
             resume=resume,
-            more=powering.world,
+            more=powering.identity,
         ),
         **how,
     )

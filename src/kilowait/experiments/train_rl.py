@@ -64,16 +64,16 @@ class RLTraining:
     """Settings of the training of a network. None means the algorithm's default."""
 
     algo: str = "ppo"
-    net: str = "kernel"
+    network: str = "kernel"
     """kernel, attention or gat."""
     seed: int = 0
-    steps: int = 1_000_000
+    total_timesteps: int = 1_000_000
     """Environment steps (decisions) of all environments together."""
-    envs: int = 32
+    num_envs: int = 32
     """Number of parallel environments."""
     episode_jobs: int = 256
     """Jobs in an episode."""
-    slots: int = 64
+    queue_window: int = 64
     """Queue window: number of waiting jobs in an observation."""
     backfill: str | int = Settings.backfill
     backfill_order: str = "agent"
@@ -83,24 +83,24 @@ class RLTraining:
     clusters."""
     reward: Mapping[str, float] | None = None
     """Weights of the reward terms; None: slowdown, on GPU clusters mean completion time."""
-    preferences: tuple[str, ...] = ()
+    objectives: tuple[str, ...] = ()
     """Instead of a reward: terms whose weights are sampled for every episode and are part of the observation, so that
     the network learns every trade-off between them. Their units are SAF's means on windows of the training jobs."""
     sla_s: float = 4 * 3600.0
     """Wait beyond which a job counts for the term sla, seconds."""
-    limit: Mapping[str, float] = field(default_factory=dict)
+    constraint: Mapping[str, float] = field(default_factory=dict)
     """PPO: one term with its upper limit, such as {"sla": 0.05}: 95 % of the jobs should wait at most sla_s. The rest
     of the reward is optimized subject to it, with a Lagrange multiplier on the term."""
     max_wait_s: float | None = None
     """A job that has waited longer goes first; None: no bound."""
-    ease: float = 1.0
+    load_curriculum: float = 1.0
     """Load curriculum: initial arrival rate as a multiple of the log's; it changes linearly to the log's rate by the
     middle of the training. Below 1 the machine is less busy at first."""
     windows: int = 16
     """Windows of the validation jobs that select the best weights."""
     window_jobs: int = 1024
     """Jobs in a validation window."""
-    seconds: float = math.inf
+    time_limit_s: float = math.inf
     """Time limit after which training stops; the network that validated best so far becomes the agent."""
     device: str = "cpu"
     precision: str = "float32"
@@ -109,46 +109,46 @@ class RLTraining:
     env_threads: int | None = None
     """CPU threads of the environments; None: one a core. 1 is best beside other trainings. Results do not depend on
     it."""
-    teacher: str | None = None
+    expert: str | None = None
     """Expert of the behavior cloning before RL: a policy's name or look-ahead; None: no warm start."""
-    teacher_steps: int = 50_000
+    expert_steps: int = 50_000
     """Decisions of the expert to learn from."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     """Further hyperparameters of the algorithm, such as learning_rate; sizes of the network as a mapping."""
 
     def __post_init__(self) -> None:
         if self.algo not in ALGORITHMS:
             raise UnknownNameError("algorithm", self.algo, (*ALGORITHMS, "cma-es"))
-        if self.limit and (self.algo != "ppo" or len(self.limit) > 1):
+        if self.constraint and (self.algo != "ppo" or len(self.constraint) > 1):
             raise InputError(
-                f"constraint {dict(self.limit)} for {self.algo}; only ppo supports a constraint, and only one"
+                f"constraint {dict(self.constraint)} for {self.algo}; only ppo supports a constraint, and only one"
             )
-        if self.preferences and self.reward is not None:
+        if self.objectives and self.reward is not None:
             raise InputError(
-                f"objectives {', '.join(self.preferences)} and a reward; weights are sampled: leave the reward out"
+                f"objectives {', '.join(self.objectives)} and a reward; weights are sampled: leave the reward out"
             )
-        if not (math.isfinite(self.ease) and self.ease > 0):
+        if not (math.isfinite(self.load_curriculum) and self.load_curriculum > 0):
             raise InputError(
-                f"the load curriculum begins at {self.ease} times the arrival rate; give a number above 0"
+                f"the load curriculum begins at {self.load_curriculum} times the arrival rate; give a number above 0"
             )
 
     def algorithm_settings(self) -> Any:
         """The hyperparameters of the algorithm, as its dataclass."""
         kind = getattr(agents, f"{self.algo.upper()}Settings")
         known = [each.name for each in fields(kind)]
-        for name in self.settings:
+        for name in self.hyperparameters:
             if name not in known:
                 raise UnknownNameError(f"hyperparameter of {self.algo}", name, known)
         return kind(
             **{
-                "total_timesteps": self.steps,
-                "network": self.net,
+                "total_timesteps": self.total_timesteps,
+                "network": self.network,
                 "precision": self.precision,
                 **(
-                    {"exploration_fraction": 0.0} if self.teacher and self.algo == "d3qn" else {}
+                    {"exploration_fraction": 0.0} if self.expert and self.algo == "d3qn" else {}
                 ),  # a pretrained network needs no random actions
-                **dict(zip(("cost", "cost_limit"), next(iter(self.limit.items()), ()), strict=False)),
-                **_with_sizes(self.settings),
+                **dict(zip(("cost", "cost_limit"), next(iter(self.constraint.items()), ()), strict=False)),
+                **_with_sizes(self.hyperparameters),
             }
         )
 
@@ -199,11 +199,13 @@ def train_network(
     settings = how.algorithm_settings()
     with use_device(how.device, None):
         pass  # raise the error of a missing device before anything is written
-    probe = env_factory_for(cluster, replace(how, slots=1), power).envs(jobs, 1, min(len(jobs), 2), False)
-    stored = getattr(settings, "buffer_size", agents.steps_per_update(settings) * how.envs)
+    probe = env_factory_for(cluster, replace(how, queue_window=1), power).envs(
+        jobs, 1, min(len(jobs), 2), False
+    )
+    stored = getattr(settings, "buffer_size", agents.steps_per_update(settings) * how.num_envs)
     observed = probe.spec_of_observation
-    observed = replace(observed, slots=observed.slots - 1 + how.slots)
-    check_memory(observed, envs=how.envs + how.windows, stored=stored, settings=settings)
+    observed = replace(observed, slots=observed.slots - 1 + how.queue_window)
+    check_memory(observed, envs=how.num_envs + how.windows, stored=stored, settings=settings)
     probe.close()
     validation_envs = factory.envs(validation, how.windows, window_jobs, False)
     first = np.linspace(0, len(validation) - window_jobs, how.windows).astype(np.int64)
@@ -211,7 +213,7 @@ def train_network(
 
     def training_envs(*, copied: bool) -> Any:
         """Training environments, also used for the expert."""
-        vec = factory.envs(jobs, how.envs, how.episode_jobs, copied)
+        vec = factory.envs(jobs, how.num_envs, how.episode_jobs, copied)
         if units:
             vec.draw_preferences(units)
         if joined is not None and mixture is not None:
@@ -221,21 +223,21 @@ def train_network(
     off_policy = how.algo in ("d3qn", "sac")  # their replay buffer needs new arrays every step
     vec = training_envs(copied=off_policy)
     if joined is not None and mixture is not None and mixture.curriculum == "synthetic-first":
-        vec = SyntheticCurriculum(vec, joined, mixture, how.steps)
-    if how.ease != 1.0:
-        vec = LoadCurriculum(vec, how.ease, how.steps)
+        vec = SyntheticCurriculum(vec, joined, mixture, how.total_timesteps)
+    if how.load_curriculum != 1.0:
+        vec = LoadCurriculum(vec, how.load_curriculum, how.total_timesteps)
     train = getattr(agents, f"train_{how.algo}")
     resumed = resume and (Path(folder) / LAST).exists()
     warm = None
-    if how.teacher is not None:
+    if how.expert is not None:
         warm = warm_start(
-            how.teacher, how.teacher_steps, lambda: training_envs(copied=False), cluster, settings, folder=folder,
+            how.expert, how.expert_steps, lambda: training_envs(copied=False), cluster, settings, folder=folder,
             resume=resume, progress=progress,
         )  # fmt: skip
-    identity = training_identity(factory.name, factory.asked, parts, cluster, how)
-    powered = {} if power is None else power.world
-    mixed = {} if mixture is None else mixture.words
-    check_identity(Path(folder), {**identity, **factory.more, **powered, **mixed}, resume=resume)
+    identity = training_identity(factory.name, factory.decision_settings, parts, cluster, how)
+    powered = {} if power is None else power.identity
+    mixed = {} if mixture is None else mixture.record
+    check_identity(Path(folder), {**identity, **factory.provenance, **powered, **mixed}, resume=resume)
 
     def evaluate(network: Any) -> float:
         """Validation metric of the network, smaller is better."""
@@ -243,7 +245,7 @@ def train_network(
             return weighted_metric(network, validation_envs, first, units)
         return float(weighted_metrics(network, validation_envs, first).mean())
 
-    best = BestModel(evaluate, how.seconds, progress)
+    best = BestModel(evaluate, how.time_limit_s, progress)
     trained = best.of(
         train,
         vec,
@@ -259,11 +261,11 @@ def train_network(
     )
     provenance = {
         "env": factory.name,
-        "asking": factory.asked,
+        "asking": factory.decision_settings,
         "learning": _plain(how),
         "cluster": cluster.name,
     }
-    provenance |= {**factory.more, **({"units": units} if units else {}), **mixed}
+    provenance |= {**factory.provenance, **({"units": units} if units else {}), **mixed}
     save_network(trained.network, Path(folder) / "agent.pt", provenance=provenance)
     trained.network.provenance = provenance
     evenly_weighted = (
@@ -279,20 +281,20 @@ def _units(factory: EnvFactory, jobs: JobTable, how: RLTraining) -> dict[str, fl
     """Units of the objectives, measured on windows of the training jobs."""
     from kilowait.agents.pareto import term_units
 
-    if not how.preferences:
+    if not how.objectives:
         return {}
     window_jobs = min(how.window_jobs, len(jobs))
     first = np.linspace(0, len(jobs) - window_jobs, how.windows).astype(np.int64)
-    return term_units(factory.envs(jobs, how.windows, window_jobs, False), first, how.preferences)
+    return term_units(factory.envs(jobs, how.windows, window_jobs, False), first, how.objectives)
 
 
 def warm_start_updates(how: RLTraining) -> int:
     """Number of updates of the warm start, 0 without an expert."""
-    if how.teacher is None:
+    if how.expert is None:
         return 0
     from kilowait.agents.rl.behavior_cloning import BehaviorCloningSettings
 
-    return BehaviorCloningSettings(how.teacher, how.teacher_steps).updates(how.envs)
+    return BehaviorCloningSettings(how.expert, how.expert_steps).updates(how.num_envs)
 
 
 def save_network_agent(

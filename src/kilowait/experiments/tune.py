@@ -136,7 +136,7 @@ def tune(
     trials: int,
     folder: str | PathLike[str],
     resume: bool = False,
-    told: Mapping[str, Any] | None = None,
+    record: Mapping[str, Any] | None = None,
     progress: Callable[[TuningTrial], None] | None = None,
 ) -> list[TuningTrial]:
     """Run trials until there are `trials` of them, those before a resume included.
@@ -152,7 +152,7 @@ def tune(
         told: further entries of results.json, such as the origin of the jobs.
         progress: called with every finished trial.
     """
-    space = {name: one for name, one in SPACES[how.algo].items() if name not in how.settings}
+    space = {name: one for name, one in SPACES[how.algo].items() if name not in how.hyperparameters}
     if trials < 1:
         raise InputError(f"{trials} trials; give at least 1")
     path = Path(folder)
@@ -169,7 +169,7 @@ def tune(
             finally:
                 shutil.rmtree(path / SCRATCH, ignore_errors=True)
             done = ended_trials(study)
-            _write(path, how, done, told or {})
+            _write(path, how, done, record or {})
             if progress is not None:
                 progress(done[-1])
     return done
@@ -240,11 +240,11 @@ def _try(
 
 def _with(how: RLTraining, proposed: Mapping[str, Any]) -> RLTraining:
     """The training with the proposed hyperparameters, validated at every tenth of it."""
-    settings = {**how.settings, **_nested(proposed)}
-    n_steps = agents.steps_per_update(replace(how, settings=settings).algorithm_settings())
-    updates = max(1, how.steps // (n_steps * how.envs))
+    settings = {**how.hyperparameters, **_nested(proposed)}
+    n_steps = agents.steps_per_update(replace(how, hyperparameters=settings).algorithm_settings())
+    updates = max(1, how.total_timesteps // (n_steps * how.num_envs))
     once = {"validate_every": math.ceil(updates / PARTS), "checkpoint_every": updates}
-    return replace(how, settings={**settings, **once})
+    return replace(how, hyperparameters={**settings, **once})
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
@@ -274,14 +274,19 @@ def _digest(*tables: JobTable) -> str:
 
 def _write(path: Path, how: RLTraining, trials: Sequence[TuningTrial], record: Mapping[str, Any]) -> None:
     """Write results.json, and best.toml once a trial is finished, each atomically."""
-    results = {**record, "algo": how.algo, "net": how.net, "trials": [asdict(trial) for trial in trials]}
+    results = {
+        **record,
+        "algo": how.algo,
+        "network": how.network,
+        "trials": [asdict(trial) for trial in trials],
+    }
     if any(trial.outcome == "finished" for trial in trials):
         best = best_of(trials)
         results["best"] = best.number
-        found = HyperparameterFile(how.algo, how.net, {**how.settings, **_nested(best.settings)})
+        found = HyperparameterFile(how.algo, how.network, {**how.hyperparameters, **_nested(best.settings)})
         header = (
             f"# Trial {best.number} of {len(trials)} by kilowait tune, seed {how.seed}: {best.figure:.6g} on the "
-            f"validation jobs after {how.steps:,} steps\n"
+            f"validation jobs after {how.total_timesteps:,} steps\n"
         )
         _replace(path / "best.toml", header + hyperparameters_toml(found))
     _replace(path / "results.json", plain_json(results) + "\n")

@@ -29,13 +29,13 @@ class WindowOptions:
     window_s: float | None = None
     warmup_jobs: int = 0
     warmup_s: float = 0.0
-    part: str = "all"
+    split: str = "all"
     """all, train, validation or test: the log by time in 60, 20 and 20 per cent."""
     seed: int = 0
 
     def cut(self, jobs: JobTable) -> Windows:
         """The windows of a log."""
-        within = None if self.part == "all" else split(jobs).places(self.part)
+        within = None if self.split == "all" else split(jobs).row_range(self.split)
         if self.windows is None:
             return single_window(jobs, within=within)
         length = {"window_jobs": self.window_jobs, "window_s": self.window_s}
@@ -44,7 +44,7 @@ class WindowOptions:
 
 
 def protocol_of(
-    windows: int | None, length: str, warmup: str, part: str, seed: int, contenders: Sequence[PolicyConfig]
+    windows: int | None, length: str, warmup: str, split: str, seed: int, policies: Sequence[PolicyConfig]
 ) -> WindowOptions:
     """The protocol as people write it; with ``auto`` an agent is judged on the last part of the log only.
 
@@ -53,11 +53,11 @@ def protocol_of(
     """
     jobs, seconds = parse_length(length, "length of a window")
     warm_jobs, warm_s = parse_length(warmup, "warm-up")
-    if part == "auto":
-        part = "test" if any(contender.kind == "agent" for contender in contenders) else "all"
+    if split == "auto":
+        split = "test" if any(contender.kind == "agent" for contender in policies) else "all"
     if windows is None and (warm_jobs or warm_s):
         raise InputError("a warm-up goes before windows; say how many with --windows")
-    return WindowOptions(windows, None if seconds else jobs, seconds or None, warm_jobs, warm_s, part, seed)
+    return WindowOptions(windows, None if seconds else jobs, seconds or None, warm_jobs, warm_s, split, seed)
 
 
 def parse_length(text: str, what: str) -> tuple[int, float]:

@@ -25,10 +25,10 @@ class Column:
     """One column: type, minimum, value that means "unknown" (None: required), maximum."""
 
     dtype: type[np.generic]
-    least: float
+    minimum: float
     missing: float | None
     meaning: str
-    most: float = MAX_TIME_S
+    maximum: float = MAX_TIME_S
     """Checked for integer columns only if below `MOST`."""
 
 

@@ -217,18 +217,18 @@ def _validate(columns: Mapping[str, ColumnArray], labels: Mapping[str, tuple[str
     ids = columns["job_id"]
     for name, column in columns.items():
         rule = COLUMNS[name]
-        fine = column >= rule.least
-        bounded = column.dtype.kind == "f" or rule.most < MAX_TIME_S
+        fine = column >= rule.minimum
+        bounded = column.dtype.kind == "f" or rule.maximum < MAX_TIME_S
         if bounded:
-            fine &= column <= rule.most
+            fine &= column <= rule.maximum
         if rule.missing is not None:
             fine |= np.isnan(column) if np.isnan(rule.missing) else column == rule.missing
         if not fine.all():
             row = int(np.argmin(fine))
-            most = f" and at most {rule.most:g}" if bounded else ""
+            most = f" and at most {rule.maximum:g}" if bounded else ""
             value = column[row].item()
             raise TableError(
-                f"row {row} (job {ids[row]}): {name} is {value}; it must be at least {rule.least:g}{most}"
+                f"row {row} (job {ids[row]}): {name} is {value}; it must be at least {rule.minimum:g}{most}"
             )
     _check_unique(ids)
     for name, names in labels.items():

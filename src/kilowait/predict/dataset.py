@@ -23,7 +23,7 @@ class Dataset:
     """Features and target of one prediction problem, one row per job."""
 
     jobs: JobTable
-    world: KnownTimes
+    times: KnownTimes
     target: Target
     features: Features
 
@@ -41,7 +41,7 @@ class Dataset:
         arrays = ("values", "known_s", "requested", "max_value", "scale")
         return Dataset(
             self.jobs[rows],
-            self.world[rows],
+            self.times[rows],
             replace(target, **{name: getattr(target, name)[rows] for name in arrays}),
             replace(
                 features,

@@ -39,7 +39,7 @@ class Explanation:
     """NaN: not known."""
     anchor: float
     """Reference value that the model's output multiplies."""
-    anchored: str
+    anchor_text: str
     """Text that says where the anchor comes from."""
     start: float
     """Factor for the mean of all training jobs, before any feature contributes."""
@@ -56,7 +56,7 @@ def explain(predictor: Predictor, dataset: Dataset, row: int) -> Explanation:
     everything = predictor.predict(dataset)
     one = slice(row, row + 1)
     forecast = Prediction(
-        everything.value[one], everything.low[one], everything.middle[one], everything.high[one]
+        everything.value[one], everything.low[one], everything.median[one], everything.high[one]
     )
     parts: list[FeatureEffect] = []
     start = 1.0
@@ -72,7 +72,7 @@ def explain(predictor: Predictor, dataset: Dataset, row: int) -> Explanation:
         forecast=forecast,
         truth=float(dataset.target.values[row]),
         anchor=math.exp(dataset.features.anchor[row]),
-        anchored=_anchored(dataset, row),
+        anchor_text=_anchored(dataset, row),
         start=start,
         parts=tuple(parts),
     )

@@ -102,7 +102,7 @@ class Features:
     """(n,) ln seconds."""
     request: Floats
     """(n,) ln seconds; NaN: not known."""
-    world: str
+    history: str
 
     def __len__(self) -> int:
         return len(self.values)

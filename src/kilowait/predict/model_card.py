@@ -33,7 +33,7 @@ class ModelCard:
     """Source of the training values."""
     data: str
     """Name of the log."""
-    world: str
+    history: str
     """Source of start and end times, as in `KnownTimes.name`."""
     nodes: int
     """Number of nodes of the machine."""
@@ -44,7 +44,7 @@ class ModelCard:
     """Unix time of log time 0, where it is known."""
     jobs: int
     """Number of training jobs."""
-    calibrated: int
+    calibration_jobs: int
     """Number of later jobs used for calibration and errors."""
     requests: bool
     """Whether the log has walltime requests."""
@@ -55,7 +55,7 @@ class ModelCard:
     seed: int
     errors: Mapping[str, Mapping[str, float]]
     """Errors of the model and of baselines on the calibration jobs; see `scores.PredictionScores`."""
-    held: Mapping[str, float]
+    coverage: Mapping[str, float]
     """Coverage of each quantile on the calibration jobs, before calibration."""
     importance: Mapping[str, float]
     """Share of each feature in the gain of the trees' splits, largest first."""

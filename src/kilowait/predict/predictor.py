@@ -41,7 +41,7 @@ class Prediction:
     value: Floats
     """(n,)."""
     low: Floats
-    middle: Floats
+    median: Floats
     high: Floats
     """(n,) calibrated quantiles at 10, 50 and 90 %."""
 

@@ -37,7 +37,7 @@ class RuntimePredictions:
     """Predicted distribution of every job's run time."""
 
     distribution: Distribution
-    told: WalkForwardResult
+    walk_forward: WalkForwardResult
     features: Features
     place: Floats
     """(n,) quantile level of each true value."""
@@ -49,15 +49,15 @@ class RuntimePredictions:
         known. The level that covers a share `level` of them is used (distributional conformal prediction).
         """
         levels = np.full(len(self.distribution), level)
-        for fit, known in enumerate(self.told.known):
-            predicted = known[self.told.fit[known] >= 0]
+        for fit, known in enumerate(self.walk_forward.known):
+            predicted = known[self.walk_forward.fit[known] >= 0]
             if len(predicted) >= MIN_JOBS:
                 rank = min(1.0, level * (len(predicted) + 1) / len(predicted))
-                levels[self.told.fit == fit] = np.quantile(self.place[predicted], rank)
+                levels[self.walk_forward.fit == fit] = np.quantile(self.place[predicted], rank)
         found = self.distribution.quantile(levels)
         # Before the first fit there is no calibration: the user's limit is a safe bound.
         limit_s = self.distribution.max_s
-        return np.where((self.told.fit < 0) & np.isfinite(limit_s), limit_s, found)
+        return np.where((self.walk_forward.fit < 0) & np.isfinite(limit_s), limit_s, found)
 
     def columns(self) -> dict[str, Floats]:
         """The predictions as columns of a job table, seconds.

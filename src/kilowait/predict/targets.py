@@ -119,7 +119,7 @@ def power(
     *,
     labels: str = "measured",
     model: PowerModel | None = None,
-    profile: UtilizationProfile | None = None,
+    utilization: UtilizationProfile | None = None,
     min_w: float = 1.0,
     max_w: float = 20_000.0,
 ) -> Target:
@@ -148,7 +148,7 @@ def power(
     ([200.0, nan], 'measured: 1 with power from measured energy; 1 measured as 0 J')
     """
     measured, words = _measured_w(jobs, labels, min_w, max_w)
-    values = _with_model_power(jobs, measured, labels, model, profile)
+    values = _with_model_power(jobs, measured, labels, model, utilization)
     return _without_request(
         jobs,
         name="power",
@@ -168,7 +168,7 @@ def energy(
     *,
     labels: str = "measured",
     model: PowerModel | None = None,
-    profile: UtilizationProfile | None = None,
+    utilization: UtilizationProfile | None = None,
     max_w: float = 20_000.0,
 ) -> Target:
     """The energy of all nodes of a job together, joules, known when it has ended; arguments as in `power`.
@@ -183,7 +183,7 @@ def energy(
     [38380.0]
     """
     measured, words = _measured_w(jobs, labels, 0.0, max_w)
-    watts = _with_model_power(jobs, measured, labels, model, profile)
+    watts = _with_model_power(jobs, measured, labels, model, utilization)
     values = watts * jobs["runtime_s"]
     return _without_request(
         jobs,
@@ -228,7 +228,7 @@ def _measured_w(jobs: JobTable, labels: str, min_w: float, max_w: float) -> tupl
     if labels == "model":
         return nothing, ""
     dressed, report = with_measured_power(jobs, min_w, max_w)
-    if labels == "measured" and not report.attached + report.kept:
+    if labels == "measured" and not report.attached + report.existing:
         raise InputError(
             f"none of {len(jobs):,} jobs has usable measured energy ({report.text() or 'no jobs'}); use a power "
             "model instead"
@@ -241,7 +241,7 @@ def _with_model_power(
     measured: Floats,
     labels: str,
     model: PowerModel | None,
-    profile: UtilizationProfile | None,
+    utilization: UtilizationProfile | None,
 ) -> Floats:
     """Measured power, completed by the power model as the labels say."""
     if labels == "measured":
@@ -250,7 +250,7 @@ def _with_model_power(
         raise InputError(
             f"labels are {labels!r}, which needs a power model; give one, or use measured labels"
         )
-    return job_power_w(jobs.with_columns(power_w=measured), model, profile or ConstantUtilization())
+    return job_power_w(jobs.with_columns(power_w=measured), model, utilization or ConstantUtilization())
 
 
 def _words(labels: str, report: str, model: PowerModel | None) -> str:

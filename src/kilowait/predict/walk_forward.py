@@ -35,15 +35,16 @@ class RefitSchedule:
     """Interval between fits, seconds."""
     jobs: int = 12_000
     """Maximum number of training jobs of a fit, the latest ones."""
-    least: int = 200
+    min_jobs: int = 200
     """Minimum number of jobs with known values before the first fit; until then the anchor is the prediction."""
-    calibrate: int = 2_000
+    calibration_jobs: int = 2_000
     """Maximum number of jobs used to calibrate quantile levels, the latest ones."""
 
     def __post_init__(self) -> None:
-        if not (self.every_s > 0 and self.jobs >= self.least >= 2 and self.calibrate >= 1):
+        if not (self.every_s > 0 and self.jobs >= self.min_jobs >= 2 and self.calibration_jobs >= 1):
             raise InputError(
-                f"refits every {self.every_s:g} s on {self.least} to {self.jobs} jobs, calibrated on {self.calibrate}; "
+                f"refits every {self.every_s:g} s on {self.min_jobs} to {self.jobs} jobs, calibrated on "
+                f"{self.calibration_jobs}; "
                 "the interval must be above 0, the minimum at least 2 jobs and not above the maximum"
             )
 
@@ -53,7 +54,7 @@ class Refit:
     """Progress report of one fit."""
 
     number: int
-    of: int
+    total: int
     jobs: int
     """Number of training jobs."""
 
@@ -120,7 +121,7 @@ def walk_forward(
             if progress is not None:
                 progress(Refit(number + 1, len(plan), min(known, schedule.jobs)))
     return WalkForwardResult(
-        values, fit, tuple(by_end[max(0, known - schedule.calibrate) : known] for _, _, known in plan)
+        values, fit, tuple(by_end[max(0, known - schedule.calibration_jobs) : known] for _, _, known in plan)
     )
 
 
@@ -132,6 +133,6 @@ def _plan(submit_s: Floats, ends: Floats, schedule: RefitSchedule) -> Iterator[t
     while date <= submit_s[-1]:
         begin, end = np.searchsorted(submit_s, [date, date + schedule.every_s])
         known = int(np.searchsorted(ends, date))
-        if known >= schedule.least and end > begin:
+        if known >= schedule.min_jobs and end > begin:
             yield int(begin), int(end), known
         date += schedule.every_s

@@ -104,7 +104,7 @@ class ComparisonData:
 
     def _compare(self, metric: str) -> ComparisonResult | None:
         try:
-            return self.comparison.judge(metric, seed=self.seed)
+            return self.comparison.significance(metric, seed=self.seed)
         except InputError:  # the mean of a window without started jobs
             return None
 
@@ -116,13 +116,13 @@ class ComparisonData:
 
     def of_kind(self, kind: str) -> tuple[int, ...]:
         """Policies of one kind (rule, agent or clairvoyant), best first."""
-        return tuple(policy for policy in self.ranked if self.comparison.contenders[policy].kind == kind)
+        return tuple(policy for policy in self.ranked if self.comparison.policies[policy].kind == kind)
 
     @property
     def real(self) -> tuple[int, ...]:
         """Policies usable in practice, best first: all but those with perfect run-time estimates."""
         return tuple(
-            policy for policy in self.ranked if self.comparison.contenders[policy].kind != "clairvoyant"
+            policy for policy in self.ranked if self.comparison.policies[policy].kind != "clairvoyant"
         )
 
     @property
@@ -137,8 +137,8 @@ class ComparisonData:
         choices = [("fcfs", "easy"), ("fcfs", "none")]
         policies = {
             (c.policy, c.backfill): index
-            for index, c in enumerate(self.comparison.contenders)
-            if c.kind == "rule" and c.levers == "none"
+            for index, c in enumerate(self.comparison.policies)
+            if c.kind == "rule" and c.power_controls == "none"
         }
         return next((policies[choice] for choice in choices if choice in policies), None)
 
@@ -163,8 +163,8 @@ class ComparisonData:
 
     def clairvoyant(self, policy: int) -> int | None:
         """The same policy with perfect estimates; None where it was not run."""
-        data = self.comparison.clairvoyant(self.comparison.contenders[policy])
-        return None if data is None else self.comparison.contenders.index(data)
+        data = self.comparison.clairvoyant(self.comparison.policies[policy])
+        return None if data is None else self.comparison.policies.index(data)
 
     @cached_property
     def shown(self) -> tuple[int, ...]:
@@ -174,16 +174,17 @@ class ComparisonData:
     @property
     def has_power_controls(self) -> bool:
         """Whether power controls are used; policy names are long then, and figures reserve space for them."""
-        return any(policy.levers != "none" for policy in self.comparison.contenders)
+        return any(policy.power_controls != "none" for policy in self.comparison.policies)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Policy names in figures: only the power controls where policies differ in nothing else."""
-        kinds = {replace(policy, levers="none") for policy in self.comparison.contenders}
+        kinds = {replace(policy, power_controls="none") for policy in self.comparison.policies}
         if len(kinds) > 1 or len(self.comparison.labels) == 1:
             return self.comparison.labels
         return tuple(
-            "no power control" if c.levers == "none" else c.levers for c in self.comparison.contenders
+            "no power control" if c.power_controls == "none" else c.power_controls
+            for c in self.comparison.policies
         )
 
     @cached_property
@@ -251,7 +252,7 @@ def pairs_against(data: ComparisonData, reference: str) -> Mapping[str, Pairwise
     if significance is None:
         return {}
     return {
-        mean.contender: significance.pair(mean.contender, reference)
+        mean.policy: significance.pair(mean.policy, reference)
         for mean in significance.means
-        if mean.contender != reference
+        if mean.policy != reference
     }

@@ -53,7 +53,7 @@ def comparison_table(data: ComparisonData) -> str:
         (data.lead.metric, data.significance, data.lead.format),
         ("mean_wait_s", data.wait, format_duration),
     ):
-        spread = {} if significance is None else {mean.contender: mean for mean in significance.means}
+        spread = {} if significance is None else {mean.policy: mean for mean in significance.means}
         values = comparison.means(metric)
         best = best_of(values, ranked, "less")
         columns.append(
@@ -98,7 +98,7 @@ def comparison_table(data: ComparisonData) -> str:
     agents = [
         column_number
         for column_number, policy in enumerate(order)
-        if comparison.contenders[policy].kind == "agent"
+        if comparison.policies[policy].kind == "agent"
     ]
     note = (
         f"Small: 95 % interval. Bold with a dot: best of the column. {_METRIC_NOTES[data.lead.metric]} Jain’s index is "

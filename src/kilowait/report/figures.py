@@ -97,7 +97,7 @@ def need_matplotlib() -> Any:
 
 def line_numbers(data: ComparisonData) -> dict[int, int]:
     """Colour number of each policy that is drawn; agents and policies with perfect estimates have reserved colours."""
-    kinds = [data.comparison.contenders[policy].kind for policy in data.shown]
+    kinds = [data.comparison.policies[policy].kind for policy in data.shown]
     reserved = {"agent": AGENT, "clairvoyant": CLAIRVOYANT}
     numbers: dict[int, int] = {}
     for policy, kind in zip(data.shown, kinds, strict=True):
@@ -123,13 +123,13 @@ def means(data: ComparisonData, significance: ComparisonResult) -> ReportFigure:
     lead = data.lead
     labels, values = data.comparison.labels, data.comparison.means(lead.metric).tolist()
     unit_s, unit = span_unit([v for v in values if math.isfinite(v)]) if lead.timed else (1.0, "")
-    intervals = {mean.contender: mean for mean in significance.means}
+    intervals = {mean.policy: mean for mean in significance.means}
     rows = [policy for policy in reversed(data.real) if math.isfinite(values[policy])]
     limits: list[float] = []
     clairvoyant_marks = []
     with new_figure(height_in=0.9 + 0.34 * len(rows)) as (figure, axes):
         for row, policy in enumerate(rows):
-            colour = LINES[AGENT if data.comparison.contenders[policy].kind == "agent" else 0]
+            colour = LINES[AGENT if data.comparison.policies[policy].kind == "agent" else 0]
             mean, clairvoyant = intervals[labels[policy]], data.clairvoyant(policy)
             ends = [end / unit_s for end in (mean.low, mean.mean, mean.high) if math.isfinite(end)]
             style = {"color": colour, "linewidth": 2.2, "solid_capstyle": "round"}

@@ -41,7 +41,7 @@ __all__ = [
 
 USERS = 20
 """Users in the table of users, at most."""
-_KINDS = {"mended": "corrected"}
+_KINDS = {"corrected": "corrected"}
 """Kinds of entries of a cleaning report whose displayed name differs."""
 Cell = Callable[[float], str]
 """A function that formats a number."""
@@ -254,11 +254,11 @@ def cleaning_table(entries: Mapping[str, Any], trace: str) -> str:
     """The rows that were dropped or corrected while reading a trace."""
     counts = {
         kind: sum(int(e["count"]) for e in entries["entries"] if e["kind"] == kind)
-        for kind in ("dropped", "mended")
+        for kind in ("dropped", "corrected")
     }
     sentence = (
         f"{entries['rows_read']:,} rows read, {entries['jobs']:,} jobs; {counts['dropped']:,} dropped, "
-        f"{counts['mended']:,} corrected"
+        f"{counts['corrected']:,} corrected"
         + (f", {entries['folded']:,} merged into their jobs" if entries["folded"] else "")
         + "."
     )

@@ -69,9 +69,9 @@ def load_runs(folders: Sequence[str | PathLike[str]], report_progress: Callable[
         if isinstance(content, RunFolder):
             runs.append(content)
         elif isinstance(content, ComparisonFolder):
-            loaded.comparisons.extend(zip(content.contests, _bounds(content), strict=True))
+            loaded.comparisons.extend(zip(content.comparisons, _bounds(content), strict=True))
         elif isinstance(content, PredictionFolder):
-            loaded.predictions.append(PredictionReportData(content.path.name, content.results["foresight"]))
+            loaded.predictions.append(PredictionReportData(content.path.name, content.results["predictions"]))
         elif isinstance(content, SyntheticScoreFolder):
             loaded.synthetic_scores.append(
                 SyntheticScoreData(content.path.name, content.results["synthetic"])
@@ -94,7 +94,7 @@ def _check_finished(folder: Path) -> None:
 
 def _bounds(folder: ComparisonFolder) -> list[Mapping[str, float]]:
     """The lower bounds of each trace, where the comparison computed them."""
-    traces = folder.results.get("traces") or [{}] * len(folder.contests)
+    traces = folder.results.get("traces") or [{}] * len(folder.comparisons)
     return [
         {name: value for name, value in (trace.get("lower_bounds") or {}).items() if value is not None}
         for trace in traces

@@ -154,11 +154,11 @@ def _page(
     for number, score in enumerate(loaded.synthetic_scores):
         report_progress(f"drawing the figures of {score.name}")
         parts += _synthetic_sections(score, number, len(loaded.synthetic_scores) > 1, figures_by_name)
-    ledgers = [each for each in comparisons if each.comparison.ledger is not None]
+    ledgers = [each for each in comparisons if each.comparison.cleaning_report is not None]
     if ledgers:
         tables = "".join(
             (f"<h3>{escape(each.trace)}</h3>" if len(ledgers) > 1 else "")
-            + html.cleaning_table(each.comparison.ledger or {}, each.trace)
+            + html.cleaning_table(each.comparison.cleaning_report or {}, each.trace)
             for each in ledgers
         )
         parts.append(("cleaning", "Cleaning report", tables))

@@ -26,7 +26,7 @@ def summary(data: ComparisonData) -> list[str]:
         sentences += _winner(data, data.significance)
         sentences += _agents(data, data.significance)
         sentences += _tradeoffs(data)
-    elif len(comparison.contenders) == 1:
+    elif len(comparison.policies) == 1:
         sentences.append(_single_run(data))
     return sentences
 
@@ -57,7 +57,7 @@ def _scope(data: ComparisonData) -> str:
     machine = f"{comparison.nodes:,} node{'' if comparison.nodes == 1 else 's'}"
     if comparison.machine is not None:
         machine += f" with {sum(group.nodes * group.gpus for group in comparison.machine.groups):,} GPUs"
-    window_text = "" if comparison.batched else f" ({windows.words})"
+    window_text = "" if comparison.batched else f" ({windows.description})"
     return f"{subject} on {data.trace}: {jobs:,} jobs on {machine}{window_text}."
 
 
@@ -82,7 +82,7 @@ def _winner(data: ComparisonData, significance: ComparisonResult) -> list[str]:
     """The best policy against the second best and against FCFS."""
     labels = data.comparison.labels
     best, second = labels[data.real[0]], labels[data.real[1]]
-    mean = next(m for m in significance.means if m.contender == best)
+    mean = next(m for m in significance.means if m.policy == best)
     format_value = data.lead.format
     interval = (
         f" (95 % interval {format_value(mean.low)} to {format_value(mean.high)})"

@@ -36,15 +36,15 @@ class BootstrapGenerator(Generator):
 
     name = "bootstrap"
     settings_type = BootstrapSettings
-    holds = "whole weeks of jobs of the log, copied, under new numbers of users and accounts"
+    personal_data = "whole weeks of jobs of the log, copied, under new numbers of users and accounts"
     _rows: Columns
 
-    def _learn(self, rows: Columns, told: SampleProgress) -> None:
+    def _learn(self, rows: Columns, progress: SampleProgress) -> None:
         self._rows = rows
 
-    def _stream(self, jobs: int, seed: int, layer: int, told: SampleProgress) -> Iterator[Part]:
+    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[Part]:
         rows, days = self._rows, self.settings.days
-        zero_s = self.facts.zero_s
+        zero_s = self.schema.zero_s
         day = ((rows["submit_s"] + zero_s) // DAY_S).astype(np.int64)
         first = int(day[0])
         # A block may begin on any day from which it lies within the log; a log shorter than one is one block.
@@ -59,11 +59,11 @@ class BootstrapGenerator(Generator):
             drawn["submit_s"] = drawn["submit_s"] + (place - int(starts[block])) * DAY_S
             place += days
             # The log begins in the middle of a day; blocks begin with one.
-            since = drawn["submit_s"] >= self.facts.first_s
+            since = drawn["submit_s"] >= self.schema.first_s
             yield {name: column[since] for name, column in drawn.items()}, place * DAY_S - zero_s
 
     def _state(self) -> State:
         return dict(self._rows)
 
     def _restore(self, state: State) -> None:
-        self._rows = {name: state[name] for name in ("submit_s", *self.facts.columns)}
+        self._rows = {name: state[name] for name in ("submit_s", *self.schema.columns)}

@@ -46,20 +46,20 @@ class CopulaGenerator(Generator):
 
     name = "copula"
     settings_type = CopulaSettings
-    holds = "the values of every column, rare ones included, but not which values belong to one job"
+    personal_data = "the values of every column, rare ones included, but not which values belong to one job"
     _margins: dict[str, Floats]
     _root: Floats
     """A square root of the correlation of the normal scores."""
 
-    def _learn(self, rows: Columns, told: SampleProgress) -> None:
+    def _learn(self, rows: Columns, progress: SampleProgress) -> None:
         columns = {GAP: np.diff(rows["submit_s"])} | {
-            name: rows[name][1:].astype(np.float64) for name in self.facts.columns
+            name: rows[name][1:].astype(np.float64) for name in self.schema.columns
         }
         rng = stream(self.seed, "synth.copula")
         scores = []
         self._margins = {}
         for place, (name, values) in enumerate(columns.items()):
-            told("ranking columns", place / len(columns))
+            progress("ranking columns", place / len(columns))
             # Ties get their ranks in random order, so that the scores remain normal.
             ranks = np.empty(len(values))
             ranks[np.lexsort((rng.random(len(values)), values))] = np.arange(len(values))
@@ -73,9 +73,9 @@ class CopulaGenerator(Generator):
         weight, vectors = np.linalg.eigh(np.corrcoef(np.stack(scores)))
         self._root = vectors * np.sqrt(np.maximum(weight, 0.0))
 
-    def _stream(self, jobs: int, seed: int, layer: int, told: SampleProgress) -> Iterator[Part]:
+    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[Part]:
         rng = stream(seed, f"synth.copula.draw.{layer}")
-        now_s, begins = self.facts.first_s, True
+        now_s, begins = self.schema.first_s, True
         while True:
             spread = ndtr(rng.standard_normal((min(jobs, GROUP), len(self._root))) @ self._root.T)
             rows: Columns = {}
@@ -95,4 +95,4 @@ class CopulaGenerator(Generator):
 
     def _restore(self, state: State) -> None:
         self._root = state["root"]
-        self._margins = {name: state[f"margin.{name}"] for name in (GAP, *self.facts.columns)}
+        self._margins = {name: state[f"margin.{name}"] for name in (GAP, *self.schema.columns)}

@@ -70,13 +70,13 @@ class Generator(ABC):
     name: ClassVar[str]
     settings_type: ClassVar[type[Any]]
     """A frozen dataclass of settings with defaults."""
-    holds: ClassVar[str] = "what it was made of; see the page on synthetic workloads"
+    personal_data: ClassVar[str] = "what it was made of; see the page on synthetic workloads"
     """Personal data in a saved generator, as text for the card."""
-    holds_code: ClassVar[bool] = False
+    contains_code: ClassVar[bool] = False
     """Whether loading its folder can run code, as pickles do."""
 
-    def __init__(self, facts: LogSchema, settings: Any, seed: int) -> None:
-        self.facts, self.settings, self.seed = facts, settings, seed
+    def __init__(self, schema: LogSchema, settings: Any, seed: int) -> None:
+        self.schema, self.settings, self.seed = schema, settings, seed
         self.device = "cpu"
         self.keep: CheckpointStore | None = None
         self.privacy: dict[str, Any] | None = None
@@ -87,11 +87,11 @@ class Generator(ABC):
     # -- implemented by each kind -------------------------------------------------------------------
 
     @abstractmethod
-    def _learn(self, rows: Columns, told: SampleProgress) -> None:
+    def _learn(self, rows: Columns, progress: SampleProgress) -> None:
         """Learn from the log's rows."""
 
     @abstractmethod
-    def _stream(self, jobs: int, seed: int, layer: int, told: SampleProgress) -> Iterator[Part]:
+    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[Part]:
         """Stream the endless workload in parts, with the columns of the log, from its first submission on.
 
         Each part comes with a time before which no later part has submissions; rows within it need no order. About
@@ -116,7 +116,7 @@ class Generator(ABC):
         *,
         seed: int = 0,
         names: bool = False,
-        told: SampleProgress | None = None,
+        progress: SampleProgress | None = None,
         device: str = "cpu",
         keep: CheckpointStore | None = None,
         **settings: Any,
@@ -135,7 +135,7 @@ class Generator(ABC):
         facts = log_schema(jobs, names=names)
         made = cls(facts, settings_from(cls, settings), seed)
         made.device, made.keep = device, keep
-        made._learn(rows_of(jobs, facts), told or _no_progress)
+        made._learn(rows_of(jobs, facts), progress or _no_progress)
         return made
 
     def sample(
@@ -150,7 +150,7 @@ class Generator(ABC):
         grow: Kinds | None = None,
         nodes: int | None = None,
         cluster: Cluster | None = None,
-        told: SampleProgress | None = None,
+        progress: SampleProgress | None = None,
     ) -> JobTable:
         """Sample jobs, from about the log's first submission on; what-if changes can be combined.
 
@@ -176,7 +176,7 @@ class Generator(ABC):
                 conditions=conditions,
                 what_if=what_if,
                 cluster=cluster,
-                told=told,
+                progress=progress,
             )
         )
 
@@ -189,10 +189,10 @@ class Generator(ABC):
         conditions: Mapping[str, Wanted] | None = None,
         what_if: WhatIf | None = None,
         cluster: Cluster | None = None,
-        told: SampleProgress | None = None,
+        progress: SampleProgress | None = None,
     ) -> Iterator[JobTable]:
         """The jobs of `sample`, in parts, for samples that do not fit into memory."""
-        facts = self.facts
+        facts = self.schema
         what = what_if or WhatIf()
         gpus = cluster is not None and counts_gpus(cluster)
         if cluster is not None and what.nodes is not None:
@@ -226,7 +226,7 @@ class Generator(ABC):
             lambda layer, heard: self._stream(expected, seed, layer, heard),
             facts,
             asked,
-            told or _no_progress,
+            progress or _no_progress,
         )
         done = 0
         for rows in parts:
@@ -241,11 +241,11 @@ class Generator(ABC):
     def save(self, folder: str | PathLike[str]) -> None:
         """Write `card.json` (description) and `state.npz` (fitted parameters) into a folder.
 
-        They contain no executable code unless the generator `holds_code`; the card says so.
+        They contain no executable code unless the generator `contains_code`; the card says so.
         """
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        facts = self.facts
+        facts = self.schema
         card = {
             "generator": self.name,
             "version": VERSION,
@@ -254,7 +254,7 @@ class Generator(ABC):
             "holds": self._holds(),
             "privacy": self.privacy,
             "likeness_ks": self.likeness,
-            **({"warning": CODE} if self.holds_code else {}),
+            **({"warning": CODE} if self.contains_code else {}),
             "log": {
                 item.name: getattr(facts, item.name)
                 for item in fields(facts)
@@ -268,8 +268,8 @@ class Generator(ABC):
 
     def _holds(self) -> str:
         """Personal data that the folder contains, as text."""
-        names = "; the numbers and names of users and accounts" if "user" in self.facts.seen else ""
-        return self.holds + names
+        names = "; the numbers and names of users and accounts" if "user" in self.schema.seen else ""
+        return self.personal_data + names
 
 
 def joined(tables: Iterable[JobTable]) -> JobTable:

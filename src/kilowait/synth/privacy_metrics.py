@@ -59,7 +59,7 @@ class PrivacyMetrics:
     """Membership advantage: maximum of true-positive less false-positive rate; 0: none, 1: all are identified."""
 
     @property
-    def given_away(self) -> tuple[str, ...]:
+    def exceeded(self) -> tuple[str, ...]:
         """Metrics that exceed their value for uncopied jobs by more than `SLACK`."""
         excess = {
             "copies": self.copies - self.copies_of_held_out,
@@ -71,7 +71,12 @@ class PrivacyMetrics:
 
 
 def privacy_metrics(
-    made: JobTable, seen: JobTable, held_out: JobTable, *, seed: int = 0, close: RecordDistances | None = None
+    synthetic: JobTable,
+    seen: JobTable,
+    held_out: JobTable,
+    *,
+    seed: int = 0,
+    close: RecordDistances | None = None,
 ) -> PrivacyMetrics:
     """Compare generated jobs with the training jobs and with held-out jobs.
 
@@ -82,8 +87,8 @@ def privacy_metrics(
         seed: for subsampling rows.
         close: their precomputed `closeness`.
     """
-    tables = [table.sorted() for table in (made, seen, held_out)]
-    near = record_distances(made, seen, held_out, seed=seed) if close is None else close
+    tables = [table.sorted() for table in (synthetic, seen, held_out)]
+    near = record_distances(synthetic, seen, held_out, seed=seed) if close is None else close
     copies, pairs = (_copies(*tables, before=before) for before in (False, True))
     level = near.made_to_seen == near.made_to_held_out
     return PrivacyMetrics(
@@ -99,13 +104,13 @@ def privacy_metrics(
     )
 
 
-def _copies(made: JobTable, seen: JobTable, held_out: JobTable, *, before: bool) -> tuple[float, float]:
+def _copies(synthetic: JobTable, seen: JobTable, held_out: JobTable, *, before: bool) -> tuple[float, float]:
     """Share of generated and of held-out jobs that equal a seen one; with `before`, together with the user's previous
     job."""
-    rows = compared_numbers(made, seen, held_out)
+    rows = compared_numbers(synthetic, seen, held_out)
     if before:
         pairs = []
-        for table, values in zip((made, seen, held_out), rows, strict=True):
+        for table, values in zip((synthetic, seen, held_out), rows, strict=True):
             last = job_before(table)
             pairs.append(np.column_stack([values[last >= 0], values[last[last >= 0]]]))
         rows = pairs

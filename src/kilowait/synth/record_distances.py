@@ -67,9 +67,11 @@ class RecordDistances:
         return {name: tuple(values.tolist()) for name, values in {"at": at, **curves}.items()}
 
 
-def record_distances(made: JobTable, seen: JobTable, held_out: JobTable, *, seed: int = 0) -> RecordDistances:
+def record_distances(
+    synthetic: JobTable, seen: JobTable, held_out: JobTable, *, seed: int = 0
+) -> RecordDistances:
     """Distances between generated, seen and held-out jobs; as many seen as held-out ones, at most 20,000 of each."""
-    tables = [table.sorted() for table in (made, seen, held_out)]
+    tables = [table.sorted() for table in (synthetic, seen, held_out)]
     check_jobs(tables, LEAST_JOBS)
     rng = stream(seed, "synth.privacy")
     # Equal numbers of seen and held-out jobs: more jobs would have closer ones.

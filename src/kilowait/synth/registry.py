@@ -70,7 +70,7 @@ def fit_generator(
     *,
     seed: int = 0,
     names: bool = False,
-    told: SampleProgress | None = None,
+    progress: SampleProgress | None = None,
     device: str = "cpu",
     keep: CheckpointStore | None = None,
     **settings: Any,
@@ -82,7 +82,9 @@ def fit_generator(
     >>> len(generator.sample(2000, seed=7))
     2000
     """
-    return _kind(model).fit(jobs, seed=seed, names=names, told=told, device=device, keep=keep, **settings)
+    return _kind(model).fit(
+        jobs, seed=seed, names=names, progress=progress, device=device, keep=keep, **settings
+    )
 
 
 def load_generator(folder: str | PathLike[str], *, trust: str | None = None) -> Generator:
@@ -106,7 +108,7 @@ def load_generator(folder: str | PathLike[str], *, trust: str | None = None) -> 
             f"{place} has version {version} and this kilowait reads version {VERSION}; fit the generator again"
         )
     kind = _kind(name)
-    if kind.holds_code and trust is None:
+    if kind.contains_code and trust is None:
         raise InputError(
             f"{place} contains a pickle of {name}, and loading it runs any code in it; if you trust its source, "
             "name the Python that has the library: --allow-pickle-with PYTHON, or trust= in Python"
@@ -120,7 +122,7 @@ def load_generator(folder: str | PathLike[str], *, trust: str | None = None) -> 
             "columns": tuple(card["log"]["columns"]),
             "labels": {column: tuple(words) for column, words in card["log"]["labels"].items()},
         }
-        settings = card["settings"] | ({"python": trust} if kind.holds_code else {})
+        settings = card["settings"] | ({"python": trust} if kind.contains_code else {})
         made = kind(LogSchema(**log, seen=seen), settings_from(kind, settings), int(card["seed"]))
         made.privacy, made.likeness = card.get("privacy"), card.get("likeness_ks")
         made._restore(state)

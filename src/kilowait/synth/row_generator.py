@@ -22,15 +22,17 @@ class RowGenerator(Generator):
     """A generator that samples groups of rows."""
 
     @abstractmethod
-    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: SampleProgress) -> Columns:
+    def _group(
+        self, jobs: int, first_s: float, rng: np.random.Generator, progress: SampleProgress
+    ) -> Columns:
         """`jobs` rows in order of submission, the first of them at `first_s` in log time."""
 
-    def _stream(self, jobs: int, seed: int, layer: int, told: SampleProgress) -> Iterator[Part]:
-        now_s, number = self.facts.first_s, 0
+    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[Part]:
+        now_s, number = self.schema.first_s, 0
         while True:
             rng = stream(seed, f"synth.{self.name}.draw.{layer}.{number}")
             again = int(number > 0)  # its first row repeats the last one of the previous group
-            rows = self._group(min(jobs, GROUP) + again, now_s, rng, told)
+            rows = self._group(min(jobs, GROUP) + again, now_s, rng, progress)
             rows = {name: column[again:] for name, column in rows.items()}
             now_s = float(rows["submit_s"][-1])
             number += 1

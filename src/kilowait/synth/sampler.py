@@ -75,9 +75,11 @@ class SampleRequest:
             raise InputError(f"the number of days is {days}; it must be above 0")
 
 
-def drawn(layers: Layers, facts: LogSchema, asked: SampleRequest, told: SampleProgress) -> Iterator[Columns]:
+def drawn(
+    layers: Layers, facts: LogSchema, asked: SampleRequest, progress: SampleProgress
+) -> Iterator[Columns]:
     """Yield the requested jobs in parts, in order of submission."""
-    drawing = _Sampling(layers, facts, asked, told)
+    drawing = _Sampling(layers, facts, asked, progress)
     changes = asked.changes
     ahead = drawing.ahead() if changes.looks_ahead else None
     weights = changes.weights(ahead)
@@ -106,8 +108,10 @@ def expected_jobs(facts: LogSchema, asked: SampleRequest) -> int:
 class _Sampling:
     """State of one sampling run."""
 
-    def __init__(self, layers: Layers, facts: LogSchema, asked: SampleRequest, told: SampleProgress) -> None:
-        self._layers, self._facts, self._asked, self._told = layers, facts, asked, told
+    def __init__(
+        self, layers: Layers, facts: LogSchema, asked: SampleRequest, progress: SampleProgress
+    ) -> None:
+        self._layers, self._facts, self._asked, self._told = layers, facts, asked, progress
         self._drawn = self._met = 0
         """Number of jobs of the first layer, and of those that match."""
         self._done, self._coming = 0.0, 1.0

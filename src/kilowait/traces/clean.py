@@ -72,9 +72,9 @@ class RawColumns:
     """Numeric columns by kilowait's names; `job_id` and `after_id` are floats here, NaN if unknown."""
     words: dict[str, Words] = field(default_factory=dict)
     """The labelled columns: codes with -1 for unknown, and their names."""
-    never: dict[str, Flags] = field(default_factory=dict)
+    never_ran: dict[str, Flags] = field(default_factory=dict)
     """Jobs that never ran, by reason."""
-    unfit: dict[str, Flags] = field(default_factory=dict)
+    invalid: dict[str, Flags] = field(default_factory=dict)
     """Rows that are not valid jobs, by format-specific reason."""
     correct_submit: bool = False
     """Whether an unknown submission time is replaced by that of the previous row; else the row is dropped."""
@@ -99,12 +99,12 @@ class _RowReport:
         self.alive &= ~rows
 
     def mend(self, reason: str, rows: Flags) -> None:
-        self._note("mended", reason, rows)
+        self._note("corrected", reason, rows)
 
     def note(self, reason: str, rows: Flags) -> None:
         self._note("note", reason, rows)
 
-    def _note(self, kind: Literal["dropped", "mended", "note"], reason: str, rows: Flags) -> None:
+    def _note(self, kind: Literal["dropped", "corrected", "note"], reason: str, rows: Flags) -> None:
         rows = rows & self.alive
         count = int(rows.sum())
         if count:
@@ -118,10 +118,10 @@ def build_table(
     if never_ran not in ("drop", "keep"):
         raise UnknownNameError("value of never_ran", str(never_ran), ("drop", "keep"))
     rows_report = _RowReport(draft, ledger)
-    for reason, rows in draft.unfit.items():
+    for reason, rows in draft.invalid.items():
         rows_report.drop(reason, rows)
     if never_ran == "drop":
-        for reason, rows in draft.never.items():
+        for reason, rows in draft.never_ran.items():
             rows_report.drop(f"never ran: {reason}", rows)
     submit = _submissions(draft, rows_report)
     columns: dict[str, Any] = {"submit_s": submit}
@@ -190,7 +190,7 @@ def _keep_unrun(draft: RawColumns, rows_report: _RowReport, submit: Floats) -> N
     with np.errstate(invalid="ignore"):
         wait[~((wait >= 0) & (wait <= LONGEST_S))] = 0.0
     sized = draft.get("nodes") >= 1
-    for reason, rows in draft.never.items():
+    for reason, rows in draft.never_ran.items():
         rows_report.drop(f"never ran: {reason}; number of nodes unknown", rows & ~sized)
         rows_report.note(f"never ran: {reason}; kept with run time 0 and cancelled after its wait", rows)
         unknown = rows & np.isnan(cancel)

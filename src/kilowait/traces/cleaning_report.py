@@ -12,7 +12,7 @@ from kilowait.jobs import JobTable
 
 __all__ = ["Entry", "Kind", "CleaningReport", "describe"]
 
-Kind = Literal["dropped", "mended", "note"]
+Kind = Literal["dropped", "corrected", "note"]
 
 
 @dataclass(slots=True)
@@ -55,9 +55,9 @@ class CleaningReport:
         return sum(entry.count for entry in self.entries if entry.kind == "dropped")
 
     @property
-    def mended(self) -> int:
+    def corrected(self) -> int:
         """Number of corrections; a row may have several."""
-        return sum(entry.count for entry in self.entries if entry.kind == "mended")
+        return sum(entry.count for entry in self.entries if entry.kind == "corrected")
 
     def add(self, kind: Kind, reason: str, count: int = 0, first_line: int | None = None) -> None:
         """Add an entry; counts of the same kind and reason are summed."""
@@ -71,9 +71,9 @@ class CleaningReport:
         """The report as text lines."""
         parts = [f"{self.rows_read:,} rows read", f"{self.jobs:,} jobs"]
         parts += [f"{self.dropped:,} dropped"] if self.dropped else []
-        parts += [f"{self.mended:,} mended"] if self.mended else []
+        parts += [f"{self.corrected:,} mended"] if self.corrected else []
         parts += [f"{self.folded:,} folded into their jobs"] if self.folded else []
-        order = {"dropped": 0, "mended": 1, "note": 2}
+        order = {"dropped": 0, "corrected": 1, "note": 2}
         return [", ".join(parts), *(str(e) for e in sorted(self.entries, key=lambda e: order[e.kind]))]
 
     def check(self, source: str) -> None:

@@ -151,7 +151,7 @@ def _rows(
     if unread.any():
         hit = unread.any(axis=1)
         ledger.add(
-            "mended", "not a number: treated as unknown", int(hit.sum()), int(kept[int(hit.argmax())]) + 1
+            "corrected", "not a number: treated as unknown", int(hit.sum()), int(kept[int(hit.argmax())]) + 1
         )
         found[unread] = np.nan
     return found, kept + 1, width, queue if len(queue) == len(kept) else [], comments
@@ -231,7 +231,7 @@ def _processors(draft: RawColumns, fields: Floats, ledger: CleaningReport) -> No
         if has_allocated.any()
         else np.zeros(len(draft), np.bool_)
     )
-    draft.never = {
+    draft.never_ran = {
         "cancelled before it started (run time -1, status 5)": never & (status == 5),
         "failed before it started (run time -1, status 0)": never & (status == 0),
         "run time -1": never & (status != 5) & (status != 0),
@@ -243,7 +243,7 @@ def _processors(draft: RawColumns, fields: Floats, ledger: CleaningReport) -> No
     if instead.any():
         said = "processors allocated (field 5) unknown: processors requested (field 8) used"
         where = (int(instead.sum()), int(draft.line[int(instead.argmax())]))
-        ledger.add("mended" if has_allocated.any() else "note", said, *where)
+        ledger.add("corrected" if has_allocated.any() else "note", said, *where)
 
 
 def _status(draft: RawColumns, status: Floats, ledger: CleaningReport) -> None:
@@ -256,7 +256,7 @@ def _status(draft: RawColumns, status: Floats, ledger: CleaningReport) -> None:
         return
     if outside.any():
         count, first = int(outside.sum()), int(draft.line[int(outside.argmax())])
-        ledger.add("mended", "status (field 11) is none of SWF's codes: treated as unknown", count, first)
+        ledger.add("corrected", "status (field 11) is none of SWF's codes: treated as unknown", count, first)
     draft.numbers["status"] = np.where(outside | np.isnan(status), -1.0, status)
     # Codes 2 to 4 are partial executions of a job that also has a line for the whole job.
     part = (status >= 2) & (status <= 4) & ~outside
@@ -271,7 +271,7 @@ def _status(draft: RawColumns, status: Floats, ledger: CleaningReport) -> None:
 def _keep_rows(draft: RawColumns, rows: Flags) -> None:
     draft.line = draft.line[rows]
     draft.numbers = {name: values[rows] for name, values in draft.numbers.items()}
-    draft.never = {name: values[rows] for name, values in draft.never.items()}
+    draft.never_ran = {name: values[rows] for name, values in draft.never_ran.items()}
     draft.words = {name: (codes[rows], names) for name, (codes, names) in draft.words.items()}
 
 
@@ -282,7 +282,10 @@ def _numbered(values: Floats, said: str, line: npt.NDArray[np.int64], ledger: Cl
     )
     if broken.any():
         ledger.add(
-            "mended", f"{said} broken: treated as unknown", int(broken.sum()), int(line[int(broken.argmax())])
+            "corrected",
+            f"{said} broken: treated as unknown",
+            int(broken.sum()),
+            int(line[int(broken.argmax())]),
         )
     whole = np.where(broken | np.isnan(values), -1, values).astype(np.int64)
     if len(whole) and int(whole.max()) >= 2**31 - 1:

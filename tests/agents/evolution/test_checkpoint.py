@@ -35,7 +35,7 @@ def train_batch_agent(**how):
 
 def train_power_agent(**how):
     return train_linear_power(
-        *PARTS, MACHINE, PowerConfig("taurus", levers="sleep=timeout:600"), **{**QUICK, **how}
+        *PARTS, MACHINE, PowerConfig("taurus", power_controls="sleep=timeout:600"), **{**QUICK, **how}
     )
 
 
@@ -76,13 +76,13 @@ def killed_at(moment, monkeypatch, run, folder):
 
     monkeypatch.setattr(os, "replace", replace_or_die)
     with pytest.raises(Killed):
-        run(keeping=CheckpointDir(folder))
+        run(checkpoint_dir=CheckpointDir(folder))
     monkeypatch.setattr(os, "replace", replaced)
 
 
 def test_search_killed_at_any_checkpoint_resumes_exactly(search, tmp_path, monkeypatch):
     run, whole, history = search
-    agent, history_again = run(keeping=CheckpointDir(tmp_path / "never"))
+    agent, history_again = run(checkpoint_dir=CheckpointDir(tmp_path / "never"))
     assert agent.save(tmp_path / "agent.json").read_bytes() == whole
     last = json.loads((tmp_path / "never" / FILE).read_text())["state"]
     starts = -(-len(last["tried"]) // 4)
@@ -91,7 +91,9 @@ def test_search_killed_at_any_checkpoint_resumes_exactly(search, tmp_path, monke
         folder = tmp_path / str(moment)
         killed_at(moment, monkeypatch, run, folder)
         reported = []
-        agent, history_again = run(keeping=CheckpointDir(folder, resume=True), progress=reported.append)
+        agent, history_again = run(
+            checkpoint_dir=CheckpointDir(folder, resume=True), progress=reported.append
+        )
         assert agent.save(folder / "agent.json").read_bytes() == whole
         assert [str(one) for one in history_again] == history
         done = max(0, moment - 2 - starts)
@@ -110,18 +112,20 @@ def test_search_killed_twice_resumes_exactly(search, tmp_path):
 
     for number, resume in ((1, False), (2, True)):
         with pytest.raises(Killed):
-            run(keeping=CheckpointDir(tmp_path, resume), progress=kill_at(number))
-    agent, _ = run(keeping=CheckpointDir(tmp_path, resume=True), threads=2)
+            run(checkpoint_dir=CheckpointDir(tmp_path, resume), progress=kill_at(number))
+    agent, _ = run(checkpoint_dir=CheckpointDir(tmp_path, resume=True), threads=2)
     assert agent.save(tmp_path / "agent.json").read_bytes() == whole
 
 
 def test_finished_search_can_be_resumed_and_extended(tmp_path):
-    first, _ = train_batch_agent(keeping=CheckpointDir(tmp_path))
+    first, _ = train_batch_agent(checkpoint_dir=CheckpointDir(tmp_path))
     reported = []
-    again, history = train_batch_agent(keeping=CheckpointDir(tmp_path, resume=True), progress=reported.append)
+    again, history = train_batch_agent(
+        checkpoint_dir=CheckpointDir(tmp_path, resume=True), progress=reported.append
+    )
     assert np.array_equal(first.weights, again.weights) and first.provenance == again.provenance
     assert reported == history[-1:]  # the result is validated again, without another generation
-    longer, history = train_batch_agent(keeping=CheckpointDir(tmp_path, resume=True), generations=5)
+    longer, history = train_batch_agent(checkpoint_dir=CheckpointDir(tmp_path, resume=True), generations=5)
     fresh, straight = train_batch_agent(generations=5)
     assert np.array_equal(longer.weights, fresh.weights) and longer.provenance == fresh.provenance
     assert [str(one) for one in history] == [str(one) for one in straight]
@@ -130,7 +134,7 @@ def test_finished_search_can_be_resumed_and_extended(tmp_path):
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
     folder = tmp_path_factory.mktemp("begun")
-    train_batch_agent(keeping=CheckpointDir(folder), generations=1)
+    train_batch_agent(checkpoint_dir=CheckpointDir(folder), generations=1)
     return folder
 
 
@@ -152,17 +156,19 @@ def begun(tmp_path_factory):
 def test_resume_with_other_settings_keeps_file(begun, run, changes, words):
     kept = (begun / FILE).read_bytes()
     with pytest.raises(InputError, match=words):
-        run(keeping=CheckpointDir(begun, resume=True), **changes)
+        run(checkpoint_dir=CheckpointDir(begun, resume=True), **changes)
     assert (begun / FILE).read_bytes() == kept
 
 
 def test_slowdown_limit_and_placements_are_part_of_identity(tmp_path):
-    train_power_agent(keeping=CheckpointDir(tmp_path / "levers"), generations=1)
+    train_power_agent(checkpoint_dir=CheckpointDir(tmp_path / "power_controls"), generations=1)
     with pytest.raises(InputError, match=r"promise \[1.1, 'saf'\], and this is \[1.3, 'saf'\]"):
-        train_power_agent(keeping=CheckpointDir(tmp_path / "levers", resume=True), sla=SlowdownLimit(1.3))
-    train_gpu_agent(keeping=CheckpointDir(tmp_path / "placed"), generations=1)
+        train_power_agent(
+            checkpoint_dir=CheckpointDir(tmp_path / "power_controls", resume=True), sla=SlowdownLimit(1.3)
+        )
+    train_gpu_agent(checkpoint_dir=CheckpointDir(tmp_path / "placed"), generations=1)
     with pytest.raises(InputError, match=r"placements \['first'\], and this is \['best'\]"):
-        train_gpu_agent(keeping=CheckpointDir(tmp_path / "placed", resume=True), placements=("best",))
+        train_gpu_agent(checkpoint_dir=CheckpointDir(tmp_path / "placed", resume=True), placements=("best",))
 
 
 def test_invalid_search_writes_nothing(tmp_path):
@@ -175,7 +181,7 @@ def test_invalid_search_writes_nothing(tmp_path):
         (train_gpu_agent, {"window_jobs": 900}),
     ):
         with pytest.raises(InputError):
-            run(keeping=CheckpointDir(tmp_path, begin=begin), **wrong)
+            run(checkpoint_dir=CheckpointDir(tmp_path, begin=begin), **wrong)
     assert not list(tmp_path.iterdir())
 
 
@@ -184,7 +190,7 @@ def test_nan_and_infinity_survive_checkpoint(tmp_path):
     values = np.array([[1.0, np.nan], [np.inf, 0.1 + 0.2]])
     checkpoint.starts([0, 1], lambda some: values)
     search = EvolutionStrategy([0.0, 0.0], step=1.0, seed=0)
-    assert next(checkpoint.rest(search, np.random.default_rng(0))) == 1
+    assert next(checkpoint.remaining_generations(search, np.random.default_rng(0))) == 1
     checkpoint.close(Generation(1, 2, np.nan, -np.inf, 1.0, 0.1))
     again = SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path, resume=True))
     assert np.array_equal(again.starts([0, 1], lambda some: np.zeros((2, 2))), values, equal_nan=True)

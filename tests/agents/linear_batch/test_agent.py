@@ -45,7 +45,7 @@ def waiting(number=0, **known):
 def test_compiled_score_equals_formula():
     random = np.random.default_rng(0)
     weights = random.normal(size=len(FEATURES))
-    rule = LinearAgent(weights).rule
+    rule = LinearAgent(weights).policy
     nobody = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
     parameters = rule.prepare(nobody, CLUSTER)
     for _ in range(200):
@@ -71,7 +71,7 @@ def test_ended_jobs_change_score_of_their_user_most():
         user=[4, 4, 9],
     )
     weights = np.random.default_rng(3).normal(size=len(FEATURES))
-    rule = LinearAgent(weights).rule
+    rule = LinearAgent(weights).policy
     parameters = rule.prepare(jobs, CLUSTER)
     same = {"estimate_s": 1024.0, "nodes": 1}
     rule.score(waiting(1, ran_s=-1.0, **same), 0.0, parameters)
@@ -112,9 +112,11 @@ def test_overestimating_user_is_learned_during_run():
         job_id=range(1, 7), submit_s=[0, 1, 2, 3, 4, 5], runtime_s=[60, 60, 3600, 3600, 3600, 60],
         estimate_s=[3600] * 6, nodes=[64] * 6, user=[0, 0, 1, 1, 1, 0],
     )  # fmt: skip
-    start = kw.simulate(jobs, CLUSTER, LinearAgent(default_weights()).rule, backfill="none").jobs()["start_s"]
+    start = kw.simulate(jobs, CLUSTER, LinearAgent(default_weights()).policy, backfill="none").jobs()[
+        "start_s"
+    ]
     assert start[5] < start[2]
-    blind = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).rule, backfill="none").jobs()["start_s"]
+    blind = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).policy, backfill="none").jobs()["start_s"]
     assert blind[5] > blind[2]
 
 
@@ -127,13 +129,13 @@ def test_max_wait_bounds_waits():
     )  # fmt: skip
     starving, bound = (
         kw.simulate(
-            jobs, CLUSTER, LinearAgent(saf_weights(), max_wait_s=longest).rule, backfill="none"
+            jobs, CLUSTER, LinearAgent(saf_weights(), max_wait_s=longest).policy, backfill="none"
         ).jobs()["wait_s"][0]
         for longest in (np.inf, 1200.0)
     )
     assert starving > 3600
     assert 1200 < bound <= 1200 + 640 + 10
-    by_age = LinearAgent(saf_weights(), max_wait_s=0.0).rule
+    by_age = LinearAgent(saf_weights(), max_wait_s=0.0).policy
     made = kw.lublin(300, 64, load=1.2, seed=3)
     ours, theirs = (
         kw.simulate(made, CLUSTER, who, backfill="none").jobs()["start_s"] for who in (by_age, "fcfs")
@@ -142,13 +144,13 @@ def test_max_wait_bounds_waits():
 
 
 def test_fallback_policy_is_used():
-    agent = LinearAgent(default_weights(), fallback_rule="f2")
+    agent = LinearAgent(default_weights(), fallback_policy="f2")
     jobs = kw.lublin(300, 64, load=1.2, seed=3)
-    ours, theirs = (kw.simulate(jobs, CLUSTER, who, "easy").jobs()["start_s"] for who in (agent.rule, "f2"))
+    ours, theirs = (kw.simulate(jobs, CLUSTER, who, "easy").jobs()["start_s"] for who in (agent.policy, "f2"))
     assert np.array_equal(ours, theirs)
-    assert agent.rule.name == "agent"
+    assert agent.policy.name == "agent"
     with pytest.raises(UnknownNameError, match="policy"):
-        LinearAgent(default_weights(), fallback_rule="f22")
+        LinearAgent(default_weights(), fallback_policy="f22")
 
 
 def test_saf_weights_give_order_of_saf():
@@ -159,7 +161,7 @@ def test_saf_weights_give_order_of_saf():
         runtime_s=[100, 50, 20, 10, 400, 7],
         nodes=[64, 60, 40, 33, 64, 50],
     )
-    ours = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).rule, backfill="none")
+    ours = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).policy, backfill="none")
     theirs = kw.simulate(jobs, CLUSTER, "saf", backfill="none")
     assert np.array_equal(ours.start_s, theirs.start_s)
     assert np.array_equal(ours.job, theirs.job)
@@ -167,16 +169,16 @@ def test_saf_weights_give_order_of_saf():
 
 def test_three_jobs_whose_order_is_obvious():
     jobs = kw.JobTable(job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[100, 50, 10], nodes=[64, 64, 64])
-    shortest = LinearAgent(np.eye(12)[0]).rule
+    shortest = LinearAgent(np.eye(12)[0]).policy
     assert kw.simulate(jobs, CLUSTER, shortest, backfill="none").jobs()["start_s"].tolist() == [0, 110, 100]
-    oldest = LinearAgent(-np.eye(12)[5]).rule
+    oldest = LinearAgent(-np.eye(12)[5]).policy
     assert kw.simulate(jobs, CLUSTER, oldest, backfill="none").jobs()["start_s"].tolist() == [0, 100, 150]
 
 
 def test_scaled_weights_give_same_schedule(jobs):
     weights = np.random.default_rng(1).normal(size=12)
     one, other = (
-        kw.simulate(jobs, CLUSTER, LinearAgent(weights * factor).rule, "easy") for factor in (1.0, 4.0)
+        kw.simulate(jobs, CLUSTER, LinearAgent(weights * factor).policy, "easy") for factor in (1.0, 4.0)
     )
     assert np.array_equal(one.start_s, other.start_s)
 
@@ -193,8 +195,8 @@ def test_save_and_load_are_exact(tmp_path):
     assert np.array_equal(again.weights, weights)
     assert np.array_equal(again.parameters(jobs, CLUSTER), agent.parameters(jobs, CLUSTER))
     assert sorted(again.memory.users) == ["ann", 'bob "b"']
-    assert (again.prior_weight, again.fallback_rule) == (0.3, "f1")
-    assert (again.name, again.provenance, again.rule.name) == ("mine", {"seed": 0, "trace": "x"}, "mine")
+    assert (again.prior_weight, again.fallback_policy) == (0.3, "f1")
+    assert (again.name, again.provenance, again.policy.name) == ("mine", {"seed": 0, "trace": "x"}, "mine")
 
 
 def test_weights_are_validated_and_read_only():

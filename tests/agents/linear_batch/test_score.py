@@ -18,7 +18,7 @@ JOBS = kw.lublin(400, 32, load=1.0, seed=3, estimates="rounded").with_columns(us
 
 
 def starts(jobs, agent, machine=MACHINE):
-    return kw.simulate(jobs, machine, agent.rule, "easy").jobs()["start_s"]
+    return kw.simulate(jobs, machine, agent.policy, "easy").jobs()["start_s"]
 
 
 def test_history_uses_requested_limits_not_predictions():

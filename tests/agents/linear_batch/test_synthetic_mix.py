@@ -23,7 +23,7 @@ OTHER = with_users(kw.lublin(600, 32, load=0.9, seed=5), 5)
 
 
 def searched(jobs=REAL[:600], mixture=None, **more):
-    return train(jobs, REAL[600:], CLUSTER, mixture=mixture, **{**SMALL, **more})[0]
+    return train(jobs, REAL[600:], CLUSTER, synthetic_mix=mixture, **{**SMALL, **more})[0]
 
 
 def test_seed_determines_agent_and_synthetic_jobs_change_it():
@@ -78,8 +78,8 @@ def test_resumed_after_kill_equals_uninterrupted(tmp_path, curriculum):
             raise Killed
 
     with pytest.raises(Killed):
-        searched(mixture=mixture, keeping=CheckpointDir(tmp_path), progress=kill)
-    resumed = searched(mixture=mixture, keeping=CheckpointDir(tmp_path, resume=True))
+        searched(mixture=mixture, checkpoint_dir=CheckpointDir(tmp_path), progress=kill)
+    resumed = searched(mixture=mixture, checkpoint_dir=CheckpointDir(tmp_path, resume=True))
     uninterrupted = searched(mixture=mixture)
     assert (
         resumed.weights.tolist() == uninterrupted.weights.tolist()
@@ -87,5 +87,6 @@ def test_resumed_after_kill_equals_uninterrupted(tmp_path, curriculum):
     )
     with pytest.raises(kw.errors.InputError, match="was begun with mixture"):
         searched(
-            mixture=SyntheticMix((SYNTHETIC,), 0.25, curriculum), keeping=CheckpointDir(tmp_path, resume=True)
+            mixture=SyntheticMix((SYNTHETIC,), 0.25, curriculum),
+            checkpoint_dir=CheckpointDir(tmp_path, resume=True),
         )

@@ -73,10 +73,10 @@ def test_clearly_better_policy_becomes_fallback(jobs, parts):
         return 1.0 + float(np.maximum(0.0, -np.diff(records["start_s"])).mean())
 
     agent, _ = train(*parts, CLUSTER, seed=0, objective=disorder, backfill="none", **SMALL)
-    assert agent.fallback_rule == "fcfs"
+    assert agent.fallback_policy == "fcfs"
     of_agent, of_policy = (
         kw.simulate(jobs, CLUSTER, policy, backfill="none").jobs()["start_s"]
-        for policy in (agent.rule, "fcfs")
+        for policy in (agent.policy, "fcfs")
     )
     assert np.array_equal(of_agent, of_policy)
 

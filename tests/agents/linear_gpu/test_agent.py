@@ -39,12 +39,12 @@ def same(one, other):
 @pytest.mark.parametrize("types", ["any", "fastest"])
 @pytest.mark.parametrize("rule", list(POLICY_WEIGHTS))
 def test_rule_agent_schedules_as_policy(rule, types):
-    assert same(run(policy_agent(rule, GPUS, types=types)), run(rule, types=types))
+    assert same(run(policy_agent(rule, GPUS, gpu_type_order=types)), run(rule, gpu_type_order=types))
 
 
 def test_rule_agent_with_migration_and_placement():
-    log = run(policy_agent("las", GPUS, types="fastest", placement="best", migrate=True))
-    settings = {"placement": "best", "types": "fastest"}
+    log = run(policy_agent("las", GPUS, gpu_type_order="fastest", placement="best", migrate=True))
+    settings = {"placement": "best", "gpu_type_order": "fastest"}
     assert log.run["migrate"] and log.run["placement"] == "best" and log.run["preempt"]
     speeds = run_speeds("auto", JOBS, CLUSTER)
     from kilowait.policies.simulation import gpu_settings_for
@@ -62,9 +62,9 @@ def test_unsorted_jobs_are_scored_correctly():
 
 
 def test_explicit_gpu_settings_override_agent():
-    agent = policy_agent("srtf", GPUS, types="fastest", placement="best")
-    log = run(agent, types="any", preempt=False)
-    assert log.run["types"] == "any" and not log.run["preempt"]
+    agent = policy_agent("srtf", GPUS, gpu_type_order="fastest", placement="best")
+    log = run(agent, gpu_type_order="any", preempt=False)
+    assert log.run["gpu_type_order"] == "any" and not log.run["preempt"]
     assert run(agent).run["placement"] == "best"
     assert kw.simulate(JOBS, CLUSTER, agent, backfill="none").run["placement"] == "best"
     assert kw.simulate(JOBS, CLUSTER, agent, placement="first", backfill="none").run["placement"] == "first"

@@ -14,7 +14,7 @@ from kilowait.experiments.power import PowerSettings, meter_for
 JOBS = kw.lublin(jobs=900, nodes=32, seed=3, load=0.5)
 MACHINE = kw.Cluster.from_nodes(32)
 LEVERS = "sleep=timeout:600+dvfs=2"
-POWER = PowerConfig("taurus", levers=LEVERS)
+POWER = PowerConfig("taurus", power_controls=LEVERS)
 QUICK = {"seed": 1, "generations": 3, "population": 6, "windows": 3, "window_jobs": 100}
 
 
@@ -29,7 +29,7 @@ def test_save_and_load(tmp_path):
     )
     again = kw.load_agent(agent.save(tmp_path / "agent.json"))
     assert np.array_equal(again.weights, agent.weights)
-    assert (again.levers, again.signal, again.name, again.provenance) == (
+    assert (again.power_controls, again.signal, again.name, again.provenance) == (
         LEVERS,
         "carbon",
         "green",
@@ -64,7 +64,7 @@ def test_training_does_not_depend_on_threads(trained):
     again, _ = train_linear_power(JOBS[:540], JOBS[540:720], MACHINE, POWER, threads=2, **QUICK)
     assert np.array_equal(agent.weights, again.weights)
     assert len(history) == 3 and history[-1].best <= 1.0
-    assert agent.provenance["objective"] == "energy" and agent.levers == LEVERS
+    assert agent.provenance["objective"] == "energy" and agent.power_controls == LEVERS
 
 
 def test_training_objective_equals_accounting(trained):
@@ -72,7 +72,7 @@ def test_training_objective_equals_accounting(trained):
     from kilowait.agents.linear_power.objective import EvaluationWindows
 
     agent = trained[0]
-    seen = EvaluationWindows(JOBS, MACHINE, POWER, 2, 150, "easy", "energy").tried(
+    seen = EvaluationWindows(JOBS, MACHINE, POWER, 2, 150, "easy", "energy").evaluate(
         [agent], np.array([100, 400]), 1
     )
     meter = meter_for(PowerSettings("taurus"), JOBS, MACHINE)

@@ -29,11 +29,11 @@ MACHINE = kw.Cluster.from_nodes(16)
 @pytest.mark.parametrize("order", ["agent", "saf"])
 @pytest.mark.parametrize("seed", range(3))
 def test_engine_and_python_inference_agree(make, order, seed):
-    asking = DecisionSettings(slots=24, backfill_order=order)
-    net = make(asking.seen, "kernel", seed=seed, width=16, depth=2)
+    asking = DecisionSettings(queue_window=24, backfill_order=order)
+    net = make(asking.observation_spec, "kernel", seed=seed, width=16, depth=2)
     jobs = crowded(120, seed)
     inside = NetworkAgent(net, asking).run(RunInputs(jobs, MACHINE, Settings("easy")))
-    outside = run_policy(jobs, MACHINE, lambda seen: greedy_actions(net, seen), asking=asking)
+    outside = run_policy(jobs, MACHINE, lambda seen: greedy_actions(net, seen), decision_settings=asking)
     assert np.array_equal(inside.jobs()["start_s"], outside.jobs()["start_s"])
     assert (
         inside.jobs()["start_s"].tolist()
@@ -42,8 +42,8 @@ def test_engine_and_python_inference_agree(make, order, seed):
 
 
 def test_simulate_accepts_network_agent():
-    asking = DecisionSettings(slots=16)
-    agent = NetworkAgent(network(asking.seen, "attention", seed=1, width=16), asking, name="mine")
+    asking = DecisionSettings(queue_window=16)
+    agent = NetworkAgent(network(asking.observation_spec, "attention", seed=1, width=16), asking, name="mine")
     log = kw.simulate(crowded(60, 1), MACHINE, agent, "easy")
     assert log.run["policy"] == "mine" and np.isfinite(log.jobs()["start_s"]).all()
     with pytest.raises(InputError, match="policy 'mine' orders backfill candidates itself"):
@@ -51,12 +51,12 @@ def test_simulate_accepts_network_agent():
 
 
 def test_loaded_agent_makes_same_decisions(tmp_path):
-    asking = DecisionSettings(slots=16, backfill_order="agent", max_wait_s=4000.0)
-    net = network(asking.seen, "kernel", seed=3, width=16)
+    asking = DecisionSettings(queue_window=16, backfill_order="agent", max_wait_s=4000.0)
+    net = network(asking.observation_spec, "kernel", seed=3, width=16)
     save_network(net, tmp_path / "agent.pt", provenance={"asking": settings_to_dict(asking)})
     agent = network_agent(tmp_path / "agent.pt")
     jobs = crowded(90, 2)
-    assert agent.asking == asking
+    assert agent.decision_settings == asking
     assert np.array_equal(
         kw.simulate(jobs, MACHINE, agent, "easy").jobs()["start_s"],
         kw.simulate(jobs, MACHINE, NetworkAgent(net, asking), "easy").jobs()["start_s"],
@@ -67,17 +67,22 @@ def test_loaded_agent_makes_same_decisions(tmp_path):
 
 
 def test_unsupported_networks_have_no_engine_weights():
-    assert engine_weights(network(DecisionSettings(hold=True).seen, "kernel")) is None
-    assert engine_weights(network(DecisionSettings().seen, "attention")) is None
+    assert engine_weights(network(DecisionSettings(hold=True).observation_spec, "kernel")) is None
+    assert engine_weights(network(DecisionSettings().observation_spec, "attention")) is None
 
 
 def test_windows_without_choices_run_to_the_end():
     lonely = kw.JobTable(
         job_id=np.arange(6), submit_s=np.arange(6) * 1000.0, runtime_s=np.full(6, 10.0), nodes=np.full(6, 1)
     )
-    vec = BatchVectorEnv(2, jobs=lonely, cluster=MACHINE, episode_jobs=3, slots=4, autoreset_mode="SameStep")
-    assert weighted_metrics(network(vec.seen, "kernel", width=8), vec, [0, 3]).tolist() == [0.0, 0.0]
-    assert vec.board.stack.clock["segments"].tolist() == [[3], [3]], "every job started once"
+    vec = BatchVectorEnv(
+        2, jobs=lonely, cluster=MACHINE, episode_jobs=3, queue_window=4, autoreset_mode="SameStep"
+    )
+    assert weighted_metrics(network(vec.observation_spec, "kernel", width=8), vec, [0, 3]).tolist() == [
+        0.0,
+        0.0,
+    ]
+    assert vec.simulator.states.clock["segments"].tolist() == [[3], [3]], "every job started once"
 
 
 def predicted(count: int = 60, seed: int = 1) -> kw.JobTable:
@@ -89,13 +94,15 @@ def predicted(count: int = 60, seed: int = 1) -> kw.JobTable:
 
 
 def test_network_with_prediction_features(tmp_path):
-    asking = DecisionSettings(slots=16, backfill_order="agent", prediction_features=True)
-    net = network(asking.seen, "kernel", seed=3, width=16)
+    asking = DecisionSettings(queue_window=16, backfill_order="agent", prediction_features=True)
+    net = network(asking.observation_spec, "kernel", seed=3, width=16)
     save_network(net, tmp_path / "agent.pt", provenance={"asking": settings_to_dict(asking)})
     agent = network_agent(tmp_path / "agent.pt")
-    assert agent.asking.prediction_features and engine_weights(agent.network) is not None
+    assert agent.decision_settings.prediction_features and engine_weights(agent.network) is not None
     inside = kw.simulate(predicted(), MACHINE, agent, "easy").jobs()["start_s"]
-    outside = run_policy(predicted(), MACHINE, lambda seen: greedy_actions(net, seen), asking=asking)
+    outside = run_policy(
+        predicted(), MACHINE, lambda seen: greedy_actions(net, seen), decision_settings=asking
+    )
     assert np.array_equal(inside, outside.jobs()["start_s"])
     quicker = predicted().with_columns(expected_inverse_runtime=np.linspace(0.01, 1, 60))
     assert not np.array_equal(inside, kw.simulate(quicker, MACHINE, agent, "easy").jobs()["start_s"])
@@ -106,7 +113,7 @@ def test_network_with_prediction_features(tmp_path):
 def test_agents_without_prediction_field_still_load(tmp_path):
     # What files said then: no word of predictions, and these columns.
     asked = {
-        "slots": 16,
+        "queue_window": 16,
         "backfill": "easy",
         "backfill_order": "agent",
         "at_limit": "extend",
@@ -117,11 +124,11 @@ def test_agents_without_prediction_field_still_load(tmp_path):
         "graph": False,
     }
     names = ("length", "width", "share", "area", "hour", "day", "patience", "fits", "spare", "place")
-    asking = DecisionSettings(slots=16, backfill_order="agent")
-    assert asking.seen.features == names and settings_to_dict(asking) == asked
-    net = network(asking.seen, "kernel", seed=3, width=16)
+    asking = DecisionSettings(queue_window=16, backfill_order="agent")
+    assert asking.observation_spec.features == names and settings_to_dict(asking) == asked
+    net = network(asking.observation_spec, "kernel", seed=3, width=16)
     save_network(net, tmp_path / "agent.pt", provenance={"asking": asked})
     agent = network_agent(tmp_path / "agent.pt")
-    assert not agent.asking.prediction_features
+    assert not agent.decision_settings.prediction_features
     for jobs in (crowded(60, 1), predicted()):
         assert np.isfinite(kw.simulate(jobs, MACHINE, agent, "easy").jobs()["start_s"]).all()

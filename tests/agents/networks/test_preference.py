@@ -36,7 +36,7 @@ UNITS = {"slowdown": 5.0, "wait": 0.1, "sla": 1.0}
 
 def batch(copies=6, *, graph=False, jobs=None, **how):
     return BatchVectorEnv(
-        copies, jobs=crowded(200, 0) if jobs is None else jobs, cluster=MACHINE, episode_jobs=40, slots=16,
+        copies, jobs=crowded(200, 0) if jobs is None else jobs, cluster=MACHINE, episode_jobs=40, queue_window=16,
         autoreset_mode="SameStep", backfill_order="agent", threads=1, graph=graph, **how,
     )  # fmt: skip
 
@@ -45,7 +45,7 @@ def batch(copies=6, *, graph=False, jobs=None, **how):
 @pytest.mark.parametrize("kind", ["kernel", "attention", "gat"])
 def test_fixed_preference_equals_preference_input(make, kind):
     vec = batch(preferences=UNITS, graph=kind == "gat")
-    told = make(vec.seen, kind, seed=1, width=16)
+    told = make(vec.observation_spec, kind, seed=1, width=16)
     plain = batch(graph=kind == "gat")
     first = np.arange(6) * 30
     choices = []
@@ -62,9 +62,9 @@ def test_fixed_preference_equals_preference_input(make, kind):
 
 
 def test_engine_inference_agrees_and_depends_on_preference():
-    asking = DecisionSettings(slots=16, backfill_order="agent")
+    asking = DecisionSettings(queue_window=16, backfill_order="agent")
     vec = batch(preferences=UNITS)
-    told = network(vec.seen, "kernel", seed=2, width=16)
+    told = network(vec.observation_spec, "kernel", seed=2, width=16)
     agent, jobs, logs = NetworkAgent(told, asking), crowded(150, 4), []
     assert agent.preferences == tuple(UNITS)
     for weights in preference_grid(3, 1):
@@ -76,7 +76,9 @@ def test_engine_inference_agrees_and_depends_on_preference():
             summary = np.concatenate([seen["summary"], weights.astype(np.float32)[None]], axis=1)
             return greedy_actions(told, {**seen, "summary": summary})
 
-        assert np.array_equal(inside, run_policy(jobs, MACHINE, outside, asking=asking).jobs()["start_s"])
+        assert np.array_equal(
+            inside, run_policy(jobs, MACHINE, outside, decision_settings=asking).jobs()["start_s"]
+        )
         logs.append(tuple(inside))
     assert len(set(logs)) > 1
     assert np.array_equal(
@@ -86,8 +88,8 @@ def test_engine_inference_agrees_and_depends_on_preference():
 
 
 def test_preference_errors(tmp_path):
-    asking = DecisionSettings(slots=16)
-    told = network(batch(preferences=UNITS).seen, "kernel", width=16)
+    asking = DecisionSettings(queue_window=16)
+    told = network(batch(preferences=UNITS).observation_spec, "kernel", width=16)
     agent = NetworkAgent(told, asking, "mine")
     with pytest.raises(
         InputError,
@@ -103,7 +105,7 @@ def test_preference_errors(tmp_path):
     save_network(told, tmp_path / "agent.pt", provenance={"asking": settings_to_dict(asking)})
     again = network_agent(tmp_path / "agent.pt")
     assert again.prefer(sla=1).provenance["preference"] == {"slowdown": 0.0, "wait": 0.0, "sla": 1.0}
-    gpu = GpuNetworkAgent(told, GpuDecisionSettings(slots=16))
+    gpu = GpuNetworkAgent(told, GpuDecisionSettings(queue_window=16))
     with pytest.raises(InputError, match="none is set"):
         gpu.run(RunInputs(crowded(30, 1), MACHINE, GpuSettings()))
 
@@ -123,7 +125,14 @@ def test_units_are_means_of_saf():
 
 def test_one_network_learns_optimum_of_every_preference():
     jobs, cluster, first = two_users()
-    how = {"jobs": jobs, "cluster": cluster, "episode_jobs": 5, "slots": 6, "backfill": "none", "threads": 1}
+    how = {
+        "jobs": jobs,
+        "cluster": cluster,
+        "episode_jobs": 5,
+        "queue_window": 6,
+        "backfill": "none",
+        "threads": 1,
+    }
     units = {"slowdown": 1.0, "fairness": 1.0}
     vec = BatchVectorEnv(64, autoreset_mode="SameStep", preferences=units, **how)
     settings = PPOSettings(

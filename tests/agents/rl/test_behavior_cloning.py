@@ -32,7 +32,7 @@ GPU_JOBS = gpu_workload(500, GPUS, load=1.1, seed=2)
 
 def batch(jobs, copies=16, **how):
     return BatchVectorEnv(
-        copies, jobs=jobs, cluster=MACHINE, episode_jobs=100, slots=32, autoreset_mode="SameStep",
+        copies, jobs=jobs, cluster=MACHINE, episode_jobs=100, queue_window=32, autoreset_mode="SameStep",
         backfill_order="agent", **how,
     )  # fmt: skip
 
@@ -61,7 +61,7 @@ def test_cloned_saf_agrees_with_saf_on_later_jobs(make):
     slowdown = {
         name: kw.metrics(kw.simulate(JOBS[2000:], MACHINE, policy, "easy"))["mean_bsld"]
         for name, policy in (
-            ("agent", NetworkAgent(agent, expert_env.vec.asking)),
+            ("agent", NetworkAgent(agent, expert_env.vec.decision_settings)),
             ("saf", "saf"),
             ("fcfs", "fcfs"),
         )
@@ -72,7 +72,9 @@ def test_cloned_saf_agrees_with_saf_on_later_jobs(make):
 
 def test_cloned_srtf_agrees_on_gpu_cluster():
     def vec(jobs):
-        return GpuVectorEnv(8, jobs=jobs, cluster=GPUS, episode_jobs=60, slots=16, autoreset_mode="SameStep")
+        return GpuVectorEnv(
+            8, jobs=jobs, cluster=GPUS, episode_jobs=60, queue_window=16, autoreset_mode="SameStep"
+        )
 
     expert_env = make_expert_env("srtf", vec(GPU_JOBS[:300]), GPUS)
     agent = network(expert_env.vec.spec_of_observation, width=32)
@@ -87,29 +89,29 @@ def test_gpu_expert_schedules_as_engine():
     vec.reset(options={"first": 0})
     while not vec.step(expert_env.choose())[2][0]:
         pass
-    played = vec.board.stack.job_state["start_s"][0, :80].copy()
+    played = vec.simulator.states.job_state["start_s"][0, :80].copy()
     log = kw.simulate(GPU_JOBS[:80], GPUS, "sjf", "skip")
     assert np.array_equal(played, log.jobs()["start_s"])
     expert_env.close()
 
 
 def test_large_margin_loss_values():
-    asked = q_network(BatchVectorEnv(1, jobs=JOBS[:50], cluster=MACHINE, episode_jobs=20).seen)
+    asked = q_network(BatchVectorEnv(1, jobs=JOBS[:50], cluster=MACHINE, episode_jobs=20).observation_spec)
     scores = torch.tensor([[1.0, 0.1, -torch.inf], [1.0, 0.9, -torch.inf], [0.0, 3.0, -torch.inf]])
     loss = _choice_loss(asked, scores, torch.tensor([0, 0, 0]), margin=0.8)
     assert loss.tolist() == pytest.approx([0.0, 0.7, 3.8])
 
 
 QUICK = RLTraining(
-    steps=16 * 4 * 4,
-    envs=4,
+    total_timesteps=16 * 4 * 4,
+    num_envs=4,
     episode_jobs=40,
-    slots=16,
+    queue_window=16,
     windows=2,
     window_jobs=60,
-    teacher="saf",
-    teacher_steps=32 * 4 * 14,
-    settings={"n_steps": 16, "validate_every": 2, "checkpoint_every": 2},
+    expert="saf",
+    expert_steps=32 * 4 * 14,
+    hyperparameters={"n_steps": 16, "validate_every": 2, "checkpoint_every": 2},
 )
 
 
@@ -130,7 +132,7 @@ Q_SETTINGS = {
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """Uninterrupted trainings, by algorithm."""
-    how = {"ppo": QUICK, "d3qn": replace(QUICK, algo="d3qn", settings=Q_SETTINGS)}
+    how = {"ppo": QUICK, "d3qn": replace(QUICK, algo="d3qn", hyperparameters=Q_SETTINGS)}
     return {name: (one, *trained(tmp_path_factory.mktemp(name), one)) for name, one in how.items()}
 
 
@@ -159,13 +161,15 @@ def test_resumed_after_kill_equals_uninterrupted(tmp_path, undisturbed, algo, wh
     assert first == {("imitation", 12): 11, ("imitation", 14): -1, ("after", 3): -3}[when]
     one, other = whole.network.state_dict(), resumed.network.state_dict()
     assert len(again) == len(history) and all(torch.equal(one[name], other[name]) for name in one)
-    assert whole.provenance["learning"]["teacher"] == "saf"
+    assert whole.provenance["learning"]["expert"] == "saf"
     record = json.loads((tmp_path / "cut" / HISTORY).read_text())
-    assert len(record["updates"]) == 14 and record["teacher"] == "saf"
+    assert len(record["updates"]) == 14 and record["expert"] == "saf"
 
 
 def test_cloned_network_is_kept_if_training_is_worse(tmp_path):
-    how = replace(QUICK, settings={**QUICK.settings, "learning_rate": 0.5})  # which ruins any network
+    how = replace(
+        QUICK, hyperparameters={**QUICK.hyperparameters, "learning_rate": 0.5}
+    )  # which ruins any network
     agent, history = trained(tmp_path / "run", how)
     assert (
         max(update.validation for update in history if update.validation == update.validation)
@@ -176,7 +180,7 @@ def test_cloned_network_is_kept_if_training_is_worse(tmp_path):
 
 def expert_vec():
     return BatchVectorEnv(
-        4, jobs=JOBS[300:500], cluster=MACHINE, episode_jobs=40, slots=16, autoreset_mode="SameStep",
+        4, jobs=JOBS[300:500], cluster=MACHINE, episode_jobs=40, queue_window=16, autoreset_mode="SameStep",
         backfill_order="agent",
     )  # fmt: skip
 
@@ -188,7 +192,7 @@ def test_errors(tmp_path):
         ("fair_share", InputError, "depends on the usage of users"),
     ):
         with pytest.raises(error, match=words):
-            trained(tmp_path / "x", replace(QUICK, teacher=expert))
+            trained(tmp_path / "x", replace(QUICK, expert=expert))
     gpu = GpuVectorEnv(1, jobs=GPU_JOBS[:80], cluster=GPUS, episode_jobs=40)
     for expert, words in (
         ("lookahead", "cannot simulate GPU clusters"),
@@ -198,4 +202,4 @@ def test_errors(tmp_path):
             make_expert_env(expert, gpu, GPUS)
     trained(tmp_path / "saf")
     with pytest.raises(InputError, match="was trained with warm start"):
-        trained(tmp_path / "saf", replace(QUICK, teacher="sjf"), resume=True)
+        trained(tmp_path / "saf", replace(QUICK, expert="sjf"), resume=True)

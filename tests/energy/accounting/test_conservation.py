@@ -35,7 +35,7 @@ LONGEST_S = 400
 
 def simulated(case: Case) -> tuple[ExecutionLog, Cluster]:
     """The engine's log of a case, and its machine."""
-    assert case.levers is not None
+    assert case.power_controls is not None
     settings: dict[str, Any] = {"backfill": DEPTHS.get(case.depth, case.depth)}
     machine = cluster(case)
     log = kilowait.simulate(
@@ -48,7 +48,7 @@ def simulated(case: Case) -> tuple[ExecutionLog, Cluster]:
         placement=case.placement,
         overrun=case.overrun,
         on_oversized="drop",
-        power_controls=levers_of(case.levers),
+        power_controls=levers_of(case.power_controls),
         **settings,
     )
     return log, machine

@@ -134,7 +134,7 @@ def test_jobs_that_say_nothing_of_cores_have_as_much_of_them_as_of_the_gpus():
 def test_a_profile_tells_what_columns_do_not():
     jobs = table(gpus=[2], gpu_utilization=[0.5], cores=[10])
     log = lay(jobs, machine(), [(0, 0, 10, [(0, 3, 2000, 1)])])
-    found = account_energy(log, machine(), model(), profile=ConstantUtilization(0.25, 0.1))
+    found = account_energy(log, machine(), model(), utilization=ConstantUtilization(0.25, 0.1))
     assert found.segment_w == pytest.approx([55 + 0.5 * 200 + 0.25 * 80])
 
 
@@ -213,7 +213,7 @@ def test_levels_are_not_for_placed_nodes_and_caps_only_for_them():
         account_energy(kilowait.simulate(jobs, plain), plain, model(), gpu_cap=0.5)
     with pytest.raises(InputError, match="cap its GPUs"):
         resolve_controls("sleep=break-even", jobs, machine(), model())
-    assert resolve_controls("none", jobs, machine(), model()).levers is None
+    assert resolve_controls("none", jobs, machine(), model()).controls is None
 
 
 def test_gpus_must_be_those_of_the_power_model():

@@ -83,7 +83,7 @@ def trials() -> list[Trial]:
             ]
         jobs = jobs.with_columns(**columns)
         simulator = GpuSimulator(
-            jobs, cluster, settings_of(case), rule=rule_of(case, jobs), speeds=speeds_of(case)
+            jobs, cluster, settings_of(case), policy=rule_of(case, jobs), speeds=speeds_of(case)
         )
         simulator.run()
         log = simulator.log()

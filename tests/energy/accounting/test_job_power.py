@@ -58,7 +58,7 @@ def test_a_group_without_a_table_runs_at_full_speed() -> None:
 def test_a_profile_counts_where_nothing_was_measured() -> None:
     jobs = table(nodes=[2, 2], power_w=[150, np.nan])
     log = ran(jobs, [(0, 0, 10), (1, 10, 20)])
-    found = account_energy(log, NODES, toy(), profile=ConstantUtilization(0.5))
+    found = account_energy(log, NODES, toy(), utilization=ConstantUtilization(0.5))
     assert found.per_job()["it_j"].tolist() == [1500, 2 * 55 * 10]
     assert "of 1 from the utilization profile" in found.notes[0]
 

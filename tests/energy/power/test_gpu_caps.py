@@ -131,7 +131,9 @@ def test_the_rows_are_the_types_of_the_run(name):
     assert np.isfinite(found).all() and (found > 0).all()
     if not cluster.queues:
         assert len(found) == len(gpu_types(cluster))
-    log = run_gpu_simulation(jobs, cluster, resolve("fcfs"), GpuSettings(types="given"), preference=found)
+    log = run_gpu_simulation(
+        jobs, cluster, resolve("fcfs"), GpuSettings(gpu_type_order="given"), preference=found
+    )
     assert len(log) == 3
 
 
@@ -139,7 +141,9 @@ def test_jobs_lie_where_they_take_least():
     jobs = table(2, cores=[2, 2])
     speeds = constant_speeds(jobs, gpu_types(CLUSTER), {"V100": 1.0, "T4": [0.4, 0.6]})
     wish = energy_by_type(jobs, CLUSTER, DRAWS, speeds)  # 133 W against 60 / 0.4 = 150 and 60 / 0.6 = 100
-    log = run_gpu_simulation(jobs, CLUSTER, resolve("fcfs"), GpuSettings(types="given"), speeds, wish)
+    log = run_gpu_simulation(
+        jobs, CLUSTER, resolve("fcfs"), GpuSettings(gpu_type_order="given"), speeds, wish
+    )
     assert log.group[np.argsort(log.job)].tolist() == [0, 1]
 
 

@@ -76,7 +76,8 @@ def test_dates_need_a_dated_log() -> None:
 def test_a_series_that_does_not_cover_the_run_is_an_error_with_the_missing_span() -> None:
     late = ran(dated(NEW_YEAR + HOUR), SEGMENT)
     missing = (
-        r"missing 2022-01-01 03:00 UTC to 2022-01-01 03:10 UTC\. Give a longer file, or ask for wrap=True"
+        r"missing 2022-01-01 03:00 UTC to 2022-01-01 03:10 UTC\. Give a longer file, or ask for "
+        "repeat_signals=True"
     )
     with pytest.raises(InputError, match=missing):
         account_energy(late, NODES, toy(), carbon=GRAMS)
@@ -96,12 +97,12 @@ def test_wrap_repeats_by_whole_weeks_and_says_so() -> None:
     log = ran(jobs, SEGMENT)
     with pytest.raises(InputError, match="missing"):
         account_energy(log, NODES, toy(), carbon=week)
-    found = account_energy(log, NODES, toy(), carbon=week, wrap=True)
+    found = account_energy(log, NODES, toy(), carbon=week, repeat_signals=True)
     assert found.co2_kg == pytest.approx(0.15 * (0 + 1) / 1e3)
     assert "repeated every 1 weeks" in found.signals["carbon"]
     air = Weather(week.scaled(0.1, "°C"), week.scaled(0.5, "%"))
     for cooling in (LinearCop(), Economiser(Chiller(500.0))):
-        wrapped = account_energy(log, NODES, toy(cooling), weather=air, wrap=True)
+        wrapped = account_energy(log, NODES, toy(cooling), weather=air, repeat_signals=True)
         model = toy(cooling)
         expected = [
             float(model.facility.facility_w(100.0, celsius, air.wet_bulb.at(NEW_YEAR + HOUR * hour)))

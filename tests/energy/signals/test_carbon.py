@@ -56,7 +56,7 @@ def test_electricity_maps_has_both_scopes(put):
         "note": "1 of 2 values are estimates of the publisher",
     }
     assert {key: series.meta[key] for key in wanted} == wanted
-    direct = read_carbon(path, scope="direct")
+    direct = read_carbon(path, carbon_scope="direct")
     assert direct.value.tolist() == [50, 60] and direct.meta["scope"] == "direct"
     assert direct.describe().startswith("carbon intensity, GB, average, direct, 2022-01-01 00:00 UTC to ")
 
@@ -67,7 +67,7 @@ def test_electricity_maps_with_other_spelling(put):
     with pytest.raises(
         InputError, match="the file has no column of direct carbon intensity; it has Datetime"
     ):
-        read_carbon(put(text.replace("(direct)", "")), scope="direct")
+        read_carbon(put(text.replace("(direct)", "")), carbon_scope="direct")
 
 
 def test_several_zones(put):
@@ -360,7 +360,7 @@ def test_real_electricity_maps(data_dir, name):
     series = read_carbon(data_dir / "carbon" / f"{name}_hourly.csv.gz")
     assert len(series) == 8760 and series.end_s - series.start_s == 365 * 86400
     assert float(series.mean(series.start_s, series.end_s)) == pytest.approx(MEANS[name], abs=6e-4)
-    direct = read_carbon(data_dir / "carbon" / f"{name}_hourly.csv.gz", scope="direct")
+    direct = read_carbon(data_dir / "carbon" / f"{name}_hourly.csv.gz", carbon_scope="direct")
     assert direct.value.mean() < series.value.mean()
 
 

@@ -93,13 +93,13 @@ def test_the_type_changes_the_run_time():
     table_of = speeds({"K80": [0.25, 0.25], "V100": [1, 1]})
     jobs = table([10, 10], gpus=[1, 1])
     assert ends(kw.simulate(jobs, cluster, speeds=table_of, backfill="none")) == [40, 10]
-    fast = kw.simulate(jobs, cluster, speeds=table_of, settings=GpuSettings(types="fastest"))
+    fast = kw.simulate(jobs, cluster, speeds=table_of, settings=GpuSettings(gpu_type_order="fastest"))
     assert ends(fast) == [10, 40]
     moved = kw.simulate(
         jobs,
         cluster,
         speeds=table_of,
-        settings=GpuSettings(types="fastest", migrate=True, checkpoint_load_s=2),
+        settings=GpuSettings(gpu_type_order="fastest", migrate=True, checkpoint_load_s=2),
     )
     assert ends(moved) == [10, 10 + 2 + 7.5]  # a quarter is done when the V100 falls free
     assert moved.outcome.tolist() == [Outcome.COMPLETED, Outcome.MIGRATED, Outcome.COMPLETED]
@@ -111,7 +111,7 @@ def test_types_by_preference():
     log = kw.simulate(
         table([10], gpus=[1]),
         cluster,
-        settings=GpuSettings(types="given"),
+        settings=GpuSettings(gpu_type_order="given"),
         preference=wish,
         gpu_speeds="none",
     )

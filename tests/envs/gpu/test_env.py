@@ -39,8 +39,8 @@ def test_policy_run_through_env_matches_engine_log(seed, types, placement):
     speeds = speeds_of(jobs, seed) if seed % 2 else None
     first = 7 * seed % 30
     window, own = jobs[first : first + 60], part_of(speeds, slice(first, first + 60))
-    placing = usual(placement=placement, types=types, on_oversized="drop")
-    vec = gpu_env(jobs, speeds=speeds, placing=placing)
+    placing = usual(placement=placement, gpu_type_order=types, on_oversized="drop")
+    vec = gpu_env(jobs, speeds=speeds, gpu_settings=placing)
     play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], first)
     assert same(
         log_of(vec, own),
@@ -56,7 +56,7 @@ def test_policy_run_through_env_matches_engine_log(seed, types, placement):
 @pytest.mark.parametrize("placement", ["fgd", "capacity"])
 def test_placements_that_look_at_the_mix_of_jobs(placement):
     jobs = crowded(60, 3)
-    vec = gpu_env(jobs, placing=usual(placement=placement))
+    vec = gpu_env(jobs, gpu_settings=usual(placement=placement))
     for _ in range(2):  # what the first episode has found must not be taken for true in the second
         play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
         assert same(
@@ -67,7 +67,7 @@ def test_placements_that_look_at_the_mix_of_jobs(placement):
 def test_scheduling_rounds():
     jobs = crowded(60, 4)
     placing = usual(round_interval_s=90.0, rounds=True)
-    vec = gpu_env(jobs, placing=placing)
+    vec = gpu_env(jobs, gpu_settings=placing)
     play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
     assert same(log_of(vec), kw.simulate(jobs, machine(), "sjf", "skip", settings=placing, gpu_speeds="none"))
 
@@ -78,13 +78,13 @@ def test_scheduling_rounds():
 def test_migration_after_a_pass_matches_the_engine(costs):
     jobs = crowded(60, 6)
     speeds = speeds_of(jobs, 6)
-    placing = usual(migrate=True, types="fastest", **costs)
-    vec = gpu_env(jobs, speeds=speeds, placing=placing, restarts=40)
+    placing = usual(migrate=True, gpu_type_order="fastest", **costs)
+    vec = gpu_env(jobs, speeds=speeds, gpu_settings=placing, max_preemptions=40)
     for _ in range(2):
         play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
         log = kw.simulate(jobs, machine(), "sjf", "skip", settings=placing, speeds=speeds)
         assert same(log_of(vec, speeds), log) and (log.outcome == Outcome.MIGRATED).sum() > 3
-    vec = gpu_env(jobs, speeds=speeds, placing=placing, restarts=1)
+    vec = gpu_env(jobs, speeds=speeds, gpu_settings=placing, max_preemptions=1)
     play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
     log = log_of(vec, speeds)
     assert np.bincount(log.job).max() == 2 and (log.job_outcome == Outcome.COMPLETED).all()
@@ -94,10 +94,10 @@ def test_mask_allows_exactly_the_jobs_that_fit():
     vec = gpu_env(crowded(150, 5), hold=True, speeds=speeds_of(crowded(150, 5)))
     vec.reset(seed=1)
     random = np.random.default_rng(0)
-    simulator = GpuSimulator(vec.jobs[:60], vec.cluster, usual(), rule=external_gpu_policy())
-    types, choices, seen = 3, vec.seen.choices, np.zeros(2, int)
+    simulator = GpuSimulator(vec.jobs[:60], vec.cluster, usual(), policy=external_gpu_policy())
+    types, choices, seen = 3, vec.observation_spec.choices, np.zeros(2, int)
     for _ in range(40):
-        a = vec.board.scene
+        a = vec.simulator.buffers
         for slot in range(int(a.copies["shown"][0])):
             for choice in range(1 + types):
                 simulator._state = state_of(vec)
@@ -114,14 +114,14 @@ def test_mask_allows_exactly_the_jobs_that_fit():
     [
         {},
         {"hold": True, "placements": ("consolidate", "worst"), "speeds": True},
-        {"preempt": True, "placing": COSTLY, "speeds": True},
-        {"preempt": True, "by_type": False, "victims": 3, "restarts": 1},
+        {"preempt": True, "gpu_settings": COSTLY, "speeds": True},
+        {"preempt": True, "by_type": False, "victims": 3, "max_preemptions": 1},
         {
             "preempt": True,
-            "placing": GpuSettings(checkpoint_s=np.inf, min_run_before_preempt_s=30.0),
+            "gpu_settings": GpuSettings(checkpoint_s=np.inf, min_run_before_preempt_s=30.0),
             "max_wait_s": 900.0,
         },
-        {"placing": GpuSettings(round_interval_s=45.0, rounds=True), "max_wait_s": 500.0},
+        {"gpu_settings": GpuSettings(round_interval_s=45.0, rounds=True), "max_wait_s": 500.0},
     ],
     ids=["plain", "placements", "costly", "places", "nothing kept", "rounds"],
 )
@@ -132,7 +132,7 @@ def test_return_equals_episode_metric(how):
     vec = gpu_env(jobs, reward=weights, sla_s=300.0, speeds=speeds, **how)
     for seed in range(3):
         terms, total, told = wander(vec, seed)
-        first = int(vec.board.scene.copies["first"][0])
+        first = int(vec.simulator.buffers.copies["first"][0])
         own = part_of(speeds, slice(first, first + 60))
         log = log_of(vec, own)
         assert terms == pytest.approx(figures(log, own, sla_s=300.0))
@@ -141,7 +141,7 @@ def test_return_equals_episode_metric(how):
         assert (
             told["episode"]["metric"][0] == pytest.approx(-told["episode"]["r"][0]) == pytest.approx(-total)
         )
-        if how.get("placing") is COSTLY:
+        if how.get("gpu_settings") is COSTLY:
             assert terms[list(TERMS).index("lost")] > 0
         if speeds is None and "preempt" not in how:
             assert terms[2] == pytest.approx(shared_slowdown(log))
@@ -181,7 +181,7 @@ def cut_off(mode):
     """An episode truncated at its horizon: the environment, last observation and info, and the sum of its terms."""
     weights = dict.fromkeys(TERMS, 1.0)
     vec = gpu_env(
-        crowded(150, 8), horizon_s=700.0, reward=weights, sla_s=200.0, autoreset_mode=mode, slots=16
+        crowded(150, 8), horizon_s=700.0, reward=weights, sla_s=200.0, autoreset_mode=mode, queue_window=16
     )
     seen, _ = vec.reset(options={"first": 20})
     random, over, terms = np.random.default_rng(3), False, 0.0
@@ -214,15 +214,21 @@ def test_a_far_horizon_changes_nothing():
     assert wander(gpu_env(horizon_s=1e7))[0] == pytest.approx(wander(gpu_env())[0])
 
 
-@pytest.mark.parametrize("how", [{"hold": True}, {"preempt": True, "placing": COSTLY, "victims": 4}])
+@pytest.mark.parametrize("how", [{"hold": True}, {"preempt": True, "gpu_settings": COSTLY, "victims": 4}])
 def test_vectorized_copies_match_single_environments(how):
     jobs = crowded(200, 1)
     many = gpu_env(
-        jobs, copies=6, threads=2, autoreset_mode=AutoresetMode.NEXT_STEP, slots=12, episode_jobs=40, **how
+        jobs,
+        copies=6,
+        threads=2,
+        autoreset_mode=AutoresetMode.NEXT_STEP,
+        queue_window=12,
+        episode_jobs=40,
+        **how,
     )
     first = np.array([0, 11, 80, 110, 159, 160])
     seen, _ = many.reset(options={"first": first})
-    singles = [gpu_env(jobs, slots=12, episode_jobs=40, **how) for _ in first]
+    singles = [gpu_env(jobs, queue_window=12, episode_jobs=40, **how) for _ in first]
     alone = [env.reset(options={"first": at})[0] for env, at in zip(singles, first, strict=True)]
     gone = np.zeros(6, bool)
     random = np.random.default_rng(2)
@@ -275,7 +281,7 @@ def test_autoreset_modes():
 
 
 def test_abandoned_episode_does_not_affect_the_next():
-    vec = gpu_env(preempt=True, slots=8)
+    vec = gpu_env(preempt=True, queue_window=8)
     begun, _ = vec.reset(options={"first": 0})
     for _ in range(40):
         vec.step(np.array([np.flatnonzero(vec.action_masks()[0])[-1]]))
@@ -303,27 +309,35 @@ def test_restored_snapshot_continues_identically():
 
 
 def test_hold_advances_time_and_every_episode_ends():
-    vec = gpu_env(hold=True, placing=GpuSettings(round_interval_s=60.0))
+    vec = gpu_env(hold=True, gpu_settings=GpuSettings(round_interval_s=60.0))
     vec.reset(seed=0)
     over, held = False, 0
     while not over:
         mask = vec.action_masks()[0]
         held += int(mask[-1])
-        over = bool(vec.step(np.array([vec.seen.actions - 1 if mask[-1] else int(mask.argmax())]))[2][0])
+        over = bool(
+            vec.step(np.array([vec.observation_spec.actions - 1 if mask[-1] else int(mask.argmax())]))[2][0]
+        )
     assert held > 30
     assert (log_of(vec).job_outcome == 1).all()
 
 
 def test_preemption_is_limited_and_not_in_the_instant_of_the_start():
     vec = gpu_env(
-        preempt=True, restarts=2, placing=GpuSettings(checkpoint_s=np.inf, min_run_before_preempt_s=20.0)
+        preempt=True,
+        max_preemptions=2,
+        gpu_settings=GpuSettings(checkpoint_s=np.inf, min_run_before_preempt_s=20.0),
     )
     vec.reset(seed=0)
     over = False
     while not over:  # whoever can be put out is
         mask = vec.action_masks()[0]
-        victims = np.flatnonzero(mask[vec.asking.slots * vec.seen.choices : -1])
-        action = vec.asking.slots * vec.seen.choices + victims[0] if len(victims) else mask.argmax()
+        victims = np.flatnonzero(mask[vec.decision_settings.queue_window * vec.observation_spec.choices : -1])
+        action = (
+            vec.decision_settings.queue_window * vec.observation_spec.choices + victims[0]
+            if len(victims)
+            else mask.argmax()
+        )
         over = bool(vec.step(np.array([action]))[2][0])
     log = log_of(vec)
     starts = np.bincount(log.job, minlength=60)
@@ -341,7 +355,7 @@ def test_no_job_starts_before_an_overdue_job_on_its_types():
     play(vec, longest, 0)
     log = log_of(vec)
     start, submit = log.jobs()["start_s"], jobs["submit_s"][:120]
-    may = vec.board.source.may[vec.board.stack.job_state["kind"][0, :120]]
+    may = vec.simulator.log_arrays.may[vec.simulator.states.job_state["speed_class"][0, :120]]
     group_type = np.array([0, 1, 2])[log.group]
     guarded = 0
     for job in range(120):
@@ -360,7 +374,7 @@ def test_a_forbidden_action_is_replaced_and_counted():
     vec.reset(seed=0)
     over = False
     while not over:
-        *_, told = stepped = vec.step(np.array([vec.seen.actions - 1]))
+        *_, told = stepped = vec.step(np.array([vec.observation_spec.actions - 1]))
         over = bool(stepped[2][0])
     assert told["episode"]["invalid"][0] == told["episode"]["l"][0] > 0
 
@@ -369,7 +383,7 @@ def test_arrival_rate_scales_submissions():
     vec = gpu_env()
     vec.set_arrival_rate(4.0)
     vec.reset(options={"first": 0})
-    arrivals, given = vec.board.stack.job_state["arrival_s"][0, :60], crowded(150, 0)["submit_s"][:60]
+    arrivals, given = vec.simulator.states.job_state["arrival_s"][0, :60], crowded(150, 0)["submit_s"][:60]
     assert arrivals - arrivals[0] == pytest.approx((given - given[0]) / 4)
 
 
@@ -398,7 +412,7 @@ def test_stale_events_do_not_fill_the_arrays():
     vec = gpu_env(jobs, cluster=cluster, episode_jobs=n, hold=True)
     play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
     log = log_of(vec)
-    assert vec.board.stack.events.shape[1] < 2 * 5 * (n - 10)  # fewer than were put off
+    assert vec.simulator.states.events.shape[1] < 2 * 5 * (n - 10)  # fewer than were put off
     assert same(log, kw.simulate(jobs, cluster, "sjf", "skip", gpu_speeds="none"))
 
 
@@ -410,7 +424,7 @@ def test_input_errors():
     with pytest.raises(UnknownNameError, match="jct"):
         gpu_env(reward={"jtc": 1})
     with pytest.raises(InputError, match="let the agent preempt"):
-        gpu_env(placing=GpuSettings(preempt=True))
+        gpu_env(gpu_settings=GpuSettings(preempt=True))
     with pytest.raises(InputError, match="horizon_s is 0"):
         gpu_env(horizon_s=0)
     with pytest.raises(UnknownNameError, match="consolidate"):
@@ -418,4 +432,4 @@ def test_input_errors():
     with pytest.raises(InputError, match="only one"):
         GpuDecisionSettings(placements=("fgd", "capacity"))
     with pytest.raises(InputError, match="at least 1"):
-        GpuDecisionSettings(slots=0)
+        GpuDecisionSettings(queue_window=0)

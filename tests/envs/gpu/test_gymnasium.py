@@ -11,7 +11,7 @@ from tests.envs.gpu.workloads import crowded, machine
 
 
 def made(**how):
-    how = {"episode_jobs": 40, "slots": 8, "victims": 4, "preempt": True} | how
+    how = {"episode_jobs": 40, "queue_window": 8, "victims": 4, "preempt": True} | how
     return gymnasium.make("kilowait/Gpu-v0", jobs=crowded(120, 0), cluster=machine(), **how)
 
 

@@ -26,11 +26,11 @@ def owned(jobs):
 
 def expected(vec, copy=0):
     """The edges of a copy, pair by pair, from its state."""
-    s, a = state_of(vec, copy), vec.board.scene
+    s, a = state_of(vec, copy), vec.simulator.buffers
     record, first = a.copies[copy], int(a.copies["first"][copy])
-    room = vec.asking.slots
+    room = vec.decision_settings.queue_window
     rows = [*range(record["shown"]), *range(room, room + record["victims"])]
-    found = np.zeros((vec.seen.slots, vec.seen.slots), np.uint8)
+    found = np.zeros((vec.observation_spec.slots, vec.observation_spec.slots), np.uint8)
     kinds = s.nodes["type"]
     gpu_milli = np.bincount(kinds, s.nodes["gpu_milli"], s.speed.shape[1])
     cpu = np.bincount(kinds, s.nodes["cpu"], s.speed.shape[1])
@@ -40,7 +40,7 @@ def expected(vec, copy=0):
         job_state = s.job_state[job]
         runs = job_state["status"] == RUNNING
         lies = np.arange(len(gpu_milli)) == s.nodes["type"][s.places[job_state["place_lo"], 0]]
-        may = lies if runs else s.speed[job_state["kind"]] > 0
+        may = lies if runs else s.speed[job_state["speed_class"]] > 0
         wants = (0, 0) if runs else (1000 * s.seen["gpu_share"][job], job_state["cpu"] * job_state["pieces"])
         owner = (vec.jobs["user"][first + job], vec.jobs["account"][first + job])
         return may, wants, owner, job_state["arrival_s"]
@@ -69,14 +69,14 @@ def test_edges_of_a_known_queue():
         gpu_types=[0, 1, 0, -1, 1],
         labels={"gpu_types": ("A100", "T4")},
     )
-    vec = gpu_env(jobs, cluster=TWO, episode_jobs=5, slots=4, preempt=True, victims=2, graph=True)
+    vec = gpu_env(jobs, cluster=TWO, episode_jobs=5, queue_window=4, preempt=True, victims=2, graph=True)
     vec.reset()
-    assert vec.seen.graph and vec.single_observation_space["edges"].shape == (6, 6)
+    assert vec.observation_spec.graph and vec.single_observation_space["edges"].shape == (6, 6)
     for action in (0, 0):  # the first two start, on A100 and T4
         seen, *_ = vec.step(np.array([action]))
-    while vec.board.scene.copies["shown"][0] < 3:
-        seen, *_ = vec.step(np.array([vec.seen.actions - 1]))  # wait for the others
-    numbers = vec.board.scene.slots[0, [0, 1, 2, 4, 5]].tolist()
+    while vec.simulator.buffers.copies["shown"][0] < 3:
+        seen, *_ = vec.step(np.array([vec.observation_spec.actions - 1]))  # wait for the others
+    numbers = vec.simulator.buffers.slots[0, [0, 1, 2, 4, 5]].tolist()
     assert numbers[:3] == [2, 3, 4] and set(numbers[3:]) == {0, 1}
     edges = {
         (one, other): int(seen["edges"][0, (0, 1, 2, 4, 5)[i], (0, 1, 2, 4, 5)[j]])
@@ -94,7 +94,9 @@ def test_edges_of_a_known_queue():
 
 def test_edges_match_the_state_throughout_an_episode():
     random = np.random.default_rng(0)
-    vec = gpu_env(owned(crowded(150, 0)), slots=8, victims=4, preempt=True, graph=True, episode_jobs=80)
+    vec = gpu_env(
+        owned(crowded(150, 0)), queue_window=8, victims=4, preempt=True, graph=True, episode_jobs=80
+    )
     seen, _ = vec.reset(seed=0)
     over, met = False, set()
     while not over:
@@ -106,7 +108,7 @@ def test_edges_match_the_state_throughout_an_episode():
 
 
 def test_edges_in_copies_snapshots_and_final_observations():
-    how = {"slots": 8, "victims": 4, "preempt": True, "graph": True, "horizon_s": 400.0, "threads": 2}
+    how = {"queue_window": 8, "victims": 4, "preempt": True, "graph": True, "horizon_s": 400.0, "threads": 2}
     made = [
         gpu_env(owned(crowded(150, 0)), 5, autoreset_mode=AutoresetMode.SAME_STEP, **how) for _ in range(2)
     ]
@@ -118,7 +120,7 @@ def test_edges_in_copies_snapshots_and_final_observations():
         if step == 20:
             made[1].restore(made[0].snapshot())
         before = [expected(made[0], copy) for copy in range(5)]
-        assert np.array_equal(made[0].board.observed()["edges"], before)
+        assert np.array_equal(made[0].simulator.observed()["edges"], before)
         masks = made[0].action_masks()
         actions = np.array([random.choice(np.flatnonzero(mask)) for mask in masks])
         told = [vec.step(actions) for vec in made[: 1 if step < 20 else 2]]
@@ -133,7 +135,7 @@ def test_edges_in_copies_snapshots_and_final_observations():
 
 
 def test_no_edges_without_graph():
-    vec = gpu_env(slots=8)
+    vec = gpu_env(queue_window=8)
     seen, _ = vec.reset()
     assert "edges" not in seen and "edges" not in vec.observation_space.spaces
     assert not any("edges" in name for name in vec.snapshot())

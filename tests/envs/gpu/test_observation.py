@@ -17,7 +17,7 @@ TWO = Cluster(
 
 
 def rows_of(vec, seen):
-    return [dict(zip(vec.seen.features, row.tolist(), strict=True)) for row in seen["jobs"][0]]
+    return [dict(zip(vec.observation_spec.features, row.tolist(), strict=True)) for row in seen["jobs"][0]]
 
 
 def test_features_mask_and_summary():
@@ -36,7 +36,7 @@ def test_features_mask_and_summary():
     )
     speeds = constant_speeds(jobs, ("A100", "T4"), {"A100": 1.0, "T4": 0.25})
     vec = gpu_env(
-        jobs, cluster=TWO, episode_jobs=4, slots=4, hold=True, preempt=True, victims=2, speeds=speeds
+        jobs, cluster=TWO, episode_jobs=4, queue_window=4, hold=True, preempt=True, victims=2, speeds=speeds
     )
     seen, _ = vec.reset()
     # At 0 s both first jobs fit on A100 only; then job 3 comes, for which a T4 node is free, and may wait.
@@ -49,7 +49,9 @@ def test_features_mask_and_summary():
     assert rows[0]["priority"] == 0.75 and rows[0]["cores"] == pytest.approx(4 / 32)
     assert (rows[0]["fits_A100"], rows[0]["fits_T4"]) == (0, 1)
     assert seen["mask"][0, :3].tolist() == [1, 0, 1] and seen["mask"][0, -1] == 1
-    seen, *_ = vec.step(np.array([vec.seen.actions - 1]))  # wait for job 4, which shares job 2's GPU
+    seen, *_ = vec.step(
+        np.array([vec.observation_spec.actions - 1])
+    )  # wait for job 4, which shares job 2's GPU
     rows = rows_of(vec, seen)
     assert [row["running"] for row in rows] == [0, 0, 0, 0, 1, 1]
     assert rows[0]["length"] == rows[0]["remaining"] == pytest.approx(0)
@@ -68,7 +70,7 @@ def test_features_mask_and_summary():
     assert (first["fits_A100"], first["fits_T4"]) == (1, 0)
     assert rows[5]["part"] == 0.5 and not seen["jobs"][0, 2:4].any()
     assert seen["mask"][0].tolist() == [1, 0, 1, 1, 1, 0, *[0] * 6, 1, 0, 0, 1, 0, 0, 1]
-    summary = dict(zip(vec.seen.summary, seen["summary"][0].tolist(), strict=True))
+    summary = dict(zip(vec.observation_spec.summary, seen["summary"][0].tolist(), strict=True))
     assert summary["free"] == pytest.approx(4.5 / 8) and summary["whole"] == pytest.approx(4 / 8)
     assert summary["widest"] == pytest.approx(2 / 4)
     assert summary["free_A100"] == pytest.approx(0.5 / 4) and summary["free_T4"] == 1
@@ -95,16 +97,16 @@ def test_more_jobs_than_slots_shows_the_oldest_and_the_smallest_fitting_jobs():
         gpus=[1, *np.where(wide, 4, 1)],
     )
     cluster = Cluster([NodeGroup("one", 1, gpus=4, gpu_type="T4", node_level=True)])
-    vec = gpu_env(jobs, cluster=cluster, episode_jobs=n + 1, slots=8)
+    vec = gpu_env(jobs, cluster=cluster, episode_jobs=n + 1, queue_window=8)
     seen, _ = vec.reset()
-    assert vec.board.scene.slots[0].tolist() == [2, 3, 4, 6, 40, 39, 38, 36]
+    assert vec.simulator.buffers.slots[0].tolist() == [2, 3, 4, 6, 40, 39, 38, 36]
     rows = rows_of(vec, seen)
     assert rows[0]["place"] == pytest.approx(1 / n) and rows[4]["place"] == pytest.approx(39 / n)
-    assert seen["summary"][0, vec.seen.summary.index("hidden")] == pytest.approx((n - 8) / n)
-    held = gpu_env(jobs, cluster=cluster, episode_jobs=n + 1, slots=36, hold=True)
+    assert seen["summary"][0, vec.observation_spec.summary.index("hidden")] == pytest.approx((n - 8) / n)
+    held = gpu_env(jobs, cluster=cluster, episode_jobs=n + 1, queue_window=36, hold=True)
     held.reset()  # more slots than jobs that fit: the others come last
     held.step(np.array([0]))
-    slots = held.board.scene.slots[0]
+    slots = held.simulator.buffers.slots[0]
     assert slots[:3].tolist() == [2, 3, 4] and slots[30:].tolist() == [1, 5, 9, 13, 17, 21]
 
 
@@ -119,7 +121,7 @@ def test_types_of_separate_queues_are_separate():
         queue=[0, 1],
         labels={"queue": ("vcWoR", "vcEwI")},
     )
-    vec = gpu_env(jobs, cluster=cluster, episode_jobs=2, slots=2)
+    vec = gpu_env(jobs, cluster=cluster, episode_jobs=2, queue_window=2)
     seen, _ = vec.reset()
-    assert vec.seen.choices == 17
+    assert vec.observation_spec.choices == 17
     assert np.flatnonzero(seen["mask"][0]).tolist() == [0, 2, 17, 18]

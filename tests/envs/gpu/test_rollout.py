@@ -30,8 +30,8 @@ def shortest(seen):
 def test_sjf_from_observations_matches_sjf(seed):
     jobs = crowded(120, seed)
     assert len(np.unique(np.float32(np.log(jobs["estimate_s"])))) == len(np.unique(jobs["estimate_s"]))
-    placing = usual(types="fastest")
-    log = run_gpu_policy(jobs, machine(), shortest, placing=placing, speeds=speeds_of(jobs))
+    placing = usual(gpu_type_order="fastest")
+    log = run_gpu_policy(jobs, machine(), shortest, gpu_settings=placing, speeds=speeds_of(jobs))
     assert same(log, kw.simulate(jobs, machine(), "sjf", settings=placing, speeds=speeds_of(jobs)))
     assert log.run["policy"] == "agent"
 
@@ -45,7 +45,7 @@ def test_cancelled_and_refused_jobs_and_any_order_of_rows():
     )
     rows = np.random.default_rng(0).permutation(120)
     jobs, speeds = jobs[rows], speeds_of(jobs[rows])
-    log = run_gpu_policy(jobs, machine(), shortest, placing=usual(on_oversized="drop"), speeds=speeds)
+    log = run_gpu_policy(jobs, machine(), shortest, gpu_settings=usual(on_oversized="drop"), speeds=speeds)
     rule = kw.simulate(jobs, machine(), "sjf", "skip", on_oversized="drop", speeds=speeds)
     assert same(log, rule) and np.array_equal(log.job_outcome, rule.job_outcome)
     assert len(np.unique(rule.job_outcome)) == 3
@@ -53,18 +53,20 @@ def test_cancelled_and_refused_jobs_and_any_order_of_rows():
 
 def test_episode_matches_run_of_the_same_jobs():
     jobs = crowded(60, 6)
-    how = {"preempt": True, "victims": 5, "slots": 10, "placements": ("best", "worst")}
+    how = {"preempt": True, "victims": 5, "queue_window": 10, "placements": ("best", "worst")}
     placing = GpuSettings(grace_s=3.0, checkpoint_load_s=9.0, checkpoint_s=50.0)
 
     def drawn():
         random = np.random.default_rng(4)
         return lambda seen: np.array([random.choice(np.flatnonzero(seen["mask"][0]))])
 
-    vec = gpu_env(jobs, placing=placing, **how)
+    vec = gpu_env(jobs, gpu_settings=placing, **how)
     seen, _ = vec.reset()
     decide, over = drawn(), False
     while not over:
         seen, _, ended, _, _ = vec.step(decide(seen))
         over = bool(ended[0])
-    log = run_gpu_policy(jobs, machine(), drawn(), asking=GpuDecisionSettings(**how), placing=placing)
+    log = run_gpu_policy(
+        jobs, machine(), drawn(), decision_settings=GpuDecisionSettings(**how), gpu_settings=placing
+    )
     assert same(log, log_of(vec)) and (log.outcome == 5).any()

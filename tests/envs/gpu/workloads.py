@@ -82,10 +82,10 @@ def gpu_env(jobs=None, copies=1, cluster=None, episode_jobs=60, **how) -> GpuVec
 
 def log_of(vec: GpuVectorEnv, speeds: Speeds | None = None, copy: int = 0):
     """Log of a copy so far, as a simulator of its window returns it."""
-    first, n = int(vec.board.scene.copies["first"][copy]), vec.episode_jobs
+    first, n = int(vec.simulator.buffers.copies["first"][copy]), vec.episode_jobs
     window = vec.jobs[first : first + n]
-    settings = replace(vec.asking.settings(vec.placing), on_oversized="drop")
-    simulator = GpuSimulator(window, vec.cluster, settings, rule=external_gpu_policy(), speeds=speeds)
+    settings = replace(vec.decision_settings.settings(vec.gpu_settings), on_oversized="drop")
+    simulator = GpuSimulator(window, vec.cluster, settings, policy=external_gpu_policy(), speeds=speeds)
     simulator._state = state_of(vec, copy)
     return simulator.log()
 
@@ -93,21 +93,24 @@ def log_of(vec: GpuVectorEnv, speeds: Speeds | None = None, copy: int = 0):
 def state_of(vec: GpuVectorEnv, copy: int = 0):
     """The state of a copy, on its own."""
     rows = {
-        name: array[0 if name in SHARED else copy].copy() for name, array in vec.board.stack._asdict().items()
+        name: array[0 if name in SHARED else copy].copy()
+        for name, array in vec.simulator.states._asdict().items()
     }
     n = vec.episode_jobs
-    return type(vec.board.stack)(**{**rows, "job_state": rows["job_state"][:n], "seen": rows["seen"][:n]})
+    return type(vec.simulator.states)(
+        **{**rows, "job_state": rows["job_state"][:n], "seen": rows["seen"][:n]}
+    )
 
 
 def play(vec: GpuVectorEnv, score, first: int) -> None:
     """Run the window from row `first` in copy 0 by the smallest score of the job records, with default placement."""
     vec.reset(options={"first": first})
-    slots, choices, over = vec.asking.slots, vec.seen.choices, False
+    slots, choices, over = vec.decision_settings.queue_window, vec.observation_spec.choices, False
     while not over:
-        a = vec.board.scene
+        a = vec.simulator.buffers
         numbers = a.slots[0, : int(a.copies["shown"][0])]
         scores = np.full(slots, np.inf)
-        scores[: len(numbers)] = score(vec.board.stack.job_state[0], numbers)
+        scores[: len(numbers)] = score(vec.simulator.states.job_state[0], numbers)
         scores[a.mask[0, : slots * choices : choices] == 0] = np.inf
         over = bool(vec.step(np.array([int(np.argmin(scores)) * choices]))[2][0])
 

@@ -30,22 +30,27 @@ LEVERS = [
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("cluster", [MACHINE, two_groups()], ids=lambda cluster: cluster.name)
-@pytest.mark.parametrize("levers", LEVERS)
+@pytest.mark.parametrize("power_controls", LEVERS)
 @pytest.mark.parametrize("backfill", ["none", "easy", 2])
-def test_policy_run_through_env_matches_engine_log(seed, cluster, levers, backfill):
+def test_policy_run_through_env_matches_engine_log(seed, cluster, power_controls, backfill):
     jobs = quiet(90, seed) if seed % 2 else crowded(90, seed)
     first = 7 * seed % 30
     window = jobs[first : first + 60]
     saf = jobs["estimate_s"] * jobs["nodes"]
-    vec = energy(jobs, cluster=cluster, levers=levers, backfill=backfill, hold_s=NEVER)
-    for level in {0, vec.seen.choices - 1}:
-        if not vec.powered.drawing.may[:, level].all():
+    vec = energy(jobs, cluster=cluster, power_controls=power_controls, backfill=backfill, hold_s=NEVER)
+    for level in {0, vec.observation_spec.choices - 1}:
+        if not vec.power_setup.power_tables.may[:, level].all():
             continue
         own = window_levers(vec, first, level)
         rule = started(window, cluster, policy="saf", backfill=backfill, power_controls=own)
         assert np.array_equal(play_rule(vec, saf, level, first), rule, equal_nan=True)
     ordered = energy(
-        jobs, cluster=cluster, levers=levers, backfill=backfill, hold_s=NEVER, backfill_order="sjf"
+        jobs,
+        cluster=cluster,
+        power_controls=power_controls,
+        backfill=backfill,
+        hold_s=NEVER,
+        backfill_order="sjf",
     )
     order = None if backfill == "none" else "sjf"
     rule = started(
@@ -63,8 +68,10 @@ def test_policy_run_through_env_matches_engine_log(seed, cluster, levers, backfi
 def test_policy_run_through_env_matches_engine_log_with_planned_run_times(overrun):
     jobs = planned(crowded(90, 2), 2)
     saf = jobs["estimate_s"] * jobs["nodes"]
-    vec = energy(jobs, levers="sleep=predictive:60+dvfs=1.5", backfill="easy", overrun=overrun, hold_s=NEVER)
-    for level in {0, vec.seen.choices - 1}:
+    vec = energy(
+        jobs, power_controls="sleep=predictive:60+dvfs=1.5", backfill="easy", overrun=overrun, hold_s=NEVER
+    )
+    for level in {0, vec.observation_spec.choices - 1}:
         own = window_levers(vec, 14, level)
         rule = started(
             jobs[14:74], MACHINE, policy="saf", backfill="easy", overrun=overrun, power_controls=own
@@ -73,17 +80,17 @@ def test_policy_run_through_env_matches_engine_log_with_planned_run_times(overru
 
 
 def test_dvfs_states_of_the_previous_test_are_allowed():
-    vec = energy(crowded(90, 0), levers="dvfs=1.5")
-    assert vec.seen.choices > 3 and vec.powered.drawing.may.all()
+    vec = energy(crowded(90, 0), power_controls="dvfs=1.5")
+    assert vec.observation_spec.choices > 3 and vec.power_setup.power_tables.may.all()
 
 
 def test_too_slow_dvfs_states_are_masked():
-    vec = energy(levers="dvfs=1.2", sleep_actions=False)
+    vec = energy(power_controls="dvfs=1.2", sleep_actions=False)
     vec.reset(seed=1)
-    factor, levels = vec.powered.levers.factor[0], vec.seen.choices
+    factor, levels = vec.power_setup.power_controls.factor[0], vec.observation_spec.choices
     seen = set()
     for _ in range(60):
-        a = vec.board.scene
+        a = vec.simulator.buffers
         first = int(a.copies["first"][0])
         for slot in range(int(a.copies["shown"][0])):
             row = a.mask[0, slot * levels : (slot + 1) * levels]
@@ -100,36 +107,38 @@ def test_too_slow_dvfs_states_are_masked():
 def waiting_for_green(**how):
     """One job that arrives at 0:30 of a carbon-intensive hour; the next hour is clean."""
     jobs = quiet(200, 0)[:1].with_columns(submit_s=np.array([1800.0]), nodes=np.array([4]))
-    return energy(jobs, episode_jobs=1, levers="dvfs=1.2", **how)
+    return energy(jobs, episode_jobs=1, power_controls="dvfs=1.2", **how)
 
 
 def test_hold_waits_for_the_next_step_of_a_signal():
     vec = waiting_for_green(**signals())
     vec.reset()
-    hold = vec.seen.actions - 1
-    times = [float(vec.board.stack.clock["now"][0, 0])]
+    hold = vec.observation_spec.actions - 1
+    times = [float(vec.simulator.states.clock["now"][0, 0])]
     for _ in range(3):
-        assert vec.board.scene.mask[0, hold] == 1
+        assert vec.simulator.buffers.mask[0, hold] == 1
         vec.step(np.array([hold]))
-        times.append(float(vec.board.stack.clock["now"][0, 0]))
+        times.append(float(vec.simulator.states.clock["now"][0, 0]))
     assert times == [1800.0, 2700.0, 3600.0, 4500.0]  # the price changes by the quarter hour
     alone = waiting_for_green(carbon=signals()["carbon"])
     alone.reset()
     for _ in range(2):
         alone.step(np.array([hold]))
-    assert float(alone.board.stack.clock["now"][0, 0]) == 7200.0
+    assert float(alone.simulator.states.clock["now"][0, 0]) == 7200.0
 
 
 def test_hold_is_bounded():
     vec = waiting_for_green(max_wait_for_hold_s=4 * 3600.0)
     vec.reset()
-    hold, steps = vec.seen.actions - 1, 0
-    while vec.board.scene.mask[0, hold]:
+    hold, steps = vec.observation_spec.actions - 1, 0
+    while vec.simulator.buffers.mask[0, hold]:
         vec.step(np.array([hold]))
         steps += 1
     assert steps == 4  # an hour each
-    assert vec.board.scene.mask[0, :hold].any()
-    assert vec.step(np.array([0]))[2][0] and vec.board.stack.job_state["start_s"][0, 0] == 1800 + 4 * 3600
+    assert vec.simulator.buffers.mask[0, :hold].any()
+    assert (
+        vec.step(np.array([0]))[2][0] and vec.simulator.states.job_state["start_s"][0, 0] == 1800 + 4 * 3600
+    )
 
 
 def test_no_job_starts_before_an_overdue_job():
@@ -137,16 +146,19 @@ def test_no_job_starts_before_an_overdue_job():
     vec.reset(options={"first": 0})
     guarded, over = 0, False
     while not over:
-        a = vec.board.scene
+        a = vec.simulator.buffers
         allowed = np.flatnonzero(a.mask[0])
         if a.copies["phase"][0] == HEAD:
             numbers = a.slots[0, : int(a.copies["shown"][0])]
-            waits = vec.board.stack.clock["now"][0, 0] - vec.jobs["submit_s"][numbers]
+            waits = vec.simulator.states.clock["now"][0, 0] - vec.jobs["submit_s"][numbers]
             if (waits > 1500.0).any():
                 guarded += 1
                 oldest = int(np.argmax(waits > 1500.0))
-                assert set(allowed // vec.seen.choices) == {oldest} or allowed[-1] >= vec.seen.actions - 2
-                assert a.mask[0, vec.seen.actions - 3] == 0
+                assert (
+                    set(allowed // vec.observation_spec.choices) == {oldest}
+                    or allowed[-1] >= vec.observation_spec.actions - 2
+                )
+                assert a.mask[0, vec.observation_spec.actions - 3] == 0
         over = bool(vec.step(allowed[len(allowed) // 2 : len(allowed) // 2 + 1])[2][0])
     assert guarded > 10
 
@@ -159,56 +171,56 @@ def sleeper(**how):
         runtime_s=np.array([300.0, 300.0]),
         estimate_s=np.array([300.0, 300.0]),
     )
-    return energy(jobs, episode_jobs=2, levers="sleep=timeout:1000d", **how)
+    return energy(jobs, episode_jobs=2, power_controls="sleep=timeout:1000d", **how)
 
 
 def test_sleep_and_wake_actions():
     vec = sleeper()
     vec.reset()
-    hold, sleep, wake = range(vec.seen.actions - 3, vec.seen.actions)
-    states = lambda: vec.board.stack.sleepers[0, 0]  # noqa: E731
-    now = lambda: float(vec.board.stack.clock["now"][0, 0])  # noqa: E731
-    phase = lambda: int(vec.board.scene.copies["phase"][0])  # noqa: E731
-    assert phase() == HEAD and vec.board.scene.mask[0, [hold, sleep, wake]].tolist() == [1, 1, 0]
+    hold, sleep, wake = range(vec.observation_spec.actions - 3, vec.observation_spec.actions)
+    states = lambda: vec.simulator.states.sleepers[0, 0]  # noqa: E731
+    now = lambda: float(vec.simulator.states.clock["now"][0, 0])  # noqa: E731
+    phase = lambda: int(vec.simulator.buffers.copies["phase"][0])  # noqa: E731
+    assert phase() == HEAD and vec.simulator.buffers.mask[0, [hold, sleep, wake]].tolist() == [1, 1, 0]
     vec.step(np.array([0]))
     # 12 are left, and nobody waits: that alone is asked.
     assert (now(), phase()) == (0.0, NODES)
-    assert np.flatnonzero(vec.board.scene.mask[0]).tolist() == [hold, sleep]
+    assert np.flatnonzero(vec.simulator.buffers.mask[0]).tolist() == [hold, sleep]
     vec.step(np.array([sleep]))
     # Next is the end of the job: its nodes are idle, the others sleep.
     assert (now(), phase(), states().awake, states().asleep) == (300.0, NODES, 4, 12)
     vec.step(np.array([hold]))
     assert (now(), phase()) == (600.0, HEAD)
-    assert vec.board.scene.mask[0, [hold, sleep, wake]].tolist() == [1, 1, 1]
+    assert vec.simulator.buffers.mask[0, [hold, sleep, wake]].tolist() == [1, 1, 1]
     vec.step(np.array([wake]))
     # Two more were asked for; neither is asked twice in a pass.
     assert (states().awake, states().waking, states().asleep) == (4, 2, 10)
-    assert vec.board.scene.mask[0, [hold, sleep, wake]].tolist() == [1, 0, 0]
+    assert vec.simulator.buffers.mask[0, [hold, sleep, wake]].tolist() == [1, 0, 0]
     vec.step(np.array([hold]))
     assert now() == pytest.approx(600 + 151.52)
     assert vec.step(np.array([0]))[2][0]
-    assert vec.board.stack.job_state["start_s"][0].tolist() == pytest.approx([0.0, 751.52])
+    assert vec.simulator.states.job_state["start_s"][0].tolist() == pytest.approx([0.0, 751.52])
 
 
 def test_without_sleep_actions_the_sleep_policy_decides():
     vec = sleeper(sleep_actions=False)
     vec.reset()
-    assert vec.seen.extra == 1
-    assert not vec.step(np.array([0]))[2][0] and vec.board.stack.clock["now"][0, 0] == 600.0
+    assert vec.observation_spec.extra == 1
+    assert not vec.step(np.array([0]))[2][0] and vec.simulator.states.clock["now"][0, 0] == 600.0
 
 
 def test_sleep_timeout_works_with_sleep_actions():
     jobs = quiet(200, 3)
-    slow, fast = (energy(jobs, levers=f"sleep=timeout:{t}") for t in ("300", "1000d"))
+    slow, fast = (energy(jobs, power_controls=f"sleep=timeout:{t}") for t in ("300", "1000d"))
     random = np.random.default_rng(0)
     slept = []
     for vec in (slow, fast):
         vec.reset(options={"first": 0})
         asleep, over = 0, False
         while not over:  # never told to sleep
-            allowed = np.flatnonzero(vec.board.scene.mask[0, :-2])
+            allowed = np.flatnonzero(vec.simulator.buffers.mask[0, :-2])
             over = bool(vec.step(random.choice(allowed, 1))[2][0])
-            asleep = max(asleep, int(vec.board.stack.sleepers["asleep"][0, 0]))
+            asleep = max(asleep, int(vec.simulator.states.sleepers["asleep"][0, 0]))
         slept.append(asleep)
     assert slept[0] > 0 and slept[1] == 0
 
@@ -223,16 +235,18 @@ def test_backfill_allows_only_fitting_dvfs_states():
         beta=np.ones(3),
         power_w=None,
     )
-    vec = energy(jobs, episode_jobs=3, levers="dvfs=1.5", slots=4)
+    vec = energy(jobs, episode_jobs=3, power_controls="dvfs=1.5", queue_window=4)
     vec.reset()
     vec.step(np.array([0]))  # at 0 s
-    vec.step(np.array([vec.seen.actions - 1])) if vec.board.scene.copies["shown"][0] < 2 else None
-    levels = vec.seen.choices
+    vec.step(np.array([vec.observation_spec.actions - 1])) if vec.simulator.buffers.copies["shown"][
+        0
+    ] < 2 else None
+    levels = vec.observation_spec.choices
     vec.step(np.array([0]))  # reserved for the second
-    a = vec.board.scene
+    a = vec.simulator.buffers
     assert a.copies["phase"][0] == BEHIND
     may = np.flatnonzero(a.mask[0, : 4 * levels])
-    factor = vec.powered.levers.factor[0, 2]
+    factor = vec.power_setup.power_controls.factor[0, 2]
     assert may.tolist() == (levels + np.flatnonzero(2 + 900 * factor[:levels] <= 1000)).tolist()
     assert 1 <= len(may) < levels
     assert a.mask[0, 4 * levels] == 1  # or nobody
@@ -241,20 +255,20 @@ def test_backfill_allows_only_fitting_dvfs_states():
 def test_several_groups_sleep_and_wake():
     machine = two_groups()
     jobs = quiet(120, 2)
-    vec = energy(jobs, cluster=machine, levers="sleep=timeout:1000d")
+    vec = energy(jobs, cluster=machine, power_controls="sleep=timeout:1000d")
     vec.reset(options={"first": 0})
-    sleep, wake = vec.seen.actions - 2, vec.seen.actions - 1
+    sleep, wake = vec.observation_spec.actions - 2, vec.observation_spec.actions - 1
     told, over = {sleep: 0, wake: 0}, False
     random = np.random.default_rng(1)
     while not over:
-        a = vec.board.scene
+        a = vec.simulator.buffers
         action = int(random.choice(np.flatnonzero(a.mask[0])))
         for turn in told:
             if a.mask[0, turn] and random.random() < 0.3:
                 action = turn
                 told[turn] += 1
         over = bool(vec.step(np.array([action]))[2][0])
-        s = vec.board.stack
+        s = vec.simulator.states
         free = s.pools["free"][0]
         parts = sum(s.sleepers[name][0] for name in ("awake", "shutting_down", "asleep", "waking"))
         assert (parts == free).all()
@@ -265,5 +279,5 @@ def test_group_and_cluster_by_name_are_equivalent():
     jobs = crowded(90, 1)
     one = Cluster.from_nodes(16)
     saf = jobs["estimate_s"] * jobs["nodes"]
-    kept = [play_rule(energy(jobs, cluster=one, slots=slots), saf, 0, 3) for slots in (64, 96)]
+    kept = [play_rule(energy(jobs, cluster=one, queue_window=slots), saf, 0, 3) for slots in (64, 96)]
     assert np.array_equal(*kept)

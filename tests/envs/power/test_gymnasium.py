@@ -17,7 +17,7 @@ def made(**how):
         cluster=kw.Cluster.from_nodes(16),
         power="taurus",
         episode_jobs=20,
-        slots=8,
+        queue_window=8,
         **signals(),
         **how,
     )

@@ -25,7 +25,7 @@ def untied(jobs, seed, pace=1.6):
 
 def with_weights(agent, **changed):
     weights = dict(zip(WEIGHTS, agent.weights, strict=True)) | changed
-    return LinearPowerAgent(np.array(list(weights.values())), agent.levers, changed and agent.signal)
+    return LinearPowerAgent(np.array(list(weights.values())), agent.power_controls, changed and agent.signal)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -43,11 +43,11 @@ def test_hand_tuned_controls_are_points_of_the_policy_space(seed, slowdown, alwa
     linear = weights_of(**{**order, "width": order["width"] * 3 / np.log(17)})  # its width is ln(nodes) / 3
     text = f"sleep=timeout:{timeout_s}:reserve={reserve}+dvfs={slowdown}{':always' if always else ''}"
     pulled = resolve_controls(text, jobs, MACHINE, PowerModel.preset("taurus"))
-    wanted = kw.simulate(jobs, MACHINE, LinearAgent(linear).rule, "easy", power_controls=pulled.levers)
+    wanted = kw.simulate(jobs, MACHINE, LinearAgent(linear).policy, "easy", power_controls=pulled.controls)
     agent = from_controls(
         16, order=order, longer=slowdown - 1, always=always, timeout_s=timeout_s, reserve=reserve / 16
     )
-    log = kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", levers=FREE)), "easy")
+    log = kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", power_controls=FREE)), "easy")
     assert np.array_equal(log.jobs()["start_s"], wanted.jobs()["start_s"])
     assert np.array_equal(log.level, wanted.level)
     for name in ("time_s", "group", "shutting_down", "asleep", "waking"):
@@ -57,7 +57,7 @@ def test_hand_tuned_controls_are_points_of_the_policy_space(seed, slowdown, alwa
 def test_only_long_jobs_are_slowed_down():
     jobs = untied(quiet(150, 3), 3).with_columns(beta=None, power_w=None)
     agent = with_weights(from_controls(16, timeout_s=300), longer=0.2, longer_length=1.0, crowded=0.0)
-    log = kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", levers=FREE)), "easy")
+    log = kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", power_controls=FREE)), "easy")
     slow = log.level > 0
     by_job = jobs["estimate_s"][log.job]
     assert slow.any() and not slow.all()
@@ -69,7 +69,7 @@ def test_spare_nodes_follow_demand():
     few = from_controls(16, timeout_s=60)
     many = with_weights(few, spare_demand=4.0)
     waits = [
-        kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", levers=FREE)), "easy")
+        kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", power_controls=FREE)), "easy")
         .jobs()["wait_s"]
         .mean()
         for agent in (few, many)
@@ -79,7 +79,7 @@ def test_spare_nodes_follow_demand():
 
 def test_jobs_are_shifted_while_the_signal_is_high_and_all_run():
     jobs = untied(quiet(120, 5), 5, pace=8.0)
-    power = PowerConfig("taurus", levers=FREE, **signals())
+    power = PowerConfig("taurus", power_controls=FREE, **signals())
     plain = LinearPowerAgent(from_controls(16, timeout_s=300).weights, signal="carbon")
     holding = LinearPowerAgent(with_weights(plain, hold=1.0).weights, signal="carbon")
     logs = [kw.simulate(jobs, MACHINE, agent.bind_power(power), "easy") for agent in (plain, holding)]
@@ -97,7 +97,7 @@ def test_decisions_do_not_depend_on_row_order():
     jobs = untied(quiet(80, 6), 6)
     order = np.random.default_rng(0).permutation(80)
     agent = from_controls(16, longer=0.5, always=True, timeout_s=100).bind_power(
-        PowerConfig("taurus", levers=FREE)
+        PowerConfig("taurus", power_controls=FREE)
     )
     first = kw.simulate(jobs, MACHINE, agent, "easy").jobs()["end_s"]
     again = kw.simulate(jobs[order], MACHINE, agent, "easy").jobs()["end_s"]

@@ -24,7 +24,7 @@ def random_episode(vec, first, seed):
     actions, rewards, terms, over = [], [], [], False
     while not over:
         mask = vec.action_masks()[0]
-        extras = np.flatnonzero(mask[-vec.seen.extra :]) + len(mask) - vec.seen.extra
+        extras = np.flatnonzero(mask[-vec.observation_spec.extra :]) + len(mask) - vec.observation_spec.extra
         some = extras if len(extras) and random.random() < 0.3 else np.flatnonzero(mask)
         actions.append(int(random.choice(some)))
         _, reward, ended, _, told = vec.step(np.array(actions[-1:]))
@@ -37,29 +37,29 @@ def random_episode(vec, first, seed):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("machine", [MACHINE, two_groups()], ids=lambda cluster: cluster.name)
 @pytest.mark.parametrize(
-    "levers", ["none", "sleep=timeout:90:reserve=2+dvfs=1.5", "sleep=predictive+budget=90%"]
+    "power_controls", ["none", "sleep=timeout:90:reserve=2+dvfs=1.5", "sleep=predictive+budget=90%"]
 )
-def test_terms_match_accounts_and_metrics_of_the_log(seed, machine, levers):
+def test_terms_match_accounts_and_metrics_of_the_log(seed, machine, power_controls):
     jobs, first = quiet(120, seed), 11 * seed
     weights = {name: 1.0 + i for i, name in enumerate(TERMS)}
-    how = {"power": "taurus", "cooling": "pue:1.17", "levers": levers, **signals()}
+    how = {"power": "taurus", "cooling": "pue:1.17", "power_controls": power_controls, **signals()}
     # The reserve of predictive sleep is that of the whole log, so the whole log is one episode.
     window = jobs[first : first + 70]
     vec = energy(window, cluster=machine, episode_jobs=70, reward=weights, sla_s=900.0, **how)
     actions, rewards, terms, episode = random_episode(vec, 0, seed)
     left = iter(actions)
-    hold = vec.seen.actions - vec.seen.extra
+    hold = vec.observation_spec.actions - vec.observation_spec.extra
     log = run_energy_policy(
         window,
         machine,
         lambda seen: np.array([next(left, hold)]),
         power=PowerConfig(**how),
-        asking=EnergyDecisionSettings(),
+        decision_settings=EnergyDecisionSettings(),
     )
     ran = log.jobs()
     started = ~np.isnan(ran["start_s"])
-    assert np.array_equal(ran["start_s"][started], vec.board.stack.job_state["start_s"][0][started])
-    spent, count = vec.powered.account(log), int(started.sum())
+    assert np.array_equal(ran["start_s"][started], vec.simulator.states.job_state["start_s"][0][started])
+    spent, count = vec.power_setup.account(log), int(started.sum())
     full = np.maximum(window["runtime_s"], 10.0)
     slowdown = np.maximum(ran["turnaround_s"] / full, 1.0)
     users = window["user"]
@@ -82,19 +82,22 @@ def test_terms_match_accounts_and_metrics_of_the_log(seed, machine, levers):
     assert episode["r"][0] == pytest.approx(total, rel=1e-9)
     assert episode["metric"][0] == pytest.approx(-total, rel=1e-9)
     assert episode["terms"][0] == pytest.approx(terms.sum(axis=0), rel=1e-9)
-    if "sleep" in levers:
+    if "sleep" in power_controls:
         assert spent.by_state["asleep"] > 0 and spent.by_state["waking"] > 0
-    if "dvfs" in levers:
+    if "dvfs" in power_controls:
         assert len(np.unique(log.level)) > 2
 
 
 def test_slowdown_at_full_speed_matches_the_metrics():
     jobs = quiet(80, 4)
-    vec = energy(jobs, episode_jobs=80, levers="none")
+    vec = energy(jobs, episode_jobs=80, power_controls="none")
     actions, *_, episode = random_episode(vec, 0, 1)
     left = iter(actions)
     log = run_energy_policy(
-        jobs, MACHINE, lambda seen: np.array([next(left, 128)]), power=PowerConfig("taurus", levers="none")
+        jobs,
+        MACHINE,
+        lambda seen: np.array([next(left, 128)]),
+        power=PowerConfig("taurus", power_controls="none"),
     )
     assert episode["terms"][0, 0] == pytest.approx(kw.metrics(log)["mean_bsld"] - 1, rel=1e-12)
 
@@ -120,7 +123,7 @@ def test_energy_is_charged_at_the_decision():
         runtime_s=np.array([1800.0, 600.0]),
         power_w=np.array([1000.0, 3000.0]),
     )
-    vec = energy(jobs, episode_jobs=2, levers="none", reward={"energy": 2.0}, **signals())
+    vec = energy(jobs, episode_jobs=2, power_controls="none", reward={"energy": 2.0}, **signals())
     vec.reset()
     _, reward, *_ = vec.step(np.array([0]))
     assert reward[0] == pytest.approx(-2 * (16 * 95 * 3600 + (1000 - 4 * 95) * 1800) / 3.6e6 / 2)

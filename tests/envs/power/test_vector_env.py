@@ -76,10 +76,10 @@ def test_autoreset_modes(mode):
 
 
 def test_reset_in_mid_episode_clears_the_observation():
-    vec = energy(levers="dvfs=1.5")
+    vec = energy(power_controls="dvfs=1.5")
     first, _ = vec.reset(options={"first": 0})
-    while vec.board.scene.copies["shown"][0] < 5:
-        allowed = np.flatnonzero(vec.board.scene.mask[0])
+    while vec.simulator.buffers.copies["shown"][0] < 5:
+        allowed = np.flatnonzero(vec.simulator.buffers.mask[0])
         vec.step(allowed[-1:])
     again, _ = vec.reset(options={"first": 0})
     assert all(np.array_equal(first[name], again[name]) for name in first)
@@ -109,7 +109,7 @@ def test_arrival_rate_scales_submissions():
     vec = energy()
     vec.set_arrival_rate(4.0)
     vec.reset(options={"first": 0})
-    arrivals, given = vec.board.stack.job_state["earliest_s"][0], quiet(200, 0)["submit_s"][:60]
+    arrivals, given = vec.simulator.states.job_state["earliest_s"][0], quiet(200, 0)["submit_s"][:60]
     assert arrivals - arrivals[0] == pytest.approx((given - given[0]) / 4)
 
 
@@ -118,7 +118,7 @@ def test_a_forbidden_action_is_replaced_and_counted():
     vec.reset(seed=0)
     over, wrong = False, 0
     while not over:
-        mask = vec.board.scene.mask[0]
+        mask = vec.simulator.buffers.mask[0]
         wrong += 1
         *_, told = stepped = vec.step(np.array([int(np.argmin(mask))]))
         over = bool(stepped[2][0])
@@ -133,21 +133,21 @@ def test_power_and_node_observation_values():
         power_w=np.array([600.0, 900.0]),
         beta=np.array([0.5, 0.5]),
     )
-    vec = energy(jobs, episode_jobs=2, levers="sleep=timeout:100+dvfs=1.2")
+    vec = energy(jobs, episode_jobs=2, power_controls="sleep=timeout:100+dvfs=1.2")
     vec.reset()
     seen, *_ = vec.step(np.array([0]))
     while seen["jobs"][0, 0].any() == 0:
-        seen, *_ = vec.step(np.array([vec.seen.actions - 3]))
+        seen, *_ = vec.step(np.array([vec.observation_spec.actions - 3]))
     # At 1,000 s: 4 nodes run at 600 W, 12 sleep.
     row = dict(zip(FEATURES, seen["jobs"][0, 0].tolist(), strict=True))
-    table = next(iter(vec.powered.tables.values()))
+    table = next(iter(vec.power_setup.tables.values()))
     may = table.factor[1] <= 1.2
     relative = (table.factor * table.power_w)[1] / 900
     full_w = PowerModel.preset("taurus").group().full_w
     assert row["draw"] == pytest.approx(900 / (6 * full_w))
     assert row["stretch"] == pytest.approx(table.factor[1, may].max() - 1)
     assert row["saving"] == pytest.approx(1 - relative[may].min(), abs=1e-6)
-    summary = dict(zip(vec.seen.summary, seen["summary"][0].tolist(), strict=True))
+    summary = dict(zip(vec.observation_spec.summary, seen["summary"][0].tolist(), strict=True))
     assert summary["power"] == pytest.approx((600 + 12 * 9.75) / (16 * full_w))
     assert (summary["idle"], summary["asleep"], summary["turning"]) == (0.0, 0.75, 0.0)
     assert "carbon" not in summary
@@ -156,17 +156,19 @@ def test_power_and_node_observation_values():
 @pytest.mark.parametrize("forecast", ["perfect", "persistence", "noisy:DE"])
 def test_signal_observation_values(forecast):
     outside = signals()
-    vec = energy(levers="none", forecast=forecast, **outside)
+    vec = energy(power_controls="none", forecast=forecast, **outside)
     vec.reset(options={"first": 0})
     seen = set()
     for _ in range(80):
-        now = float(vec.board.stack.clock["now"][0, 0])
-        summary = dict(zip(vec.seen.summary, vec.board.scene.summary[0].tolist(), strict=True))
+        now = float(vec.simulator.states.clock["now"][0, 0])
+        summary = dict(
+            zip(vec.observation_spec.summary, vec.simulator.buffers.summary[0].tolist(), strict=True)
+        )
         zero = vec.jobs["submit_s"][0]
         told = zero + (now - zero) // 900 * 900
         for name, unit in (("carbon", CARBON_UNIT), ("price", 100.0)):
             series = outside[name]
-            start = max(told - 7 * 86400, vec.powered.signals.all()[0].start_s)
+            start = max(told - 7 * 86400, vec.power_setup.signals.all()[0].start_s)
             usual = max(abs(float(series.mean(start, max(told, start + 86400)))), 1.0)
             assert summary[name] == pytest.approx(float(series.at(now)) / unit, abs=1e-6)
             assert summary[f"{name}_now"] == pytest.approx(float(series.at(now)) / usual, rel=1e-5, abs=1e-6)
@@ -178,7 +180,7 @@ def test_signal_observation_values(forecast):
                 assert ahead != pytest.approx(truth, rel=1e-3)
                 assert ahead == pytest.approx(truth, abs=3.0)
         seen.add(summary["carbon"])
-        vec.step(np.array([int(vec.board.scene.mask[0].argmax())]))
+        vec.step(np.array([int(vec.simulator.buffers.mask[0].argmax())]))
     assert len(seen) > 3
 
 
@@ -189,25 +191,25 @@ def test_power_by_name_file_or_object(tmp_path):
         + "".join(f"2022-01-{d:02d} {h:02d}:00,{100 + h}\n" for d in range(1, 15) for h in range(24))
     )
     jobs = quiet(200, 0)
-    vec = energy(jobs, power="taurus", carbon=path, start="2022-01-01", wrap=True)
+    vec = energy(jobs, power="taurus", carbon=path, log_start="2022-01-01", repeat_signals=True)
     vec.reset(options={"first": 0})
     hour = int(jobs["submit_s"][0] // 3600)
-    carbon = vec.board.scene.summary[0, vec.seen.summary.index("carbon")]
+    carbon = vec.simulator.buffers.summary[0, vec.observation_spec.summary.index("carbon")]
     assert carbon == pytest.approx((100 + hour) / CARBON_UNIT)
     auto = energy(
-        jobs, cluster=Cluster.preset("polaris"), power="auto", profile=ConstantUtilization(0.5, 0.5)
+        jobs, cluster=Cluster.preset("polaris"), power="auto", utilization=ConstantUtilization(0.5, 0.5)
     )
-    assert auto.powered.model.name == "polaris"
+    assert auto.power_setup.model.name == "polaris"
 
 
 def test_input_errors():
     with pytest.raises(InputError, match="leave shift out"):
-        energy(levers="shift=carbon_time:6h")
+        energy(power_controls="shift=carbon_time:6h")
     with pytest.raises(InputError, match="without hours"):
-        energy(levers="budget=100%:90%@8-20")
+        energy(power_controls="budget=100%:90%@8-20")
     with pytest.raises(InputError, match=r"cooling='pue:1.2'"):
         energy(cooling="economiser")
-    with pytest.raises(InputError, match="wrap=True"):
+    with pytest.raises(InputError, match="repeat_signals=True"):
         energy(carbon=Series([0, 3600], [100], "g/kWh"))
     with pytest.raises(InputError, match="no power model is known"):
         energy(power="auto")

@@ -48,7 +48,7 @@ def signals(span_s: float = 60 * 86400.0) -> dict[str, Series]:
 def energy(jobs=None, copies=1, cluster=MACHINE, episode_jobs=60, **how):
     how.setdefault("autoreset_mode", AutoresetMode.DISABLED if copies == 1 else AutoresetMode.SAME_STEP)
     how.setdefault("power", PowerModel.preset("taurus"))
-    how.setdefault("levers", "sleep=timeout:120+dvfs=1.5")
+    how.setdefault("power_controls", "sleep=timeout:120+dvfs=1.5")
     return EnergyVectorEnv(
         copies,
         jobs=quiet(200, 0) if jobs is None else jobs,
@@ -63,27 +63,27 @@ def play_rule(vec: EnergyVectorEnv, scores, level: int, first: int) -> np.ndarra
     vec.reset(options={"first": first})
     over = False
     while not over:
-        a = vec.board.scene
+        a = vec.simulator.buffers
         shown = int(a.copies["shown"][0])
-        slot = np.full(vec.asking.slots, np.inf)
+        slot = np.full(vec.decision_settings.queue_window, np.inf)
         slot[:shown] = scores[first + a.slots[0, :shown]]
-        slots, levels = vec.asking.slots, vec.seen.choices
+        slots, levels = vec.decision_settings.queue_window, vec.observation_spec.choices
         slot[a.mask[0, : slots * levels].reshape(slots, levels)[:, level] == 0] = np.inf
         chosen = int(np.argmin(slot))
         action = slots * levels if np.isinf(slot[chosen]) else chosen * levels + level
         assert a.mask[0, action] == 1
         over = bool(vec.step(np.array([action]))[2][0])
-    job_state = vec.board.stack.job_state[0]
+    job_state = vec.simulator.states.job_state[0]
     return np.where(job_state["status"] == DONE, job_state["start_s"], np.nan)
 
 
 def window_levers(vec: EnergyVectorEnv, first: int, level: int) -> PowerControls:
     """Arguments of `kilowait.simulate` to run a window of the env's log with all jobs at a level."""
-    levers, rows = vec.powered.levers, slice(first, first + vec.episode_jobs)
+    power_controls, rows = vec.power_setup.power_controls, slice(first, first + vec.episode_jobs)
     return replace(
-        levers,
-        factor=None if levers.factor is None else levers.factor[:, rows],
-        watts=None if levers.watts is None else levers.watts[:, rows],
+        power_controls,
+        factor=None if power_controls.factor is None else power_controls.factor[:, rows],
+        watts=None if power_controls.watts is None else power_controls.watts[:, rows],
         preferred_level=np.full(vec.episode_jobs, level),
     )
 

@@ -70,8 +70,8 @@ def test_clairvoyant_policy_is_evaluated_on_the_original_jobs(contest):
     exact = contest.windows[0].jobs.with_columns(estimate_s=contest.windows[0].jobs["runtime_s"])
     expected = kw.simulate(exact, CLUSTER, "saf", "easy").jobs()["start_s"]
     np.testing.assert_array_equal(log.jobs()["start_s"], expected)
-    judgement = contest.judge("mean_bsld", seed=0)
-    assert {mean.contender for mean in judgement.means} == {"fcfs", "saf", "sjf"}
+    judgement = contest.significance("mean_bsld", seed=0)
+    assert {mean.policy for mean in judgement.means} == {"fcfs", "saf", "sjf"}
 
 
 def test_gap_closed(contest):
@@ -163,10 +163,10 @@ def test_invalid_cluster_description(placed):
 
 def test_node_level_comparisons_are_saved_and_loaded(placed, tmp_path):
     save_comparison(tmp_path / "kept", [placed], scenario={}, results={})
-    found = load_comparison(tmp_path / "kept").contests[0]
-    assert (found.labels, found.contenders, found.machine) == (
+    found = load_comparison(tmp_path / "kept").comparisons[0]
+    assert (found.labels, found.policies, found.machine) == (
         placed.labels,
-        placed.contenders,
+        placed.policies,
         placed.machine,
     )
     assert found.values("utilization").tolist() == placed.values("utilization").tolist()

@@ -86,7 +86,7 @@ def test_more_can_be_better():
     assert (pair.ours, pair.verdict, found.best) == ("b", "better", "b")
     assert 1 < pair.low < pair.ratio < pair.high
     assert pair.wins > 55 and pair.effect > 0.9
-    assert [mean.contender for mean in found.ranked()] == ["b", "a"]
+    assert [mean.policy for mean in found.ranked()] == ["b", "a"]
 
 
 def test_a_policy_compared_with_itself_is_the_same():
@@ -135,7 +135,7 @@ def test_holm_correction_grows_with_the_number_of_pairs():
 
 def test_means():
     found = pairwise_tests(scores(BASE, 2 * BASE), seed=0)
-    assert [mean.contender for mean in found.means] == ["a", "b"]
+    assert [mean.policy for mean in found.means] == ["a", "b"]
     a, b = found.means
     assert a.mean == BASE.mean() and a.low < a.mean < a.high
     assert a.iqm == iqm(BASE) and a.iqm_low < a.iqm < a.iqm_high
@@ -214,9 +214,9 @@ def test_note_on_few_windows():
 
 
 @pytest.mark.parametrize("contenders", [2, 3, 5, 8])
-def test_minimum_number_of_windows_for_significance(contenders):
+def test_minimum_number_of_windows_for_significance(policies):
     for windows in range(2, 15):
-        rows = [factor * BASE[:windows] for factor in range(1, contenders + 1)]
+        rows = [factor * BASE[:windows] for factor in range(1, policies + 1)]
         found = pairwise_tests(scores(*rows), seed=0, draws=100)
         hopeless = "not even" in found.notes[0]
         assert hopeless == all(pair.verdict == "undecided" for pair in found.pairs)

@@ -24,14 +24,14 @@ def test_parts_are_chronological_and_disjoint(jobs):
     assert parts.validation["submit_s"].max() <= parts.test["submit_s"].min()
     ids = np.concatenate([part["job_id"] for part in (parts.train, parts.validation, parts.test)])
     assert sorted(ids) == sorted(jobs["job_id"])
-    assert [parts.places(name) for name in ("train", "validation", "test", "all")] == [
+    assert [parts.row_range(name) for name in ("train", "validation", "test", "all")] == [
         (0, 1200),
         (1200, 1600),
         (1600, 2000),
         (0, 2000),
     ]
     with pytest.raises(UnknownNameError, match="did you mean 'test'"):
-        parts.places("tets")
+        parts.row_range("tets")
     with pytest.raises(InputError, match="their sum below 1"):
         split(jobs, train=0.8, validation=0.2)
     with pytest.raises(InputError, match="too few"):
@@ -84,7 +84,7 @@ def test_windows_by_time():
         assert not len(before) or (before.min() >= counted[0] - 100 and before.max() <= counted[0])
         expected = np.count_nonzero((submit >= counted[0] - 100) & (submit < counted[0]))
         assert len(before) == expected
-    assert "250" in cut.words or "4 min" in cut.words
+    assert "250" in cut.description or "4 min" in cut.description
 
 
 def test_the_horizon_is_the_window_s_own(jobs):

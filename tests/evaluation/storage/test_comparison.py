@@ -48,13 +48,13 @@ def test_round_trip(tmp_path):
     made = contests()
     found = open_folder(saved(tmp_path / "c", made, cells=["k"]))
     assert found.scenario == {"x": 1} and found.manifest["date"] == "today" and found.cells == ("k",)
-    for ours, theirs in zip(found.contests, made, strict=True):
-        assert ours.contenders == theirs.contenders and ours.trace == theirs.trace
-        assert ours.windows.words == theirs.windows.words
+    for ours, theirs in zip(found.comparisons, made, strict=True):
+        assert ours.policies == theirs.policies and ours.trace == theirs.trace
+        assert ours.windows.description == theirs.windows.description
         assert ours.cluster == theirs.cluster
-        for contender in range(len(theirs.contenders)):
+        for policy in range(len(theirs.policies)):
             for window in range(len(theirs.windows)):
-                one, two = ours.logs(contender, window), theirs.logs(contender, window)
+                one, two = ours.logs(policy, window), theirs.logs(policy, window)
                 for name in (
                     "job", "start_s", "end_s", "group", "level", "outcome", "eligible_s", "job_outcome",
                     "capacity_s", "capacity_nodes",

@@ -47,7 +47,7 @@ def saved(path, log=None, **settings):
     log = a_log() if log is None else log
     results = {"metrics": metrics(log)}
     return save_run(
-        path, log, scenario={"trace": "made"}, results=results, manifest={"date": "today"}, **settings
+        path, log, scenario={"trace": "synthetic"}, results=results, manifest={"date": "today"}, **settings
     )
 
 
@@ -67,13 +67,13 @@ def test_round_trip(tmp_path):
     assert (run.log.groups, dict(run.log.run)) == (log.groups, dict(log.run))
     assert run.log.jobs_table.labels == log.jobs_table.labels
     assert run.log.jobs_table.meta == log.jobs_table.meta
-    assert run.manifest["date"] == "today" and run.scenario == {"trace": "made"}
+    assert run.manifest["date"] == "today" and run.scenario == {"trace": "synthetic"}
 
 
 def test_what_nodes_did_comes_back(tmp_path):
     jobs = kw.lublin(50, 8, load=0.5, seed=1)
-    levers = kw.PowerControls(sleep={"nodes": kw.SleepPolicy(60, 5, 30)})
-    log = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", power_controls=levers)
+    power_controls = kw.PowerControls(sleep={"nodes": kw.SleepPolicy(60, 5, 30)})
+    log = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", power_controls=power_controls)
     run = load_run(saved(tmp_path / "run", log))
     assert len(log.states) > 20
     for name in ("time_s", "group", "shutting_down", "asleep", "waking"):

@@ -25,14 +25,16 @@ from tests.report.conftest import comparison_of, jobs_of
 SPENT = {"jobs": 1.0, "idle": 1.0}
 
 
-def data_of(rows, *, levers=("none", "sleep=break-even", "dvfs=1.1", "all"), windows=1, policies=None):
+def data_of(
+    rows, *, power_controls=("none", "sleep=break-even", "dvfs=1.1", "all"), windows=1, policies=None
+):
     """A comparison with given energy, CO2, mean wait and bounded slowdown of each policy."""
     jobs = jobs_of(300)
     cut = single_window(jobs) if windows == 1 else cut_windows(jobs, windows, window_jobs=5, seed=0)
     policies = policies or ["fcfs"] * len(rows)
-    contenders = tuple(
-        PolicyConfig(policy, "easy", levers=text)
-        for policy, text in zip(policies, levers[: len(rows)], strict=True)
+    policies = tuple(
+        PolicyConfig(policy, "easy", power_controls=text)
+        for policy, text in zip(policies, power_controls[: len(rows)], strict=True)
     )
     names = ("energy_kwh", "co2_kg", "mean_wait_s", "mean_bsld")
     cells = tuple(
@@ -44,7 +46,7 @@ def data_of(rows, *, levers=("none", "sleep=break-even", "dvfs=1.1", "all"), win
         for row in rows
     )
     record = EnergyResults(cells, (SPENT,) * len(rows))
-    comparison = Comparison("x", 32, cut, contenders, lambda index, window: None, energy=record)
+    comparison = Comparison("x", 32, cut, policies, lambda index, window: None, energy=record)
     comparison.__dict__["table"] = cells
     if windows == 1:  # there are no logs to take batches from
         data = ComparisonData(comparison, 0)
@@ -120,7 +122,7 @@ def test_pareto_front():
         (990.0, 1.0, math.nan, 1.0),
     ]
     texts = ("none", "dvfs=1.1", "dvfs=1.2", "dvfs=1.3", "dvfs=1.4", "dvfs=1.5")
-    energy_data = EnergyData.of(data_of(rows, levers=texts))
+    energy_data = EnergyData.of(data_of(rows, power_controls=texts))
     assert energy_data.pareto_front("energy_kwh") == (3, 0)
     brute = {
         a
@@ -138,13 +140,15 @@ def test_control_savings():
     rows = [*ROWS, (700.0, 200.0, 7200.0, 12.5)]
     assert EnergyData.of(data_of(rows)).control_savings == (ControlSavings(0, (1, 2), (3,), True),)
     combined = ("none", "sleep=break-even", "dvfs=1.1", "sleep=break-even+dvfs=1.1")
-    assert EnergyData.of(data_of(rows, levers=combined)).control_savings == (
+    assert EnergyData.of(data_of(rows, power_controls=combined)).control_savings == (
         ControlSavings(0, (1, 2), (3,), True),
     )
     assert EnergyData.of(data_of(rows[:2])).control_savings == (), "a single control cannot be split"
-    assert EnergyData.of(data_of(rows[1:], levers=combined[1:])).control_savings == (), "no baseline"
+    assert EnergyData.of(data_of(rows[1:], power_controls=combined[1:])).control_savings == (), "no baseline"
     twice = ("none", "sleep=break-even", "sleep=timeout:60", "all")
-    assert not EnergyData.of(data_of(rows, levers=twice)).control_savings[0].additive, "two sleep policies"
+    assert not EnergyData.of(data_of(rows, power_controls=twice)).control_savings[0].additive, (
+        "two sleep policies"
+    )
     other = EnergyData.of(data_of(rows, policies=["fcfs", "saf", "saf", "saf"]))
     assert other.control_savings == (), "another policy is another scheduler"
     assert controls_of(PolicyConfig("fcfs", "easy")) == ()
@@ -167,7 +171,7 @@ def test_units_fit_the_largest_value():
 def test_the_policy_with_the_lowest_energy_is_drawn():
     names = ("fcfs", "sjf", "saf", "f1", "lxf", "wfp3", "unicef", "smallest")
     rows = [(1000.0 - 10 * n, 1.0, 60.0, 10.0 - (n == 1) - 2.0 * (n in (2, 3, 4, 5, 6))) for n in range(8)]
-    data = data_of(rows, levers=("none",) * 8, policies=names)
+    data = data_of(rows, power_controls=("none",) * 8, policies=names)
     assert {0, 7} <= set(data.shown), "the first policy and the one with the lowest energy"
 
 
@@ -178,7 +182,7 @@ def test_names_in_figures_are_short_where_only_power_controls_differ():
 
 
 def test_fcfs_is_the_one_without_power_controls():
-    data = data_of(ROWS[::-1], levers=("dvfs=1.1", "sleep=break-even", "none"))
+    data = data_of(ROWS[::-1], power_controls=("dvfs=1.1", "sleep=break-even", "none"))
     assert data.fcfs == 2
     assert EnergyData.of(data).first == 0, "savings are against the first"
 

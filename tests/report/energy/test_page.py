@@ -62,7 +62,8 @@ def test_sections_are_in_order(energy_windows):
 def test_energy_adds_sections_and_changes_nothing_else(energy_run):
     """Without the parts that energy adds, the page equals the page without energy."""
     alike = replace(
-        energy_run, contenders=tuple(replace(c, name=c.label, levers="none") for c in energy_run.contenders)
+        energy_run,
+        policies=tuple(replace(c, name=c.label, power_controls="none") for c in energy_run.policies),
     )
     plain, text = page([replace(alike, energy=None)]), page([alike])
     assert not re.search(r" CO2|, kWh|data-energy|PowerChart|--behind|outages|[Hh]atched", plain)

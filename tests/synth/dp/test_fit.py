@@ -244,7 +244,7 @@ class TestFolder:
         assert np.isin(jobs["estimate_s"], REQUESTS_S).all()
         assert (jobs["runtime_s"] <= jobs["estimate_s"]).all()
         assert jobs["nodes"].max() <= 64 and "account" not in jobs
-        assert 1 <= jobs["user"].min() <= jobs["user"].max() <= made.facts.numbered["user"]
+        assert 1 <= jobs["user"].min() <= jobs["user"].max() <= made.schema.numbered["user"]
 
     def test_no_submission_of_the_log_is_in_the_folder(self, made):
         real = set(log()["submit_s"].tolist())

@@ -226,7 +226,7 @@ def test_jobs_that_followed_a_suppressed_one_are_freed() -> None:
         think_s=[0, 4, 5],
     )  # fmt: skip
     left = made_of(jobs, k=2, quasi=["nodes"], enforce=True)
-    assert (left.suppressed, left.freed) == (1, 1)
+    assert (left.suppressed, left.dependencies_removed) == (1, 1)
     assert left.jobs["after_id"].tolist() == [-1, 1] and left.jobs["think_s"].tolist() == [0, 5]
 
 

@@ -159,7 +159,7 @@ def test_no_remedy_is_finer_than_what_is_done() -> None:
     steps = parse_coarsening("nodes=pow2,estimate_s=6h,submit_s=1d")
     plan: AnonymizationPlan = make_plan(JOBS, coarsen=steps)
     made = anonymize(JOBS, KEY, plan, k=9)
-    assert {(r.column, r.step) for r in made.remedies} <= {
+    assert {(r.column, r.step) for r in made.suggestions} <= {
         ("estimate_s", "1d"),
         ("estimate_s", "7d"),
         ("submit_s", "7d"),

@@ -38,7 +38,7 @@ def test_rules_are_consistent() -> None:
             assert name in LABEL_COLUMNS
         if rule.clock:
             assert np.dtype(COLUMNS[name].dtype).kind == "f" and rule.action == "keep"
-    moments = {name for name, column in COLUMNS.items() if column.least == -1e15 and name.endswith("_s")}
+    moments = {name for name, column in COLUMNS.items() if column.minimum == -1e15 and name.endswith("_s")}
     assert {name for name, rule in RULES.items() if rule.clock} == moments
     assert RULES["name"].action == "drop" and RULES["user"].action == RULES["account"].action == "hash"
     assert META_RULES["source"] == META_RULES["header"] == META_RULES["ledger"] == "drop"

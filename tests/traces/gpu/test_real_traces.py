@@ -80,18 +80,18 @@ def test_openb_pods(data_dir: Path) -> None:
 def test_spot_priorities_and_parts(data_dir: Path) -> None:
     for batch, parts in ((1, 2_334), (2, 21_787)):
         jobs, ledger = load(data_dir, f"gpu/alibaba_v2026_spot/derived_batch_{batch}.csv.gz")
-        assert ledger.mended == parts
+        assert ledger.corrected == parts
         assert set(np.unique(jobs["priority"])) == {0.5, 1.0, 2.5, 5.0}
         assert jobs["gpus"].min() == 1
 
 
 def test_philly_tables(data_dir: Path) -> None:
     jobs, ledger = load(data_dir, "gpu/philly/sia_philly.csv.gz")
-    assert ledger.mended == 44_878
+    assert ledger.corrected == 44_878
     assert len(jobs.labels["queue"]) == 15
     assert jobs["gpus_may_span_nodes"].sum() == (jobs["gpus"] > 1).sum() == 5_620
     jobs, ledger = load(data_dir, "gpu/philly/lumos_philly_df_schedule.csv.gz")
-    assert ledger.mended == 0
+    assert ledger.corrected == 0
     assert jobs["gpus"].max() == 128
 
 

@@ -198,14 +198,16 @@ def _epsilon(settings: D3QNSettings, progress_share: float) -> float:
 
 
 def _epsilon_greedy(
-    agent: DuelingQ, seen: dict[str, Tensor], epsilon: float, random: torch.Generator
+    agent: DuelingQ, observation: dict[str, Tensor], epsilon: float, random: torch.Generator
 ) -> Tensor:
     """(B,) greedy actions, replaced by random allowed ones with probability `epsilon`."""
     agent.draw_noise(random)
-    best = agent(seen).argmax(-1)
+    best = agent(observation).argmax(-1)
     if epsilon == 0.0:
         return best
-    allowed = torch.zeros_like(seen["mask"], dtype=torch.float32).masked_fill(seen["mask"] == 0, -torch.inf)
+    allowed = torch.zeros_like(observation["mask"], dtype=torch.float32).masked_fill(
+        observation["mask"] == 0, -torch.inf
+    )
     random_actions = MaskedCategorical(allowed).sample(random)
     explores = torch.rand(len(best), generator=random, device=best.device) < epsilon
     return torch.where(explores, random_actions, best)

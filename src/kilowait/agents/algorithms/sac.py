@@ -98,9 +98,9 @@ class TwinCritics(nn.Module):
         self.pair = nn.ModuleList([first, second])
         self.log_temperature = nn.Parameter(torch.tensor(log(temperature)))
 
-    def values(self, seen: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def values(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """(B, A) Q values of both networks, -inf where the mask forbids."""
-        first, second = (one(seen) for one in self.pair)
+        first, second = (one(observation) for one in self.pair)
         return first, second
 
 

@@ -71,7 +71,7 @@ class SearchCheckpoint:
     ...     SearchCheckpoint({"seed": 0}, 3, None),
     ...     EvolutionStrategy([1.0, 1.0], step=1.0, seed=0),
     ... )
-    >>> for number in checkpoint.rest(search, np.random.default_rng(0)):
+    >>> for number in checkpoint.remaining_generations(search, np.random.default_rng(0)):
     ...     points = search.ask()
     ...     search.tell(points, (points**2).sum(axis=1))
     ...     checkpoint.path.append(search.mean)
@@ -110,7 +110,7 @@ class SearchCheckpoint:
             self._write()
         return np.array(self._start_scores)
 
-    def rest(self, search: EvolutionStrategy, random: np.random.Generator) -> Iterator[int]:
+    def remaining_generations(self, search: EvolutionStrategy, random: np.random.Generator) -> Iterator[int]:
         """Numbers of the remaining generations; search and random state are restored from the checkpoint."""
         self._search, self._random = search, random
         if self.history:

@@ -33,7 +33,7 @@ class TrainingWindow:
     jobs: JobTable
     parameters: Floats
 
-    def rule(self, candidate: Floats | str) -> PriorityPolicy | str:
+    def policy(self, candidate: Floats | str) -> PriorityPolicy | str:
         """The policy of candidate weights as the engine takes it; a policy name is returned unchanged."""
         if isinstance(candidate, str):
             return candidate

@@ -80,7 +80,7 @@ class LinearAgent:
     """Weights that order a queue, and the stored user history.
 
     >>> agent = LinearAgent(weights_of(length=1.0))  # the order of SJF
-    >>> agent.rule.name, agent.explain()[0]
+    >>> agent.policy.name, agent.explain()[0]
     ('agent', ('length', 1.0))
     """
 
@@ -93,7 +93,7 @@ class LinearAgent:
     """Statistics of jobs that ended before the run."""
     prior_weight: float = TRUST
     """Weight of that history, 0 to 1."""
-    fallback_rule: str | None = None
+    fallback_policy: str | None = None
     """A policy used instead of the weights: better on the training jobs, and not clearly beaten by the search."""
     max_wait_s: float = np.inf
     """Jobs that have waited longer go first, the longest wait first: a bound against starvation, seconds."""
@@ -111,20 +111,20 @@ class LinearAgent:
             )
         if not self.max_wait_s >= 0:
             raise InputError(f"the longest wait is {self.max_wait_s} s; give 0 or more")
-        if self.fallback_rule is not None and self.fallback_rule not in POLICIES:
-            raise UnknownNameError("policy", self.fallback_rule, POLICIES)
+        if self.fallback_policy is not None and self.fallback_policy not in POLICIES:
+            raise UnknownNameError("policy", self.fallback_policy, POLICIES)
         weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
 
     def run(self, inputs: RunInputs) -> ExecutionLog:
         """Simulate a run in the order of the learned score."""
-        return run_priority_policy(self.rule, inputs)
+        return run_priority_policy(self.policy, inputs)
 
     @property
-    def rule(self) -> PriorityPolicy:
-        """The priority policy of the agent: ``kilowait.simulate(jobs, cluster, agent.rule, "easy")``."""
-        if self.fallback_rule is not None:
-            return replace(resolve(self.fallback_rule), name=self.name)
+    def policy(self) -> PriorityPolicy:
+        """The priority policy of the agent: ``kilowait.simulate(jobs, cluster, agent.policy, "easy")``."""
+        if self.fallback_policy is not None:
+            return replace(resolve(self.fallback_policy), name=self.name)
         return PriorityPolicy(
             self.name,
             compiled(),
@@ -153,7 +153,7 @@ class LinearAgent:
             "name": self.name,
             "weights": dict(zip(FEATURES, self.weights.tolist(), strict=True)),
             "trust": self.prior_weight,
-            "kept": self.fallback_rule,
+            "kept": self.fallback_policy,
             "max_wait_s": None if np.isinf(self.max_wait_s) else self.max_wait_s,
             "provenance": dict(self.provenance),
             "memory": self.memory.to_dict(),

@@ -250,7 +250,7 @@ def features(
     nodes: npt.ArrayLike,
     wait_s: npt.ArrayLike,
     machine_nodes: int,
-    recalled: npt.ArrayLike = NOTHING,
+    compiled_recall: npt.ArrayLike = NOTHING,
 ) -> Floats:
     """The features computed by numpy, one job a row, for inspection.
 
@@ -262,7 +262,7 @@ def features(
     """
     estimate = np.maximum(np.atleast_1d(np.asarray(estimate_s, np.float64)), 1.0)
     size, wait = np.asarray(nodes, np.float64), np.maximum(np.asarray(wait_s, np.float64), 0.0)
-    usual, used, quick_usual, quick = np.moveaxis(np.asarray(recalled, np.float64), -1, 0)
+    usual, used, quick_usual, quick = np.moveaxis(np.asarray(compiled_recall, np.float64), -1, 0)
     length = np.log(estimate / 3600.0) / 3.0
     columns = (
         length,

@@ -84,8 +84,8 @@ def train(
     trace: str | None = None,
     threads: int = 1,
     progress: Callable[[Generation], None] | None = None,
-    keeping: CheckpointDir | None = None,
-    mixture: SyntheticMix | None = None,
+    checkpoint_dir: CheckpointDir | None = None,
+    synthetic_mix: SyntheticMix | None = None,
 ) -> tuple[LinearAgent, list[Generation]]:
     """An agent trained on `jobs` and selected on `validation`, which should be later jobs of the same log.
 
@@ -117,7 +117,7 @@ def train(
     measure, objective_name = objective_of(objective)
     random = stream(seed, "agents.windows")
     until_s = float(validation["submit_s"].min())
-    sampler = WindowSampler(jobs, mixture, cluster, window_jobs, max_wait_s, until_s=until_s)
+    sampler = WindowSampler(jobs, synthetic_mix, cluster, window_jobs, max_wait_s, until_s=until_s)
     length = min(window_jobs, len(validation))
     later = LogPart(validation.sorted(), cluster, length, max_wait_s)
     known = sampler.final_history
@@ -134,7 +134,8 @@ def train(
             """Objective values (candidates, windows); gathered in order, so the result does not depend on threads."""
             pairs = [(candidate, window) for candidate in candidates for window in on]
             values = pool.map(
-                lambda pair: measure(simulate(pair[1].jobs, cluster, pair[1].rule(pair[0]), backfill)), pairs
+                lambda pair: measure(simulate(pair[1].jobs, cluster, pair[1].policy(pair[0]), backfill)),
+                pairs,
             )
             return np.array(list(values)).reshape(len(candidates), len(on))
 
@@ -148,16 +149,16 @@ def train(
             "windows": windows,
             "window_jobs": window_jobs,
             "max_wait_s": None if np.isinf(max_wait_s) else max_wait_s,
-            "mixture": None if mixture is None else mixture.words,
+            "mixture": None if synthetic_mix is None else synthetic_mix.record,
         }
-        checkpoint = SearchCheckpoint(identity, generations, keeping)
+        checkpoint = SearchCheckpoint(identity, generations, checkpoint_dir)
         candidates: list[Floats | str] = [*(weights() for weights in STARTS.values()), *RULES]
         values = checkpoint.starts(candidates, lambda batch: evaluate(batch, training))
         start_name, start, fallback = _best_start(values)
         fallback = fallback if np.isinf(max_wait_s) else None
-        for number in checkpoint.rest(search, random):
+        for number in checkpoint.remaining_generations(search, random):
             moves = search.ask()
-            share = None if mixture is None else mixture.share_at((number - 1) / generations)
+            share = None if synthetic_mix is None else synthetic_mix.share_at((number - 1) / generations)
             values = evaluate([start, *(start + moves)], sampler.sample(windows, random, share))
             scores = [_relative(value, values[0]) for value in values[1:]]
             search.tell(moves, np.log(scores) + pull * (moves**2).sum(axis=1))
@@ -187,7 +188,7 @@ def train(
     provenance = {
         "trained_by": "kilowait.agents.train (CMA-ES)",
         "trace": trace,
-        "trained_on_jobs": 0 if mixture is not None and mixture.alone else len(jobs),
+        "trained_on_jobs": 0 if synthetic_mix is not None and synthetic_mix.alone else len(jobs),
         "chosen_on_jobs": len(validation),
         "nodes": cluster.nodes,
         "seed": seed,
@@ -202,11 +203,15 @@ def train(
         "went": ("nowhere: nothing clearly better", "half the way", "all the way")[accepted],
         "validation_relative_to_start": both[1][accepted],
         "found": found.tolist(),
-        **({} if mixture is None else mixture.words),
+        **({} if synthetic_mix is None else synthetic_mix.record),
     }
     memory = sampler.history_with(validation)
     agent = LinearAgent(
-        points[accepted], provenance=provenance, memory=memory, fallback_rule=fallback, max_wait_s=max_wait_s
+        points[accepted],
+        provenance=provenance,
+        memory=memory,
+        fallback_policy=fallback,
+        max_wait_s=max_wait_s,
     )
     return agent, history
 

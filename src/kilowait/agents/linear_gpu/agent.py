@@ -107,9 +107,9 @@ def _score(job: Any, now: float, parameters: Any) -> Any:
 class LinearGpuAgent:
     """Weights that order the jobs of a GPU cluster and the types they try; ``kilowait.simulate(jobs, cluster, agent)``.
 
-    >>> agent = policy_agent("srtf", 56, types="fastest")
+    >>> agent = policy_agent("srtf", 56, gpu_type_order="fastest")
     >>> agent.explain()[0], agent.gpu_settings
-    (('remaining', 1.0), (('preempt', True), ('types', 'given')))
+    (('remaining', 1.0), (('preempt', True), ('gpu_type_order', 'given')))
     """
 
     weights: Floats
@@ -142,14 +142,14 @@ class LinearGpuAgent:
     @property
     def gpu_settings(self) -> tuple[tuple[str, Any], ...]:
         """GPU settings of a run, in the form that policies declare them."""
-        types = (("types", "given"),) if self.weights[COUNT:].any() else ()
+        types = (("gpu_type_order", "given"),) if self.weights[COUNT:].any() else ()
         return (*self.overrides.items(), *types)
 
     def run(self, inputs: RunInputs) -> ExecutionLog:
         """Simulate a run under this agent, compiled. An explicit `preference` replaces its own order of types."""
         placing, preference = gpu_settings_of(inputs, self.name), inputs.preference
         jobs, cluster, speeds = inputs.jobs, inputs.cluster, inputs.speeds
-        if placing.types == "given" and preference is None:
+        if placing.gpu_type_order == "given" and preference is None:
             preference = self.preference(jobs, cluster, speeds)
         rule = PriorityPolicy(
             self.name, _score, self._parameters(jobs, cluster, speeds), time_dependent=True, node_level=True
@@ -209,7 +209,7 @@ class LinearGpuAgent:
 
 
 def policy_agent(
-    name: str, gpus: int, *, types: str = "any", placement: str = "first", migrate: bool = False
+    name: str, gpus: int, *, gpu_type_order: str = "any", placement: str = "first", migrate: bool = False
 ) -> LinearGpuAgent:
     """The agent that gives the same schedules as this policy on a machine with `gpus` GPUs.
 
@@ -225,14 +225,16 @@ def policy_agent(
         weights[names.index(feature)] = value
     if name == "srsf":
         weights[names.index("width")] = math.log1p(gpus)
-    if types == "fastest":
+    if gpu_type_order == "fastest":
         weights[names.index("slow")] = 1.0
     chosen = {"placement": placement, "migrate": migrate}
     gpu_settings = {
         **gpu_settings,
         **{key: value for key, value in chosen.items() if value not in ("first", False)},
     }
-    return LinearGpuAgent(weights, gpu_settings, provenance={"rule": name, "types": types, **chosen})
+    return LinearGpuAgent(
+        weights, gpu_settings, provenance={"rule": name, "gpu_type_order": gpu_type_order, **chosen}
+    )
 
 
 def agent_from(data: Mapping[str, Any], source: str | PathLike[str]) -> LinearGpuAgent:

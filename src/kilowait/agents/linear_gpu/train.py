@@ -80,7 +80,7 @@ def train_linear_gpu(
     trace: str | None = None,
     threads: int = 1,
     progress: Callable[[Generation], None] | None = None,
-    keeping: CheckpointDir | None = None,
+    checkpoint_dir: CheckpointDir | None = None,
 ) -> tuple[LinearGpuAgent, list[Generation]]:
     """An agent trained on `jobs` and selected on `validation`, which should be later jobs of the same log.
 
@@ -127,7 +127,7 @@ def train_linear_gpu(
             "windows": windows,
             "window_jobs": window_jobs,
         }
-        checkpoint = SearchCheckpoint(identity, generations, keeping)
+        checkpoint = SearchCheckpoint(identity, generations, checkpoint_dir)
         rules = policy_agents(cluster, placements)
         start = _best(rules, checkpoint.starts(rules, lambda agents: evaluate(agents, training)))
         search = EvolutionStrategy(_unit(start.weights), step=0.2, seed=seed, population=population)
@@ -135,7 +135,7 @@ def train_linear_gpu(
         every = max(1, generations // 16)
         path = checkpoint.path
         best = 1.0 if checkpoint.best is None else checkpoint.best[0]
-        for number in checkpoint.rest(search, random):
+        for number in checkpoint.remaining_generations(search, random):
             sampled = _windows(jobs, random_starts(jobs, windows, window_jobs, random), window_jobs)
             candidates = search.ask()
             values = evaluate([start, *(LinearGpuAgent(row, start.overrides) for row in candidates)], sampled)
@@ -185,7 +185,7 @@ def policy_agents(
     """Every policy with every order of types, placement and migration setting."""
     gpus = sum(group.nodes * group.gpus for group in cluster.groups)
     return [
-        policy_agent(rule, gpus, types=types, placement=placement, migrate=moves)
+        policy_agent(rule, gpus, gpu_type_order=types, placement=placement, migrate=moves)
         for rule, types, placement, moves in product(POLICY_WEIGHTS, TYPES, placements, migrate)
     ]
 

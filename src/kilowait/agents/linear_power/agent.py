@@ -61,7 +61,7 @@ class LinearPowerAgent:
     """
 
     weights: Floats
-    levers: str = "all"
+    power_controls: str = "all"
     """Power controls it was trained with, as on the command line: allowed DVFS states, and node sleep."""
     signal: str | None = None
     """Signal in its features: carbon, price, or None."""
@@ -84,13 +84,13 @@ class LinearPowerAgent:
         """The agent on a machine with this power model, these signals and power controls."""
         return replace(self, power=power)
 
-    def steering(self, jobs: JobTable, cluster: Cluster, powered: PowerSetup) -> PowerPolicyWeights:
+    def policy_weights(self, jobs: JobTable, cluster: Cluster, power_setup: PowerSetup) -> PowerPolicyWeights:
         """Weights and per-job terms for the jobs of a log, sorted by submission."""
         known = job_features(jobs["estimate_s"], jobs["nodes"], cluster.nodes)
         still = len(JOB_FEATURES)
         base, per = self.weights[still], self.weights[still + 1 : still + 3]
         return power_policy_weights(
-            powered,
+            power_setup,
             known @ self.weights[:still],
             base + known[:, :2] @ per,
             self.weights[still + 3 :],
@@ -103,7 +103,7 @@ class LinearPowerAgent:
         if self.power is None:
             raise InputError(
                 f"agent {self.name!r} was trained on kilowait/Energy-v0 and needs a power model and power controls; "
-                f"give --power and --power-controls {self.levers}"
+                f"give --power and --power-controls {self.power_controls}"
             )
         asking = EnergyDecisionSettings(
             backfill=settings.backfill,
@@ -112,7 +112,7 @@ class LinearPowerAgent:
             overrun=settings.overrun,
         )
         return run_energy_policy(
-            jobs, cluster, self, power=self.power, asking=asking, settings=settings, name=self.name
+            jobs, cluster, self, power=self.power, decision_settings=asking, settings=settings, name=self.name
         )
 
     def explain(self) -> list[tuple[str, float]]:
@@ -126,7 +126,7 @@ class LinearPowerAgent:
             "format": LINEAR_POWER_FORMAT,
             "version": VERSION,
             "name": self.name,
-            "levers": self.levers,
+            "power_controls": self.power_controls,
             "signal": self.signal,
             "weights": dict(zip(WEIGHTS, self.weights.tolist(), strict=True)),
             "provenance": dict(self.provenance),
@@ -148,7 +148,7 @@ def from_controls(
     always: bool = False,
     timeout_s: float | None = None,
     reserve: float = 0.0,
-    levers: str = "all",
+    power_controls: str = "all",
     signal: str | None = None,
 ) -> LinearPowerAgent:
     """Hand-tuned power controls as weights.
@@ -168,7 +168,7 @@ def from_controls(
     weights["longer"], weights["crowded"] = longer, 0.0 if always else -longer
     weights["timeout"] = NEVER_LN_S if timeout_s is None else log(max(timeout_s, 1.0))
     weights["spare"] = reserve
-    return LinearPowerAgent(np.array([weights[name] for name in WEIGHTS]), levers, signal)
+    return LinearPowerAgent(np.array([weights[name] for name in WEIGHTS]), power_controls, signal)
 
 
 def power_agent_from_dict(data: Mapping[str, Any], source: Path) -> LinearPowerAgent:
@@ -185,7 +185,7 @@ def power_agent_from_dict(data: Mapping[str, Any], source: Path) -> LinearPowerA
     try:
         values = np.array([weights[name] for name in WEIGHTS], np.float64)
         return LinearPowerAgent(
-            values, str(data["levers"]), data["signal"], str(data["name"]), dict(data["provenance"])
+            values, str(data["power_controls"]), data["signal"], str(data["name"]), dict(data["provenance"])
         )
     except (KeyError, TypeError, ValueError, InputError) as problem:
         raise InputError(f"{source} is damaged ({problem}); train it again") from None

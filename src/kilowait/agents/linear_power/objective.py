@@ -33,11 +33,13 @@ class SlowdownLimit:
     """Constraint: mean slowdown at most `times` that of a policy without power controls."""
 
     times: float = 1.1
-    rule: str = "saf"
+    policy: str = "saf"
 
     def __post_init__(self) -> None:
         if not self.times > 0:
-            raise InputError(f"a limit of {self.times} times the slowdown of {self.rule}; it must be above 0")
+            raise InputError(
+                f"a limit of {self.times} times the slowdown of {self.policy}; it must be above 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class EvaluationWindows:
             cluster=cluster,
             episode_jobs=window_jobs,
             autoreset_mode=AutoresetMode.DISABLED,
-            slots=1,
+            queue_window=1,
             **options,
         )
         self.jobs, self.cluster, self.size, self.last = (
@@ -80,31 +82,31 @@ class EvaluationWindows:
         )
         self.count, self.backfill, self.column = windows, backfill, 3 + list(TERMS).index(spent)
 
-    def tried(
+    def evaluate(
         self, agents: Sequence[LinearPowerAgent], first: npt.NDArray[np.int64], threads: int
     ) -> Evaluation:
         """Results of each agent on the windows that begin at these rows."""
-        board = self.vec.board
-        arrays = (board.stack, board.scene, board.source)
+        board = self.vec.simulator
+        arrays = (board.states, board.buffers, board.log_arrays)
         cuts = [self.count * i // threads for i in range(threads + 1)]
         spent, slowdown = np.empty((2, len(agents), self.count))
         run: Any = None
         with ThreadPoolExecutor(threads) as pool:
             for row, agent in enumerate(agents):
-                net = agent.steering(self.jobs, self.cluster, self.vec.powered)
+                net = agent.policy_weights(self.jobs, self.cluster, self.vec.power_setup)
                 self.vec.reset(options={"first": first})
                 run = (
                     power_policy_kernel(*arrays, net) if run is None else run
                 )  # looking up the compiled function takes longer than running it
                 list(pool.map(lambda part: run(*arrays, net, *part), pairwise(cuts)))  # noqa: B023
-                spent[row] = board.scene.finished[:, self.column]
-                slowdown[row] = 1.0 + board.scene.finished[:, 3]
+                spent[row] = board.buffers.finished[:, self.column]
+                slowdown[row] = 1.0 + board.buffers.finished[:, 3]
         return Evaluation(spent, slowdown)
 
     def slowdown_limit(self, first: npt.NDArray[np.int64], sla: SlowdownLimit) -> float:
         """The largest mean slowdown allowed on these windows."""
         logs = [
-            simulate(self.jobs[row : row + self.size], self.cluster, sla.rule, self.backfill)
+            simulate(self.jobs[row : row + self.size], self.cluster, sla.policy, self.backfill)
             for row in first.tolist()
         ]
         return sla.times * float(np.mean([mean_bsld(log) for log in logs]))

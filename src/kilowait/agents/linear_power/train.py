@@ -86,7 +86,7 @@ def train_linear_power(
     trace: str | None = None,
     threads: int = 1,
     progress: Callable[[Generation], None] | None = None,
-    keeping: CheckpointDir | None = None,
+    checkpoint_dir: CheckpointDir | None = None,
 ) -> tuple[LinearPowerAgent, list[Generation]]:
     """An agent trained on `jobs` and selected on `validation`, later jobs of the same log.
 
@@ -132,22 +132,22 @@ def train_linear_power(
         "search": "of levers",
         "seed": seed,
         "objective": spent,
-        "promise": [sla.times, sla.rule],
+        "promise": [sla.times, sla.policy],
         "backfill": backfill,
         "population": population,
         "windows": windows,
         "window_jobs": window_jobs,
     }
-    checkpoint = SearchCheckpoint(identity, generations, keeping)
+    checkpoint = SearchCheckpoint(identity, generations, checkpoint_dir)
     values = checkpoint.starts(
-        points, lambda agents: _values(training_windows.tried(agents, first, threads), allowed)
+        points, lambda agents: _values(training_windows.evaluate(agents, first, threads), allowed)
     )
     start = points[int(np.argmin(values))]
-    start = replace(start, levers=power.levers, signal=signal)
+    start = replace(start, power_controls=power.power_controls, signal=signal)
 
     later = np.linspace(0, validation_windows.last, windows).astype(np.int64)
     allowed_later = validation_windows.slowdown_limit(later, sla)
-    reference = _values(validation_windows.tried([start], later, threads), allowed_later)[0]
+    reference = _values(validation_windows.evaluate([start], later, threads), allowed_later)[0]
     search = EvolutionStrategy((start.weights / UNIT)[free], step=0.15, seed=seed, population=population)
     every = max(1, generations // 16)
     best = reference if checkpoint.best is None else checkpoint.best[0]
@@ -158,19 +158,20 @@ def train_linear_power(
         weights[free] = point
         return replace(start, weights=weights * UNIT)
 
-    for number in checkpoint.rest(search, random):
+    for number in checkpoint.remaining_generations(search, random):
         first = random.integers(0, training_windows.last + 1, windows)
         allowed = training_windows.slowdown_limit(first, sla)
         candidates = search.ask()
         values = _values(
-            training_windows.tried([start, *(agent(point) for point in candidates)], first, threads), allowed
+            training_windows.evaluate([start, *(agent(point) for point in candidates)], first, threads),
+            allowed,
         )
         search.tell(candidates, values[1:])
         path.append(search.mean)
         score = float("nan")
         if number % every == 0 or number == generations:
             averaged = agent(np.mean(path[len(path) // 2 :], axis=0))
-            score = float(_values(validation_windows.tried([averaged], later, threads), allowed_later)[0])
+            score = float(_values(validation_windows.evaluate([averaged], later, threads), allowed_later)[0])
             if score < best:
                 best = score
                 checkpoint.best = (score, averaged.weights)
@@ -191,7 +192,7 @@ def train_linear_power(
         "nodes": cluster.nodes,
         "seed": seed,
         "objective": spent,
-        "sla": {"times": sla.times, "rule": sla.rule},
+        "sla": {"times": sla.times, "rule": sla.policy},
         "backfill": backfill,
         "generations": len(checkpoint.history),
         "population": population,
@@ -212,27 +213,27 @@ def _values(evaluation: Evaluation, allowed: float) -> Floats:
 
 def _free(windows: EvaluationWindows, signal: str | None) -> npt.NDArray[np.bool_]:
     """Which weights have an effect on this machine."""
-    powered = windows.vec.powered
-    idle = set(() if powered.drawing.may.shape[1] > 1 else _LEVELS)
-    idle |= set(() if powered.levers.sleep else _SLEEP)
+    powered = windows.vec.power_setup
+    idle = set(() if powered.power_tables.may.shape[1] > 1 else _LEVELS)
+    idle |= set(() if powered.power_controls.sleep else _SLEEP)
     idle |= set(() if signal is not None else _SIGNAL)
-    if powered.drawing.may.shape[1] == 1:
+    if powered.power_tables.may.shape[1] == 1:
         idle.add("signal")
     return np.array([name not in idle for name in WEIGHTS])
 
 
 def _longest(windows: EvaluationWindows) -> float:
     """Relative increase of the run time in the slowest DVFS state."""
-    levers = windows.vec.powered.levers
-    choices = windows.vec.powered.drawing.may.shape[1]
+    levers = windows.vec.power_setup.power_controls
+    choices = windows.vec.power_setup.power_tables.may.shape[1]
     return 0.0 if levers.factor is None else float(levers.factor[:, :, :choices].max()) - 1.0
 
 
 def _break_even_s(windows: EvaluationWindows) -> float:
-    powered = windows.vec.powered
+    powered = windows.vec.power_setup
     times_s = [
         group.sleep.break_even_s(group.idle_w)
         for group in powered.model.groups
-        if group.sleep is not None and group.name in powered.levers.sleep
+        if group.sleep is not None and group.name in powered.power_controls.sleep
     ]
     return max(times_s, default=600.0)

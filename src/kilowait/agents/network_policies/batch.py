@@ -40,7 +40,7 @@ class NetworkAgent(PreferenceConditioned):
     """A network and its decision settings; ``kilowait.simulate(jobs, cluster, agent, "easy")``."""
 
     network: ActorCritic | DuelingQ
-    asking: DecisionSettings
+    decision_settings: DecisionSettings
     """Decision settings of the training: queue window, backfill order, hold action, graph."""
     name: str = "agent"
 
@@ -56,9 +56,9 @@ class NetworkAgent(PreferenceConditioned):
             raise InputError(
                 f"agent {self.name!r} was trained on kilowait/Batch-v0, which has no power controls: leave them out"
             )
-        self.check_preferred()
+        self.check_preference_fixed()
         asking = replace(
-            self.asking,
+            self.decision_settings,
             backfill=settings.backfill,
             at_limit=settings.at_limit,
             placement=settings.placement,
@@ -70,7 +70,7 @@ class NetworkAgent(PreferenceConditioned):
                 inputs.jobs,
                 inputs.cluster,
                 (lambda seen: greedy_actions(self.network, seen)) if layers is None else layers,
-                asking=asking,
+                decision_settings=asking,
                 settings=settings,
                 name=self.name,
             )
@@ -87,7 +87,7 @@ def engine_weights(network: ActorCritic | DuelingQ) -> NetworkWeights | None:
         or network.spec.extra
         or network.spec.choices > 1
         or network.outputs.numbers > 1
-        or network.made.get("noisy")
+        or network.config.get("noisy")
     ):
         return None
 
@@ -124,21 +124,21 @@ def network_agent(
         return GpuNetworkAgent(network, gpu_settings_from_dict(saved), name)
     if network.provenance.get("env") == "kilowait/Energy-v0":
         return EnergyNetworkAgent(
-            network, energy_settings_from_dict(saved), str(network.provenance["levers"]), name
+            network, energy_settings_from_dict(saved), str(network.provenance["power_controls"]), name
         )
     asking = DecisionSettings(**{**saved, "max_wait_s": float(saved.get("max_wait_s") or np.inf)})
-    if spec_to_dict(asking.seen) != spec_to_dict(plain_spec(network.spec)):
+    if spec_to_dict(asking.observation_spec) != spec_to_dict(plain_spec(network.spec)):
         raise InputError(
             f"{path} was trained by another version: it needs {spec_to_dict(network.spec)}, and this kilowait observes "
-            f"{spec_to_dict(asking.seen)}; train it again"
+            f"{spec_to_dict(asking.observation_spec)}; train it again"
         )
     return NetworkAgent(network, asking, name)
 
 
-def settings_to_dict(asking: DecisionSettings) -> dict[str, Any]:
+def settings_to_dict(decision_settings: DecisionSettings) -> dict[str, Any]:
     """The decision settings as plain data, for the file."""
-    saved = asdict(asking)
+    saved = asdict(decision_settings)
     order = saved["backfill_order"]
-    saved["backfill_order"] = order if isinstance(order, str) else asking.backfill_order.name  # type: ignore[union-attr]
-    saved["max_wait_s"] = None if np.isinf(asking.max_wait_s) else asking.max_wait_s
+    saved["backfill_order"] = order if isinstance(order, str) else decision_settings.backfill_order.name  # type: ignore[union-attr]
+    saved["max_wait_s"] = None if np.isinf(decision_settings.max_wait_s) else decision_settings.max_wait_s
     return without_default_features(saved)

@@ -26,7 +26,7 @@ class GpuNetworkAgent(PreferenceConditioned):
     """A network and its decision settings; ``kilowait.simulate(jobs, cluster, agent)`` on node-level GPU clusters."""
 
     network: ActorCritic | DuelingQ
-    asking: GpuDecisionSettings
+    decision_settings: GpuDecisionSettings
     name: str = "agent"
 
     @property
@@ -44,9 +44,9 @@ class GpuNetworkAgent(PreferenceConditioned):
 
     def run(self, inputs: RunInputs) -> ExecutionLog:
         """Simulate a run under its greedy decisions."""
-        self.check_preferred()
+        self.check_preference_fixed()
         cluster, placing = inputs.cluster, gpu_settings_of(inputs, self.name)
-        observed = spec_to_dict(self.asking.seen(cluster))
+        observed = spec_to_dict(self.decision_settings.observation_spec(cluster))
         if observed != spec_to_dict(self.network.spec):
             raise InputError(
                 f"agent {self.name!r} was trained on other GPU types than {cluster.name!r} has; train one on it"
@@ -56,19 +56,19 @@ class GpuNetworkAgent(PreferenceConditioned):
                 inputs.jobs,
                 cluster,
                 lambda seen: greedy_actions(self.network, seen),
-                asking=self.asking,
-                placing=placing,
+                decision_settings=self.decision_settings,
+                gpu_settings=placing,
                 speeds=inputs.speeds,
                 preference=inputs.preference,
                 name=self.name,
             )
 
 
-def gpu_settings_to_dict(asking: GpuDecisionSettings) -> dict[str, Any]:
+def gpu_settings_to_dict(decision_settings: GpuDecisionSettings) -> dict[str, Any]:
     """The decision settings as plain data, for the file."""
-    saved = asdict(asking)
-    saved["placements"] = list(asking.placements)
-    saved["max_wait_s"] = None if np.isinf(asking.max_wait_s) else asking.max_wait_s
+    saved = asdict(decision_settings)
+    saved["placements"] = list(decision_settings.placements)
+    saved["max_wait_s"] = None if np.isinf(decision_settings.max_wait_s) else decision_settings.max_wait_s
     return saved
 
 

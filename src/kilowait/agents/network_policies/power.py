@@ -35,8 +35,8 @@ class EnergyNetworkAgent(PreferenceConditioned):
     """
 
     network: ActorCritic | DuelingQ
-    asking: EnergyDecisionSettings
-    levers: str
+    decision_settings: EnergyDecisionSettings
+    power_controls: str
     """Power controls it was trained with, as on the command line."""
     name: str = "agent"
     power: PowerConfig | None = None
@@ -54,26 +54,28 @@ class EnergyNetworkAgent(PreferenceConditioned):
     def run(self, inputs: RunInputs) -> ExecutionLog:
         """Simulate a run under its greedy decisions; DVFS states and sleep settings are those of its own controls."""
         settings, jobs, cluster = settings_of(inputs, self.name), inputs.jobs, inputs.cluster
-        self.check_preferred()
+        self.check_preference_fixed()
         if self.power is None:
             raise InputError(
                 f"agent {self.name!r} was trained on kilowait/Energy-v0 and needs a power model and power controls; "
-                f"give --power and --power-controls {self.levers}"
+                f"give --power and --power-controls {self.power_controls}"
             )
         asking = replace(
-            self.asking,
+            self.decision_settings,
             backfill=settings.backfill,
             at_limit=settings.at_limit,
             placement=settings.placement,
             overrun=settings.overrun,
         )
-        observed = spec_to_dict(asking.shown(self.power.of(jobs.sorted(), cluster, len(jobs))))
+        observed = spec_to_dict(
+            asking.observation_spec_for(self.power.setup(jobs.sorted(), cluster, len(jobs)))
+        )
         expected = spec_to_dict(self.network.spec)
         if observed != expected:
             what = next(name for name in observed if observed[name] != expected.get(name))
             raise InputError(
                 f"agent {self.name!r} was trained with other DVFS states, signals or sleep settings ({what} differ); "
-                f"give the machine, the signals and --power-controls {self.levers} of the training"
+                f"give the machine, the signals and --power-controls {self.power_controls} of the training"
             )
         with use_device("cpu", 1):
             return run_energy_policy(
@@ -81,16 +83,16 @@ class EnergyNetworkAgent(PreferenceConditioned):
                 cluster,
                 lambda seen: greedy_actions(self.network, seen),
                 power=self.power,
-                asking=asking,
+                decision_settings=asking,
                 settings=settings,
                 name=self.name,
             )
 
 
-def energy_settings_to_dict(asking: EnergyDecisionSettings) -> dict[str, Any]:
+def energy_settings_to_dict(decision_settings: EnergyDecisionSettings) -> dict[str, Any]:
     """The decision settings as plain data, for the file."""
-    bound_s = None if np.isinf(asking.max_wait_s) else asking.max_wait_s
-    return without_default_features({**asdict(asking), "max_wait_s": bound_s})
+    bound_s = None if np.isinf(decision_settings.max_wait_s) else decision_settings.max_wait_s
+    return without_default_features({**asdict(decision_settings), "max_wait_s": bound_s})
 
 
 def without_default_features(saved: dict[str, Any]) -> dict[str, Any]:

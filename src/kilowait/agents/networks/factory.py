@@ -75,7 +75,7 @@ def q_network(
 
 
 def from_config(spec: dict[str, Any], made: dict[str, Any]) -> ActorCritic | DuelingQ:
-    """A new network with the architecture in a file (``described(net.spec)`` and ``net.made``); weights not loaded."""
+    """A new network of the architecture ``spec_to_dict(net.spec)`` and ``net.config``; weights are not loaded."""
     rest = {name: value for name, value in made.items() if name not in ("head", "kind", "sizes")}
     if "span" in rest:
         rest["span"] = tuple(rest["span"])

@@ -34,20 +34,20 @@ class Outputs(nn.Module):
         self.other = last(width, spec.extra * numbers, gain) if spec.extra else None
         self.state = last(width, numbers, 1.0)
 
-    def forward(self, seen: EncodedQueue) -> tuple[Tensor, Tensor]:
+    def forward(self, observation: EncodedQueue) -> tuple[Tensor, Tensor]:
         """(B, actions, numbers) and (B, numbers), in float32 whatever the precision of the feature extractor."""
-        batch = seen.context.shape[0]  # len() would be a constant in an exported network
-        actions = spread(self.job(seen.rows), seen.places, batch, self.slots)
+        batch = observation.context.shape[0]  # len() would be a constant in an exported network
+        actions = spread(self.job(observation.rows), observation.places, batch, self.slots)
         actions = actions.reshape(batch, self.slots * self.choices, self.numbers)
-        whole = self.whole(torch.cat([seen.context, seen.pooled], dim=-1))
+        whole = self.whole(torch.cat([observation.context, observation.pooled], dim=-1))
         if self.other is not None:
             others = self.other(whole).view(batch, self.extra, self.numbers)
             actions = torch.cat([actions, others], dim=1)
         return actions.float(), self.state(whole).float()
 
-    def __call__(self, seen: EncodedQueue) -> tuple[Tensor, Tensor]:
+    def __call__(self, observation: EncodedQueue) -> tuple[Tensor, Tensor]:
         """As `forward`, with its return type."""
-        outputs: tuple[Tensor, Tensor] = super().__call__(seen)
+        outputs: tuple[Tensor, Tensor] = super().__call__(observation)
         return outputs
 
 
@@ -57,9 +57,9 @@ class ActorCritic(nn.Module):
     provenance: dict[str, Any]
     """Origin; of networks that were loaded from a file."""
 
-    def __init__(self, spec: ObservationSpecProtocol, body: FeatureExtractor, made: dict[str, Any]) -> None:
+    def __init__(self, spec: ObservationSpecProtocol, body: FeatureExtractor, config: dict[str, Any]) -> None:
         super().__init__()
-        self.spec, self.made = spec, made
+        self.spec, self.config = spec, config
         self.body = body
         self.outputs = Outputs(spec, body.width, 1, gain=0.01)  # the initial policy is nearly uniform
 
@@ -93,14 +93,14 @@ class DuelingQ(nn.Module):
         self,
         spec: ObservationSpecProtocol,
         body: FeatureExtractor,
-        made: dict[str, Any],
+        config: dict[str, Any],
         *,
         noisy: bool = False,
         atoms: int = 1,
         span: tuple[float, float] = (-10.0, 10.0),
     ) -> None:
         super().__init__()
-        self.spec, self.made, self.atoms = spec, made, atoms
+        self.spec, self.config, self.atoms = spec, config, atoms
         self.body = body
         self.outputs = Outputs(spec, body.width, atoms, gain=1.0, noisy=noisy)
         self.register_buffer("support", torch.linspace(*span, atoms), persistent=False)

@@ -71,7 +71,7 @@ def with_fixed_preference(
     fixed = torch.from_numpy(weights).to(matrix)
     state["body.summary.bias"] = state["body.summary.bias"] + matrix[:, columns] @ fixed
     state["body.summary.weight"] = matrix[:, others]
-    fixed_network = from_config(spec_to_dict(plain_spec(spec)), network.made).to(matrix.device)
+    fixed_network = from_config(spec_to_dict(plain_spec(spec)), network.config).to(matrix.device)
     fixed_network.load_state_dict(state)
     provenance = dict(getattr(network, "provenance", {}))
     fixed_network.provenance = {**provenance, "preference": dict(zip(terms, weights.tolist(), strict=True))}
@@ -98,7 +98,7 @@ class PreferenceConditioned:
         network = with_fixed_preference(self.network, weights, name=f"agent {self.name!r}")
         return replace(this, network=network, name=f"{self.name} {preference_text(weights)}")  # type: ignore[no-any-return]
 
-    def check_preferred(self) -> None:
+    def check_preference_fixed(self) -> None:
         """Raise an error if the network needs a preference and has none."""
         terms = self.preferences
         if terms:

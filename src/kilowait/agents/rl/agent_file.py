@@ -32,7 +32,7 @@ def save_network(
     """Write a network and its provenance (algorithm, settings, seed, trace …) as plain data."""
     state = {
         "spec": spec_to_dict(network.spec),
-        "made": network.made,
+        "made": network.config,
         "weights": network.state_dict(),
         "provenance": dict(provenance or {}),
     }

@@ -104,7 +104,7 @@ class BehaviorCloning:
     """Warm start of a network before the first update: the argument `warm` of `train_ppo` and the others."""
 
     settings: BehaviorCloningSettings
-    lessons: Callable[[], ExpertEnv]
+    make_expert_env: Callable[[], ExpertEnv]
     """Creates the expert's environments when they are needed: a training resumed after the warm start needs none."""
     folder: Path | None = None
     """Folder of the training; checkpoints are written to a subfolder."""
@@ -116,7 +116,7 @@ class BehaviorCloning:
         """Train the network by imitation."""
         subfolder = None if self.folder is None else self.folder / FOLDER
         resumed = self.resume and subfolder is not None and (subfolder / LAST).exists()
-        expert_env = self.lessons()
+        expert_env = self.make_expert_env()
         try:
             history = imitate(
                 network, expert_env, self.settings, algorithm=algorithm, seed=seed,
@@ -125,7 +125,7 @@ class BehaviorCloning:
         finally:
             expert_env.close()
         if self.folder is not None:
-            record = {"teacher": self.settings.expert, "updates": [_plain(asdict(one)) for one in history]}
+            record = {"expert": self.settings.expert, "updates": [_plain(asdict(one)) for one in history]}
             (self.folder / HISTORY).write_text(json.dumps(record, allow_nan=False) + "\n", encoding="utf-8")
 
 
@@ -218,11 +218,13 @@ def _plain(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _scores_and_value(network: ActorCritic | DuelingQ, seen: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+def _scores_and_value(
+    network: ActorCritic | DuelingQ, observation: dict[str, Tensor]
+) -> tuple[Tensor, Tensor]:
     """Scores of actions, -inf where the mask forbids, and the value of the state."""
     if isinstance(network, ActorCritic):
-        return network(seen)
-    values = network(seen)
+        return network(observation)
+    values = network(observation)
     return values, values.amax(-1)
 
 

@@ -53,7 +53,7 @@ SHOWN = 8
 class Decisions:
     """Decisions between at least two jobs, one a row: observation, action and margin."""
 
-    seen: Arrays
+    observation: Arrays
     action: npt.NDArray[np.int64]
     other: npt.NDArray[np.int64]
     """The next best action."""
@@ -102,10 +102,10 @@ def explain_network(
             means = attribute(network, decisions, rows, steps=STEPS)
             slot = decisions.slot(spec.choices)
             every = np.arange(len(decisions))
-            chosen = decisions.seen["jobs"][every, slot]
+            chosen = decisions.observation["jobs"][every, slot]
             differs = (chosen != _other_rows(decisions, spec)).any(axis=1)
             picked = typical_decisions(
-                _selectable(decisions.seen["mask"], spec).sum(axis=1), decisions.margin, differs
+                _selectable(decisions.observation["mask"], spec).sum(axis=1), decisions.margin, differs
             )
             individual = attribute(network, decisions, np.array([row for _, row in picked]), steps=4 * STEPS)
             cases = tuple(
@@ -115,7 +115,7 @@ def explain_network(
     finally:
         network.train(learning)
     away = np.concatenate(
-        [chosen[rows] - means.usual_job, decisions.seen["summary"][rows] - decisions.summary], axis=1
+        [chosen[rows] - means.usual_job, decisions.observation["summary"][rows] - decisions.summary], axis=1
     ).astype(np.float64)
     names = [(name, "job") for name in spec.features] + [(name, "whole") for name in spec.summary]
     moved = np.concatenate([means.job, means.summary], axis=1)
@@ -164,7 +164,7 @@ def attribute(
 ) -> Attributions:
     """Contributions to the decisions in `rows`; more steps bring their sum closer to the margins' difference."""
     spec = network.spec
-    jobs = decisions.seen["jobs"]
+    jobs = decisions.observation["jobs"]
     used = int(np.flatnonzero((jobs[rows] != 0).any(axis=(0, 2))).max(initial=0)) + 1
     piece = max(1, PAIRS // (steps * used * used))
     parts = [
@@ -178,8 +178,8 @@ def _piece(
 ) -> Attributions:
     device = next(network.parameters()).device
     slot, every = decisions.slot(spec.choices)[rows], np.arange(len(rows))
-    jobs, summary = decisions.seen["jobs"][rows], decisions.seen["summary"][rows]
-    others = _selectable(decisions.seen["mask"][rows], spec)
+    jobs, summary = decisions.observation["jobs"][rows], decisions.observation["summary"][rows]
+    others = _selectable(decisions.observation["mask"][rows], spec)
     others[every, slot] = False
     usual_job = np.einsum("rkf,rk->rf", jobs, others) / others.sum(axis=1, keepdims=True)
     chosen = jobs[every, slot]
@@ -198,8 +198,8 @@ def _piece(
     place = tensor(slot)[:, None, None, None].expand(-1, points, 1, jobs.shape[2])
     queue = queue.scatter(2, place, job_at[:, :, None])
     inputs = {"jobs": queue.flatten(0, 1), "summary": whole_at.flatten(0, 1)}
-    for name in set(decisions.seen) - set(inputs):
-        inputs[name] = tensor(decisions.seen[name][rows]).repeat_interleave(points, dim=0)
+    for name in set(decisions.observation) - set(inputs):
+        inputs[name] = tensor(decisions.observation[name][rows]).repeat_interleave(points, dim=0)
     scores = network.scores(inputs).view(len(rows), points, -1)
     both = tensor(np.stack([decisions.action[rows], decisions.other[rows]], axis=1))
     taken = scores.gather(2, both[:, None].expand(-1, points, 2))
@@ -229,7 +229,7 @@ def _other_rows(decisions: Decisions, spec: Any) -> npt.NDArray[np.float32]:
     """(decisions, features) of the next best job; zeros where the next best action starts no job."""
     is_job = decisions.other < spec.slots * spec.choices
     slots = np.where(is_job, decisions.other // spec.choices, 0)
-    rows = decisions.seen["jobs"][np.arange(len(decisions)), slots]
+    rows = decisions.observation["jobs"][np.arange(len(decisions)), slots]
     return np.where(is_job[:, None], rows, 0).astype(np.float32)
 
 
@@ -243,7 +243,7 @@ def _case(
     cluster: Cluster,
 ) -> ExplainedDecision:
     spec = network.spec
-    jobs, whole = decisions.seen["jobs"][row], decisions.seen["summary"][row]
+    jobs, whole = decisions.observation["jobs"][row], decisions.observation["summary"][row]
     slot, other = int(decisions.action[row]) // spec.choices, int(decisions.other[row])
     beside = other // spec.choices if other < spec.slots * spec.choices else None
     columns = [
@@ -252,7 +252,7 @@ def _case(
     ]
     return ExplainedDecision(
         which=which,
-        choices=int(_selectable(decisions.seen["mask"][row : row + 1], spec).sum()),
+        choices=int(_selectable(decisions.observation["mask"][row : row + 1], spec).sum()),
         margin=float(shares.margin[place]),
         usual=float(shares.usual[place]),
         chosen=_facts(spec.features, jobs[slot], cluster),
@@ -276,11 +276,12 @@ def _attention(
     device = next(network.parameters()).device
     with torch.no_grad():
         seen = {
-            name: torch.from_numpy(array[row : row + 1]).to(device) for name, array in decisions.seen.items()
+            name: torch.from_numpy(array[row : row + 1]).to(device)
+            for name, array in decisions.observation.items()
         }
         layers = attention(seen)
     weights = layers[-1][0].mean(0).cpu().numpy().astype(np.float64)
-    jobs = decisions.seen["jobs"][row]
+    jobs = decisions.observation["jobs"][row]
     used = int(np.flatnonzero((jobs != 0).any(axis=1)).max()) + 1
     extra = len(weights) - used  # 1 where the summary is a token of its own
     shown = list(dict.fromkeys([slot, *([] if beside is None else [beside])]))

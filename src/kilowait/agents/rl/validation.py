@@ -23,7 +23,7 @@ def weighted_metrics(
     network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike
 ) -> npt.NDArray[np.float64]:
     """(copies,) weighted metric of the episode that begins at row `first` of the log, of every sub-environment."""
-    weighted: npt.NDArray[np.float64] = term_metrics(network, vec, first) @ vec.board.scene.weights
+    weighted: npt.NDArray[np.float64] = term_metrics(network, vec, first) @ vec.simulator.buffers.weights
     return weighted
 
 
@@ -36,19 +36,19 @@ def term_metrics(
     engine, one window after the other.
     """
     seen, _ = vec.reset(options={"first": np.asarray(first, np.int64)})
-    board = vec.board
+    board = vec.simulator
     network = policy if isinstance(policy, ActorCritic | DuelingQ) else None
     layers = engine_weights(network) if network is not None and isinstance(board, BatchedSimulator) else None
     if layers is not None:
-        arrays = (board.stack, board.scene, board.source)
+        arrays = (board.states, board.buffers, board.log_arrays)
         inference_kernel(*arrays, layers)(*arrays, layers, 0, board.copies)
-        metrics: npt.NDArray[np.float64] = board.scene.finished[:, 3:].copy()
+        metrics: npt.NDArray[np.float64] = board.buffers.finished[:, 3:].copy()
         return metrics
 
-    def decide(seen: Mapping[str, Any]) -> npt.NDArray[np.int64]:
-        return policy(seen) if network is None else greedy_actions(network, seen)  # type: ignore[return-value]
+    def decide(observation: Mapping[str, Any]) -> npt.NDArray[np.int64]:
+        return policy(observation) if network is None else greedy_actions(network, observation)  # type: ignore[return-value]
 
-    values, running = np.full(board.scene.terms.shape, np.nan), np.ones(board.copies, np.bool_)
+    values, running = np.full(board.buffers.terms.shape, np.nan), np.ones(board.copies, np.bool_)
     while running.any():
         seen, _, terminated, truncated, infos = vec.step(decide(seen))
         ended = (terminated | truncated) & running

@@ -77,7 +77,7 @@ def show_table(found: Mapping[str, Any]) -> None:
     metric = str(found["metric"])
     rows = _ranked(found)
     clairvoyant = {_key(row): row for row in found["rows"] if row["kind"] == "clairvoyant"}
-    has_controls = any(row["levers"] != "none" for row in rows)
+    has_controls = any(row["power_controls"] != "none" for row in rows)
     names = list(dict.fromkeys((metric, *_ALWAYS)))
     if "gpus" in found:  # jobs share nodes; the GPU table shows the utilization
         names.remove("utilization")
@@ -95,7 +95,7 @@ def show_table(found: Mapping[str, Any]) -> None:
         line = [
             str(row["label"]).partition(",")[0],
             str(row["backfill"]),
-            *([row["levers"]] if has_controls else []),
+            *([row["power_controls"]] if has_controls else []),
         ]
         for name in names:
             words = _COLUMNS[name][1]
@@ -135,7 +135,7 @@ def show_sentences(found: Mapping[str, Any]) -> None:
 
 def show_fairness(found: Mapping[str, Any]) -> None:
     """Print fairness: users, job sizes, long waits."""
-    has_controls = any(row["levers"] != "none" for row in found["rows"])
+    has_controls = any(row["power_controls"] != "none" for row in found["rows"])
     header = [
         "fairness and risk",
         "",
@@ -146,7 +146,7 @@ def show_fairness(found: Mapping[str, Any]) -> None:
         [
             str(row["label"]).partition(",")[0],
             str(row["backfill"]),
-            *([row["levers"]] if has_controls else []),
+            *([row["power_controls"]] if has_controls else []),
             *(words(float(row["metrics"][name])) for name, (_, words) in _FAIRNESS.items()),
         ]
         for row in _ranked(found)
@@ -176,7 +176,7 @@ def show_all(results: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _key(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    return str(row["policy"]), str(row["backfill"]), str(row["levers"])
+    return str(row["policy"]), str(row["backfill"]), str(row["power_controls"])
 
 
 def _without_clairvoyant(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -43,7 +43,7 @@ def _show_run(done: ScenarioResult, speeds: str) -> None:
         f"policy {run['policy']}",
         f"backfill {done.scenario.backfill}",
         f"placement {run['placement']}",
-        f"GPU type order {done.scenario.gpu.types or run['types']}",
+        f"GPU type order {done.scenario.gpu.gpu_type_order or run['gpu_type_order']}",
     ]
     if run["rounds"]:
         settings.append(f"rounds of {console.span(run['round_interval_s'])}")

@@ -23,8 +23,8 @@ SHOWN = 12
 def show_scores(trace: str, done: PredictorComparison, by: str | None) -> None:
     """Print one row per model, then the coverage of the quantiles, then classes of jobs."""
     console.title(
-        f"{trace}: {done.target} of the last {done.judged:,} of {done.jobs:,} jobs "
-        f"({console.count(done.weeks, 'week')}); {done.labels}; {done.world}"
+        f"{trace}: {done.target} of the last {done.evaluated_jobs:,} of {done.jobs:,} jobs "
+        f"({console.count(done.weeks, 'week')}); {done.labels}; {done.history}"
     )
     rows = []
     best = {"accuracy": max, "log_rmse": min, "mae": min}
@@ -62,12 +62,13 @@ def show_scores(trace: str, done: PredictorComparison, by: str | None) -> None:
         "s",
     ]
     console.table(heads, rows, marked=marked)
-    if done.held:
+    if done.coverage:
         print()
         asked = done.target == "runtime"
         for place, words in enumerate(("", ", none counted beyond its request") if asked else ("",)):
             shares = (
-                f"{console.percent(share[place])} of {100 * level:g} %" for level, share in done.held.items()
+                f"{console.percent(share[place])} of {100 * level:g} %"
+                for level, share in done.coverage.items()
             )
             print(f"within the forest's quantiles{words}: {', '.join(shares)}")
     if by is not None:
@@ -96,9 +97,9 @@ def show_card(card: ModelCard) -> None:
         [
             (
                 "trained on",
-                f"{console.count(card.jobs, 'job')}, {card.labels}; {card.world}; {_span(card)}",
+                f"{console.count(card.jobs, 'job')}, {card.labels}; {card.history}; {_span(card)}",
             ),
-            ("calibrated on", f"the {console.count(card.calibrated, 'job')} after them"),
+            ("calibrated on", f"the {console.count(card.calibration_jobs, 'job')} after them"),
             ("cluster", f"{card.nodes:,} nodes"),
             (
                 "hyperparameters",
@@ -147,10 +148,10 @@ def show_explanation(explanation: Explanation, card: ModelCard, count: int) -> N
     facts = [
         ("prediction", _amount(float(forecast.value[0]), card.unit)),
         ("10 % quantile", _amount(float(forecast.low[0]), card.unit)),
-        ("median", _amount(float(forecast.middle[0]), card.unit)),
+        ("median", _amount(float(forecast.median[0]), card.unit)),
         ("90 % quantile", _amount(float(forecast.high[0]), card.unit)),
         ("true value", _amount(explanation.truth, card.unit)),
-        ("starts from", f"{_amount(explanation.anchor, card.unit)}: {explanation.anchored}"),
+        ("starts from", f"{_amount(explanation.anchor, card.unit)}: {explanation.anchor_text}"),
     ]
     console.facts(facts)
     if not explanation.parts:
@@ -183,11 +184,11 @@ def explanation_document(explanation: Explanation, card: ModelCard, count: int) 
         "model": card.model,
         "expected": float(forecast.value[0]),
         "p10": float(forecast.low[0]),
-        "p50": float(forecast.middle[0]),
+        "p50": float(forecast.median[0]),
         "p90": float(forecast.high[0]),
         "truth": explanation.truth,
         "anchor": explanation.anchor,
-        "anchored": explanation.anchored,
+        "anchored": explanation.anchor_text,
         "start": explanation.start,
         "features": [vars(part) for part in explanation.parts[:count]],
     }

@@ -34,7 +34,7 @@ def account_energy(
     cluster: Cluster,
     model: PowerModel,
     *,
-    profile: UtilizationProfile | None = None,
+    utilization: UtilizationProfile | None = None,
     tables: Mapping[str, DvfsTable] | None = None,
     gpu_cap: npt.ArrayLike | None = None,
     horizon: tuple[float, float] | None = None,
@@ -42,7 +42,7 @@ def account_energy(
     price: Series | None = None,
     weather: Weather | None = None,
     start: str | None = None,
-    wrap: bool = False,
+    repeat_signals: bool = False,
 ) -> EnergyAccounts:
     """The energy accounts of a run on `cluster` with the power model `model`.
 
@@ -86,17 +86,19 @@ def account_energy(
     horizon_s = _horizon(log, horizon)
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
     origin = ClockOrigin.of(log.jobs_table, start)
-    signals = align_signals(origin, horizon_s, fitted.facility.cooling, carbon, price, weather, wrap)
+    signals = align_signals(
+        origin, horizon_s, fitted.facility.cooling, carbon, price, weather, repeat_signals
+    )
     _check_node_level(log, cluster, tables, gpu_cap)
     parent = parent_groups(log, cluster)
     edges = (series.edge_s[slice(*series.edge_s.searchsorted(horizon_s))] for series in signals.all())
     grid = time_grid(log, horizon_s, (*state_times(log, cluster), *edges))
     held_idle_w = None
     if log.pieces is None:
-        nodes, watts = segment_nodes_and_watts(log, cluster, fitted, profile, tables)
+        nodes, watts = segment_nodes_and_watts(log, cluster, fitted, utilization, tables)
         it_w, joules = power_by_state(log, cluster, fitted, grid, parent, nodes, watts)
     else:
-        allocated = allocated_power(log, cluster, fitted, profile, gpu_cap)
+        allocated = allocated_power(log, cluster, fitted, utilization, gpu_cap)
         nodes, watts, held_idle_w = allocated.nodes, allocated.watts, allocated.idle_w
         it_w, joules = gpu_power_by_state(log, fitted, grid, allocated)
     facility_w = fitted.facility.facility_w(
@@ -117,8 +119,8 @@ def account_energy(
         carbon=signals.carbon,
         price=signals.price,
         currency=signals.currency,
-        signals=signals.words,
-        notes=_notes(log, cluster, fitted, profile, tables, gpu_cap, signals),
+        signals=signals.descriptions,
+        notes=_notes(log, cluster, fitted, utilization, tables, gpu_cap, signals),
         grid=grid,
         segment_group=parent[log.group],
         segment_nodes=nodes,
@@ -167,18 +169,18 @@ def _notes(
     log: ExecutionLog,
     cluster: Cluster,
     model: PowerModel,
-    profile: UtilizationProfile | None,
+    utilization: UtilizationProfile | None,
     tables: Mapping[str, DvfsTable] | None,
     gpu_cap: npt.ArrayLike | None,
     signals: Signals,
 ) -> tuple[str, ...]:
     """Notes on what is measured, modelled, assumed or estimated."""
     jobs, sources = len(log.jobs_table), power_sources(log.jobs_table)
-    rest = "the utilization profile" if profile is not None else "full load, which is an assumption"
+    rest = "the utilization profile" if utilization is not None else "full load, which is an assumption"
     notes = [
         f"power of {sources['measured']:,} of {jobs:,} jobs measured"
         + (f", of {sources['columns']:,} from their utilization" if sources["columns"] else "")
-        + (f", of {sources['profile']:,} from {rest}" if sources["profile"] else "")
+        + (f", of {sources['utilization']:,} from {rest}" if sources["utilization"] else "")
         + (", in each job's DVFS state by the given tables" if tables is not None else "")
     ]
     breakdown = power_breakdown(model)

@@ -48,7 +48,7 @@ def allocated_power(
     log: ExecutionLog,
     cluster: Cluster,
     model: PowerModel,
-    profile: UtilizationProfile | None,
+    utilization: UtilizationProfile | None,
     gpu_cap: npt.ArrayLike | None,
 ) -> AllocatedPower:
     """Power of the pieces and segments of a log; `model` must have the cluster's groups."""
@@ -67,7 +67,7 @@ def allocated_power(
         rows = np.flatnonzero(group == number)
         if not len(rows):
             continue
-        per_piece, count = piece_power(jobs, node_group, power, profile, caps), pieces.count[rows]
+        per_piece, count = piece_power(jobs, node_group, power, utilization, caps), pieces.count[rows]
         idle_w[rows], watts[rows] = per_piece.idle_w[job[rows]] * count, per_piece.draw_w[job[rows]] * count
         nodes[rows] = idle_w[rows] / power.idle_w if power.idle_w > 0 else count
 

@@ -76,7 +76,7 @@ def segment_nodes_and_watts(
     log: ExecutionLog,
     cluster: Cluster,
     model: PowerModel,
-    profile: UtilizationProfile | None,
+    utilization: UtilizationProfile | None,
     tables: Tables | None,
 ) -> tuple[Floats, Floats]:
     """Nodes of each segment and their total power; `model` must have the cluster's groups."""
@@ -99,7 +99,7 @@ def segment_nodes_and_watts(
                 "tables of the run"
             )
         if table is None:
-            watts[rows] = full_speed_w(jobs, group, model, profile)[job]
+            watts[rows] = full_speed_w(jobs, group, model, utilization)[job]
         elif levels == 1 or not level.any():
             watts[rows] = table.power_w[:, 0][table_rows(table, job)]
         else:
@@ -112,7 +112,7 @@ def lower_bound_kwh(
     cluster: Cluster,
     model: PowerModel,
     tables: Tables | None = None,
-    profile: UtilizationProfile | None = None,
+    utilization: UtilizationProfile | None = None,
     speeds: Speeds | None = None,
     gpu_cap: Floats | None = None,
 ) -> float:
@@ -136,7 +136,7 @@ def lower_bound_kwh(
     0.48
     """
     if cluster.node_level:
-        least_j = joules_by_group(jobs, cluster, model, jobs["runtime_s"], speeds, profile, gpu_cap).min(
+        least_j = joules_by_group(jobs, cluster, model, jobs["runtime_s"], speeds, utilization, gpu_cap).min(
             axis=0
         )
         return float(least_j[np.isfinite(least_j)].sum()) / J_PER_KWH
@@ -147,7 +147,7 @@ def lower_bound_kwh(
     for group in cluster.groups:
         table = tables.get(group.name)
         if table is None:
-            least_w = np.minimum(least_w, full_speed_w(jobs, group, fitted, profile))
+            least_w = np.minimum(least_w, full_speed_w(jobs, group, fitted, utilization))
         else:
             row_w = (table.power_w * table.factor).min(axis=1)
             least_w = np.minimum(least_w, row_w[table_rows(table, np.arange(len(jobs)))])
@@ -155,10 +155,10 @@ def lower_bound_kwh(
 
 
 def full_speed_w(
-    jobs: JobTable, group: NodeGroup, model: PowerModel, profile: UtilizationProfile | None
+    jobs: JobTable, group: NodeGroup, model: PowerModel, utilization: UtilizationProfile | None
 ) -> Floats:
     """Power of each job at full speed; on shared nodes that of its share of the cores, unless it was measured."""
-    use = ConstantUtilization() if profile is None else profile
+    use = ConstantUtilization() if utilization is None else utilization
     classes, row = unique_classes(jobs, use, by_cores=group.shared)
     watts = job_power_w(classes, model, use, group.name)
     if row is not None:

@@ -19,27 +19,27 @@ _EQUAL = 1e-9
 class BudgetViolation:
     """How far IT power exceeds a power budget, over the horizon of the energy accounts."""
 
-    share: float
+    time_share: float
     """Share of the time during which the budget is exceeded."""
-    kwh: float
+    excess_kwh: float
     """Energy drawn above the budget."""
-    most_w: float
+    max_excess_w: float
     """The largest excess at any time; 0 if the budget is never exceeded."""
     budget_w: float
     """The budget at the time of the largest excess; the lowest budget if it is never exceeded."""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The violation as text.
 
         >>> BudgetViolation(0.012, 3.0, 250.0, 5000.0).words
         'exceeded 1.2 % of the time, by 0.25 kW (5 %) at most'
         """
-        if self.most_w <= 0:
+        if self.max_excess_w <= 0:
             return "never exceeded"
         return (
-            f"exceeded {100 * self.share:.3g} % of the time, by {self.most_w / 1e3:,.3g} kW "
-            f"({100 * self.most_w / self.budget_w:.2g} %) at most"
+            f"exceeded {100 * self.time_share:.3g} % of the time, by {self.max_excess_w / 1e3:,.3g} kW "
+            f"({100 * self.max_excess_w / self.budget_w:.2g} %) at most"
         )
 
 
@@ -55,8 +55,8 @@ def budget_violation(spent: EnergyAccounts, budget_w: StepFunction) -> BudgetVio
     above = np.where(it_w > limit * (1 + _EQUAL), it_w - limit, 0.0)
     worst = int(np.argmax(above)) if above.any() else int(np.argmin(limit))
     return BudgetViolation(
-        share=float(length_s[above > 0].sum() / length_s.sum()),
-        kwh=float((above * length_s).sum()) / J_PER_KWH,
-        most_w=float(above[worst]),
+        time_share=float(length_s[above > 0].sum() / length_s.sum()),
+        excess_kwh=float((above * length_s).sum()) / J_PER_KWH,
+        max_excess_w=float(above[worst]),
         budget_w=float(limit[worst]),
     )

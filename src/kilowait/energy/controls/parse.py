@@ -54,7 +54,7 @@ class ShiftRule:
     """Load shifting: signal, rule and maximum delay."""
 
     signal: str
-    rule: str
+    policy: str
     slack: str
 
     @property
@@ -88,7 +88,7 @@ class ControlSpec:
     """DVFS: the maximum run time relative to full speed."""
     always: bool = False
     """Whether jobs are slowed down even when more nodes are requested than are free."""
-    hold: ShiftRule | None = None
+    shift: ShiftRule | None = None
     budget: PowerBudget | None = None
     everything: bool = False
     """Whether the text says ``all``: every applicable control that is not named takes its default."""
@@ -102,8 +102,8 @@ class ControlSpec:
             spec = replace(spec, sleep=SleepRule("break-even"))
         if self.slowdown is None and any(len(group.levels) > 1 for group in model.groups):
             spec = replace(spec, slowdown=DEFAULT_SLOWDOWN)
-        if self.hold is None and (carbon or price):
-            spec = replace(spec, hold=_shift(DEFAULT_SHIFT if carbon else f"price:{DEFAULT_SHIFT}"))
+        if self.shift is None and (carbon or price):
+            spec = replace(spec, shift=_shift(DEFAULT_SHIFT if carbon else f"price:{DEFAULT_SHIFT}"))
         return spec
 
 

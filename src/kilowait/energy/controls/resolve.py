@@ -49,13 +49,13 @@ ForecastFactory = Callable[[Series, float], Forecast]
 class ResolvedControls:
     """Power controls as inputs of a run and of its energy accounting."""
 
-    levers: PowerControls | None
+    controls: PowerControls | None
     """For `kilowait.simulate`; None if the simulator applies none."""
     jobs: JobTable
     """The jobs, with `hold_until_s` where they are shifted."""
     tables: Mapping[str, DvfsTable] | None
     """DVFS table of each group, for `account_energy`; None if all jobs run at full speed."""
-    words: str
+    description: str
     """The applied controls as text."""
     budget_w: StepFunction | None = None
     """Limit of IT power from each time on, watts; None: no power budget."""
@@ -67,10 +67,10 @@ def resolve_controls(
     cluster: Cluster,
     model: PowerModel,
     *,
-    profile: UtilizationProfile | None = None,
+    utilization: UtilizationProfile | None = None,
     carbon: Series | None = None,
     price: Series | None = None,
-    foresight: ForecastFactory | None = None,
+    make_forecast: ForecastFactory | None = None,
 ) -> ResolvedControls:
     """Resolve the power controls of `text` for a run of `jobs` on `cluster`.
 
@@ -83,7 +83,7 @@ def resolve_controls(
     >>> controls = resolve_controls(
     ...     "sleep=break-even", jobs, Cluster.from_nodes(4), PowerModel.preset("taurus")
     ... )
-    >>> round(controls.levers.sleep["nodes"].timeout_s), controls.words
+    >>> round(controls.controls.sleep["nodes"].timeout_s), controls.description
     (212, 'nodes sleep after 3 min idle and wake in 2 min')
     """
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
@@ -98,14 +98,14 @@ def resolve_controls(
     if spec.sleep is not None and spec.sleep.kind != "never":
         sleep = sleep_policies(spec.sleep, jobs, cluster, fitted)
         parts.append(describe_sleep(spec.sleep, sleep))
-    tables = dvfs_tables(text, jobs, cluster, model, profile)
+    tables = dvfs_tables(text, jobs, cluster, model, utilization)
     levers = PowerControls(sleep=sleep) if sleep else None
     budget_w: StepFunction | None = None
     if tables is not None:
-        classes, row = _unique_classes(jobs, cluster, profile)
+        classes, row = _unique_classes(jobs, cluster, utilization)
         planned = tables
         if "predicted_power_w" in jobs:
-            planned = dvfs_tables(text, with_planned_power(jobs), cluster, model, profile) or tables
+            planned = dvfs_tables(text, with_planned_power(jobs), cluster, model, utilization) or tables
         preferred = watts = None
         steps: StepFunction | None = None
         if spec.slowdown is not None:
@@ -141,14 +141,18 @@ def resolve_controls(
             full_speed_backlog_nodes=-1 if preferred is None or spec.always else 0,
             budget=steps,
         )
-    if spec.hold is not None:
-        jobs, description = _shift(spec.hold, jobs, carbon, price, foresight)
+    if spec.shift is not None:
+        jobs, description = _shift(spec.shift, jobs, carbon, price, make_forecast)
         parts.append(description)
     return ResolvedControls(levers, jobs, tables, "; ".join(parts) or "no power controls", budget_w)
 
 
 def dvfs_tables(
-    text: str, jobs: JobTable, cluster: Cluster, model: PowerModel, profile: UtilizationProfile | None = None
+    text: str,
+    jobs: JobTable,
+    cluster: Cluster,
+    model: PowerModel,
+    utilization: UtilizationProfile | None = None,
 ) -> dict[str, DvfsTable] | None:
     """The DVFS table of each group for the power controls of `text`; None if all jobs run at full speed.
 
@@ -164,11 +168,11 @@ def dvfs_tables(
             f"dvfs={spec.slowdown:g}: the power model {model.name!r} has no DVFS states for the group {names}; add "
             "[[group.level]] tables to a power file, or leave this power control out"
         )
-    classes, row = _unique_classes(jobs, cluster, profile)
+    classes, row = _unique_classes(jobs, cluster, utilization)
     most = max(len(group.levels) for group in fitted.groups)
     tables: dict[str, DvfsTable] = {}
     for group, power in zip(cluster.groups, fitted.groups, strict=True):
-        table = level_tables(classes, full_speed_w(classes, group, fitted, profile), power, profile)
+        table = level_tables(classes, full_speed_w(classes, group, fitted, utilization), power, utilization)
         if len(table.names) < most:
             last = [min(level, len(table.names) - 1) for level in range(most)]
             table = DvfsTable(
@@ -183,10 +187,10 @@ def dvfs_tables(
 
 
 def _unique_classes(
-    jobs: JobTable, cluster: Cluster, profile: UtilizationProfile | None
+    jobs: JobTable, cluster: Cluster, utilization: UtilizationProfile | None
 ) -> tuple[JobTable, npt.NDArray[np.int64] | None]:
     """One job of each class and the row of each job among them; the jobs and None if the jobs differ individually."""
-    use = ConstantUtilization() if profile is None else profile
+    use = ConstantUtilization() if utilization is None else utilization
     return unique_classes(jobs, use, by_cores=any(group.shared for group in cluster.groups))
 
 
@@ -292,34 +296,34 @@ def _free_node_w(power: GroupPower, policy: SleepPolicy | None) -> tuple[float, 
 
 
 def _shift(
-    rule: ShiftRule,
+    policy: ShiftRule,
     jobs: JobTable,
     carbon: Series | None,
     price: Series | None,
     foresight: ForecastFactory | None,
 ) -> tuple[JobTable, str]:
     """The jobs with `hold_until_s`, and the load shifting as text."""
-    signal = carbon if rule.signal == "carbon" else price
+    signal = carbon if policy.signal == "carbon" else price
     if signal is None:
-        what = "carbon intensity" if rule.signal == "carbon" else "price"
+        what = "carbon intensity" if policy.signal == "carbon" else "price"
         raise InputError(
-            f"shift={rule.signal}:{rule.rule}:{rule.slack} needs the {what} over time, and none was given; give a file "
-            f"with --{rule.signal}, or leave this power control out"
+            f"shift={policy.signal}:{policy.policy}:{policy.slack} needs the {what} over time; give a file "
+            f"with --{policy.signal}, or leave this power control out"
         )
-    slack_s, forecast = rule.slack_s, None
+    slack_s, forecast = policy.slack_s, None
     if foresight is not None and len(jobs):
         job_slack_s = jobs.column("slack_s")
         longest = max(slack_s.values()) if isinstance(slack_s, Mapping) else slack_s
         longest = max(longest, float(np.max(job_slack_s, initial=0.0, where=~np.isnan(job_slack_s))), _DAY_S)
         forecast = foresight(signal, longest + float(jobs["estimate_s"].max()) + _HOUR_S)
-    until = shift_jobs(jobs, signal, rule.rule, slack_s=slack_s, forecast=forecast)
+    until = shift_jobs(jobs, signal, policy.policy, slack_s=slack_s, forecast=forecast)
     until = np.maximum(until, jobs.column("hold_until_s"))
     limit = (
         "6 h (24 h for estimates from 2 h on)"
-        if rule.slack == "gaia"
-        else format_duration(parse_duration(rule.slack))
+        if policy.slack == "gaia"
+        else format_duration(parse_duration(policy.slack))
     )
     by = "a perfect forecast" if forecast is None else forecast.describe()
-    what = "carbon intensity" if rule.signal == "carbon" else "price"
-    text = f"jobs are shifted to times of low {what} by {rule.rule}, by at most {limit}, with {by}"
+    what = "carbon intensity" if policy.signal == "carbon" else "price"
+    text = f"jobs are shifted to times of low {what} by {policy.policy}, by at most {limit}, with {by}"
     return jobs.with_columns(hold_until_s=until), text

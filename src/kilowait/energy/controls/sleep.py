@@ -22,37 +22,37 @@ _DAYS = 7
 
 
 def sleep_policies(
-    rule: SleepRule, jobs: JobTable, cluster: Cluster, model: PowerModel
+    policy: SleepRule, jobs: JobTable, cluster: Cluster, model: PowerModel
 ) -> dict[str, SleepPolicy]:
     """The sleep policy of each group of exclusive nodes whose sleep state saves energy."""
     exclusive = [(g, p) for g, p in zip(cluster.groups, model.groups, strict=True) if not g.shared]
     if not exclusive:
         raise InputError(
-            f"sleep={rule.kind}: all groups of the cluster {cluster.name!r} have nodes that jobs share; only nodes "
+            f"sleep={policy.kind}: all groups of the cluster {cluster.name!r} have nodes that jobs share; only nodes "
             "that are allocated to one job at a time can sleep"
         )
     if all(power.sleep is None for _, power in exclusive):
         names = ", ".join(repr(power.name) for _, power in exclusive)
         raise InputError(
-            f"sleep={rule.kind}: the power model {model.name!r} has no sleep states for the group {names}; add a "
+            f"sleep={policy.kind}: the power model {model.name!r} has no sleep states for the group {names}; add a "
             "[group.sleep] table to a power file, or leave this power control out"
         )
     policies = {}
     for group, power in exclusive:
         if power.sleep is None:
             continue
-        timeout_s = power.sleep.break_even_s(power.idle_w) if rule.timeout_s is None else rule.timeout_s
+        timeout_s = power.sleep.break_even_s(power.idle_w) if policy.timeout_s is None else policy.timeout_s
         if math.isinf(timeout_s):
             continue
-        reserve: StepFunction = ((-math.inf, min(rule.reserve, group.nodes)),)
-        if rule.kind == "predictive":
+        reserve: StepFunction = ((-math.inf, min(policy.reserve, group.nodes)),)
+        if policy.kind == "predictive":
             reserve = forecast_demand(jobs, power.sleep.wake_s, group.nodes / cluster.nodes, group.nodes)
         policies[group.name] = SleepPolicy(
             timeout_s=timeout_s,
             shutdown_s=power.sleep.to_sleep_s,
             wake_s=power.sleep.wake_s,
             reserve=reserve,
-            wake_ahead=rule.kind == "predictive",
+            wake_ahead=policy.kind == "predictive",
         )
     return policies
 

@@ -43,7 +43,7 @@ def cap_gpus(
     model: PowerModel,
     fraction: npt.ArrayLike,
     speeds: Speeds | None = None,
-    profile: UtilizationProfile | None = None,
+    utilization: UtilizationProfile | None = None,
 ) -> GpuCaps:
     """GPU speeds and caps of a run of `jobs` with capped GPUs.
 
@@ -86,7 +86,7 @@ def cap_gpus(
             )
         row = rows[nodes.gpu_type.lower()]
         curve = curves[nodes.gpu_type] = cap_curve(power, nodes.gpu_type)
-        draw_w = piece_power(jobs, nodes, power, profile, caps).gpu_w
+        draw_w = piece_power(jobs, nodes, power, utilization, caps).gpu_w
         cap_w = caps * power.node.limit_of("gpu") / nodes.gpus
         r = np.divide(cap_w, draw_w, out=np.ones(len(jobs)), where=(caps < 1) & (draw_w > cap_w))
         slowdown[row] = np.maximum(slowdown[row], curve.slowdown(r))

@@ -21,7 +21,7 @@ def energy_by_type(
     cluster: Cluster,
     model: PowerModel,
     speeds: Speeds | None = None,
-    profile: UtilizationProfile | None = None,
+    utilization: UtilizationProfile | None = None,
     gpu_cap: Floats | None = None,
 ) -> Floats:
     """Energy of each job on each GPU type, joules (types, jobs), for runs with types="given".
@@ -41,7 +41,7 @@ def energy_by_type(
     {'A100': 0.436, 'V100': 0.408, 'T4': 0.491, 'RTX4090': 0.529}
     """
     energy_j = joules_by_group(
-        jobs, cluster, model, np.maximum(jobs["estimate_s"], 1.0), speeds, profile, gpu_cap
+        jobs, cluster, model, np.maximum(jobs["estimate_s"], 1.0), speeds, utilization, gpu_cap
     )
     type_of_group = [
         (
@@ -67,7 +67,7 @@ def joules_by_group(
     model: PowerModel,
     seconds: Floats,
     speeds: Speeds | None = None,
-    profile: UtilizationProfile | None = None,
+    utilization: UtilizationProfile | None = None,
     gpu_cap: Floats | None = None,
 ) -> Floats:
     """Joules (groups, jobs) of `seconds` of work at speed 1 on each group; infinite where a job does not fit."""
@@ -79,7 +79,7 @@ def joules_by_group(
     pieces = piece_counts(jobs)
     energy_j = np.full((len(cluster.groups), len(jobs)), np.inf)
     for row, (nodes, power) in enumerate(zip(cluster.groups, fitted.groups, strict=True)):
-        watts = piece_power(jobs, nodes, power, profile, caps)
+        watts = piece_power(jobs, nodes, power, utilization, caps)
         speed = np.where(gpus > 0, _speed(speeds, nodes.gpu_type, len(jobs)) if nodes.gpus else 0.0, 1.0)
         runnable = watts.fits & (speed > 0)
         np.divide(watts.draw_w * pieces * seconds, speed, out=energy_j[row], where=runnable)

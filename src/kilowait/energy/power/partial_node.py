@@ -77,7 +77,7 @@ def piece_power(
     jobs: JobTable,
     nodes: NodeGroup,
     power: GroupPower,
-    profile: UtilizationProfile | None = None,
+    utilization: UtilizationProfile | None = None,
     gpu_cap: Floats | None = None,
 ) -> PartialNodePower:
     """Power of a piece of every job on the nodes of one group.
@@ -112,7 +112,7 @@ def piece_power(
     slope = power.conversion.slope
     idle_w = slope * gpu_idle * gpus + (power.idle_w - slope * power.node.idle_of("gpu")) * cores
 
-    cpu_use, gpu_use = _loads(jobs, part, profile)
+    cpu_use, gpu_use = _loads(jobs, part, utilization)
     dynamic = power.node.dynamic_w(cpu_use, gpu_use)
     added = {kind: slope * watts * cores for kind, watts in dynamic.items() if kind != "gpu"}
     gpu_added = slope * dynamic["gpu"] / max(nodes.gpus, 1) * gpus
@@ -147,9 +147,9 @@ def _core_share(jobs: JobTable, pieces: npt.NDArray[np.int64], gpus: Floats, nod
     return np.asarray(piece_milli / (nodes.cores * _WHOLE), np.float64)
 
 
-def _loads(jobs: JobTable, part: Floats, profile: UtilizationProfile | None) -> tuple[Floats, Floats]:
+def _loads(jobs: JobTable, part: Floats, utilization: UtilizationProfile | None) -> tuple[Floats, Floats]:
     """Load of the cores, and of the part of each GPU, that a job holds."""
-    cpu, gpu = (ConstantUtilization() if profile is None else profile).use(jobs)
+    cpu, gpu = (ConstantUtilization() if utilization is None else utilization).use(jobs)
     job_cpu, job_gpu = jobs.column("cpu_utilization"), jobs.column("gpu_utilization")
     job_gpu = np.minimum(job_gpu / part, 1.0)
     return np.where(np.isnan(job_cpu), cpu, job_cpu), np.where(np.isnan(job_gpu), gpu, job_gpu)

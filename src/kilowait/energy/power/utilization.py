@@ -126,17 +126,17 @@ class UtilizationByClass:
         return cpu, gpu
 
 
-def utilization(jobs: JobTable, profile: UtilizationProfile) -> tuple[Floats, Floats]:
+def utilization(jobs: JobTable, utilization: UtilizationProfile) -> tuple[Floats, Floats]:
     """CPU and GPU utilization of each job: from its columns where known, else from the profile."""
     cpu, gpu = (
         use if name not in jobs else np.where(np.isnan(jobs[name]), use, jobs[name])
-        for name, use in zip(("cpu_utilization", "gpu_utilization"), profile.use(jobs), strict=True)
+        for name, use in zip(("cpu_utilization", "gpu_utilization"), utilization.use(jobs), strict=True)
     )
     return cpu, gpu
 
 
 def unique_classes(
-    jobs: JobTable, profile: UtilizationProfile, *, by_cores: bool = False
+    jobs: JobTable, utilization: UtilizationProfile, *, by_cores: bool = False
 ) -> tuple[JobTable, npt.NDArray[np.int64] | None]:
     """One job of each size and the row of each job among them, if the power of a job depends on its nodes only.
 
@@ -148,7 +148,7 @@ def unique_classes(
     ([1, 4], [1, 0, 1])
     """
     individual = by_cores or any(name in jobs for name in _POWER_COLUMNS)
-    if individual or not isinstance(profile, ConstantUtilization) or not len(jobs):
+    if individual or not isinstance(utilization, ConstantUtilization) or not len(jobs):
         return jobs, None
     nodes = jobs["nodes"]
     if int(nodes.max()) > _MAX_COUNTED_NODES:
@@ -205,14 +205,14 @@ def power_sources(jobs: JobTable) -> dict[str, int]:
     {'measured': 1, 'columns': 0, 'profile': 1}
     """
     if not any(name in jobs for name in _POWER_COLUMNS):
-        return {"measured": 0, "columns": 0, "profile": len(jobs)}
+        return {"measured": 0, "columns": 0, "utilization": len(jobs)}
     measured = ~np.isnan(jobs.column("power_w"))
     used = ~(np.isnan(jobs.column("cpu_utilization")) & np.isnan(jobs.column("gpu_utilization")))
     columns = int((used & ~measured).sum())
     return {
         "measured": int(measured.sum()),
         "columns": columns,
-        "profile": len(jobs) - int((used | measured).sum()),
+        "utilization": len(jobs) - int((used | measured).sum()),
     }
 
 
@@ -222,7 +222,7 @@ class MeasuredPowerReport:
 
     attached: int
     """Jobs that got `power_w` from `energy_j`."""
-    kept: int
+    existing: int
     """Jobs that had a `power_w` already."""
     unmeasured: int
     """Jobs without `energy_j`."""
@@ -239,7 +239,7 @@ class MeasuredPowerReport:
         """The counts as text."""
         counts = {
             "with power from measured energy": self.attached,
-            "with existing power": self.kept,
+            "with existing power": self.existing,
             "not measured": self.unmeasured,
             "ran for 0 s": self.no_runtime,
             "measured as 0 J": self.no_energy,

@@ -49,7 +49,7 @@ class ClockOrigin:
         date = f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M} UTC"
         return cls(moment - float(jobs["submit_s"].min()), f"first submission set to {date}")
 
-    def by_s(self, series: Series, what: str) -> float:
+    def offset_s(self, series: Series, what: str) -> float:
         """Seconds by which to shift a series to the log's time; 0 for a series without a date."""
         if series.unix_zero_s is None:
             return 0.0
@@ -74,7 +74,7 @@ class Signals:
     """°C."""
     wet_bulb: Series | None = None
     """°C."""
-    words: dict[str, str] = field(default_factory=dict)
+    descriptions: dict[str, str] = field(default_factory=dict)
     """One line per signal, printed with every result."""
     notes: tuple[str, ...] = ()
 
@@ -91,15 +91,15 @@ def align_signals(
     carbon: Series | None,
     price: Series | None,
     weather: Weather | None,
-    wrap: bool,
+    repeat_signals: bool,
 ) -> Signals:
     """The signals in the log's time; an error if one has a wrong unit, sign or span."""
     words: dict[str, str] = {}
     currency = ""
 
     def covering(series: Series, what: str) -> Series:
-        shifted = series.shifted(dated.by_s(series, what))
-        if wrap and not shifted.covers(*horizon_s):
+        shifted = series.shifted(dated.offset_s(series, what))
+        if repeat_signals and not shifted.covers(*horizon_s):
             return shifted.wrapped(*horizon_s)
         shifted.require(*horizon_s)
         return shifted

@@ -41,7 +41,7 @@ CARBON_FORMATS: dict[str, str] = {
 def read_carbon(
     path: str | PathLike[str],
     *,
-    scope: Scope = "life-cycle",
+    carbon_scope: Scope = "life-cycle",
     format: str | None = None,
     columns: Mapping[str, str] | None = None,
     zone: str | None = None,
@@ -66,17 +66,17 @@ def read_carbon(
     """
     if format is not None and format not in CARBON_FORMATS:
         raise UnknownNameError("carbon format", format, CARBON_FORMATS)
-    if scope not in ("direct", "life-cycle"):
-        raise InputError(f"scope is {scope!r}; it must be 'direct' or 'life-cycle'")
+    if carbon_scope not in ("direct", "life-cycle"):
+        raise InputError(f"scope is {carbon_scope!r}; it must be 'direct' or 'life-cycle'")
     file = open_signal(path)
     with file.named():
-        found, readings = _read(file, format, scope, columns, zone, location)
+        found, readings = _read(file, format, carbon_scope, columns, zone, location)
         factor = intensity_factor(_resolve_unit(readings.unit, unit))
         meta = {
             "name": "carbon intensity",
             "location": readings.location or location or NOT_STATED,
             "kind": readings.kind,
-            "scope": readings.scope,
+            "scope": readings.carbon_scope,
             **file.origin(),
             "format": found,
             **readings.facts,
@@ -114,7 +114,7 @@ def _resolve_unit(file_unit: str | None, unit: str | None) -> str:
 def _read(
     file: SignalFile,
     format: str | None,
-    scope: Scope,
+    carbon_scope: Scope,
     columns: Mapping[str, str] | None,
     zone: str | None,
     location: str | None,
@@ -134,7 +134,7 @@ def _read(
     table = file.table()
     found = format or ("csv" if columns else _find_format(table))
     if found == "electricity-maps":
-        return found, _electricity_maps(table, scope, zone, location)
+        return found, _electricity_maps(table, carbon_scope, zone, location)
     if found == "electricity-maps-academic":
         return found, _academic(table, zone, location)
     if found == "lets-wait-awhile":
@@ -155,14 +155,16 @@ def _find_format(table: Table) -> str:
     return "csv"
 
 
-def _electricity_maps(table: Table, scope: Scope, zone: str | None, location: str | None) -> RawSamples:
+def _electricity_maps(
+    table: Table, carbon_scope: Scope, zone: str | None, location: str | None
+) -> RawSamples:
     table, place = _one_place(table, "Zone Id", location)
-    marks = ("(direct",) if scope == "direct" else ("(lca", "(life cycle", "(life-cycle")
+    marks = ("(direct",) if carbon_scope == "direct" else ("(lca", "(life cycle", "(life-cycle")
     named = [at for at, name in enumerate(table.header) if name.lower().startswith("carbon intensity")]
     column = next((at for at in named if any(mark in table.header[at].lower() for mark in marks)), None)
     if column is None:
         raise InputError(
-            f"the file has no column of {scope} carbon intensity; it has {', '.join(table.header)}"
+            f"the file has no column of {carbon_scope} carbon intensity; it has {', '.join(table.header)}"
         )
     estimated = 0
     if "Data Estimated" in table.header:
@@ -176,7 +178,7 @@ def _electricity_maps(table: Table, scope: Scope, zone: str | None, location: st
         unit_of(table, column, find_intensity_unit),
         place,
         "average",
-        scope,
+        carbon_scope,
         facts=facts,
     )
 

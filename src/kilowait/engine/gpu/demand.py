@@ -42,15 +42,15 @@ class Demand:
     """The first is for jobs without a label."""
     label_types: npt.NDArray[np.bool_]
     """(labels, types)"""
-    kind: Ints
+    speed_class: Ints
     """Row of the tables below."""
     speed: Floats
     """(kinds, types); 0: the job cannot run on the type."""
     factor: Floats
     preference: Floats
-    like: Ints
+    demand_class: Ints
     """Demand class: jobs of one class have the same demand."""
-    likes: Ints
+    class_example: Ints
     """One job of each demand class."""
 
 
@@ -150,12 +150,12 @@ def resource_demand(
         label=label,
         labels=labels,
         label_types=label_types,
-        kind=kind,
+        speed_class=kind,
         speed=np.ascontiguousarray(speed[first]),
         factor=np.ascontiguousarray(factor[first]),
         preference=np.ascontiguousarray(wish[first]),
-        like=like,
-        likes=likes,
+        demand_class=like,
+        class_example=likes,
     )
 
 

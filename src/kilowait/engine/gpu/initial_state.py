@@ -48,14 +48,14 @@ def build_gpu_state(
     jobs: JobTable,
     cluster: Cluster,
     settings: GpuSettings,
-    rule: PriorityPolicy,
+    policy: PriorityPolicy,
     speeds: Speeds | None = None,
     preference: npt.NDArray[np.float64] | None = None,
 ) -> GpuState:
     """The state before the first event. `jobs`, speeds and preferences are in (submit, id) order."""
     n = len(jobs)
     kinds = node_types(cluster)
-    want = resource_demand(jobs, cluster, settings.types, speeds, preference)
+    want = resource_demand(jobs, cluster, settings.gpu_type_order, speeds, preference)
     fits = _fits_empty(want, cluster, kinds)
     if settings.on_oversized == "error" and not fits.all():
         raise TableError(_oversized_message(jobs, want, int(np.argmin(fits))))
@@ -67,7 +67,9 @@ def build_gpu_state(
     tiers, rank = _tiers(want)
     by_type = np.lexsort((np.arange(len(nodes)), nodes["type"]))
     targets = _targets(want, fits, settings.placement)
-    rows = max(1, min(len(want.likes), MAX_CACHED_SCORES // max(len(nodes), 1))) if len(targets) else 1
+    rows = (
+        max(1, min(len(want.class_example), MAX_CACHED_SCORES // max(len(nodes), 1))) if len(targets) else 1
+    )
     cells = (rows, len(nodes) if len(targets) else 1)
     interference = np.array(
         [
@@ -79,7 +81,7 @@ def build_gpu_state(
     )
     most = int(want.pieces.max(initial=1))
     return GpuState(
-        clock=_clock(jobs, settings, rule, nodes, len(want.likes)),
+        clock=_clock(jobs, settings, policy, nodes, len(want.class_example)),
         nodes=_records(nodes),
         gpu_free=np.full(gpus, WHOLE),
         gpu_load=np.zeros(gpus, np.int64),
@@ -92,7 +94,7 @@ def build_gpu_state(
         seen=_records(_gpu_job_records(jobs, times)),
         arrivals=np.lexsort((np.arange(n), job_state["arrival_s"])),
         places=np.zeros((int(want.pieces.sum()), 2), np.int64),
-        spare=np.zeros((most, 2), np.int64),
+        saved_places=np.zeros((most, 2), np.int64),
         speed=want.speed,
         factor=want.factor,
         least=np.array([max(nodes["gpus"][nodes["type"] == t].max(initial=1), 1) for t in range(len(kinds))]),
@@ -101,10 +103,10 @@ def build_gpu_state(
         interference=_records(interference),
         targets=_records(targets),
         target_types=want.label_types,
-        memo=np.zeros(cells),
-        memo_gpu=np.zeros(cells, np.int64),
-        memo_stamp=np.full(cells, -1),
-        failed=np.full((len(want.likes), 2), -1),
+        score_cache=np.zeros(cells),
+        score_cache_gpus=np.zeros(cells, np.int64),
+        score_cache_stamp=np.full(cells, -1),
+        failed=np.full((len(want.class_example), 2), -1),
         queue=_records(np.zeros(n, RANKED)),
         runners=np.zeros(n + 1, np.int64),
         enders=np.zeros(n + 1, np.int64),
@@ -157,7 +159,9 @@ def _memory(group: NodeGroup) -> int:
     return round(group.memory_gb * 1e9) if group.memory_gb else UNBOUNDED
 
 
-def _clock(jobs: JobTable, settings: GpuSettings, rule: PriorityPolicy, nodes: Any, likes: int) -> Any:
+def _clock(
+    jobs: JobTable, settings: GpuSettings, policy: PriorityPolicy, nodes: Any, demand_classes: int
+) -> Any:
     clock = np.zeros(1, RUN_STATE)
     clock["first_submit_s"] = jobs["submit_s"].min(initial=np.inf)
     for name in (
@@ -174,10 +178,10 @@ def _clock(jobs: JobTable, settings: GpuSettings, rule: PriorityPolicy, nodes: A
         clock[name] = getattr(settings, name)
     clock["ticks"] = -1
     clock["next_tick_s"] = np.inf
-    clock["time_dependent"] = rule.time_dependent
+    clock["time_dependent"] = policy.time_dependent
     clock["placement"] = settings.code
     clock["interference"] = settings.interference is not None
-    clock["likes"] = likes
+    clock["demand_classes"] = demand_classes
     clock["max_cpu"] = nodes["cpu"].max(initial=0)
     clock["max_gpu"] = nodes["gpu_milli"].max(initial=0)
     clock["now"] = -np.inf
@@ -192,7 +196,17 @@ def _job_states(jobs: JobTable, want: Demand, settings: GpuSettings, times: JobT
     for name in ("checkpoint_s", "checkpoint_load_s"):
         own = jobs.column(name)
         job_state[name] = np.where(np.isnan(own), getattr(settings, name), own)
-    for name in ("pieces", "gpus", "gpu_milli", "cpu", "memory", "load", "spread", "kind", "like"):
+    for name in (
+        "pieces",
+        "gpus",
+        "gpu_milli",
+        "cpu",
+        "memory",
+        "load",
+        "spread",
+        "speed_class",
+        "demand_class",
+    ):
         job_state[name] = getattr(want, name)
     job_state["place_lo"] = np.cumsum(want.pieces) - want.pieces
     job_state["stop_s"] = np.inf
@@ -229,7 +243,7 @@ def _tiers(want: Demand) -> tuple[Ints, Ints]:
 
 def _fits_empty(want: Demand, cluster: Cluster, kinds: tuple[NodeType, ...]) -> npt.NDArray[np.bool_]:
     """Whether each job fits on the empty cluster."""
-    of = want.likes
+    of = want.class_example
     room = np.zeros((len(of), len(kinds)))
     for group, its_type in zip(cluster.groups, group_node_types(cluster), strict=True):
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -244,9 +258,9 @@ def _fits_empty(want: Demand, cluster: Cluster, kinds: tuple[NodeType, ...]) -> 
         per_node = np.where(want.gpus[of] > 0, np.minimum(per_node, on_gpus), per_node)
         per_node = np.where(want.spread[of] == 1, per_node, np.minimum(per_node, 1))
         room[:, kinds.index(its_type)] += np.where(per_node > 0, group.nodes * per_node, 0)
-    may = want.speed[want.kind[of]] > 0
+    may = want.speed[want.speed_class[of]] > 0
     enough = (room >= want.pieces[of][:, None]) & may
-    return np.any(enough, axis=1)[want.like]
+    return np.any(enough, axis=1)[want.demand_class]
 
 
 def _oversized_message(jobs: JobTable, want: Demand, row: int) -> str:

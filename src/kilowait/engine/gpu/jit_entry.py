@@ -34,18 +34,18 @@ def _built(function: Callable[..., float], keep: bool) -> Any:
     return numba.njit(SCORE, nogil=True)(function)
 
 
-def gpu_score(rule: PriorityPolicy) -> Any:
+def gpu_score(policy: PriorityPolicy) -> Any:
     """The policy's score, compiled for the GPU engine."""
-    if not rule.compiled:
+    if not policy.compiled:
         raise InputError(
-            f"policy {rule.name!r} could not be compiled; GPU simulations need a compiled policy or a step policy"
+            f"policy {policy.name!r} could not be compiled; GPU simulations need a compiled policy or a step policy"
         )
-    function = getattr(rule.score, "py_func", rule.score)
+    function = getattr(policy.score, "py_func", policy.score)
     try:
         return _built(function, function.__closure__ is None)
     except (NumbaError, KeyError) as problem:
         reason = next((line.strip() for line in str(problem).splitlines() if line.strip()), "no reason given")
-        raise InputError(f"policy {rule.name!r} cannot be compiled for GPU simulations: {reason}") from None
+        raise InputError(f"policy {policy.name!r} cannot be compiled for GPU simulations: {reason}") from None
 
 
 def _advance(t: Any, score: Any, parameters: Any) -> int:

@@ -60,7 +60,7 @@ def speed_at(s: Any, job: int) -> float:
     job_state = s.job_state[job]
     lo = job_state.place_lo
     kind = s.nodes[s.places[lo, 0]].type
-    rate = s.speed[job_state.kind, kind]
+    rate = s.speed[job_state.speed_class, kind]
     if job_state.spread == 1 and job_state.pieces > 1:
         nodes = 0
         for i in range(lo, lo + job_state.pieces):
@@ -70,7 +70,7 @@ def speed_at(s: Any, job: int) -> float:
             if not seen:
                 nodes += 1
         if nodes > -(-job_state.pieces // s.least[kind]):
-            rate = rate * s.factor[job_state.kind, kind]
+            rate = rate * s.factor[job_state.speed_class, kind]
     return rate
 
 

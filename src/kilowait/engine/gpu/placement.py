@@ -26,14 +26,15 @@ def place_job(s: Any, job: int, only: int) -> bool:
     job_state = s.job_state[job]
     types = s.tiers.shape[1]
     at = 0
-    while at < types and s.tiers[job_state.kind, at] >= 0:
-        first = s.tiers[job_state.kind, at]
+    while at < types and s.tiers[job_state.speed_class, at] >= 0:
+        first = s.tiers[job_state.speed_class, at]
         last = at
         if job_state.pieces == 1 and only < 0:
             while (
                 last + 1 < types
-                and s.tiers[job_state.kind, last + 1] >= 0
-                and s.rank[job_state.kind, s.tiers[job_state.kind, last + 1]] == s.rank[job_state.kind, first]
+                and s.tiers[job_state.speed_class, last + 1] >= 0
+                and s.rank[job_state.speed_class, s.tiers[job_state.speed_class, last + 1]]
+                == s.rank[job_state.speed_class, first]
             ):
                 last += 1
         if (only < 0 or only == first) and _place_pieces(s, job, first, last > at):
@@ -55,7 +56,7 @@ def _place_pieces(t: Any, job: int, first: int, several: bool) -> bool:
                 shift(s, job, s.places[i, 0], s.places[i, 1], 1)
             return False
         if s.clock[0].placement in (FGD, CAPACITY):
-            mask = s.memo_gpu[job_state.like % s.memo.shape[0], node]
+            mask = s.score_cache_gpus[job_state.demand_class % s.score_cache.shape[0], node]
         else:
             mask = gpus_for(s, job_state, node)
         s.places[job_state.place_lo + piece, 0] = node
@@ -77,7 +78,7 @@ def _best_node(s: Any, job: int, piece: int, first: int, several: bool) -> int:
     for i in range(lo, hi):
         node = i if several else s.by_type[i]
         n = s.nodes[node]
-        if several and not _same_tier(s, job_state.kind, first, n.type):
+        if several and not _same_tier(s, job_state.speed_class, first, n.type):
             continue
         if job_state.spread == 0 and n.attempt == k.attempt and piece > 0:
             continue

@@ -176,10 +176,10 @@ def cached_node_score(t: Any, job: int, node: int) -> float:
     s = gpu_state_without_refcount(t)
     job_state = s.job_state[job]
     n = s.nodes[node]
-    row = job_state.like % s.memo.shape[0]
-    stamp = n.version * s.clock[0].likes + job_state.like
-    if s.memo_stamp[row, node] == stamp:
-        return s.memo[row, node]
+    row = job_state.demand_class % s.score_cache.shape[0]
+    stamp = n.version * s.clock[0].demand_classes + job_state.demand_class
+    if s.score_cache_stamp[row, node] == stamp:
+        return s.score_cache[row, node]
     before = _node_value(s, node)
     n.cpu -= job_state.cpu
     n.gpu_milli -= job_state.gpus * job_state.gpu_milli
@@ -207,9 +207,9 @@ def cached_node_score(t: Any, job: int, node: int) -> float:
                 s.gpu_free[n.gpu_lo + g] += 1000
     n.cpu += job_state.cpu
     n.gpu_milli += job_state.gpus * job_state.gpu_milli
-    s.memo[row, node] = best
-    s.memo_gpu[row, node] = chosen
-    s.memo_stamp[row, node] = stamp
+    s.score_cache[row, node] = best
+    s.score_cache_gpus[row, node] = chosen
+    s.score_cache_stamp[row, node] = stamp
     return best
 
 

@@ -69,11 +69,11 @@ def start(s: Any, job: int, only: int) -> bool:
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
-    if only < 0 and s.failed[job_state.like, 0] == k.gives:
+    if only < 0 and s.failed[job_state.demand_class, 0] == k.gives:
         return False
     if not place_job(s, job, only):
         if only < 0:
-            s.failed[job_state.like, 0] = k.gives
+            s.failed[job_state.demand_class, 0] = k.gives
         return False
     _begin_here(s, job)
     return True
@@ -103,7 +103,7 @@ def _start_or_claim(s: Any, job: int, at: int) -> bool:
     job_state = s.job_state[job]
     if start(s, job, -1):
         return True
-    if s.failed[job_state.like, 1] == k.walks or (k.ending == 0 and not k.preempt):
+    if s.failed[job_state.demand_class, 1] == k.walks or (k.ending == 0 and not k.preempt):
         return False
     _free_ending(s)
     if k.ending > 0 and place_job(s, job, -1):
@@ -113,7 +113,7 @@ def _start_or_claim(s: Any, job: int, at: int) -> bool:
     victims = _find_victims(s, job, at) if k.preempt else 0
     if victims == 0:
         _reallocate_ending(s)
-        s.failed[job_state.like, 1] = k.walks
+        s.failed[job_state.demand_class, 1] = k.walks
         return False
     _save_place(s, job)
     free_allocation(s, job)
@@ -148,7 +148,7 @@ def _find_victims(s: Any, job: int, at: int) -> int:
             or not job_state.start_s + k.min_run_before_preempt_s <= k.now
         ):
             continue
-        if not _useful(s, other, s.job_state[job].kind):
+        if not _useful(s, other, s.job_state[job].speed_class):
             continue
         free_allocation(s, other)
         s.victims[found] = other
@@ -211,8 +211,8 @@ def _reallocate_ending(s: Any) -> None:
 def _save_place(s: Any, job: int) -> None:
     job_state = s.job_state[job]
     for i in range(job_state.pieces):
-        s.spare[i, 0] = s.places[job_state.place_lo + i, 0]
-        s.spare[i, 1] = s.places[job_state.place_lo + i, 1]
+        s.saved_places[i, 0] = s.places[job_state.place_lo + i, 0]
+        s.saved_places[i, 1] = s.places[job_state.place_lo + i, 1]
 
 
 @kernel
@@ -222,8 +222,8 @@ def _swap_saved_place(s: Any, job: int) -> None:
     for i in range(job_state.pieces):
         for side in range(2):
             there = s.places[job_state.place_lo + i, side]
-            s.places[job_state.place_lo + i, side] = s.spare[i, side]
-            s.spare[i, side] = there
+            s.places[job_state.place_lo + i, side] = s.saved_places[i, side]
+            s.saved_places[i, side] = there
 
 
 @noinline

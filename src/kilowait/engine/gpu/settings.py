@@ -41,7 +41,7 @@ class GpuSettings:
 
     placement: str = "first"
     """One of `PLACEMENTS`."""
-    types: str = "any"
+    gpu_type_order: str = "any"
     """Order of GPU types: any (no preference), fastest, or given (by a preference table)."""
     head_of_line_blocking: bool = True
     """Whether the first job that cannot start blocks all jobs behind it."""
@@ -76,7 +76,7 @@ class GpuSettings:
     def __post_init__(self) -> None:
         for name, known in (
             ("placement", tuple(PLACEMENTS)),
-            ("types", ("any", "fastest", "given")),
+            ("gpu_type_order", ("any", "fastest", "given")),
             ("at_limit", ("extend", "kill")),
             ("on_oversized", ("error", "drop")),
         ):

@@ -39,16 +39,17 @@ _OUTCOME[REFUSED] = Outcome.REJECTED
 def run_gpu_simulation(
     jobs: JobTable,
     cluster: Cluster,
-    rule: PriorityPolicy,
+    policy: PriorityPolicy,
     settings: GpuSettings,
     speeds: Speeds | None = None,
     preference: npt.NDArray[np.float64] | None = None,
 ) -> ExecutionLog:
     """Simulate the jobs on a node-level cluster under a priority policy, in compiled code.
 
-    `speeds` and `preference` (types of the cluster, jobs; smaller first, with types="given") have the rows of `jobs`.
+    `speeds` and `preference` (types of the cluster, jobs; smaller first, with gpu_type_order="given") have the rows of
+    `jobs`.
     """
-    simulator = GpuSimulator(jobs, cluster, settings, rule=rule, speeds=speeds, preference=preference)
+    simulator = GpuSimulator(jobs, cluster, settings, policy=policy, speeds=speeds, preference=preference)
     simulator.run()
     return simulator.log()
 
@@ -81,7 +82,7 @@ class GpuSimulator:
         cluster: Cluster,
         settings: GpuSettings | None = None,
         *,
-        rule: PriorityPolicy | None = None,
+        policy: PriorityPolicy | None = None,
         speeds: Speeds | None = None,
         preference: npt.NDArray[np.float64] | None = None,
     ) -> None:
@@ -95,7 +96,7 @@ class GpuSimulator:
                 "some jobs depend on others (after_id), which node-level clusters do not support; drop the column"
             )
         self.settings = settings or GpuSettings()
-        self.rule = rule or PriorityPolicy("steps", _first)
+        self.policy = policy or PriorityPolicy("steps", _first)
         self.types = tuple(kind.gpu for kind in node_types(cluster))
         self.table = jobs.sorted()
         self._given = jobs
@@ -104,11 +105,13 @@ class GpuSimulator:
         if order is not None:
             speeds = speeds if speeds is None else _speeds_of(speeds, order)
             preference = None if preference is None else preference[:, order]
-        self._state: Any = build_gpu_state(self.table, cluster, self.settings, self.rule, speeds, preference)
-        prepare = self.rule.prepare
-        values = self.rule.parameters if prepare is None else prepare(self.table, cluster)
+        self._state: Any = build_gpu_state(
+            self.table, cluster, self.settings, self.policy, speeds, preference
+        )
+        prepare = self.policy.prepare
+        values = self.policy.parameters if prepare is None else prepare(self.table, cluster)
         self._parameters = np.ascontiguousarray(values, np.float64)
-        self._score = gpu_score(self.rule)
+        self._score = gpu_score(self.policy)
         self._capacity = self._free()
 
     # -- the whole run ---------------------------------------------------------------------------
@@ -124,7 +127,7 @@ class GpuSimulator:
         clock = self._state.clock[0]
         if clock.bad_score != 0:
             job = self.table["job_id"][clock.bad_score - 1]
-            raise InputError(f"policy {self.rule.name!r} gave job {job} a score that is not a number")
+            raise InputError(f"policy {self.policy.name!r} gave job {job} a score that is not a number")
         if clock.most_starts > MAX_STARTS:
             job = self.table["job_id"][int(np.argmax(self._state.job_state["starts"]))]
             raise InputError(
@@ -185,7 +188,7 @@ class GpuSimulator:
 
     def speeds(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """(jobs, types): how fast these jobs run on each type; 0: they may not run there."""
-        return np.asarray(self._state.speed[self._state.job_state["kind"][numbers]])
+        return np.asarray(self._state.speed[self._state.job_state["speed_class"][numbers]])
 
     def _must_be(self, job: int, status: int, verb: str, word: str) -> None:
         if not (0 <= job < len(self.table) and self._state.job_state["status"][job] == status):
@@ -214,7 +217,7 @@ class GpuSimulator:
 
     # -- the result ------------------------------------------------------------------------------
 
-    def log(self, decider: str | None = None) -> ExecutionLog:
+    def log(self, policy_name: str | None = None) -> ExecutionLog:
         """Execution log up to now; `decider` is the policy name if it is not that of the priority policy."""
         s = self._state
         segments = s.segments[: int(s.clock[0].segments)]
@@ -244,7 +247,7 @@ class GpuSimulator:
             capacity_s=np.array([-np.inf]),
             capacity_nodes=np.array([self._cluster.nodes]),
             groups=tuple(group.name for group in self._cluster.groups),
-            run={"policy": decider or self.rule.name, **_recorded_settings(self.settings)},
+            run={"policy": policy_name or self.policy.name, **_recorded_settings(self.settings)},
             pieces=Allocations(
                 segment=np.repeat(np.arange(len(segments)), lengths),
                 node=s.log["node"][rows],
@@ -283,7 +286,7 @@ def _in_given_order(values: npt.NDArray[Any], back: npt.NDArray[np.int64]) -> np
 def _recorded_settings(settings: GpuSettings) -> dict[str, Any]:
     names: Iterable[str] = (
         "placement",
-        "types",
+        "gpu_type_order",
         "head_of_line_blocking",
         "preempt",
         "migrate",

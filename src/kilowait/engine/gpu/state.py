@@ -87,7 +87,7 @@ RUN_STATE = np.dtype(
         ("migrate", np.int64),
         ("rounds", np.int64),
         ("interference", np.int64),
-        ("likes", np.int64),
+        ("demand_classes", np.int64),
         ("max_cpu", np.int64),
         ("max_gpu", np.int64),
     ],
@@ -137,8 +137,8 @@ JOB_STATE = np.dtype(
         ("memory", np.int64),
         ("load", np.int64),
         ("spread", np.int64),
-        ("kind", np.int64),  # row of speeds, ranks and tiers
-        ("like", np.int64),  # demand class
+        ("speed_class", np.int64),  # row of speeds, ranks and tiers
+        ("demand_class", np.int64),  # demand class
         ("place_lo", np.int64),
         ("status", np.int64),
         ("segment", np.int64),
@@ -233,7 +233,7 @@ class GpuState(NamedTuple):
     seen: Records  # (n,) SEEN
     arrivals: Ints  # (n,) by (arrival, number)
     places: Ints  # (pieces of all jobs, 2): node and bits of GPUs
-    spare: Ints  # (most pieces, 2): a place put aside
+    saved_places: Ints  # (most pieces, 2): a place put aside
     speed: Floats  # (K, T); 0: a type it may not use
     factor: Floats  # (K, T)
     least: Ints  # (T,) most GPUs of any node
@@ -242,9 +242,9 @@ class GpuState(NamedTuple):
     interference: Records  # RANKED: value, up to
     targets: Records  # TARGET
     target_types: npt.NDArray[np.bool_]  # (labels, T) types a target may use
-    memo: Floats  # (rows, N): scores of nodes, of jobs that take the same modulo rows
-    memo_gpu: Ints  # (rows, N) bits of the GPUs
-    memo_stamp: Ints  # (rows, N) version of the node and number of what is taken, together
+    score_cache: Floats  # (rows, N): scores of nodes, of jobs that take the same modulo rows
+    score_cache_gpus: Ints  # (rows, N) bits of the GPUs
+    score_cache_stamp: Ints  # (rows, N) version of the node and number of what is taken, together
     failed: Ints  # (L, 2) `gives` when it did not fit; the walk in which even preempting did not help
     queue: Records  # (n,) RANKED
     runners: Ints  # (n,)
@@ -276,7 +276,7 @@ def gpu_state_without_refcount(s: Any) -> GpuState:
         without_refcount(s.seen),
         without_refcount(s.arrivals),
         without_refcount(s.places),
-        without_refcount(s.spare),
+        without_refcount(s.saved_places),
         without_refcount(s.speed),
         without_refcount(s.factor),
         without_refcount(s.least),
@@ -285,9 +285,9 @@ def gpu_state_without_refcount(s: Any) -> GpuState:
         without_refcount(s.interference),
         without_refcount(s.targets),
         without_refcount(s.target_types),
-        without_refcount(s.memo),
-        without_refcount(s.memo_gpu),
-        without_refcount(s.memo_stamp),
+        without_refcount(s.score_cache),
+        without_refcount(s.score_cache_gpus),
+        without_refcount(s.score_cache_stamp),
         without_refcount(s.failed),
         without_refcount(s.queue),
         without_refcount(s.runners),

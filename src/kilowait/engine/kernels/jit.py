@@ -46,7 +46,7 @@ _SOURCES = Path(__file__).resolve().parent.parent.parent
 
 
 @cache
-def cache_folder(room: str = "engine") -> Path:
+def cache_folder(package: str = "engine") -> Path:
     """Cache folder of a package's compiled kernels; it depends on sources, options and versions.
 
     Those of `envs` hold copies of the engine's, so both are in its name.
@@ -58,7 +58,7 @@ def cache_folder(room: str = "engine") -> Path:
         "engine/*entry.py",
         "engine/gpu/*.py",
         "policies/*.py",
-        *(["envs/**/*.py"] if room == "envs" else []),
+        *(["envs/**/*.py"] if package == "envs" else []),
     ):
         for source in sorted(_SOURCES.glob(pattern)):
             what.update(source.read_bytes())
@@ -127,11 +127,11 @@ def specialize(function: F, inlined: bool = True, **moves: Any) -> F:
     return kernel(copy) if inlined else maybe_inline(copy)  # type: ignore[return-value]
 
 
-def compile_entry(function: F, signature: Any, room: str = "engine") -> F:
+def compile_entry(function: F, signature: Any, package: str = "engine") -> F:
     """A kernel called from Python, compiled (or taken from the cache) at once for one signature."""
     with _COMPILING:
         before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(cache_folder(room))
+        numba.config.CACHE_DIR = str(cache_folder(package))
         try:
             return numba.njit(signature, cache=True, nogil=True, error_model="numpy")(function)
         finally:

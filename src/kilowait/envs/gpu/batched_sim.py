@@ -52,7 +52,7 @@ class GpuDecisionSettings:
     The last action is `hold`.
     """
 
-    slots: int = 128
+    queue_window: int = 128
     """Waiting jobs shown at once (the queue window)."""
     by_type: bool = True
     """Whether the agent can choose the type; else choice 0 is the only one."""
@@ -64,7 +64,7 @@ class GpuDecisionSettings:
     """Whether the agent can preempt running jobs."""
     victims: int = 16
     """Running jobs shown at once, with `preempt`."""
-    restarts: int = 4
+    max_preemptions: int = 4
     """How often a job may be preempted or migrated."""
     graph: bool = False
     """Whether the observation has edges between jobs."""
@@ -72,9 +72,9 @@ class GpuDecisionSettings:
     """While a job has waited longer than this, seconds, no other job starts on the types it may use."""
 
     def __post_init__(self) -> None:
-        if self.slots < 1 or not self.max_wait_s > 0 or self.victims < 1 or self.restarts < 1:
+        if self.queue_window < 1 or not self.max_wait_s > 0 or self.victims < 1 or self.max_preemptions < 1:
             raise InputError(
-                f"{self.slots} slots, {self.victims} victims, {self.restarts} restarts, waits of at most "
+                f"{self.queue_window} slots, {self.victims} victims, {self.max_preemptions} restarts, waits of at most "
                 f"{self.max_wait_s} s; give at least 1 of each and a wait above 0"
             )
         for name in self.placements:
@@ -85,26 +85,28 @@ class GpuDecisionSettings:
                 f"placements are {', '.join(self.placements)}; name each once, and only one of {' and '.join(_TABLED)}"
             )
 
-    def starts(self, placing: GpuSettings) -> int:
+    def starts(self, gpu_settings: GpuSettings) -> int:
         """Maximum starts of a job."""
-        return 1 + self.restarts if self.preempt or placing.migrate else 1
+        return 1 + self.max_preemptions if self.preempt or gpu_settings.migrate else 1
 
     @property
     def rows(self) -> int:
         """Number of slots of waiting and running jobs together."""
-        return self.slots + (self.victims if self.preempt else 0)
+        return self.queue_window + (self.victims if self.preempt else 0)
 
-    def settings(self, placing: GpuSettings) -> GpuSettings:
+    def settings(self, gpu_settings: GpuSettings) -> GpuSettings:
         """The engine settings, with a placement among those that can be chosen."""
         tabled = [name for name in self.placements if name in _TABLED]
         changed = {"placement": (tabled or self.placements)[0]} if self.placements else {}
-        return GpuSettings(**{**vars(placing), **changed})
+        return GpuSettings(**{**vars(gpu_settings), **changed})
 
-    def codes(self, placing: GpuSettings) -> npt.NDArray[np.int64]:
+    def codes(self, gpu_settings: GpuSettings) -> npt.NDArray[np.int64]:
         """Codes of the placements that can be chosen."""
-        return np.array([list(PLACEMENTS).index(name) for name in self.placements or (placing.placement,)])
+        return np.array(
+            [list(PLACEMENTS).index(name) for name in self.placements or (gpu_settings.placement,)]
+        )
 
-    def seen(self, cluster: Cluster) -> ObservationSpec:
+    def observation_spec(self, cluster: Cluster) -> ObservationSpec:
         """The shape of observations."""
         types = type_names(cluster)
         choices = max(len(self.placements), 1) * (1 + len(types) if self.by_type else 1)
@@ -121,8 +123,8 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
         self,
         whole: GpuState,
         cluster: Cluster,
-        asking: GpuDecisionSettings,
-        placing: GpuSettings,
+        decision_settings: GpuDecisionSettings,
+        gpu_settings: GpuSettings,
         reward: Reward,
         *,
         copies: int,
@@ -134,27 +136,32 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
     ) -> None:
         """`whole`: the state of all jobs before the first event; with `own`, the only copy advances that state
         itself."""
-        seen, terms = asking.seen(cluster), len(TERMS)
-        source = source_of(whole, asking.codes(placing))
+        seen, terms = decision_settings.observation_spec(cluster), len(TERMS)
+        source = source_of(whole, decision_settings.codes(gpu_settings))
         if own:
             views: list[Any] = [array[None] for array in whole]
             stack = GpuState(*views)
         else:
-            stack = stack_of(window_state(whole, episode_jobs, asking.starts(placing), copies), copies)
+            stack = stack_of(
+                window_state(whole, episode_jobs, decision_settings.starts(gpu_settings), copies), copies
+            )
         env_settings = np.zeros(1, GPU_ENV_SETTINGS).view(np.recarray)
         env_settings["gpus"] = max(int(whole.nodes["gpus"].sum()), 1)
         env_settings["widest"] = max(int(whole.nodes["gpus"].max()), 1)
         env_settings["max_wait_s"], env_settings["sla_s"], env_settings["horizon_s"] = (
-            asking.max_wait_s,
+            decision_settings.max_wait_s,
             reward.sla_s,
             horizon_s,
         )
         env_settings["choices"], env_settings["by_type"], env_settings["hold"] = (
             seen.choices,
-            asking.by_type,
+            decision_settings.by_type,
             seen.extra,
         )
-        env_settings["victims"], env_settings["starts"] = seen.slots - asking.slots, asking.starts(placing)
+        env_settings["victims"], env_settings["starts"] = (
+            seen.slots - decision_settings.queue_window,
+            decision_settings.starts(gpu_settings),
+        )
         env_settings["autoreset"] = autoreset
         n = stack.job_state.shape[1]
         shape = (copies, seen.slots, len(seen.features))
@@ -172,7 +179,7 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
             free=np.zeros((copies, whole.speed.shape[1] if edges else 0, 2), np.int64),
             found=np.full((copies, len(whole.failed), 2), -1),
             alive=np.zeros((copies, n), np.int64),
-            owed=np.full((copies, n if asking.preempt else 0), -1),
+            owed=np.full((copies, n if decision_settings.preempt else 0), -1),
             reward=np.zeros(copies),
             terms=np.zeros((copies, terms)),
             settled=np.zeros((copies, 7)),
@@ -192,39 +199,39 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
     def observed(self, copy: bool = True) -> Observation:
         """The current observation, as new arrays or as those that the next step overwrites."""
         shown = super().observed(copy)
-        if self.scene.edges.size:
-            shown["edges"] = self.scene.edges.copy() if copy else self.scene.edges
+        if self.buffers.edges.size:
+            shown["edges"] = self.buffers.edges.copy() if copy else self.buffers.edges
         return shown
 
     def final_observation(self) -> Observation:
         """Last observation of episodes that ended in this step, where the next ones began at once."""
         last = super().final_observation()
-        if len(self.scene.last_jobs):
-            last |= {"jobs": self.scene.last_jobs.copy(), "mask": self.scene.last_mask.copy()}
-            last |= {"edges": self.scene.last_edges.copy()} if self.scene.edges.size else {}
+        if len(self.buffers.last_jobs):
+            last |= {"jobs": self.buffers.last_jobs.copy(), "mask": self.buffers.last_mask.copy()}
+            last |= {"edges": self.buffers.last_edges.copy()} if self.buffers.edges.size else {}
         return last
 
     def truncated(self) -> npt.NDArray[np.bool_]:
         """Which of the episodes that are over were truncated at their horizon."""
-        cut: npt.NDArray[np.bool_] = self.scene.cut.copy()
+        cut: npt.NDArray[np.bool_] = self.buffers.cut.copy()
         return cut
 
     def starts(self, env: npt.NDArray[np.int64], number: npt.NDArray[np.int64]) -> Any:
         """Job (numbered from 0 in the episode) and time, seconds, of the starts with these numbers in these copies."""
-        segments = np.asarray(self.stack.segments)[env, number]
+        segments = np.asarray(self.states.segments)[env, number]
         return segments["job"], segments["start_s"]
 
     def submit_s(self, env: npt.NDArray[np.int64], job: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Submission in simulated time, seconds."""
-        times: npt.NDArray[np.float64] = np.asarray(self.stack.job_state["arrival_s"])[env, job]
+        times: npt.NDArray[np.float64] = np.asarray(self.states.job_state["arrival_s"])[env, job]
         return times
 
     def slot_is_filled(self) -> npt.NDArray[np.bool_]:
         """(copies, slots) whether a waiting or a preemptible running job is shown there."""
-        slot = np.arange(self.scene.slots.shape[1])
-        first_running = len(slot) - int(self.scene.env_settings["victims"][0])
-        running = first_running + np.asarray(self.scene.copies["victims"])[:, None]
-        waiting = np.asarray(self.scene.copies["shown"])[:, None]
+        slot = np.arange(self.buffers.slots.shape[1])
+        first_running = len(slot) - int(self.buffers.env_settings["victims"][0])
+        running = first_running + np.asarray(self.buffers.copies["victims"])[:, None]
+        waiting = np.asarray(self.buffers.copies["shown"])[:, None]
         return (slot < waiting) | ((slot >= first_running) & (slot < running))
 
     def _changing_arrays(self) -> dict[str, npt.NDArray[Any]]:

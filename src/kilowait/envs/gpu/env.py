@@ -15,7 +15,7 @@ class GpuEnv(SingleEnv):
     >>> from kilowait.synth import gpu_workload
     >>> cluster = kw.Cluster.preset("gpu-mixed")
     >>> jobs = gpu_workload(300, cluster, seed=1)
-    >>> env = gymnasium.make("kilowait/Gpu-v0", jobs=jobs, cluster=cluster, slots=16, hold=True)
+    >>> env = gymnasium.make("kilowait/Gpu-v0", jobs=jobs, cluster=cluster, queue_window=16, hold=True)
     >>> observation, _ = env.reset(seed=0)
     >>> observation["summary"].shape, int(env.action_space.n)
     ((18,), 81)

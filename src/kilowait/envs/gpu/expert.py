@@ -25,24 +25,28 @@ class GpuPolicyExpert:
     waiting job.
     """
 
-    def __init__(self, rule: PriorityPolicy, vec: GpuVectorEnv) -> None:
+    def __init__(self, policy: PriorityPolicy, vec: GpuVectorEnv) -> None:
         """`rule`: a policy whose order does not change while jobs wait, unless the environment has preemption."""
         self.vec = vec
-        if vec.asking.preempt:
-            if not dict(rule.gpu_settings).get("preempt") or len(rule.parameters):
+        if vec.decision_settings.preempt:
+            if not dict(policy.gpu_settings).get("preempt") or len(policy.parameters):
                 raise InputError(
-                    f"the expert {rule.name!r} does not preempt, and this environment has preemption; use a preemptive "
+                    f"the expert {policy.name!r} does not preempt, but this environment does; use a preemptive "
                     "policy: srtf, srsf or las"
                 )
-            self._score = getattr(rule.score, "py_func", rule.score)
+            self._score = getattr(policy.score, "py_func", policy.score)
         else:
-            self._rank = static_rank(rule, vec)
+            self._rank = static_rank(policy, vec)
 
     def choose(self) -> npt.NDArray[np.int64]:
         """(copies,) an action for each copy; ties go to the job submitted first."""
-        if self.vec.asking.preempt:
+        if self.vec.decision_settings.preempt:
             return self._choose_with_preemption()
-        a, slots, choices = self.vec.board.scene, self.vec.asking.slots, self.vec.seen.choices
+        a, slots, choices = (
+            self.vec.simulator.buffers,
+            self.vec.decision_settings.queue_window,
+            self.vec.observation_spec.choices,
+        )
         there = np.arange(slots) < a.copies["shown"][:, None]
         may = a.mask[:, : slots * choices].reshape(-1, slots, choices) == 1
         numbers = np.where(there, a.slots[:, :slots], 0)
@@ -58,8 +62,12 @@ class GpuPolicyExpert:
         return actions
 
     def _choose_with_preemption(self) -> npt.NDArray[np.int64]:
-        a, s, slots = self.vec.board.scene, self.vec.board.stack, self.vec.asking.slots
-        choices, rows = self.vec.seen.choices, self.vec.asking.rows
+        a, s, slots = (
+            self.vec.simulator.buffers,
+            self.vec.simulator.states,
+            self.vec.decision_settings.queue_window,
+        )
+        choices, rows = self.vec.observation_spec.choices, self.vec.decision_settings.rows
         numbers = a.slots[:, :rows]
         copies = np.arange(len(numbers))[:, None]
         job_state = s.job_state[copies, numbers]
@@ -78,7 +86,7 @@ class GpuPolicyExpert:
                     break
                 mine, others = job_state[b, slot], job_state[b, victims]
                 enough = keys[b, victims] > keys[b, slot]
-                enough &= s.speed[0, mine["kind"], kinds[b, victims]] > 0
+                enough &= s.speed[0, mine["speed_class"], kinds[b, victims]] > 0
                 for need in ("pieces", "gpus", "gpu_milli", "cpu", "memory"):
                     enough &= others[need] >= mine[need]
                 if enough.any():
@@ -105,16 +113,19 @@ class GpuPolicyExpert:
         self.vec.close()
 
 
-def static_rank(rule: PriorityPolicy, vec: GpuVectorEnv) -> npt.NDArray[np.float64]:
+def static_rank(policy: PriorityPolicy, vec: GpuVectorEnv) -> npt.NDArray[np.float64]:
     """(jobs,) rank of every job of the log in the order of a policy, assuming that none has run yet."""
-    if rule.half_life_s > 0:
+    if policy.half_life_s > 0:
         raise InputError(
-            f"{rule.name!r} depends on the usage of users, so it has no static order to imitate; "
+            f"{policy.name!r} depends on the usage of users, so it has no static order to imitate; "
             "use srtf, sjf, qssf or another policy of the job alone"
         )
-    values = rule.parameters if rule.prepare is None else rule.prepare(vec.jobs, vec.cluster)
-    score, parameters = getattr(rule.score, "py_func", rule.score), np.ascontiguousarray(values, np.float64)
-    jobs = vec.board.source.seen.copy().view(np.recarray)
+    values = policy.parameters if policy.prepare is None else policy.prepare(vec.jobs, vec.cluster)
+    score, parameters = (
+        getattr(policy.score, "py_func", policy.score),
+        np.ascontiguousarray(values, np.float64),
+    )
+    jobs = vec.simulator.log_arrays.seen.copy().view(np.recarray)
     jobs["submit_s"] = vec.jobs["submit_s"]
     jobs["since_first_s"] = jobs["submit_s"] - jobs["submit_s"].min(initial=np.inf)
     jobs["remaining_s"] = np.maximum(jobs["estimate_s"], 1.0)
@@ -126,7 +137,7 @@ def static_rank(rule: PriorityPolicy, vec: GpuVectorEnv) -> npt.NDArray[np.float
         orders.append(np.argsort(scores, kind="stable"))
     if any(not np.array_equal(orders[0], order) for order in orders[1:]):
         raise InputError(
-            f"the order of {rule.name!r} changes while jobs wait; an expert on a GPU cluster must be a policy with a "
+            f"the order of {policy.name!r} changes while jobs wait; an expert on a GPU cluster must be a policy with a "
             "static order, such as srtf, sjf or qssf"
         )
     rank = np.empty(len(jobs))

@@ -115,7 +115,7 @@ def fixed_features(state: Any) -> npt.NDArray[np.float32]:
     gpus = max(int(nodes["gpus"].sum()), 1)
     share = seen["gpu_share"]
     priority = np.maximum(seen["priority"], 0.0)
-    speed = state.speed[job_state["kind"]]
+    speed = state.speed[job_state["speed_class"]]
     columns = (
         np.log(job_state["estimate_s"] / 3600.0) / 3.0,
         np.log1p(share) / np.log1p(gpus),

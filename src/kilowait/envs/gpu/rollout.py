@@ -38,8 +38,8 @@ def run_gpu_policy(
     cluster: Cluster,
     decide: Decide,
     *,
-    asking: GpuDecisionSettings | None = None,
-    placing: GpuSettings | None = None,
+    decision_settings: GpuDecisionSettings | None = None,
+    gpu_settings: GpuSettings | None = None,
     speeds: Speeds | None = None,
     preference: npt.NDArray[np.float64] | None = None,
     name: str = "agent",
@@ -55,22 +55,22 @@ def run_gpu_policy(
     >>> run_gpu_policy(jobs, machine, newest_first).jobs()["start_s"].tolist()
     [0.0, 12.0, 9.0]
     """
-    asking = GpuDecisionSettings() if asking is None else asking
-    placing = check_gpu_settings(placing)
+    decision_settings = GpuDecisionSettings() if decision_settings is None else decision_settings
+    gpu_settings = check_gpu_settings(gpu_settings)
     simulator = _GpuRolloutSimulator(
         jobs,
         cluster,
-        asking.settings(placing),
-        rule=external_gpu_policy(name),
+        decision_settings.settings(gpu_settings),
+        policy=external_gpu_policy(name),
         speeds=speeds,
         preference=preference,
     )
-    state = simulator.take_state(asking.starts(placing))
+    state = simulator.take_state(decision_settings.starts(gpu_settings))
     board = GpuBatchedSimulator(
         state,
         cluster,
-        asking,
-        placing,
+        decision_settings,
+        gpu_settings,
         Reward({"jct": 1.0}, terms=TERMS),
         copies=1,
         episode_jobs=len(jobs),
@@ -78,9 +78,9 @@ def run_gpu_policy(
         threads=1,
         own=True,
     )
-    a: Any = board.scene
+    a: Any = board.buffers
     a.copies["jobs"] = np.count_nonzero(state.job_state["status"] != REFUSED)
-    a.copies["weight"] = board.source.weight.sum()
+    a.copies["weight"] = board.log_arrays.weight.sum()
     a.copies["first_s"] = state.job_state["arrival_s"].min(initial=np.inf)
     board.step(np.array([START_PREPARED]))
     while not a.over[0]:

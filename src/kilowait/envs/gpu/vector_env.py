@@ -59,7 +59,7 @@ class GpuVectorEnv(EngineVectorEnv):
         cluster: Cluster,
         speeds: Speeds | None = None,
         preference: npt.NDArray[np.float64] | None = None,
-        placing: GpuSettings | None = None,
+        gpu_settings: GpuSettings | None = None,
         episode_jobs: int = 256,
         horizon_s: float | None = None,
         reward: RewardWeights | None = None,
@@ -81,9 +81,9 @@ class GpuVectorEnv(EngineVectorEnv):
                 and dependencies of jobs are ignored.
             cluster: the machine; all its groups are node-level.
             speeds: speed of each job on each GPU type; None: the same on all. Rows as in `jobs`.
-            preference: (types, jobs) order in which each job tries the types, with ``placing.types="given"``.
+            preference: (types, jobs) order in which each job tries the types, with ``placing.gpu_type_order="given"``.
             placing: engine settings: placement, cost of preemption, interference, scheduling rounds. With `migrate`,
-                running jobs migrate after every pass to where their expected end is earlier, each at most `restarts`
+                running jobs migrate after every pass to where they would end earlier, each at most `max_preemptions`
                 times. Jobs that fit no nodes are dropped. Placements that use the mix of jobs use that of the whole
                 log.
             episode_jobs: jobs in an episode.
@@ -111,10 +111,10 @@ class GpuVectorEnv(EngineVectorEnv):
             )
         if horizon_s is not None and not (np.isfinite(horizon_s) and horizon_s > 0):
             raise InputError(f"horizon_s is {horizon_s}; give seconds above 0, or None for no horizon")
-        self.cluster, self.asking = cluster, GpuDecisionSettings(**asking)
-        self.placing = check_gpu_settings(placing)
+        self.cluster, self.decision_settings = cluster, GpuDecisionSettings(**asking)
+        self.gpu_settings = check_gpu_settings(gpu_settings)
         self.reward = Reward(default_reward(reward, preferences, {"jct": 1.0}), sla_s, TERMS)
-        settings = self.asking.settings(self.placing)
+        settings = self.decision_settings.settings(self.gpu_settings)
         mode, table = AutoresetMode(autoreset_mode), drop_dependencies(jobs)
         if table.order is not None:
             speeds = None if speeds is None else _reorder_speeds(speeds, table.order)
@@ -131,8 +131,8 @@ class GpuVectorEnv(EngineVectorEnv):
         board = GpuBatchedSimulator(
             whole,
             cluster,
-            self.asking,
-            self.placing,
+            self.decision_settings,
+            self.gpu_settings,
             self.reward,
             copies=num_envs,
             episode_jobs=episode_jobs,
@@ -142,7 +142,7 @@ class GpuVectorEnv(EngineVectorEnv):
         )
         super().__init__(
             board,
-            self.asking.seen(cluster),
+            self.decision_settings.observation_spec(cluster),
             table,
             episode_jobs=episode_jobs,
             autoreset_mode=mode,
@@ -154,15 +154,15 @@ class GpuVectorEnv(EngineVectorEnv):
         )
 
 
-def check_gpu_settings(placing: GpuSettings | None) -> GpuSettings:
+def check_gpu_settings(gpu_settings: GpuSettings | None) -> GpuSettings:
     """The settings, or the default ones; raises an error if the engine itself would preempt jobs."""
-    placing = GpuSettings() if placing is None else placing
-    if placing.preempt:
+    gpu_settings = GpuSettings() if gpu_settings is None else gpu_settings
+    if gpu_settings.preempt:
         raise InputError(
             "placing has preempt, with which the engine itself preempts jobs; leave it out, and give the environment "
             "preempt=True to let the agent preempt"
         )
-    return placing
+    return gpu_settings
 
 
 def _reorder_speeds(speeds: Speeds, order: npt.NDArray[np.int64]) -> Speeds:

@@ -73,7 +73,7 @@ def zero_score(job: Any, now: float, parameters: Any) -> float:
 @kernel
 def fitting_types(s: Any, found: Any, moment: int, job: int) -> int:
     """Types, as bits, on which the job can be placed now. `found` caches the result by job shape."""
-    like = s.job_state[job].like
+    like = s.job_state[job].demand_class
     if found[like, 0] != moment:
         found[like, 0] = moment
         found[like, 1] = _search(s, job)
@@ -87,7 +87,7 @@ def _search(s: Any, job: int) -> int:
     job_state = s.job_state[job]
     bits = 0
     for kind in range(s.speed.shape[1]):
-        if s.speed[job_state.kind, kind] > 0:
+        if s.speed[job_state.speed_class, kind] > 0:
             room = 0
             i = s.type_lo[kind]
             while i < s.type_lo[kind + 1] and room < job_state.pieces:
@@ -139,7 +139,7 @@ def allowed(s: Any, may: Any, late: int, job: int, bits: int) -> int:
     """The types, of those on which the job fits, that it may start on now."""
     if late < 0 or late == job:
         return bits
-    return bits & ~may[s.job_state[late].kind]
+    return bits & ~may[s.job_state[late].speed_class]
 
 
 @kernel
@@ -180,7 +180,7 @@ def wanted_types(s: Any, may: Any) -> int:
     k = s.clock[0]
     bits = 0
     for i in range(k.queue_lo, k.queue_hi):
-        bits |= may[s.job_state[s.queue[i].job].kind]
+        bits |= may[s.job_state[s.queue[i].job].speed_class]
     return bits
 
 
@@ -242,7 +242,7 @@ def _advance(s: Any) -> int:
     """Finish this instant and advance to the next event."""
     s = gpu_state_without_refcount(s)
     update_rates(s)
-    outcome = advance(s, zero_score, s.memo[0])
+    outcome = advance(s, zero_score, s.score_cache[0])
     if outcome == FULL:
         _drop_stale_events(s)
     return outcome

@@ -141,18 +141,18 @@ def _run_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
 
 
 @cache
-def _compiled(state: Any, scene: Any, source: Any, net: Any) -> Callable[..., Any]:
-    signature = types.void(state, scene, source, net, types.int64, types.int64)
+def _compiled(state: Any, buffers: Any, source: Any, net: Any) -> Callable[..., Any]:
+    signature = types.void(state, buffers, source, net, types.int64, types.int64)
     return compile_entry(_run_many, signature, "envs")
 
 
-def inference_kernel(state: Any, scene: Any, source: Any, net: NetworkWeights) -> Callable[..., Any]:
+def inference_kernel(state: Any, buffers: Any, source: Any, net: NetworkWeights) -> Callable[..., Any]:
     """The kernel that runs episodes with a network, compiled for the types of these arrays."""
-    if net.job.shape[0] != scene.jobs.shape[2]:
+    if net.job.shape[0] != buffers.jobs.shape[2]:
         raise InputError(
-            f"the network takes {net.job.shape[0]} features of a job and the engine computes {scene.jobs.shape[2]}; "
+            f"the network takes {net.job.shape[0]} features of a job and the engine computes {buffers.jobs.shape[2]}; "
             "a network with custom features runs from Python only"
         )
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64, types.int64)
-    return _compiled(*(numba.typeof(each) for each in (state, scene, source, net)))
+    return _compiled(*(numba.typeof(each) for each in (state, buffers, source, net)))

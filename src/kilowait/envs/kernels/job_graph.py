@@ -91,7 +91,7 @@ def _compete(s: Any, source: Any, free: Any, one: int, other: int) -> bool:
 def _types(s: Any, source: Any, job: int) -> int:
     """Types, as bits, that a waiting job may use, or the type of a running job."""
     job_state = s.job_state[job]
-    return 1 << type_of(s, job) if job_state.status == RUNNING else source.may[job_state.kind]
+    return 1 << type_of(s, job) if job_state.status == RUNNING else source.may[job_state.speed_class]
 
 
 @kernel

@@ -96,10 +96,10 @@ class PowerPolicyWeights(NamedTuple):
 
 
 def power_policy_weights(
-    powered: PowerSetup, first: Floats, longer: Floats, weights: npt.ArrayLike, signal: str | None
+    power_setup: PowerSetup, first: Floats, longer: Floats, weights: npt.ArrayLike, signal: str | None
 ) -> PowerPolicyWeights:
     """Weights for the jobs of `powered`; `signal` is carbon, price or None."""
-    drawing, levers, model = powered.drawing, powered.levers, powered.model
+    drawing, levers, model = power_setup.power_tables, power_setup.power_controls, power_setup.model
     kinds, levels = drawing.may.shape
     held = np.zeros((len(model.groups), kinds, 1))
     spared_w = np.zeros(len(model.groups))
@@ -108,8 +108,8 @@ def power_policy_weights(
         spared_w[g] = group.idle_w - group.sleep.sleep_w if asleep and group.sleep is not None else 0.0
         held[g, :, 0] = drawing.held[g]
     slow = np.ones((kinds, levels))
-    if powered.tables is not None:
-        slow = np.max([table.factor[:, :levels] for table in powered.tables.values()], axis=0)
+    if power_setup.tables is not None:
+        slow = np.max([table.factor[:, :levels] for table in power_setup.tables.values()], axis=0)
     watts = (drawing.above_w[:, :, :levels] + held * spared_w[:, None, None]).mean(axis=0)
     watts = np.maximum(watts, 0.0)  # a job that draws less than its idle nodes adds nothing
     return PowerPolicyWeights(
@@ -118,7 +118,7 @@ def power_policy_weights(
         np.ascontiguousarray(slow),
         np.ascontiguousarray(watts * slow),
         np.ascontiguousarray(weights, np.float64),
-        -1 if signal is None or signal not in powered.names else ("carbon", "price").index(signal),
+        -1 if signal is None or signal not in power_setup.names else ("carbon", "price").index(signal),
     )
 
 
@@ -320,13 +320,13 @@ def _run_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
 
 
 @cache
-def _compiled(state: Any, scene: Any, source: Any, net: Any) -> Callable[..., Any]:
-    signature = types.void(state, scene, source, net, types.int64, types.int64)
+def _compiled(state: Any, buffers: Any, source: Any, net: Any) -> Callable[..., Any]:
+    signature = types.void(state, buffers, source, net, types.int64, types.int64)
     return compile_entry(_run_many, signature, "envs")
 
 
-def power_policy_kernel(state: Any, scene: Any, source: Any, net: PowerPolicyWeights) -> Callable[..., Any]:
+def power_policy_kernel(state: Any, buffers: Any, source: Any, net: PowerPolicyWeights) -> Callable[..., Any]:
     """The kernel that runs episodes with this policy, compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64, types.int64)
-    return _compiled(*(numba.typeof(each) for each in (state, scene, source, net)))
+    return _compiled(*(numba.typeof(each) for each in (state, buffers, source, net)))

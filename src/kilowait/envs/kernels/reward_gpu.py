@@ -43,7 +43,7 @@ def _lost(s: Any, owed: Any, job: int) -> float:
     if segment.outcome != PREEMPTED:
         return 0.0
     there = s.nodes[s.log[segment.piece_lo].node].type
-    return s.seen[job].gpu_share * segment.lost_s / s.speed[s.job_state[job].kind, there] / HOUR_S
+    return s.seen[job].gpu_share * segment.lost_s / s.speed[s.job_state[job].speed_class, there] / HOUR_S
 
 
 @noinline

@@ -127,7 +127,7 @@ def window_state(whole: GpuState, jobs: int, starts: int, copies: int) -> GpuSta
     """An empty state for any window of `jobs` jobs of the log, and the dummy job."""
     pieces = np.concatenate(([0], np.cumsum(whole.job_state["pieces"])))
     most = int((pieces[jobs:] - pieces[:-jobs]).max())
-    rows = len(whole.memo)
+    rows = len(whole.score_cache)
     if len(whole.targets):
         rows = min(rows, max(1, MEMO_BYTES // (copies * 24 * len(whole.nodes))))
     n = jobs + 1
@@ -139,8 +139,11 @@ def window_state(whole: GpuState, jobs: int, starts: int, copies: int) -> GpuSta
     sizes = dict.fromkeys(("job_state", "seen", "arrivals", "queue", "order", "victims", "claimed"), n)
     sizes |= {"runners": n + 1, "enders": n + 1, "places": most}
     made = {name: empty(getattr(whole, name), size) for name, size in sizes.items()}
-    memo = {name: getattr(whole, name)[:rows].copy() for name in ("memo", "memo_gpu", "memo_stamp")}
-    return with_capacity(whole._replace(**made, **memo), starts)
+    score_cache = {
+        name: getattr(whole, name)[:rows].copy()
+        for name in ("score_cache", "score_cache_gpus", "score_cache_stamp")
+    }
+    return with_capacity(whole._replace(**made, **score_cache), starts)
 
 
 def stack_of(state: GpuState, copies: int) -> GpuState:
@@ -170,7 +173,7 @@ def nth_state(t: Any, copy: int) -> GpuState:
         s.seen[copy],
         s.arrivals[copy],
         s.places[copy],
-        s.spare[copy],
+        s.saved_places[copy],
         s.speed[0],
         s.factor[0],
         s.least[0],
@@ -179,9 +182,9 @@ def nth_state(t: Any, copy: int) -> GpuState:
         s.interference[0],
         s.targets[0],
         s.target_types[0],
-        s.memo[copy],
-        s.memo_gpu[copy],
-        s.memo_stamp[copy],
+        s.score_cache[copy],
+        s.score_cache_gpus[copy],
+        s.score_cache_stamp[copy],
         s.failed[copy],
         s.queue[copy],
         s.runners[copy],

@@ -124,10 +124,10 @@ def single_row_stack(state: PowerState) -> PowerState:
 
 
 def source_of(
-    state: PowerState, plain: state_stack.LogArrays, powered: PowerSetup, slots: int, copies: int
+    state: PowerState, plain: state_stack.LogArrays, power_setup: PowerSetup, slots: int, copies: int
 ) -> PowerLogArrays:
     """The log arrays, from the state of the whole log before its first event."""
-    drawing = powered.drawing
+    drawing = power_setup.power_tables
     kept = plain._replace(
         features=np.ascontiguousarray(np.concatenate((plain.features, drawing.features), axis=1))
     )
@@ -144,11 +144,11 @@ def source_of(
         kind=drawing.kind,
         may=drawing.may,
         state_w=drawing.state_w,
-        building=powered.building.view(np.recarray),
-        edge_s=powered.outlook.edge_s,
-        value=powered.outlook.value,
-        area=powered.outlook.area,
-        forecasts=powered.outlook.forecasts,
+        building=power_setup.building.view(np.recarray),
+        edge_s=power_setup.signal_arrays.edge_s,
+        value=power_setup.signal_arrays.value,
+        area=power_setup.signal_arrays.area,
+        forecasts=power_setup.signal_arrays.forecasts,
         choosable=np.zeros((copies, slots), np.int8),
     )
 

@@ -142,17 +142,17 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
 
 
 @cache
-def compiled(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
+def compiled(state: Any, buffers: Any, source: Any) -> Callable[..., Any]:
     """The step compiled for these argument types."""
-    signature = types.void(state, scene, source, types.int64[::1], types.int64, types.int64)
+    signature = types.void(state, buffers, source, types.int64[::1], types.int64, types.int64)
     kernel = compile_entry(_step_many, signature, "envs")
     if numba.config.DISABLE_JIT:
         return kernel
     return next(iter(kernel.overloads.values())).entry_point  # type: ignore[attr-defined]
 
 
-def step_for(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
+def step_for(state: Any, buffers: Any, source: Any) -> Callable[..., Any]:
     """The step compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return compiled(types.int64, types.int64, types.int64)
-    return compiled(numba.typeof(state), numba.typeof(scene), numba.typeof(source))
+    return compiled(numba.typeof(state), numba.typeof(buffers), numba.typeof(source))

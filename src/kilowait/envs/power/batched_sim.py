@@ -67,16 +67,16 @@ class EnergyDecisionSettings(DecisionSettings):
                 "hold is False; kilowait/Energy-v0 always has the action that starts no job; leave it out"
             )
 
-    def shown(self, powered: PowerSetup) -> ObservationSpec:
+    def observation_spec_for(self, power_setup: PowerSetup) -> ObservationSpec:
         """The shape of observations. Actions are slot x levels + level; then hold; then sleep and wake, if nodes can
         sleep.
         """
-        turns = self.sleep_actions and len(powered.levers.sleep) > 0
+        turns = self.sleep_actions and len(power_setup.power_controls.sleep) > 0
         return ObservationSpec(
             feature_names(self.prediction_features),
-            (*SUMMARY, *signal_summary(powered.names)),
-            self.slots,
-            powered.drawing.may.shape[1],
+            (*SUMMARY, *signal_summary(power_setup.names)),
+            self.queue_window,
+            power_setup.power_tables.may.shape[1],
             3 if turns else 1,
             self.graph,
         )
@@ -93,9 +93,9 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         self,
         jobs: JobTable,
         cluster: Cluster,
-        asking: EnergyDecisionSettings,
+        decision_settings: EnergyDecisionSettings,
         reward: Reward,
-        powered: PowerSetup,
+        power_setup: PowerSetup,
         *,
         copies: int,
         episode_jobs: int,
@@ -105,11 +105,19 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
     ) -> None:
         """`state`: the state, from `with_capacity`, of a simulator of all jobs, which the only copy advances; None: new
         states."""
-        self.powered = powered
-        seen, terms, levers = asking.shown(powered), len(TERMS), powered.levers
-        order = None if asking.backfill_order == "agent" else resolve(asking.backfill_order)
+        self.power_setup = power_setup
+        seen, terms, levers = (
+            decision_settings.observation_spec_for(power_setup),
+            len(TERMS),
+            power_setup.power_controls,
+        )
+        order = (
+            None if decision_settings.backfill_order == "agent" else resolve(decision_settings.backfill_order)
+        )
         machine = add_power_pool(resource_pools(cluster), levers, float(jobs["submit_s"][0]))
-        whole = build_power_state(jobs, None, machine, asking.settings, external_policy(), None, levers)
+        whole = build_power_state(
+            jobs, None, machine, decision_settings.settings, external_policy(), None, levers
+        )
         if state is None:
             part = replace(
                 levers,
@@ -117,7 +125,7 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
                 watts=None if levers.watts is None else levers.watts[:, :episode_jobs],
             )
             first = build_power_state(
-                jobs[:episode_jobs], None, machine, asking.settings, external_policy(), None, part
+                jobs[:episode_jobs], None, machine, decision_settings.settings, external_policy(), None, part
             )
             state, own = with_capacity(first), False
             stack = stack_of(state, copies)
@@ -126,26 +134,26 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
             stack = single_row_stack(state)
         plain = state_stack.source_of(
             whole,  # type: ignore[arg-type]  # it has all fields of a plain state
-            fixed_features(jobs, cluster.nodes, predictions=asking.prediction_features),
+            fixed_features(jobs, cluster.nodes, predictions=decision_settings.prediction_features),
             user_numbers(jobs),
             np.ascontiguousarray(jobs["account"] if "account" in jobs else np.full(len(jobs), -1), np.int64),
             np.zeros(len(jobs)) if order is None else static_scores(order, jobs, cluster, whole.jobs),
             episode_jobs,
             copies,
         )
-        source = source_of(whole, plain, powered, seen.slots, copies)
+        source = source_of(whole, plain, power_setup, seen.slots, copies)
         env_settings = np.zeros(1, POWER_ENV_SETTINGS).view(np.recarray)
         env_settings["nodes"] = sum(int(whole.pools["capacity"][lo]) for lo in whole.groups["pool_lo"])
-        env_settings["max_wait_s"], env_settings["sla_s"] = asking.max_wait_s, reward.sla_s
+        env_settings["max_wait_s"], env_settings["sla_s"] = decision_settings.max_wait_s, reward.sla_s
         env_settings["agent_backfills"], env_settings["hold"] = order is None, True
         env_settings["autoreset"], env_settings["keep"] = autoreset, own
         env_settings["rows"] = max_node_steps(state)
         env_settings["levels"], env_settings["turns"] = seen.choices, seen.extra > 1
         env_settings["wake_ahead"] = any(way.wake_ahead for way in levers.sleep.values())
-        env_settings["signals"] = sum(1 << ("carbon", "price").index(name) for name in powered.names)
+        env_settings["signals"] = sum(1 << ("carbon", "price").index(name) for name in power_setup.names)
         env_settings["hold_s"], env_settings["max_wait_for_hold_s"] = (
-            asking.hold_s,
-            asking.max_wait_for_hold_s,
+            decision_settings.hold_s,
+            decision_settings.max_wait_for_hold_s,
         )
         edges = seen.slots if seen.graph else 0
         scene = StepBuffers(
@@ -171,22 +179,22 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
     def observed(self, copy: bool = True) -> Observation:
         """The current observation, as new arrays or as those that the next step overwrites."""
         shown = super().observed(copy)
-        if self.scene.edges.size:
-            shown["edges"] = self.scene.edges.copy() if copy else self.scene.edges
+        if self.buffers.edges.size:
+            shown["edges"] = self.buffers.edges.copy() if copy else self.buffers.edges
         return shown
 
     def _changing_arrays(self) -> dict[str, npt.NDArray[np.float64]]:
         moving = super()._changing_arrays()
         for name in ("reserve", "steps", *_LISTS):  # constant; empty between two steps; in `snapshot`
             del moving[f"stack.{name}"]
-        return moving | {"user_weight": self.source.user_weight}
+        return moving | {"user_weight": self.log_arrays.user_weight}
 
     def snapshot(self) -> dict[str, npt.NDArray[np.uint8]]:
         """As in the base class; of the node lists, which have one entry per node, only the part in use."""
         kept = super().snapshot()
         for name, end in _LISTS.items():
-            used = int(self.stack.sleepers[end].max())
-            part = np.asarray(getattr(self.stack, name))[:, :, :used]
+            used = int(self.states.sleepers[end].max())
+            part = np.asarray(getattr(self.states, name))[:, :, :used]
             kept[f"stack.{name}"] = np.frombuffer(part.tobytes(), np.uint8).copy()
         return kept
 
@@ -195,6 +203,6 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         lists = {f"stack.{name}" for name in _LISTS}
         super().restore({name: array for name, array in kept.items() if name not in lists})
         for name in _LISTS:
-            own = getattr(self.stack, name).view(np.ndarray)
+            own = getattr(self.states, name).view(np.ndarray)
             part = np.frombuffer(kept[f"stack.{name}"].tobytes(), own.dtype).reshape(*own.shape[:2], -1)
             own[:, :, : part.shape[2]] = part

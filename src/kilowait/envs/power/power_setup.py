@@ -59,21 +59,21 @@ class PowerConfig:
     carbon: Signal | None = None
     """Carbon intensity over time: a series or a file."""
     price: Signal | None = None
-    levers: str = "all"
+    power_controls: str = "all"
     """Power controls. sleep=POLICY: idle nodes also sleep by that policy. dvfs=SLOWDOWN: DVFS states up to that
     slowdown can be chosen. budget=WATTS. Load shifting is left to the agent."""
     forecast: str | ForecastFactory = "perfect"
     """perfect, persistence, noisy[:GRID], or a function that makes a forecast from a series."""
-    profile: UtilizationProfile | None = None
+    utilization: UtilizationProfile | None = None
     """Assumed utilization of jobs where it is unknown; None: full load."""
     cooling: str | None = None
     """Replaces the cooling of the power model, such as pue:1.2."""
-    start: str | None = None
+    log_start: str | None = None
     """Date of the first submission, for logs without dates."""
-    wrap: bool = False
+    repeat_signals: bool = False
     """Whether signals that are too short are repeated."""
 
-    def of(self, jobs: JobTable, cluster: Cluster, episode_jobs: int) -> PowerSetup:
+    def setup(self, jobs: JobTable, cluster: Cluster, episode_jobs: int) -> PowerSetup:
         """The setup for a sorted log in episodes of `episode_jobs` jobs."""
         model = model_of(self.power, cluster).for_groups(
             {group.name: group.nodes for group in cluster.groups}
@@ -86,45 +86,49 @@ class PowerConfig:
                 f"kilowait/Energy-v0 "
                 "does not simulate; choose another, such as cooling='pue:1.2'"
             )
-        asked = parse_controls(self.levers).resolved(model, carbon=False, price=False)
-        if asked.hold is not None:
+        asked = parse_controls(self.power_controls).resolved(model, carbon=False, price=False)
+        if asked.shift is not None:
             raise InputError(
-                f"power controls {self.levers!r}: in kilowait/Energy-v0 the agent shifts load; leave shift out"
+                f"power controls {self.power_controls!r}: in kilowait/Energy-v0 the agent shifts load; leave shift out"
             )
-        pulled = resolve_controls(self.levers, jobs, cluster, model, profile=self.profile)
-        levers = replace(pulled.levers or PowerControls(), preferred_level=None, full_speed_backlog_nodes=-1)
-        drawing = _power_tables(jobs, cluster, model, self.profile, pulled.tables, asked.slowdown)
+        pulled = resolve_controls(self.power_controls, jobs, cluster, model, utilization=self.utilization)
+        levers = replace(
+            pulled.controls or PowerControls(), preferred_level=None, full_speed_backlog_nodes=-1
+        )
+        drawing = _power_tables(jobs, cluster, model, self.utilization, pulled.tables, asked.slowdown)
         if "predicted_power_w" in jobs:  # observed: predicted power; rewarded: actual power
             seen = with_planned_power(jobs)
-            expected = resolve_controls(self.levers, seen, cluster, model, profile=self.profile).tables
-            looks = _power_tables(seen, cluster, model, self.profile, expected, asked.slowdown)
+            expected = resolve_controls(
+                self.power_controls, seen, cluster, model, utilization=self.utilization
+            ).tables
+            looks = _power_tables(seen, cluster, model, self.utilization, expected, asked.slowdown)
             drawing = replace(drawing, features=looks.features)
         first_s, last_s = float(jobs["submit_s"][0]), float(jobs["submit_s"][-1])
         slowest = 1.0 if levers.factor is None else float(levers.factor.max())
         until_s = last_s + min(SIGNAL_HORIZON_S, DAY_S + slowest * _max_serial_runtime_s(jobs, episode_jobs))
         past_s = 0.0 if self.forecast == "perfect" else DAY_S + HOUR_S
         signals = align_signals(
-            ClockOrigin.of(jobs, self.start),
+            ClockOrigin.of(jobs, self.log_start),
             (first_s - past_s, until_s + DAY_S + HOUR_S),
             model.facility.cooling,
             _read(self.carbon, read_carbon),
             _read(self.price, read_price),
             None,
-            self.wrap,
+            self.repeat_signals,
         )
         foresight = forecast_factory(self.forecast)
         return PowerSetup(
             cluster,
             model,
-            self.profile,
+            self.utilization,
             levers,
             pulled.tables,
             signals,
             drawing,
             _building_power(model, signals),
             signal_arrays(signals.carbon, signals.price, first_s, until_s, foresight),
-            pulled.words,
-            self.wrap,
+            pulled.description,
+            self.repeat_signals,
         )
 
 
@@ -146,17 +150,17 @@ class PowerSetup:
 
     cluster: Cluster
     model: PowerModel
-    profile: UtilizationProfile | None
-    levers: PowerControls
+    utilization: UtilizationProfile | None
+    power_controls: PowerControls
     """Power controls for `kilowait.simulate`; jobs run at full speed unless the agent chooses another DVFS state."""
     tables: Mapping[str, DvfsTable] | None
     signals: Signals
-    drawing: PowerTables
+    power_tables: PowerTables
     building: npt.NDArray[Any]  # (1,) POWER
-    outlook: SignalArrays
-    words: str
+    signal_arrays: SignalArrays
+    description: str
     """The power controls as text."""
-    wrap: bool = False
+    repeat_signals: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -174,12 +178,12 @@ class PowerSetup:
             log,
             self.cluster,
             self.model,
-            profile=self.profile,
+            utilization=self.utilization,
             tables=self.tables,
             horizon=horizon,
             carbon=carbon,
             price=price,
-            wrap=self.wrap,
+            repeat_signals=self.repeat_signals,
         )
 
 
@@ -219,20 +223,20 @@ def _power_tables(
     jobs: JobTable,
     cluster: Cluster,
     model: PowerModel,
-    profile: UtilizationProfile | None,
+    utilization: UtilizationProfile | None,
     tables: Mapping[str, DvfsTable] | None,
     slowdown: float | None,
 ) -> PowerTables:
     few, kind = unique_classes(
         jobs,
-        ConstantUtilization() if profile is None else profile,
+        ConstantUtilization() if utilization is None else utilization,
         by_cores=any(g.shared for g in cluster.groups),
     )
     watts, factors, held = [], [], []
     for group in cluster.groups:
         table = None if tables is None else tables[group.name]
         if table is None:
-            watts.append(full_speed_w(few, group, model, profile)[:, None])
+            watts.append(full_speed_w(few, group, model, utilization)[:, None])
             factors.append(np.ones((len(few), 1)))
         else:
             assert (kind is not None) == isinstance(table, ClassTable)

@@ -31,7 +31,7 @@ __all__ = ["PowerPolicy", "run_energy_policy"]
 class PowerPolicy(Protocol):
     """A policy whose weights are evaluated inside the engine."""
 
-    def steering(self, jobs: JobTable, cluster: Cluster, powered: PowerSetup) -> PowerPolicyWeights:
+    def policy_weights(self, jobs: JobTable, cluster: Cluster, power_setup: PowerSetup) -> PowerPolicyWeights:
         """The weights for the jobs of a sorted log."""
 
 
@@ -50,7 +50,7 @@ def run_energy_policy(
     decide: Decide | PowerPolicy,
     *,
     power: PowerConfig,
-    asking: EnergyDecisionSettings | None = None,
+    decision_settings: EnergyDecisionSettings | None = None,
     settings: Settings | None = None,
     name: str = "agent",
 ) -> ExecutionLog:
@@ -64,16 +64,16 @@ def run_energy_policy(
     >>> jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[60, 60], nodes=[2, 2])
     >>> slowest = lambda seen: np.array([np.flatnonzero(seen["mask"][0, :384])[-1]])
     >>> log = run_energy_policy(
-    ...     jobs, kw.Cluster.from_nodes(2), slowest, power=PowerConfig("taurus", levers="dvfs=1.1")
+    ...     jobs, kw.Cluster.from_nodes(2), slowest, power=PowerConfig("taurus", power_controls="dvfs=1.1")
     ... )
     >>> log.level.tolist(), log.end_s.round(1).tolist()
     ([2, 2], [65.8, 131.7])
     """
-    asking = EnergyDecisionSettings() if asking is None else asking
-    settings = asking.settings if settings is None else settings
+    decision_settings = EnergyDecisionSettings() if decision_settings is None else decision_settings
+    settings = decision_settings.settings if settings is None else settings
     table = jobs.sorted()
-    powered = power.of(table, cluster, len(jobs))
-    levers = powered.levers
+    powered = power.setup(table, cluster, len(jobs))
+    levers = powered.power_controls
     if jobs.order is not None:
         back = np.argsort(jobs.order)
         levers = replace(
@@ -82,13 +82,13 @@ def run_energy_policy(
             watts=None if levers.watts is None else levers.watts[:, back],
         )
     simulator = _PowerRolloutSimulator(
-        jobs, cluster, settings, rule=replace(external_policy(), name=name), levers=levers
+        jobs, cluster, settings, policy=replace(external_policy(), name=name), power_controls=levers
     )
     state = simulator.take_state()
     board = EnergyBatchedSimulator(
         table,
         cluster,
-        asking,
+        decision_settings,
         Reward(USUAL, terms=TERMS),
         powered,
         copies=1,
@@ -97,7 +97,7 @@ def run_energy_policy(
         threads=1,
         state=state,
     )
-    a: Any = board.scene
+    a: Any = board.buffers
     a.copies["jobs"] = np.iinfo(np.int64).max  # run to the last event: some jobs may never start
     a.copies["hold_end_s"] = -np.inf
     kept = [np.zeros(0, STEP)]
@@ -111,8 +111,8 @@ def run_energy_policy(
 
     step(START_PREPARED)
     if isinstance(decide, PowerPolicy):
-        net = decide.steering(table, cluster, powered)
-        arrays = (board.stack, board.scene, board.source)
+        net = decide.policy_weights(table, cluster, powered)
+        arrays = (board.states, board.buffers, board.log_arrays)
         while not a.over[0]:
             power_policy_kernel(*arrays, net)(*arrays, net, 0, 1)
             _store_node_steps(kept, state, a)

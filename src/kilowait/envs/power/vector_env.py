@@ -50,10 +50,10 @@ class EnergyVectorEnv(EngineVectorEnv):
     ...     cluster=kw.Cluster.from_nodes(64),
     ...     power="taurus",
     ...     carbon=Series.constant(400, "g/kWh"),
-    ...     levers="sleep=break-even+dvfs=1.1",
+    ...     power_controls="sleep=break-even+dvfs=1.1",
     ... )
     >>> seen, _ = vec.reset(seed=0)
-    >>> seen["jobs"].shape, vec.unwrapped.seen.choices, vec.unwrapped.seen.extra
+    >>> seen["jobs"].shape, vec.unwrapped.observation_spec.choices, vec.unwrapped.observation_spec.extra
     ((4, 128, 13), 3, 3)
     """
 
@@ -68,12 +68,12 @@ class EnergyVectorEnv(EngineVectorEnv):
         power: PowerModel | str | PathLike[str] = "auto",
         carbon: Signal | None = None,
         price: Signal | None = None,
-        levers: str = "all",
+        power_controls: str = "all",
         forecast: str | ForecastFactory = "perfect",
-        profile: UtilizationProfile | None = None,
+        utilization: UtilizationProfile | None = None,
         cooling: str | None = None,
-        start: str | None = None,
-        wrap: bool = False,
+        log_start: str | None = None,
+        repeat_signals: bool = False,
         episode_jobs: int = 256,
         reward: RewardWeights | None = None,
         features: Sequence[Feature] = (),
@@ -129,26 +129,26 @@ class EnergyVectorEnv(EngineVectorEnv):
                 "kilowait/Energy-v0 does not simulate; use kilowait/Gpu-v0 for GPU clusters, or a cluster without "
                 "outages and reservations"
             )
-        self.cluster, self.asking = cluster, EnergyDecisionSettings(**asking)
+        self.cluster, self.decision_settings = cluster, EnergyDecisionSettings(**asking)
         self.reward = Reward(default_reward(reward, preferences, USUAL), sla_s, TERMS)
         mode, table = AutoresetMode(autoreset_mode), plain_jobs(jobs)
         if "hold_until_s" in table:
             table = table.with_columns(hold_until_s=None)
-        self.powered = PowerConfig(power, carbon, price, levers, forecast, profile, cooling, start, wrap).of(
-            table, cluster, episode_jobs
-        )
-        if len(self.powered.levers.budget or ()) > 1:
+        self.power_setup = PowerConfig(
+            power, carbon, price, power_controls, forecast, utilization, cooling, log_start, repeat_signals
+        ).setup(table, cluster, episode_jobs)
+        if len(self.power_setup.power_controls.budget or ()) > 1:
             raise InputError(
-                f"power controls {levers!r}: the power budget changes by the hour, and kilowait/Energy-v0 has "
+                f"power controls {power_controls!r}: the power budget changes by the hour, and kilowait/Energy-v0 has "
                 f"one constant "
                 "budget; give it without hours"
             )
         board = EnergyBatchedSimulator(
             table,
             cluster,
-            self.asking,
+            self.decision_settings,
             self.reward,
-            self.powered,
+            self.power_setup,
             copies=num_envs,
             episode_jobs=episode_jobs,
             autoreset=kernel_autoreset(mode, self.reward, features),
@@ -156,7 +156,7 @@ class EnergyVectorEnv(EngineVectorEnv):
         )
         super().__init__(
             board,
-            self.asking.shown(self.powered),
+            self.decision_settings.observation_spec_for(self.power_setup),
             table,
             episode_jobs=episode_jobs,
             autoreset_mode=mode,

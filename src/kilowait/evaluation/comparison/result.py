@@ -65,7 +65,7 @@ class PolicyConfig:
     kind: str = "rule"
     name: str | None = None
     """Displayed name; by default the policy as it was given."""
-    levers: str = "none"
+    power_controls: str = "none"
     """Power controls: node sleep, DVFS, load shifting, a power budget."""
     node_level: bool = False
     """Whether the cluster is node-level (GPU), where there is no backfilling with reservations. A `Comparison` on such
@@ -85,8 +85,8 @@ class PolicyConfig:
             parts += [] if self.backfill == "none" else [str(self.backfill)]
         elif self.backfill != "easy":
             parts.append(f"{'no' if self.backfill == 'none' else self.backfill} backfill")
-        if self.levers != "none":
-            parts.append(self.levers)
+        if self.power_controls != "none":
+            parts.append(self.power_controls)
         if self.kind == "clairvoyant":
             parts.append("perfect estimates")
         return ", ".join(parts)
@@ -108,7 +108,7 @@ class SignalCurve:
 
     name: str
     unit: str
-    words: str
+    description: str
     """Description: source, average or marginal, direct or life-cycle."""
     edge_s: tuple[float, ...]
     value: tuple[float, ...]
@@ -124,7 +124,7 @@ class EnergyResults:
     """Per policy: kWh by node state (jobs, idle, asleep, falling, waking, fixed), over all windows."""
     curves: tuple[PowerCurve, ...] = ()
     """Per policy, in window number `drawn`."""
-    drawn: int = 0
+    plotted_window: int = 0
     """Number of the plotted window."""
     signals: tuple[SignalCurve, ...] = ()
     notes: tuple[str, ...] = ()
@@ -138,10 +138,10 @@ class Comparison:
     """Name of the trace, as it was given."""
     nodes: int
     windows: Windows
-    contenders: tuple[PolicyConfig, ...]
+    policies: tuple[PolicyConfig, ...]
     logs: Callable[[int, int], ExecutionLog]
     """Execution log of policy number c in window number w, both from 0."""
-    ledger: Mapping[str, Any] | None = None
+    cleaning_report: Mapping[str, Any] | None = None
     """Cleaning report of the log as plain data; None if the jobs were not read from a file."""
     cluster: Mapping[str, Any] = field(default_factory=dict)
     """The machine, as in a cluster file."""
@@ -154,16 +154,16 @@ class Comparison:
 
     def __post_init__(self) -> None:
         if is_node_level(self.cluster):
-            placed = tuple(replace(contender, node_level=True) for contender in self.contenders)
-            object.__setattr__(self, "contenders", placed)
-        labels = [contender.label for contender in self.contenders]
+            placed = tuple(replace(contender, node_level=True) for contender in self.policies)
+            object.__setattr__(self, "policies", placed)
+        labels = [contender.label for contender in self.policies]
         if not labels or len(set(labels)) < len(labels):
             raise InputError(f"policies {', '.join(labels) or '(none)'}; give at least one, each once")
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Labels of the policies."""
-        return tuple(contender.label for contender in self.contenders)
+        return tuple(contender.label for contender in self.policies)
 
     @cached_property
     def machine(self) -> Cluster | None:
@@ -179,7 +179,7 @@ class Comparison:
     def table(self) -> tuple[tuple[Metrics, ...], ...]:
         """Metrics, and fairness and risk, of every contender in every window."""
         rows = []
-        for contender in range(len(self.contenders)):
+        for contender in range(len(self.policies)):
             row = []
             for number, window in enumerate(self.windows):
                 log, counted = self.logs(contender, number), window.evaluated
@@ -237,7 +237,7 @@ class Comparison:
         A batch is a group of consecutive jobs of the run; its value is their mean. Only mean waits, turnarounds and
         slowdowns can be computed by batch. Consecutive batches are not independent.
         """
-        chosen = [place for place, contender in enumerate(self.contenders) if contender.kind in kinds]
+        chosen = [place for place, contender in enumerate(self.policies) if contender.kind in kinds]
         labels = tuple(self.labels[place] for place in chosen)
         better = METRIC_DIRECTION.get(metric, "less")
         if self.batched and metric in _BY_BATCH:
@@ -250,7 +250,7 @@ class Comparison:
         count = min(BATCHES, window.size)
         edges = np.linspace(window.warmup, len(window.jobs), count + 1).astype(np.int64)
         rows = []
-        for contender in range(len(self.contenders)):
+        for contender in range(len(self.policies)):
             ran = started_jobs(self.logs(contender, 0), 10.0, window.evaluated)
             value = {
                 "mean_wait_s": ran.wait_s,
@@ -264,14 +264,14 @@ class Comparison:
         means: Floats = total[:, complete] / jobs[:, complete]
         return means
 
-    def judge(self, metric: str, *, seed: int) -> ComparisonResult:
+    def significance(self, metric: str, *, seed: int) -> ComparisonResult:
         """Significance tests between all pairs of priority policies and agents for one metric."""
         return pairwise_tests(self.scores(metric), seed=seed)
 
-    def clairvoyant(self, contender: PolicyConfig) -> PolicyConfig | None:
+    def clairvoyant(self, policy: PolicyConfig) -> PolicyConfig | None:
         """The same priority policy with perfect estimates, if it is part of the comparison."""
-        perfect = replace(contender, kind="clairvoyant")
-        return perfect if contender.kind == "rule" and perfect in self.contenders else None
+        perfect = replace(policy, kind="clairvoyant")
+        return perfect if policy.kind == "rule" and perfect in self.policies else None
 
     def gap_closed(self, metric: str) -> Mapping[str, float]:
         """(best policy - policy) / (best policy - that policy with perfect estimates), by label.
@@ -280,8 +280,8 @@ class Comparison:
         it would be with perfect estimates, below 0 for a worse policy, and NaN if perfect estimates gain nothing.
         Empty if the comparison has no clairvoyant policy.
         """
-        mean = dict(zip(self.contenders, self.means(metric).tolist(), strict=True))
-        rules = [contender for contender in self.contenders if contender.kind == "rule"]
+        mean = dict(zip(self.policies, self.means(metric).tolist(), strict=True))
+        rules = [contender for contender in self.policies if contender.kind == "rule"]
         if not rules:
             return {}
         sign = 1.0 if METRIC_DIRECTION.get(metric, "less") == "less" else -1.0
@@ -292,5 +292,5 @@ class Comparison:
         gap = mean[best] - mean[perfect]
         return {
             contender.label: (mean[best] - mean[contender]) / gap if sign * gap > 0 else float("nan")
-            for contender in self.contenders
+            for contender in self.policies
         }

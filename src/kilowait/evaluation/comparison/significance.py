@@ -44,7 +44,7 @@ class PolicyScores:
 
     metric: str
     """Metric name, such as mean_bsld."""
-    contenders: tuple[str, ...]
+    policies: tuple[str, ...]
     """Unique labels of the policies."""
     values: Floats
     """Policy by window, windows in the order of time; in the unit of the metric."""
@@ -56,7 +56,7 @@ class PolicyScores:
     """What one value covers: a window, or a batch of the jobs of one long run."""
 
     def __post_init__(self) -> None:
-        contenders = tuple(self.contenders)
+        contenders = tuple(self.policies)
         values = np.array(self.values, dtype=np.float64)
         if not contenders or len(set(contenders)) < len(contenders):
             raise InputError(f"policies {', '.join(contenders) or '(none)'}; give at least one, each once")
@@ -82,7 +82,7 @@ class PolicyScores:
                 f"an overlap of {self.overlap}; give a number above 0, 1 where no windows overlap"
             )
         values.flags.writeable = False
-        object.__setattr__(self, "contenders", contenders)
+        object.__setattr__(self, "policies", contenders)
         object.__setattr__(self, "values", values)
 
     @property
@@ -95,7 +95,7 @@ class PolicyScores:
 class PolicyMean:
     """Mean and interquartile mean of a policy over windows, with confidence intervals."""
 
-    contender: str
+    policy: str
     mean: float
     low: float
     high: float
@@ -123,7 +123,7 @@ class ComparisonResult:
     @property
     def best(self) -> str:
         """The policy with the best mean, whether or not the difference is significant."""
-        return self.ranked()[0].contender
+        return self.ranked()[0].policy
 
     def ranked(self) -> tuple[PolicyMean, ...]:
         """Best mean first."""
@@ -132,7 +132,7 @@ class ComparisonResult:
 
     def pair(self, ours: str, theirs: str) -> PairwiseResult:
         """The result for two policies, with `ours` first."""
-        labels = [mean.contender for mean in self.means]
+        labels = [mean.policy for mean in self.means]
         for label in (ours, theirs):
             if label not in labels:
                 raise UnknownNameError("policy", label, labels)
@@ -175,7 +175,7 @@ def pairwise_tests(
     bootstrap = WindowBootstrap(windows, random=random, level=level, block=block, draws=draws)
     means = tuple(
         PolicyMean(label, float(row.mean()), *bootstrap.mean(row), iqm(row), *bootstrap.iqm(row))
-        for label, row in zip(scores.contenders, values, strict=True)
+        for label, row in zip(scores.policies, values, strict=True)
     )
     sign = _sign(scores.better)
     index_pairs = []
@@ -193,8 +193,8 @@ def pairwise_tests(
         low, high = bootstrap.ratio(values[ours], values[theirs])
         no_ratio = below.mean <= 0 or (math.isnan(low) and not math.isnan(difference.low))
         pair = PairwiseResult(
-            ours=above.contender,
-            theirs=below.contender,
+            ours=above.policy,
+            theirs=below.policy,
             ours_mean=above.mean,
             theirs_mean=below.mean,
             ratio=math.nan if no_ratio else above.mean / below.mean,

@@ -38,7 +38,7 @@ class Split:
     test: JobTable
     """The latest jobs, for evaluation only."""
 
-    def places(self, part: str) -> tuple[int, int]:
+    def row_range(self, part: str) -> tuple[int, int]:
         """Begin and end row of a part in the log sorted by submission: train, validation, test, or all.
 
         >>> jobs = JobTable(job_id=range(10), submit_s=range(10), runtime_s=[1] * 10, nodes=[1] * 10)
@@ -116,7 +116,7 @@ class Windows(Sequence[Window]):
     """Per window: number of evaluated jobs."""
     warmup: Ints
     """Per window: number of warm-up jobs before them."""
-    words: str = "the whole log"
+    description: str = "the whole log"
     """Description of the windows."""
 
     def __len__(self) -> int:

@@ -93,7 +93,7 @@ def node_allocations(log: ExecutionLog, cluster: Cluster, speeds: Speeds | None 
         gpus=np.bincount(pieces.segment, pieces.gpu_milli, len(log)) / WHOLE,
         type=kind,
         want=want,
-        speed=want.speed[want.kind],
+        speed=want.speed[want.speed_class],
     )
 
 

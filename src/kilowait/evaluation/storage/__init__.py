@@ -74,7 +74,7 @@ class SyntheticScoreFolder:
 
 _OF_RESULTS: dict[str, type[AgentFolder] | type[PredictionFolder] | type[SyntheticScoreFolder]] = {
     "agent": AgentFolder,
-    "foresight": PredictionFolder,
+    "predictions": PredictionFolder,
     "synthetic": SyntheticScoreFolder,
 }
 """Folder kinds that have a scenario and results, but no logs."""

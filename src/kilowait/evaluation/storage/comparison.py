@@ -73,7 +73,7 @@ class ComparisonFolder:
     scenario: dict[str, Any]
     manifest: dict[str, Any]
     results: dict[str, Any]
-    contests: tuple[Comparison, ...]
+    comparisons: tuple[Comparison, ...]
     """One per trace."""
     cells: tuple[str, ...] = ()
     """Content-based names of the cells, in the order of traces, policies and windows, for reuse of finished cells."""
@@ -124,12 +124,12 @@ def _case(comparison: Comparison) -> dict[str, Any]:
     return {
         "trace": comparison.trace,
         "nodes": comparison.nodes,
-        "words": windows.words,
+        "description": windows.description,
         "windows": [windows.first.tolist(), windows.size.tolist(), windows.warmup.tolist()],
-        "contenders": [asdict(contender) for contender in comparison.contenders],
-        "runs": [dict(comparison.logs(number, 0).run) for number in range(len(comparison.contenders))],
+        "policies": [asdict(contender) for contender in comparison.policies],
+        "runs": [dict(comparison.logs(number, 0).run) for number in range(len(comparison.policies))],
         "machine": machine_to_dict(comparison.logs(0, 0)),
-        "ledger": comparison.ledger,
+        "ledger": comparison.cleaning_report,
         "cluster": comparison.cluster,
         "notes": list(comparison.notes),
     }
@@ -137,7 +137,7 @@ def _case(comparison: Comparison) -> dict[str, Any]:
 
 def _cells(contests: Sequence[Comparison]) -> Iterator[tuple[Comparison, int, int]]:
     for comparison in contests:
-        for contender in range(len(comparison.contenders)):
+        for contender in range(len(comparison.policies)):
             for window in range(len(comparison.windows)):
                 yield comparison, contender, window
 
@@ -175,7 +175,7 @@ def _records(contests: Sequence[Comparison]) -> Any:
 
 def _rows(contests: Sequence[Comparison]) -> Iterator[dict[str, Any]]:
     for comparison, number, window in _cells(contests):
-        contender = comparison.contenders[number]
+        contender = comparison.policies[number]
         yield {
             "trace": comparison.trace,
             "policy": contender.policy,
@@ -238,15 +238,15 @@ def _contests(
     for number, case in enumerate(cases):
         jobs = JobTable.from_parquet(folder / f"jobs-{number}.parquet")
         first, size, warmup = (np.array(column, np.int64) for column in case["windows"])
-        windows = Windows(jobs, first, size, warmup, case["words"])
-        contenders = tuple(PolicyConfig(**contender) for contender in case["contenders"])
+        windows = Windows(jobs, first, size, warmup, case["description"])
+        contenders = tuple(PolicyConfig(**contender) for contender in case["policies"])
         yield Comparison(
             trace=case["trace"],
             nodes=case["nodes"],
             windows=windows,
-            contenders=contenders,
+            policies=contenders,
             logs=_StoredLogs(windows, case, segments, job_records, states, pieces, cell),
-            ledger=case["ledger"],
+            cleaning_report=case["ledger"],
             cluster=case["cluster"],
             notes=tuple(case["notes"]),
             energy=_energy(folder, number),
@@ -268,9 +268,9 @@ def _energy(folder: Path, number: int) -> EnergyResults | None:
         curves=tuple(
             PowerCurve(**{key: tuple(values) for key, values in curve.items()}) for curve in data["curves"]
         ),
-        drawn=data["drawn"],
+        plotted_window=data["plotted_window"],
         signals=tuple(
-            SignalCurve(s["name"], s["unit"], s["words"], tuple(s["edge_s"]), tuple(s["value"]))
+            SignalCurve(s["name"], s["unit"], s["description"], tuple(s["edge_s"]), tuple(s["value"]))
             for s in data["signals"]
         ),
         notes=tuple(data["notes"]),
@@ -297,8 +297,8 @@ class _StoredLogs:
         self._windows, self._case, self._cell = windows, case, cell
         self._segments, self._records, self._states, self._pieces = segments, records, states, pieces
 
-    def __call__(self, contender: int, window: int) -> ExecutionLog:
-        cell = self._cell + contender * len(self._windows) + window
+    def __call__(self, policy: int, window: int) -> ExecutionLog:
+        cell = self._cell + policy * len(self._windows) + window
         jobs = self._windows[window].jobs
         low, high = np.searchsorted(self._segments["cell"], (cell, cell + 1))
         from_, to = np.searchsorted(self._records["cell"], (cell, cell + 1))
@@ -314,7 +314,7 @@ class _StoredLogs:
                 self._records["eligible_s"][from_:to],
             ),
             job_outcome=self._records["outcome"][from_:to],
-            run=self._case["runs"][contender],
+            run=self._case["runs"][policy],
             states=self._states.get(cell),
             pieces=pieces_from(
                 self._pieces.get(cell),

@@ -75,7 +75,7 @@ class RunFolder:
     log: ExecutionLog
 
     @property
-    def contender(self) -> PolicyConfig:
+    def policy(self) -> PolicyConfig:
         """The policy configuration of the run."""
         run = self.log.run
         policy = str(self.scenario.get("policy", run.get("policy", self.path.name)))
@@ -158,7 +158,7 @@ def comparison_of_runs(runs: Sequence[RunFolder]) -> Comparison:
             )
     windows = single_window(first.log.jobs_table)
     logs = [_by_submission(run.log, windows.jobs) for run in runs]
-    contenders = _unique_policies([run.contender for run in runs], [run.path for run in runs])
+    contenders = _unique_policies([run.policy for run in runs], [run.path for run in runs])
     measured = {
         contender.label: null_to_nan(run.results["gpus"]["metrics"])
         for contender, run in zip(contenders, runs, strict=True)
@@ -168,22 +168,22 @@ def comparison_of_runs(runs: Sequence[RunFolder]) -> Comparison:
         trace=str(first.scenario.get("trace", first.path)),
         nodes=int(first.log.capacity_nodes.max()) if len(first.log.capacity_nodes) else 0,
         windows=windows,
-        contenders=contenders,
+        policies=contenders,
         logs=lambda contender, _: logs[contender],
-        ledger=first.results.get("ledger"),
+        cleaning_report=first.results.get("ledger"),
         cluster=first.scenario.get("cluster", {}),
         gpus=measured,
     )
 
 
-def _unique_policies(contenders: Sequence[PolicyConfig], paths: Sequence[Path]) -> tuple[PolicyConfig, ...]:
+def _unique_policies(policies: Sequence[PolicyConfig], paths: Sequence[Path]) -> tuple[PolicyConfig, ...]:
     """Policies of the runs; if several have the same label, the folder name is added."""
-    labels = [contender.label for contender in contenders]
+    labels = [contender.label for contender in policies]
     return tuple(
         contender
         if labels.count(contender.label) == 1
         else replace(contender, name=f"{contender.policy} ({path.name})")
-        for contender, path in zip(contenders, paths, strict=True)
+        for contender, path in zip(policies, paths, strict=True)
     )
 
 

@@ -103,10 +103,10 @@ def change(ratio: float) -> str:
 def controls_of(config: PolicyConfig) -> tuple[str, ...]:
     """The power controls of a policy, one by one; ``("all",)`` stands for all of them.
 
-    >>> controls_of(PolicyConfig("fcfs", "easy", levers="sleep=break-even+dvfs=1.1"))
+    >>> controls_of(PolicyConfig("fcfs", "easy", power_controls="sleep=break-even+dvfs=1.1"))
     ('sleep=break-even', 'dvfs=1.1')
     """
-    return () if config.levers == "none" else tuple(config.levers.split("+"))
+    return () if config.power_controls == "none" else tuple(config.power_controls.split("+"))
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class EnergyData:
         if self.comparison.batched or len(self.policies) < 2:
             return None
         try:
-            return self.comparison.judge(metric, seed=self.data.seed)
+            return self.comparison.significance(metric, seed=self.data.seed)
         except InputError:
             return None
 
@@ -200,12 +200,12 @@ class EnergyData:
         """Schedulers whose savings can be attributed to single power controls."""
         schedulers: dict[tuple[object, ...], list[int]] = {}
         for policy in self.policies:
-            config = self.comparison.contenders[policy]
+            config = self.comparison.policies[policy]
             scheduler = (config.policy, config.backfill, config.kind, config.name)
             schedulers.setdefault(scheduler, []).append(policy)
         savings = []
         for members in schedulers.values():
-            controls = {policy: controls_of(self.comparison.contenders[policy]) for policy in members}
+            controls = {policy: controls_of(self.comparison.policies[policy]) for policy in members}
             without = [policy for policy in members if not controls[policy]]
             single = tuple(
                 policy for policy in members if len(controls[policy]) == 1 and controls[policy] != ("all",)

@@ -83,7 +83,7 @@ def pareto(energy_data: EnergyData) -> ReportFigure:
             front = energy_data.pareto_front(metric)
             _draw_front(axes, [places[policy] for policy in front])
             for policy in with_wait:
-                agent = energy_data.comparison.contenders[policy].kind == "agent"
+                agent = energy_data.comparison.policies[policy].kind == "agent"
                 colour = LINES[AGENT if agent else 0] if policy in front else FAINT
                 filled = "full" if policy in front else "none"
                 axes.plot(*places[policy], "o", color=colour, markersize=8, fillstyle=filled)

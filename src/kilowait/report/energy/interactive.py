@@ -34,7 +34,7 @@ def power_chart(energy_data: EnergyData, name: str, synchronized_chart: str) -> 
     if not shown:
         return "<p>The runs have no power over time, so there is no chart.</p>"
     numbers = line_numbers(data)
-    same_window = record.drawn == data.typical
+    same_window = record.plotted_window == data.typical
     first_s = min(record.curves[policy].edge_s[0] for policy in shown)
     end_s = max(record.curves[policy].edge_s[-1] for policy in shown)
     zero_s = TickScale([data.log(policy) for policy in data.shown]).zero_s if same_window else first_s
@@ -86,7 +86,7 @@ def power_chart(energy_data: EnergyData, name: str, synchronized_chart: str) -> 
     }
     names = ", ".join(line["label"] for line in series)
     background = f", with {' or '.join(s['name'] for s in signals)} in the background" if signals else ""
-    axis_note = time_axis_note(data) if same_window else time_axis_note(data, record.drawn)
+    axis_note = time_axis_note(data) if same_window else time_axis_note(data, record.plotted_window)
     zoom = "The chart zooms together with the backlog above. " if same_window else ""
     return chart(
         name,

@@ -82,7 +82,7 @@ def energy_table(energy_data: EnergyData) -> str:
     ]
     if math.isfinite(energy_data.bound_kwh):
         rows.append(_bound(energy_data, head, energy_scale))
-    agents = [number for number, policy in enumerate(order) if comparison.contenders[policy].kind == "agent"]
+    agents = [number for number, policy in enumerate(order) if comparison.policies[policy].kind == "agent"]
     each = "" if comparison.batched else f", means of {len(comparison.windows)} windows"
     return table(
         f"Energy on {text(energy_data.data.trace)}{each}",
@@ -128,10 +128,10 @@ def assumptions(energy_data: EnergyData) -> str:
 
 def _signal(signal: SignalCurve) -> str:
     """The description of a signal, preceded by its name where the description does not contain it."""
-    if signal.name.lower() in signal.words.lower():
-        return text(_capital(signal.words))
+    if signal.name.lower() in signal.description.lower():
+        return text(_capital(signal.description))
     unit = f", {text(signal.unit)}" if signal.unit else ""
-    return f"<b>{text(_capital(display_name(signal)))}</b>{unit}: {text(signal.words)}"
+    return f"<b>{text(_capital(display_name(signal)))}</b>{unit}: {text(signal.description)}"
 
 
 def control_savings_table(energy_data: EnergyData, savings: ControlSavings) -> str:
@@ -170,7 +170,7 @@ def control_savings_table(energy_data: EnergyData, savings: ControlSavings) -> s
 
     rows = [
         [
-            escape(comparison.contenders[policy].levers),
+            escape(comparison.policies[policy].power_controls),
             *cells({metric: saved[metric][policy] for metric, _, _ in metrics}),
             f"{text(format_duration(float(wait[policy])))}"
             f"<small>{text(_wait_difference(wait[policy], wait[savings.without]))}</small>",
@@ -208,7 +208,7 @@ def _relative_change(energy_data: EnergyData, metric: str, policy: int) -> str:
 
 
 def _interval(significance: ComparisonResult | None, label: str, scale: UnitScale) -> str:
-    means = {} if significance is None else {mean.contender: mean for mean in significance.means}
+    means = {} if significance is None else {mean.policy: mean for mean in significance.means}
     return interval(means.get(label), scale.format)
 
 

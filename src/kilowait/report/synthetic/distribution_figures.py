@@ -131,7 +131,7 @@ def _curve(axes: Any, name: str, curve: Mapping[str, Any]) -> list[Any]:
     """Draw both distribution functions and mark the largest difference."""
     start = AXIS_START.get(name, 1.0)
     at = np.maximum(np.array(curve["at"], np.float64), start)
-    side_values = [np.array(curve[side], np.float64) for side in ("real", "made")]
+    side_values = [np.array(curve[side], np.float64) for side in ("real", "synthetic")]
     scale = 100.0 if name == "utilization" else 1 / 3.6e6 if name == "energy_j" else 1.0
     handles = [
         axes.step(scale * at, 100 * values, where="post", **line)[0]

@@ -51,7 +51,9 @@ def correlations(score: SyntheticScoreData) -> ReportFigure:
         figure.get_layout_engine().set(h_pad=0.09)
         for line, (kind, pairs) in zip(np.atleast_2d(grid), pairs_by_kind.items(), strict=True):
             for axes, (side, label) in zip(
-                line, (("real", "real"), ("made", "generated"), ("difference", "difference")), strict=True
+                line,
+                (("real", "real"), ("synthetic", "generated"), ("difference", "difference")),
+                strict=True,
             ):
                 _heat_map(axes, names[kind], pairs, side, labelled=side == "real")
                 axes.set_title(f"{KINDS[kind]}: {label}", loc="left", size=9)
@@ -62,7 +64,7 @@ def correlations(score: SyntheticScoreData) -> ReportFigure:
         "where "
         "the right has no colour, the generated workload preserves the correlation.",
         f"Correlations between columns. Largest difference: {column_label(str(worst['one']))} and "
-        f"{column_label(str(worst['other']))}, {worst['made']:.2f} instead of {worst['real']:.2f}.",
+        f"{column_label(str(worst['other']))}, {worst['synthetic']:.2f} instead of {worst['real']:.2f}.",
     )
 
 
@@ -178,7 +180,7 @@ def _heat_map(
     patches = need_matplotlib().patches
     last = len(names) - 1
     for pair in pairs:
-        value = float(pair["made"]) - float(pair["real"]) if side == "difference" else float(pair[side])
+        value = float(pair["synthetic"]) - float(pair["real"]) if side == "difference" else float(pair[side])
         column, row = names.index(pair["one"]), last - names.index(pair["other"])
         colour = LINES[0 if value > 0 else AGENT]
         axes.add_patch(

@@ -80,14 +80,14 @@ def pair_table(score: SyntheticScoreData) -> str:
     pairs: Sequence[Mapping[str, Any]] = score.fidelity["pairs"]
     if not pairs:
         return "<p>No two columns could be compared.</p>"
-    largest = sorted(pairs, key=lambda pair: -abs(pair["made"] - pair["real"]))[:SHOWN_PAIRS]
+    largest = sorted(pairs, key=lambda pair: -abs(pair["synthetic"] - pair["real"]))[:SHOWN_PAIRS]
     rows = [
         [
             text(f"{column_label(pair['one'])}, {column_label(pair['other'])}"),
             KINDS[pair["kind"]],
             _signed(pair["real"], plus=False),
-            _signed(pair["made"], plus=False),
-            _signed(pair["made"] - pair["real"]),
+            _signed(pair["synthetic"], plus=False),
+            _signed(pair["synthetic"] - pair["real"]),
         ]
         for pair in largest
     ]
@@ -148,7 +148,7 @@ def outcome_table(score: SyntheticScoreData) -> str:
                 [
                     text(f"{SIMULATION_METRICS[name]}, {policy}"),
                     text(value_text(name, float(row["real"]))),
-                    text(value_text(name, float(row["made"]))),
+                    text(value_text(name, float(row["synthetic"]))),
                     text(change(float(row["ratio"]))),
                     f"{row['ks']:.3f}",
                     text(value_text(name, float(row["wasserstein"]))),
@@ -240,7 +240,7 @@ def anonymity_table(score: SyntheticScoreData) -> str:
         [
             f"fewer than {k} users",
             text(share(float(shares["real"][k]))),
-            text(share(float(shares["made"][k]))),
+            text(share(float(shares["synthetic"][k]))),
         ]
         for k in shares["real"]
     ]

@@ -27,7 +27,7 @@ def cycles(score: SyntheticScoreData) -> ReportFigure:
     with new_figure(height_in=3.6, columns=2) as (figure, (left, right)):
         handles = []
         left.axhline(0.0, color=INK, linewidth=1.0)
-        for side, line in (("real", REAL), ("made", SYNTHETIC)):
+        for side, line in (("real", REAL), ("synthetic", SYNTHETIC)):
             lag_days = np.arange(1, len(autocorrelation[side]) + 1) / 24
             handles += left.plot(lag_days, autocorrelation[side], **line)
             parts = np.array(spectrum[side], np.float64)
@@ -71,7 +71,7 @@ def profiles(score: SyntheticScoreData) -> ReportFigure:
     dated = bool(score.curves["dated"])
     with new_figure(height_in=3.3, columns=2) as (figure, (left, right)):
         handles = []
-        for side, line in (("real", REAL), ("made", SYNTHETIC)):
+        for side, line in (("real", REAL), ("synthetic", SYNTHETIC)):
             drawn: list[Any] = []
             for axes, parts in ((left, day[side]), (right, week[side])):
                 values = 100 * np.array([*parts, parts[-1]])
@@ -90,7 +90,7 @@ def profiles(score: SyntheticScoreData) -> ReportFigure:
             axes.set_ylim(bottom=0)
             axes.set_ylabel("jobs, %")
         workload_legend(figure, handles, loc="outside upper left")
-    gap = 50 * float(np.abs(np.subtract(day["real"], day["made"])).sum())
+    gap = 50 * float(np.abs(np.subtract(day["real"], day["synthetic"])).sum())
     clock_note = (
         "Hours are in UTC."
         if dated
@@ -107,7 +107,9 @@ def run(score: SyntheticScoreData, place: int) -> ReportFigure:
     """Backlog and utilization over time, the real workload left and the generated one right."""
     curves = score.curves["outcomes"][place]
     policy = str(curves["policy"])
-    series_by_side: tuple[Mapping[str, Any], ...] = tuple(curves["series"][side] for side in ("real", "made"))
+    series_by_side: tuple[Mapping[str, Any], ...] = tuple(
+        curves["series"][side] for side in ("real", "synthetic")
+    )
     days = max(len(series["utilization"]) * float(series["step_s"]) / 86400 for series in series_by_side)
     largest_backlog = max(
         (max(series["backlog_nodes"], default=0.0) for series in series_by_side), default=0.0

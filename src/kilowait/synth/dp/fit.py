@@ -60,7 +60,7 @@ class PrivateFit:
 
     calendar: Calendar
     network: TransformerNetwork
-    facts: LogSchema
+    schema: LogSchema
     statement: dict[str, Any]
     """Privacy guarantee, its unit, and what it does not cover; for the card."""
 
@@ -75,7 +75,7 @@ def private_fit(
     session_s: float,
     bins: Mapping[int, int],
     seed: int,
-    told: SampleProgress,
+    progress: SampleProgress,
     device: torch.device,
     keep: CheckpointStore | None = None,
 ) -> PrivateFit:
@@ -128,7 +128,7 @@ def private_fit(
         noise,
         seed=seed,
         secret=secret,
-        told=told,
+        progress=progress,
         device=device,
         keep=keep,
         begun=begun,

@@ -81,7 +81,7 @@ def private_train(
     *,
     seed: int,
     secret: list[int],
-    told: SampleProgress,
+    progress: SampleProgress,
     device: torch.device,
     keep: CheckpointStore | None = None,
     begun: Mapping[str, Any] | None = None,
@@ -138,10 +138,10 @@ def private_train(
             optimizer.zero_grad(set_to_none=True)
             step += 1
             if step % TOLD_EVERY == 1:
-                told("private training", step / budget.steps)
+                progress("private training", step / budget.steps)
             if keep is not None and step % KEPT_EVERY == 0 and step < budget.steps:
                 keep.write(_state(secret, step, network, optimizer, book, choice, noises))
-    told("private training", 1.0)
+    progress("private training", 1.0)
     for one in network.parameters():
         one.requires_grad_(True)
     return network.cpu().eval(), [(float(a), float(b), int(c)) for a, b, c in book.history]

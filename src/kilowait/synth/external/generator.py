@@ -39,7 +39,7 @@ class ExternalGenerator(RowGenerator):
     """Name of the library's model."""
     install: ClassVar[str]
     """How to install the library, and its licence."""
-    holds_code = True
+    contains_code = True
     _layout: Layout
     _model: bytes
     """The worker's model files, as a ZIP archive."""
@@ -48,29 +48,31 @@ class ExternalGenerator(RowGenerator):
         """Settings for the worker."""
         return {name: value for name, value in asdict(self.settings).items() if name != "python"}
 
-    def _learn(self, rows: Columns, told: SampleProgress) -> None:
+    def _learn(self, rows: Columns, progress: SampleProgress) -> None:
         self._layout = Layout.of(rows)
         with TemporaryDirectory(prefix="kilowait-") as folder:
             place = Path(folder)
             csv.write_csv(pa.table(self._layout.table(rows)), place / "rows.csv")
             rng = stream(self.seed, f"synth.{self.name}.fit")
-            self._run("fit", place, rng, told, settings=self._options())
+            self._run("fit", place, rng, progress, settings=self._options())
             self._model = _packed(place / "model")
 
-    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: SampleProgress) -> Columns:
+    def _group(
+        self, jobs: int, first_s: float, rng: np.random.Generator, progress: SampleProgress
+    ) -> Columns:
         # Jobs at a group's last time are held back; a few spare jobs avoid a second group.
         asked = jobs + jobs // 20 + 20
         with TemporaryDirectory(prefix="kilowait-") as folder:
             place = Path(folder)
             with ZipFile(BytesIO(self._model)) as archive:
                 archive.extractall(place / "model")
-            self._run("sample", place, rng, told, jobs=asked)
+            self._run("sample", place, rng, progress, jobs=asked)
             made = csv.read_csv(place / "made.csv")
         table = {name: made[name].to_numpy() for name in self._layout.varied}
-        return self._layout.rows(table, self.facts, first_s)
+        return self._layout.rows(table, self.schema, first_s)
 
     def _run(
-        self, task: str, place: Path, rng: np.random.Generator, told: SampleProgress, **more: Any
+        self, task: str, place: Path, rng: np.random.Generator, progress: SampleProgress, **more: Any
     ) -> None:
         check_device(self.device)
         words = {
@@ -88,7 +90,7 @@ class ExternalGenerator(RowGenerator):
             cards=self.device != "cpu",
             install=self.install,
             what=f"fitting {self.name}" if task == "fit" else f"sampling from {self.name}",
-            told=told,
+            progress=progress,
         )
 
     def _state(self) -> State:

@@ -50,7 +50,7 @@ def run_worker(
     cards: bool = False,
     install: str,
     what: str,
-    told: SampleProgress,
+    progress: SampleProgress,
 ) -> None:
     """Run a task in a folder.
 
@@ -72,7 +72,7 @@ def run_worker(
         settings = {
             name: value for name, value in settings.items() if name not in ("PYTHONPATH", "PYTHONHOME")
         }
-    told(what, 0.0)
+    progress(what, 0.0)
     try:
         worker = subprocess.Popen(
             [path, str(WORKER), task, str(folder)],
@@ -87,7 +87,7 @@ def run_worker(
     with worker:
         try:
             assert worker.stdout is not None
-            said = _heard(worker.stdout, what, told)
+            said = _heard(worker.stdout, what, progress)
         except BaseException:
             worker.kill()
             raise
@@ -100,12 +100,12 @@ def run_worker(
         )
 
 
-def _heard(stream: IO[bytes], what: str, told: SampleProgress) -> bytes:
+def _heard(stream: IO[bytes], what: str, progress: SampleProgress) -> bytes:
     """The end of the worker's output; progress bars are forwarded to the callback."""
     said = b""
     while part := os.read(stream.fileno(), 65536):
         said = (said + part)[-KEPT:]
         shares = SHARE.findall(said[-500:])
         if shares:
-            told(what, min(1.0, int(shares[-1]) / 100))
+            progress(what, min(1.0, int(shares[-1]) / 100))
     return said

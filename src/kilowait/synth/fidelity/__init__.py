@@ -67,27 +67,29 @@ class Fidelity:
         return max(self.pairs, key=lambda pair: abs(pair.difference))
 
 
-def fidelity(real: JobTable, made: JobTable, *, seed: int = 0) -> Fidelity:
+def fidelity(real: JobTable, synthetic: JobTable, *, seed: int = 0) -> Fidelity:
     """Compare a generated workload with a real one; needs the extra ``predict`` for the classifier."""
-    check_jobs((real, made), LEAST_JOBS)
-    real, made = real.sorted(), made.sorted()
-    told, with_history = (classified(real, made, seed=seed, history=history) for history in (False, True))
+    check_jobs((real, synthetic), LEAST_JOBS)
+    real, synthetic = real.sorted(), synthetic.sorted()
+    told, with_history = (
+        classified(real, synthetic, seed=seed, history=history) for history in (False, True)
+    )
     users: dict[str, tuple[float, float]] = {}
     between: tuple[Distance, ...] = ()
-    if has_users(real) and has_users(made):
-        users = _beside(user_statistics(real), user_statistics(made))
-        of_made = user_numbers(made)
+    if has_users(real) and has_users(synthetic):
+        users = _beside(user_statistics(real), user_statistics(synthetic))
+        of_made = user_numbers(synthetic)
         between = tuple(
             distance(name, values, of_made[name])
             for name, values in user_numbers(real).items()
             if len(values) and len(of_made[name])
         )
     return Fidelity(
-        column_distances(real, made),
-        correlations(real, made),
+        column_distances(real, synthetic),
+        correlations(real, synthetic),
         told.auc,
         with_history.auc,
-        _beside(arrival_pattern(real), arrival_pattern(made)),
+        _beside(arrival_pattern(real), arrival_pattern(synthetic)),
         users,
         between,
         told.looked_at,

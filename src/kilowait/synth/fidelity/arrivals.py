@@ -85,13 +85,13 @@ def band_edges_h() -> Floats:
     return edges
 
 
-def calendar_kept(real: JobTable, made: JobTable) -> float | None:
+def calendar_kept(real: JobTable, synthetic: JobTable) -> float | None:
     """Correlation of the hourly submissions of two logs, with the weekly cycle removed.
 
     About 0 for a workload with a calendar of its own, 1 for one that keeps the real log's. None where
     the logs overlap by less than a week.
     """
-    hours = [((jobs["submit_s"] + unix_zero_s(jobs)) // 3600).astype(np.int64) for jobs in (real, made)]
+    hours = [((jobs["submit_s"] + unix_zero_s(jobs)) // 3600).astype(np.int64) for jobs in (real, synthetic)]
     low, high = max(int(hour.min()) for hour in hours), min(int(hour.max()) for hour in hours)
     if high - low + 1 < LEAST_HOURS:
         return None

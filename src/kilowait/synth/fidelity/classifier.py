@@ -42,7 +42,9 @@ class ClassifierResult:
     """Feature importance: share of gain by column, largest first; sums to 1."""
 
 
-def classified(real: JobTable, made: JobTable, *, seed: int = 0, history: bool = False) -> ClassifierResult:
+def classified(
+    real: JobTable, synthetic: JobTable, *, seed: int = 0, history: bool = False
+) -> ClassifierResult:
     """Classify generated and real jobs with LightGBM, in five folds.
 
     The AUC is well below 0.5 where the same jobs are in both. Features are the columns of a job, hour and weekday, the
@@ -54,14 +56,16 @@ def classified(real: JobTable, made: JobTable, *, seed: int = 0, history: bool =
     except ImportError:
         raise MissingExtraError("lightgbm", "predict") from None
     rng = stream(seed, "synth.classifier")
-    one, other = common(job_rows(real.sorted(), history=history), job_rows(made.sorted(), history=history))
+    one, other = common(
+        job_rows(real.sorted(), history=history), job_rows(synthetic.sorted(), history=history)
+    )
     if not one:
         raise InputError("the two workloads have no column in common")
-    count = min(len(real), len(made), MOST_ROWS)
+    count = min(len(real), len(synthetic), MOST_ROWS)
     rows = np.concatenate(
         [
             np.column_stack([*columns.values()])[some_rows(len(jobs), count, rng)]
-            for jobs, columns in ((real, one), (made, other))
+            for jobs, columns in ((real, one), (synthetic, other))
         ]
     )
     truth = np.repeat([0.0, 1.0], count)
@@ -81,9 +85,9 @@ def classified(real: JobTable, made: JobTable, *, seed: int = 0, history: bool =
     return ClassifierResult(_auc(guess[truth == 1], guess[truth == 0]), looked_at)
 
 
-def classifier_auc(real: JobTable, made: JobTable, *, seed: int = 0, history: bool = False) -> float:
+def classifier_auc(real: JobTable, synthetic: JobTable, *, seed: int = 0, history: bool = False) -> float:
     """The AUC alone; see `classified`."""
-    return classified(real, made, seed=seed, history=history).auc
+    return classified(real, synthetic, seed=seed, history=history).auc
 
 
 def _auc(above: Floats, below: Floats) -> float:

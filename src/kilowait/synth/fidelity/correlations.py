@@ -27,19 +27,19 @@ class ColumnPair:
     one: str
     other: str
     real: float
-    made: float
+    synthetic: float
 
     @property
     def difference(self) -> float:
         """Generated minus real."""
-        return self.made - self.real
+        return self.synthetic - self.real
 
 
-def correlations(real: JobTable, made: JobTable) -> tuple[ColumnPair, ...]:
+def correlations(real: JobTable, synthetic: JobTable) -> tuple[ColumnPair, ...]:
     """Correlations of numeric columns (of logarithms, and of ranks) and of categories, real and generated."""
-    real, made = real.sorted(), made.sorted()
+    real, synthetic = real.sorted(), synthetic.sorted()
     pairs = []
-    one, other = numbers_of(real), numbers_of(made)
+    one, other = numbers_of(real), numbers_of(synthetic)
     names = [name for name in one if name in other and name != "hour"]
     for first, second in combinations(names, 2):
         for kind, measure in (("pearson", _pearson), ("spearman", _spearman)):
@@ -53,9 +53,9 @@ def correlations(real: JobTable, made: JobTable) -> tuple[ColumnPair, ...]:
                 )
             )
     named = ("user", "account", "queue", "status", "nodes", "estimate_s")
-    kinds = [name for name in named if name in real and name in made]
+    kinds = [name for name in named if name in real and name in synthetic]
     for first, second in combinations(kinds, 2):
-        both = [_cramer(table[first], table[second]) for table in (real, made)]
+        both = [_cramer(table[first], table[second]) for table in (real, synthetic)]
         pairs.append(ColumnPair("cramer", first, second, *both))
     return tuple(pairs)
 

@@ -39,24 +39,24 @@ class Shares:
     at: tuple[float, ...]
     """Rising."""
     real: tuple[float, ...]
-    made: tuple[float, ...]
+    synthetic: tuple[float, ...]
     widest: float
     """The value with the largest difference."""
 
 
-def distance(name: str, real: Floats, made: Floats) -> Distance:
+def distance(name: str, real: Floats, synthetic: Floats) -> Distance:
     """Distance of two non-empty sets of numbers.
 
     >>> distance("wait_s", np.array([0.0, 10.0]), np.array([10.0, 20.0]))
     Distance(column='wait_s', ks=0.5, wasserstein=10.0, wasserstein_share=2.0)
     """
-    moved = float(wasserstein_distance(real, made))
+    moved = float(wasserstein_distance(real, synthetic))
     spread = float(real.std())
     share = moved / spread if spread > 0 else float(moved > 0)
-    return Distance(name, float(np.abs(np.subtract(*_below(real, made)[1:])).max()), moved, share)
+    return Distance(name, float(np.abs(np.subtract(*_below(real, synthetic)[1:])).max()), moved, share)
 
 
-def shares(real: Floats, made: Floats, *, points: int = POINTS) -> Shares:
+def shares(real: Floats, synthetic: Floats, *, points: int = POINTS) -> Shares:
     """The distribution functions of two sets of numbers, at `points` quantiles of both together at most.
 
     The value with the largest difference is always included, so the largest gap of the curves is the
@@ -65,7 +65,7 @@ def shares(real: Floats, made: Floats, *, points: int = POINTS) -> Shares:
     >>> shares(np.array([1.0, 2.0]), np.array([2.0, 2.0]))
     Shares(at=(1.0, 2.0), real=(0.5, 1.0), made=(0.0, 1.0), widest=1.0)
     """
-    every, one, other = _below(real, made)
+    every, one, other = _below(real, synthetic)
     widest = int(np.abs(one - other).argmax())
     kept = np.unique([*np.linspace(0, len(every) - 1, points).round().astype(np.int64), widest])
     _, first = np.unique(every[kept], return_index=True)
@@ -74,31 +74,33 @@ def shares(real: Floats, made: Floats, *, points: int = POINTS) -> Shares:
     return Shares(at, below_real, below_made, float(every[widest]))
 
 
-def _below(real: Floats, made: Floats) -> tuple[Floats, Floats, Floats]:
+def _below(real: Floats, synthetic: Floats) -> tuple[Floats, Floats, Floats]:
     """All values sorted, and the share of each set that is at most each value."""
-    every = np.sort(np.concatenate([real, made]))
-    one, other = (np.searchsorted(np.sort(part), every, side="right") / len(part) for part in (real, made))
+    every = np.sort(np.concatenate([real, synthetic]))
+    one, other = (
+        np.searchsorted(np.sort(part), every, side="right") / len(part) for part in (real, synthetic)
+    )
     return every, one, other
 
 
-def column_distances(real: JobTable, made: JobTable) -> tuple[Distance, ...]:
+def column_distances(real: JobTable, synthetic: JobTable) -> tuple[Distance, ...]:
     """Distances of all numeric columns that both have; unknown values are left out.
 
     >>> from kilowait.synth import lublin
     >>> [distance.ks for distance in column_distances(lublin(200, 64), lublin(200, 64))]
     [0.0, 0.0, 0.0, 0.0, 0.0]
     """
-    return tuple(distance(name, *both) for name, both in _compared(real, made).items())
+    return tuple(distance(name, *both) for name, both in _compared(real, synthetic).items())
 
 
-def column_shares(real: JobTable, made: JobTable) -> dict[str, Shares]:
+def column_shares(real: JobTable, synthetic: JobTable) -> dict[str, Shares]:
     """Distribution functions of the same columns."""
-    return {name: shares(*both) for name, both in _compared(real, made).items()}
+    return {name: shares(*both) for name, both in _compared(real, synthetic).items()}
 
 
-def _compared(real: JobTable, made: JobTable) -> dict[str, tuple[Floats, Floats]]:
+def _compared(real: JobTable, synthetic: JobTable) -> dict[str, tuple[Floats, Floats]]:
     """The known values of the numeric columns that have some in both workloads."""
-    one, other = numbers_of(real.sorted()), numbers_of(made.sorted())
+    one, other = numbers_of(real.sorted()), numbers_of(synthetic.sorted())
     found = {}
     for name in one:
         if name in other:

@@ -87,11 +87,11 @@ class Critic(nn.Module):
         answer: Tensor = self.body(rows.reshape(-1, self.width))
         return answer
 
-    def gradient_penalty(self, real: Tensor, made: Tensor) -> Tensor:
+    def gradient_penalty(self, real: Tensor, synthetic: Tensor) -> Tensor:
         """Gradient penalty: squared deviation of the gradient norm from 1 between real and generated packs."""
         share = torch.rand(len(real) // PACK, 1, device=real.device)
         between = torch.lerp(
-            real.reshape(-1, self.width), made.reshape(-1, self.width), share
+            real.reshape(-1, self.width), synthetic.reshape(-1, self.width), share
         ).requires_grad_()
         (slope,) = torch.autograd.grad(self.body(between).sum(), between, create_graph=True)
         steepness: Tensor = ((slope.norm(2, 1) - 1) ** 2).mean()
@@ -151,7 +151,7 @@ def train(
     places: Tensor,
     blocks: ColumnLayout,
     settings: CtganSettings,
-    told: SampleProgress,
+    progress: SampleProgress,
     keep: CheckpointStore | None = None,
 ) -> GeneratorNetwork:
     """Train a generator on these rows, on their device, with torch's global random state."""
@@ -190,8 +190,8 @@ def train(
         loss.backward()
         learn_writer.step()
         if step % TOLD_EVERY == 0:
-            told("learning", step / steps)
-    told("learning", 1.0)
+            progress("learning", step / steps)
+    progress("learning", 1.0)
     return writer.eval()
 
 

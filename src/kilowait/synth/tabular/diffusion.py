@@ -89,7 +89,7 @@ def train(
     places: Tensor,
     blocks: ColumnLayout,
     settings: DiffusionSettings,
-    told: SampleProgress,
+    progress: SampleProgress,
     keep: CheckpointStore | None = None,
 ) -> Denoiser:
     """Train a denoiser on these rows, on their device, with torch's global random state."""
@@ -121,8 +121,8 @@ def train(
         optimizer.step()
         rates.step()
         if step % TOLD_EVERY == 0:
-            told(f"training, loss {loss.item():.2f}", step / steps)
-    told("learning", 1.0)
+            progress(f"training, loss {loss.item():.2f}", step / steps)
+    progress("learning", 1.0)
     return network.eval()
 
 
@@ -137,12 +137,14 @@ def _others(network: Denoiser, count: int) -> Tensor:
 
 
 @torch.inference_mode()
-def draw(network: Denoiser, count: int, *, steps: int, told: SampleProgress) -> tuple[Tensor, list[Tensor]]:
+def draw(
+    network: Denoiser, count: int, *, steps: int, progress: SampleProgress
+) -> tuple[Tensor, list[Tensor]]:
     """Sample values and categories of `count` rows, in `steps` steps from noise."""
     times = [1.0 - step / steps for step in range(steps + 1)]
     all_places, all_kinds = [], []
     for done in range(0, count, CHUNK):
-        told("drawing", done / count)
+        progress("drawing", done / count)
         rows = min(CHUNK, count - done)
         places = torch.randn(rows, len(network.blocks.places))
         kinds = _others(network, rows)

@@ -74,23 +74,23 @@ class TabularGenerator(RowGenerator):
         """The untrained network."""
 
     @abstractmethod
-    def _trained(self, kinds: Tensor, places: Tensor, told: SampleProgress) -> Module:
+    def _trained(self, kinds: Tensor, places: Tensor, progress: SampleProgress) -> Module:
         """Train the network on rows, on their device."""
 
     @abstractmethod
-    def _rows(self, count: int, told: SampleProgress) -> tuple[Tensor, list[Tensor]]:
+    def _rows(self, count: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
         """Sample scalars and categories of new rows."""
 
     # -- shared by all kinds --------------------------------------------------------------------------
 
-    def _learn(self, rows: Columns, told: SampleProgress) -> None:
+    def _learn(self, rows: Columns, progress: SampleProgress) -> None:
         device = device_of(self.device)
         import torch
 
-        told("coding", 0.0)
-        self._frame = frame_of(rows, self.facts)
+        progress("coding", 0.0)
+        self._frame = frame_of(rows, self.schema)
         rng = stream(self.seed, f"synth.{self.name}")
-        table = self._frame.table(rows, self.facts)
+        table = self._frame.table(rows, self.schema)
         self._encoding = encoding_of(table, numbers=self.numbers, most_kinds=self.settings.kinds, rng=rng)
         self._blocks = self._made_blocks()
         kinds, places = self._encoding.encode(table, rng)
@@ -98,7 +98,7 @@ class TabularGenerator(RowGenerator):
             self._network = self._trained(
                 torch.as_tensor(kinds, device=device),
                 torch.as_tensor(places, dtype=torch.float32, device=device),
-                told,
+                progress,
             ).cpu()
         self._stretch = 1.0
         self._stretch = self._found_stretch(rng)
@@ -110,7 +110,7 @@ class TabularGenerator(RowGenerator):
 
     def _found_stretch(self, rng: np.random.Generator) -> float:
         """Estimate `_stretch` from a pilot sample."""
-        facts = self.facts
+        facts = self.schema
         table = self._table(TRIED, rng, lambda what, share: None)
         picked, _ = in_time(table, TRIED, facts.first_s, self._frame.clock, facts.zero_s, rng)
         gap_s, bursts = table["gap_s"][picked], in_burst(table)[picked]
@@ -118,20 +118,22 @@ class TabularGenerator(RowGenerator):
         has_s = float(gap_s[~bursts].sum())
         return min(max(wanted_s / has_s, 1 / MOST_STRETCH), MOST_STRETCH) if has_s > 0 else 1.0
 
-    def _table(self, jobs: int, rng: np.random.Generator, told: SampleProgress) -> dict[str, Floats]:
+    def _table(self, jobs: int, rng: np.random.Generator, progress: SampleProgress) -> dict[str, Floats]:
         """Sample enough rows for `jobs` jobs."""
         check_torch()
         import torch
 
         with _seeded(int(rng.integers(2**62)), torch.device("cpu")):
-            places, kinds = self._rows(max(int(SPARE * jobs), LEAST_ROWS), told)
+            places, kinds = self._rows(max(int(SPARE * jobs), LEAST_ROWS), progress)
         table = self._encoding.decode(*self._blocks.parts(places, kinds), rng)
         table["gap_s"] = np.where(in_burst(table), 1.0, self._stretch) * table["gap_s"]
         return table
 
-    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: SampleProgress) -> Columns:
-        table = self._table(jobs, rng, told)
-        picked, submit_s = in_time(table, jobs, first_s, self._frame.clock, self.facts.zero_s, rng)
+    def _group(
+        self, jobs: int, first_s: float, rng: np.random.Generator, progress: SampleProgress
+    ) -> Columns:
+        table = self._table(jobs, rng, progress)
+        picked, submit_s = in_time(table, jobs, first_s, self._frame.clock, self.schema.zero_s, rng)
         table = {name: column[picked] for name, column in table.items()}
         user: Ints = table.get("user", np.zeros(jobs)).astype(np.int64)
         moved, request = in_runs(user, asked_of(table), table["repeats"].astype(np.int64), rng)
@@ -140,7 +142,7 @@ class TabularGenerator(RowGenerator):
                 table[name] = table[name][request if name in ASKED else moved]
         if self._frame.whole[0]:
             submit_s = np.floor(submit_s)
-        return {"submit_s": submit_s, **self._frame.jobs(table, self.facts)}
+        return {"submit_s": submit_s, **self._frame.jobs(table, self.schema)}
 
     def _state(self) -> State:
         from kilowait.synth.tabular.layout import weights_of
@@ -189,12 +191,12 @@ class CtganGenerator(TabularGenerator):
 
         return GeneratorNetwork(self._blocks, self.settings.width)
 
-    def _trained(self, kinds: Tensor, places: Tensor, told: SampleProgress) -> Module:
+    def _trained(self, kinds: Tensor, places: Tensor, progress: SampleProgress) -> Module:
         from kilowait.synth.tabular.ctgan import train
 
-        return train(kinds, places, self._blocks, self.settings, told, self.keep)
+        return train(kinds, places, self._blocks, self.settings, progress, self.keep)
 
-    def _rows(self, count: int, told: SampleProgress) -> tuple[Tensor, list[Tensor]]:
+    def _rows(self, count: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
         from kilowait.synth.tabular.ctgan import draw
 
         return draw(self._network, count)  # type: ignore[arg-type]
@@ -219,12 +221,12 @@ class TvaeGenerator(TabularGenerator):
 
         return Decoder(self._blocks, self.settings.width, self.settings.latent)
 
-    def _trained(self, kinds: Tensor, places: Tensor, told: SampleProgress) -> Module:
+    def _trained(self, kinds: Tensor, places: Tensor, progress: SampleProgress) -> Module:
         from kilowait.synth.tabular.tvae import train
 
-        return train(kinds, places, self._blocks, self.settings, told, self.keep)
+        return train(kinds, places, self._blocks, self.settings, progress, self.keep)
 
-    def _rows(self, count: int, told: SampleProgress) -> tuple[Tensor, list[Tensor]]:
+    def _rows(self, count: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
         from kilowait.synth.tabular.tvae import draw
 
         return draw(self._network, self._blocks, count)  # type: ignore[arg-type]
@@ -242,12 +244,12 @@ class DiffusionGenerator(TabularGenerator):
 
         return Denoiser(self._blocks, self.settings.width, self.settings.layers)
 
-    def _trained(self, kinds: Tensor, places: Tensor, told: SampleProgress) -> Module:
+    def _trained(self, kinds: Tensor, places: Tensor, progress: SampleProgress) -> Module:
         from kilowait.synth.tabular.diffusion import train
 
-        return train(kinds, places, self._blocks, self.settings, told, self.keep)
+        return train(kinds, places, self._blocks, self.settings, progress, self.keep)
 
-    def _rows(self, count: int, told: SampleProgress) -> tuple[Tensor, list[Tensor]]:
+    def _rows(self, count: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
         from kilowait.synth.tabular.diffusion import draw
 
-        return draw(self._network, count, steps=self.settings.draw_steps, told=told)  # type: ignore[arg-type]
+        return draw(self._network, count, steps=self.settings.draw_steps, progress=progress)  # type: ignore[arg-type]

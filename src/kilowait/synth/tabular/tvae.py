@@ -78,7 +78,7 @@ def train(
     places: Tensor,
     blocks: ColumnLayout,
     settings: TvaeSettings,
-    told: SampleProgress,
+    progress: SampleProgress,
     keep: CheckpointStore | None = None,
 ) -> Decoder:
     """Train a decoder on these rows, on their device, with torch's global random state."""
@@ -106,8 +106,8 @@ def train(
         optimizer.step()
         rates.step()
         if step % TOLD_EVERY == 0:
-            told("learning", step / steps)
-    told("learning", 1.0)
+            progress("learning", step / steps)
+    progress("learning", 1.0)
     return maker.eval()
 
 

@@ -48,7 +48,7 @@ class TransformerGenerator(Generator):
 
     name = "transformer"
     settings_type = TransformerSettings
-    holds = (
+    personal_data = (
         "when each user submitted, to about a quarter of an hour, and the most frequent job shapes of each user's week "
         "or busy hours, with how long they took, under new numbers; values of rare sizes "
         "and requests; somebody who knows "
@@ -62,16 +62,16 @@ class TransformerGenerator(Generator):
 
     # -- training ----------------------------------------------------------------------------------
 
-    def _learn(self, rows: Columns, told: SampleProgress) -> None:
+    def _learn(self, rows: Columns, progress: SampleProgress) -> None:
         check_torch()
         from kilowait.synth.transformer.train import train
 
         settings = self.settings
         if settings.private:
-            self._learn_private(rows, told)
+            self._learn_private(rows, progress)
             return
-        told("coding", 0.0)
-        values = _values(rows, settings.session_s, exact=self.facts.exact_requests)
+        progress("coding", 0.0)
+        values = _values(rows, settings.session_s, exact=self.schema.exact_requests)
         request, runtime = values["estimate_s"], values["runtime_s"]
         self._codes = {
             name: codes_of(
@@ -88,7 +88,7 @@ class TransformerGenerator(Generator):
             codes,
             shape.copied,
             shape.sizes,
-            zero_s=self.facts.zero_s,
+            zero_s=self.schema.zero_s,
             session_s=settings.session_s,
             frequent_jobs=settings.frequent_jobs,
         )
@@ -100,17 +100,17 @@ class TransformerGenerator(Generator):
                 shape,
                 passes=passes,
                 seed=self.seed,
-                told=told,
+                progress=progress,
                 device=device_of(self.device),
                 keep=self.keep,
             )
 
-    def _learn_private(self, rows: Columns, told: SampleProgress) -> None:
+    def _learn_private(self, rows: Columns, progress: SampleProgress) -> None:
         from kilowait.synth.dp import private_fit
         from kilowait.synth.dp.accountant import PrivacyBudget
         from kilowait.synth.dp.public_bins import grid_codes, grid_runs, on_grid
 
-        settings, facts = self.settings, self.facts
+        settings, facts = self.settings, self.schema
         if any(name in facts.seen for name in facts.numbered):
             raise InputError("dp_epsilon protects users, and names keeps their names; use only one of them")
         budget = PrivacyBudget(settings.dp_epsilon, settings.dp_delta, settings.dp_steps, settings.dp_rate)
@@ -133,11 +133,11 @@ class TransformerGenerator(Generator):
                     self._order.index("runtime_s"): self._runs.below.size,
                 },
                 seed=self.seed,
-                told=told,
+                progress=progress,
                 device=device_of(self.device),
                 keep=self.keep,
             )
-        self._calendar, self._network, self.facts = made.calendar, made.network, made.facts
+        self._calendar, self._network, self.schema = made.calendar, made.network, made.schema
         self.privacy = made.statement
 
     def _encoded(self, values: dict[str, Floats]) -> Ints:
@@ -179,9 +179,9 @@ class TransformerGenerator(Generator):
         """Number of draws per week; 1 for private fits, which have no daily work to match."""
         return 1 if self.settings.private else int(self.settings.draws)
 
-    def _stream(self, jobs: int, seed: int, layer: int, told: SampleProgress) -> Iterator[Part]:
+    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[Part]:
         check_torch()
-        calendar, facts = self._calendar, self.facts
+        calendar, facts = self._calendar, self.schema
         weeks = len(calendar.daily_work)
         # The weeks depend on the seed only: another layer is other work of the same users at the same time.
         order = stream(seed, "synth.transformer.weeks")
@@ -202,7 +202,7 @@ class TransformerGenerator(Generator):
                     pieces.append(piece)
                     picked.append(self._rows(piece))
                     count += len(picked[-1])
-            made = self._jobs(pieces, picked, rng, told)
+            made = self._jobs(pieces, picked, rng, progress)
             if first:
                 fine = made["submit_s"] >= facts.first_s
                 made = {name: column[fine] for name, column in made.items()}
@@ -218,7 +218,7 @@ class TransformerGenerator(Generator):
         return np.flatnonzero(there & (calendar.day >= piece.first) & (calendar.day <= piece.last))
 
     def _jobs(
-        self, pieces: list[WeekPiece], picked: list[Ints], rng: np.random.Generator, told: SampleProgress
+        self, pieces: list[WeekPiece], picked: list[Ints], rng: np.random.Generator, progress: SampleProgress
     ) -> Columns:
         """Sample jobs for pieces of the calendar's weeks: several draws of each user's week, of which one is
         selected."""
@@ -230,11 +230,11 @@ class TransformerGenerator(Generator):
         # Weeks with the same shift are consecutive as in the log: so are the jobs of their users.
         ordered = np.lexsort((rows, moved))
         rows, moved = rows[ordered], moved[ordered]
-        drawn = self._drawn(rows, rng, told)
+        drawn = self._drawn(rows, rng, progress)
         spread = int(calendar.block[-1]) + 1
         home, block = np.unique(moved * spread + calendar.block[rows], return_inverse=True)
         day, kinds = block * 7 + calendar.day[rows], calendar.kinds
-        asked = "runtime_s" if self.facts.exact_requests else "estimate_s"
+        asked = "runtime_s" if self.schema.exact_requests else "estimate_s"
         work: Floats = np.stack(
             [
                 np.bincount(
@@ -251,7 +251,7 @@ class TransformerGenerator(Generator):
         made: Columns = {name: np.stack([one[name] for one in drawn])[taken, every] for name in drawn[0]}
         gap_s = made.pop("gap_s")
         made["submit_s"] = moments(calendar, rows, gap_s, rng) + moved * WEEK_S
-        if "user" in self.facts.columns:
+        if "user" in self.schema.columns:
             made["user"] = calendar.user[rows]
         if "power_w" in made:
             power_w = made.pop("power_w")
@@ -268,7 +268,9 @@ class TransformerGenerator(Generator):
             work[piece.place - pieces[0].place, days] += daily[piece.week, days]
         return work.cumsum(1)
 
-    def _drawn(self, rows: Ints, rng: np.random.Generator, told: SampleProgress) -> list[dict[str, Floats]]:
+    def _drawn(
+        self, rows: Ints, rng: np.random.Generator, progress: SampleProgress
+    ) -> list[dict[str, Floats]]:
         """Several samples of the jobs at rows of the calendar."""
         from kilowait.synth.transformer.sample import chains_of, draw_codes
 
@@ -281,7 +283,7 @@ class TransformerGenerator(Generator):
                 request=(order.index("estimate_s"), self._codes["estimate_s"].least()),
                 runtime=(order.index("runtime_s"), self._runs.least_s()),
                 seed=int(rng.integers(2**62)),
-                told=told,
+                progress=progress,
             )
         return [self._decoded(one, rng) for one in codes.reshape(draws, len(rows), -1)]
 
@@ -333,7 +335,7 @@ class TransformerGenerator(Generator):
             name, _, part = key.rpartition(".")
             parts.setdefault(name, {})[part] = values
         codes = {name: Tokenizer.restored(found) for name, found in parts.items()}
-        of_request = self.settings.private and not self.facts.exact_requests
+        of_request = self.settings.private and not self.schema.exact_requests
         self._runs = RuntimeTokenizer(codes.pop("below"), codes.pop("near", None), of_request)
         self._codes = codes
         users = int(self._calendar.conditions[:, 0].max()) + 1

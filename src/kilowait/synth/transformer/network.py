@@ -64,9 +64,9 @@ class TransformerLayer(nn.Module):
         query, key, value = mixed.unbind(-3)
         return query, key, value
 
-    def after(self, x: Tensor, heard: Tensor) -> Tensor:
+    def after(self, x: Tensor, on_progress: Tensor) -> Tensor:
         """Output of the layer, given the attention output."""
-        x = x + self.out(heard)
+        x = x + self.out(on_progress)
         answer: Tensor = x + self.narrow(functional.gelu(self.wide(self.between(x))))
         return answer
 

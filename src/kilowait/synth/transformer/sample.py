@@ -64,7 +64,7 @@ def draw_codes(
     request: tuple[int, Floats],
     runtime: tuple[int, Floats],
     seed: int,
-    told: SampleProgress,
+    progress: SampleProgress,
 ) -> Ints:
     """Sample codes of the sequences' jobs, one row per job.
 
@@ -93,7 +93,7 @@ def draw_codes(
                 generator,
             )
             done += int(chains.length[some].sum())
-            told("sampling jobs", done / total)
+            progress("sampling jobs", done / total)
     return drawn.numpy().astype(np.int64)
 
 

@@ -73,7 +73,7 @@ def train(
     *,
     passes: float,
     seed: int,
-    told: SampleProgress,
+    progress: SampleProgress,
     device: torch.device | None = None,
     keep: CheckpointStore | None = None,
 ) -> TransformerNetwork:
@@ -114,8 +114,8 @@ def train(
             optimizer.step()
             rates.step()
             if step % TOLD_EVERY == 0:
-                told(f"training, loss {loss.item():.2f}", (step + 1) / steps)
-    told("learning", 1.0)
+                progress(f"training, loss {loss.item():.2f}", (step + 1) / steps)
+    progress("learning", 1.0)
     return network.cpu().eval()
 
 

@@ -147,7 +147,7 @@ class ElectricityMaps:
 
     zone: str
     base_url: str = "https://api.electricitymaps.com"
-    scope: str = "life-cycle"
+    carbon_scope: str = "life-cycle"
     """``life-cycle`` or ``direct``."""
     key = "datetime"
     piece_s = 7 * DAY_S
@@ -156,8 +156,8 @@ class ElectricityMaps:
     def __post_init__(self) -> None:
         if not self.zone or not self.zone.replace("-", "").isalnum():
             raise InputError(f"the zone is {self.zone!r}; write one such as DE, FR or US-CAL-CISO")
-        if self.scope not in ("life-cycle", "direct"):
-            raise InputError(f"the scope is {self.scope!r}; it must be life-cycle or direct")
+        if self.carbon_scope not in ("life-cycle", "direct"):
+            raise InputError(f"the scope is {self.carbon_scope!r}; it must be life-cycle or direct")
 
     def past(self, begin_s: float, end_s: float) -> Iterator[tuple[str, float]]:
         """Weeks."""
@@ -173,7 +173,7 @@ class ElectricityMaps:
         return self._at("latest")
 
     def _at(self, what: str, **more: str) -> str:
-        kind = "lifecycle" if self.scope == "life-cycle" else "direct"
+        kind = "lifecycle" if self.carbon_scope == "life-cycle" else "direct"
         query = urlencode({"zone": self.zone, **more, "emissionFactorType": kind})
         return f"{self.base_url}/v3/carbon-intensity/{what}?{query}"
 
@@ -206,11 +206,11 @@ class ElectricityMaps:
 
 
 def make_service(
-    name: str, *, zone: str | None, region: int | None, scope: str, base_url: str | None
+    name: str, *, zone: str | None, region: int | None, carbon_scope: str, base_url: str | None
 ) -> GreatBritain | ElectricityMaps:
     """A service by name, for a zone or region.
 
-    >>> make_service("gb", zone=None, region=13, scope="life-cycle", base_url=None).place()
+    >>> make_service("gb", zone=None, region=13, carbon_scope="life-cycle", base_url=None).place()
     'London'
     """
     if name not in SERVICES:
@@ -224,7 +224,7 @@ def make_service(
         return GreatBritain(region=region, **base)
     if zone is None or region is not None:
         raise InputError("Electricity Maps needs a zone and no region; give one such as --zone DE")
-    return ElectricityMaps(zone, scope=scope, **base)
+    return ElectricityMaps(zone, carbon_scope=carbon_scope, **base)
 
 
 def read_token(file: str | PathLike[str] | None) -> str:

@@ -32,16 +32,16 @@ class FetchResult:
     """New values."""
     changed: int
     """Existing values that were replaced, such as forecasts and estimates."""
-    asked: int
+    requests: int
     """Requests to the service."""
-    remembered: int
+    cached: int
     """Responses from the cache."""
 
 
 def fetch_carbon(
     service: Service,
     out: str | PathLike[str],
-    asking: HttpClient,
+    client: HttpClient,
     *,
     span_s: tuple[float, float] | None = None,
     latest: bool = False,
@@ -53,8 +53,8 @@ def fetch_carbon(
     """
     out = Path(out)
     existing = _existing_rows(service, out)
-    before = asking.asked, asking.remembered
-    found = _fetch_rows(service, asking, span_s, latest)
+    before = client.requests, client.cached
+    found = _fetch_rows(service, client, span_s, latest)
     added = changed = 0
     rows = dict(existing)
     for row in found:
@@ -69,19 +69,19 @@ def fetch_carbon(
         raise MeterError(f"the service has no values for {service.place()} at that time; check the dates")
     if added or changed or not out.exists():
         _write(out, service.document([rows[at] for at in sorted(rows)]))
-    return FetchResult(len(rows), added, changed, asking.asked - before[0], asking.remembered - before[1])
+    return FetchResult(len(rows), added, changed, client.requests - before[0], client.cached - before[1])
 
 
 def follow_carbon(
     service: Service,
     out: str | PathLike[str],
-    asking: HttpClient,
+    client: HttpClient,
     *,
     every_s: float,
     duration_s: float | None,
     stop: threading.Event,
     monotonic: Callable[[], float],
-    heard: Callable[[FetchResult | KilowaitError], None],
+    on_result: Callable[[FetchResult | KilowaitError], None],
 ) -> None:
     """Fetch the last day periodically; a failure is reported and the fetch repeated at the next interval.
 
@@ -90,7 +90,9 @@ def follow_carbon(
     if not every_s > 0:
         raise InputError(f"every is {every_s:g} s; it must be above 0, such as 30m")
     start, turn = monotonic(), 0
-    heard(fetch_carbon(service, out, asking))  # A failure of the first fetch (wrong token or zone) is raised.
+    on_result(
+        fetch_carbon(service, out, client)
+    )  # A failure of the first fetch (wrong token or zone) is raised.
     while True:
         turn = max(turn + 1, int((monotonic() - start) // every_s))
         if duration_s is not None and turn * every_s > duration_s:
@@ -98,9 +100,9 @@ def follow_carbon(
         if stop.wait(max(start + turn * every_s - monotonic(), 0.0)):
             return
         try:
-            heard(fetch_carbon(service, out, asking))
+            on_result(fetch_carbon(service, out, client))
         except MeterError as problem:
-            heard(problem)
+            on_result(problem)
 
 
 def requested_span(
@@ -130,23 +132,23 @@ def _unix_s(text: str) -> float:
 
 
 def _fetch_rows(
-    service: Service, asking: HttpClient, span_s: tuple[float, float] | None, latest: bool
+    service: Service, client: HttpClient, span_s: tuple[float, float] | None, latest: bool
 ) -> list[Row]:
     if span_s is None:
-        url = service.latest() if latest else service.recent(asking.now())
-        return service.rows(asking.answer(url))
+        url = service.latest() if latest else service.recent(client.now())
+        return service.rows(client.answer(url))
     begin_s, end_s = span_s
     if not begin_s < end_s:
         raise InputError("the time span ends before it begins; give --from before --to")
     found: list[Row] = []
     for url, until_s in service.past(begin_s, end_s):
-        final = until_s <= asking.now() - FINAL_AFTER_S
+        final = until_s <= client.now() - FINAL_AFTER_S
 
         def is_final(answer: Any) -> bool:
             rows = service.rows(answer)
             return bool(rows) and all(service.value(row) is not None for row in rows)
 
-        found += service.rows(asking.answer(url, is_final if final else None))
+        found += service.rows(client.answer(url, is_final if final else None))
     # Responses include the partial-hours or hours at both ends of the span.
     return [row for row in found if begin_s <= row_time_s(row, service.key) < end_s]
 

@@ -57,9 +57,9 @@ class HttpClient:
     wait: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.time
     on_message: Callable[[str], None] | None = None
-    asked: int = 0
+    requests: int = 0
     """Requests sent to the service."""
-    remembered: int = 0
+    cached: int = 0
     """Responses from the cache."""
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ class HttpClient:
         if kept is not None:
             found = _cached(kept)
             if found is not None:
-                self.remembered += 1
+                self.cached += 1
                 return found
         found = self._asked(url)
         if kept is not None and is_final is not None and is_final(found):
@@ -85,7 +85,7 @@ class HttpClient:
         for turn in range(self.tries):
             if turn:
                 self._say(f"{host}: {problem}; trying again ({turn + 1} of {self.tries})")
-            self.asked += 1
+            self.requests += 1
             pause = self.backoff_s * 2**turn
             try:
                 return self._once(url)

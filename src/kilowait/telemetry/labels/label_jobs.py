@@ -71,7 +71,7 @@ def label_energy(
     longest_gap_s: float | None = None,
     zone: str | None = None,
     start: str | None = None,
-    heard: Callable[[str], None] | None = None,
+    on_progress: Callable[[str], None] | None = None,
 ) -> LabelledJobs:
     """Label jobs with the energy of their nodes between their recorded start and end.
 
@@ -98,8 +98,8 @@ def label_energy(
     by_host = np.argsort(locations.host, kind="stable")
     bounds = np.searchsorted(locations.host[by_host], np.arange(len(samples.hosts) + 1))
     for number, host in enumerate(samples.hosts):
-        if heard is not None:
-            heard(host)
+        if on_progress is not None:
+            on_progress(host)
         here = locations.job[by_host[bounds[number] : bounds[number + 1]]]
         here = here[usable[here]]
         shares = _node(samples, host, here, begin, end, per_node, sharing, longest_gap_s, trouble)

@@ -46,7 +46,7 @@ class SamplingProgress:
     rows: int = 0
     missed: int = 0
     """Samples skipped because reading or writing took too long; they are not caught up."""
-    jumps: int = 0
+    clock_changes: int = 0
     """Number of times the wall clock was set."""
     power_w: float = math.nan
     """Total power at the last sample."""
@@ -71,7 +71,7 @@ def sample(
     duration_s: float | None = None,
     stop: threading.Event,
     clock: HostClock | None = None,
-    heard: ProgressCallback | None = None,
+    on_progress: ProgressCallback | None = None,
 ) -> SamplingProgress:
     """Read `meter` every `interval_s` seconds of the monotonic clock into `recorder`, until `duration_s` or `stop`.
 
@@ -97,7 +97,7 @@ def sample(
         progress.elapsed_s, progress.power_w = now.monotonic_s - start, _power(meter.columns, rows)
         by_s = clock_step_s(before, now)
         if by_s:
-            progress.jumps += 1
+            progress.clock_changes += 1
             progress.events.append(
                 f"the clock was set {'forward' if by_s > 0 else 'back'} by {abs(by_s):.3g} s"
             )
@@ -106,8 +106,8 @@ def sample(
         before, missing = now, meter.missing
         ahead = max(tick + 1, math.ceil(progress.elapsed_s / interval_s - 1e-9))
         progress.missed += int(min(ahead, last + 1)) - tick - 1
-        if heard is not None:
-            heard(progress)
+        if on_progress is not None:
+            on_progress(progress)
         if ahead > last:
             break
         tick = ahead

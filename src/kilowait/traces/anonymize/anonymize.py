@@ -36,10 +36,10 @@ class AnonymizedLog:
     plan: AnonymizationPlan
     check: AnonymityCheck
     """Check of all jobs, before suppression."""
-    remedies: tuple[SuggestedRule, ...]
+    suggestions: tuple[SuggestedRule, ...]
     suppressed: int = 0
     """Number of jobs left out because they were in classes below k."""
-    freed: int = 0
+    dependencies_removed: int = 0
     """Number of jobs whose dependency (`after_id`) was removed because it referred to a suppressed job."""
 
 

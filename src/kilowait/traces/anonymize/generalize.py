@@ -142,4 +142,4 @@ def _most(jobs: JobTable, name: str) -> float:
     if name == "nodes":
         size = jobs.meta.get("max_procs", jobs.meta.get("max_nodes"))
         return MAX_TIME_S if size is None else float(size)
-    return COLUMNS[name].most
+    return COLUMNS[name].maximum

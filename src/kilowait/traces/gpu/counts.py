@@ -58,10 +58,10 @@ def set_workers(draft: RawColumns, each: Floats, workers: Floats, ledger: Cleani
         loose = many & (part | (whole == 1))
     draft.numbers |= {"gpus": gpus, "nodes": workers, "gpu_milli": milli}
     mark(
-        ledger, "mended", "several workers with a fractional GPU each: the sum rounded up to whole GPUs",
+        ledger, "corrected", "several workers with a fractional GPU each: the sum rounded up to whole GPUs",
         part & many, draft.line,
     )  # fmt: skip
-    mark(ledger, "mended", "a worker with several GPUs and a fraction: rounded up", uneven, draft.line)
+    mark(ledger, "corrected", "a worker with several GPUs and a fraction: rounded up", uneven, draft.line)
     set_gpus_on_any_nodes(draft, gpus, loose)
 
 

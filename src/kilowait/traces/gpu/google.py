@@ -103,7 +103,7 @@ def read_google2019(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple
     if "collection_type" in rows:
         places, kinds = rows.kinds("collection_type")
         alloc = np.array([kind.upper() in ("1", "1.0", "ALLOC_SET") for kind in kinds], np.bool_)
-        draft.unfit["an alloc set, which is a reservation and no job"] = alloc[places][tasks.first]
+        draft.invalid["an alloc set, which is a reservation and no job"] = alloc[places][tasks.first]
     return draft, {"largest_machine": LARGEST_MACHINE} if of_tasks else {}
 
 
@@ -139,14 +139,18 @@ def _drafted(
     draft.numbers["nodes"] = np.ones(len(line))
     draft.numbers["status"] = np.array([status.get(code, -1.0) for code in tasks.last.tolist()], np.float64)
     draft.numbers["cancel_s"] = np.where(tasks.never & ~tasks.waiting, tasks.ended_s, np.nan)
-    draft.never["waiting when the files end"] = tasks.never & tasks.waiting
-    draft.never["ended while it waited"] = tasks.never & ~tasks.waiting
+    draft.never_ran["waiting when the files end"] = tasks.never & tasks.waiting
+    draft.never_ran["ended while it waited"] = tasks.never & ~tasks.waiting
     ran = ~tasks.never
     begin, end = tasks.begin_s, tasks.end_s
     mark(
-        ledger, "mended", f"submitted before the files begin: cut at {begin:,.0f} s", tasks.early & ran, line
+        ledger,
+        "corrected",
+        f"submitted before the files begin: cut at {begin:,.0f} s",
+        tasks.early & ran,
+        line,
     )
-    mark(ledger, "mended", f"running when the files end: cut at {end:,.0f} s", tasks.late & ran, line)
+    mark(ledger, "corrected", f"running when the files end: cut at {end:,.0f} s", tasks.late & ran, line)
     mark(
         ledger,
         "note",

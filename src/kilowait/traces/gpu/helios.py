@@ -32,7 +32,7 @@ def _log(rows: CsvRows, ledger: CleaningReport) -> tuple[RawColumns, dict[str, A
     draft = RawColumns(rows.line, {"job_id": rows.numbers("job_id"), "submit_s": submit})
     draft.numbers |= {"runtime_s": end - start, "wait_s": start - submit, "status": rows.statuses("state")}
     unstarted = np.isnan(start) & ~np.isnan(end)
-    draft.never["it has no start"] = unstarted
+    draft.never_ran["it has no start"] = unstarted
     draft.numbers["cancel_s"] = np.where(unstarted, end, np.nan)
     set_gpus_per_node(draft, rows.numbers("gpu_num"), rows.numbers("node_num"), ledger)
     if "cpu_num" in rows:

@@ -34,7 +34,7 @@ def read_openb(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawC
     draft.numbers["nodes"] = np.ones(len(rows))
     draft.numbers["memory_mb"] = rows.numbers("memory_mib") * MIB_MB
     draft.numbers["gpu_milli"] = np.where(gpus == 0, np.nan, milli)  # Undefined for jobs without GPUs.
-    draft.unfit["number of GPUs not known"] = np.isnan(gpus)
+    draft.invalid["number of GPUs not known"] = np.isnan(gpus)
     set_cpus(draft, rows.numbers("cpu_milli"))
     for column, name in (("gpu_types", "gpu_spec"), ("qos", "qos")):
         if name in rows:
@@ -64,7 +64,7 @@ def _timed(draft: RawColumns, rows: CsvRows, ledger: CleaningReport) -> None:
     endless = np.isnan(deleted) & ~np.isnan(scheduled)
     mark(
         ledger,
-        "mended",
+        "corrected",
         f"not deleted in the trace: assumed to end with it, at {last:,.0f} s",
         endless,
         rows.line,
@@ -79,5 +79,5 @@ def _timed(draft: RawColumns, rows: CsvRows, ledger: CleaningReport) -> None:
         status = rows.statuses("pod_phase", _STATUS)
         draft.numbers["status"] = status
         waiting = np.isnan(scheduled) & (status == _STATUS["PENDING"])
-        draft.never["still pending when it was deleted"] = waiting
+        draft.never_ran["still pending when it was deleted"] = waiting
         draft.numbers["cancel_s"] = np.where(waiting, deleted, np.nan)

@@ -109,7 +109,7 @@ def _tasks(tasks: CsvRows, tables: dict[str, CsvRows], ledger: CleaningReport) -
     draft.words["name"] = tasks.words("task_name")
     codes, states = tasks.kinds("status")
     waiting = np.array([state == "Waiting" for state in states], np.bool_)[codes] & np.isnan(start)
-    draft.never["still waiting when the trace ends"] = waiting
+    draft.never_ran["still waiting when the trace ends"] = waiting
     if "job" in tables:
         _joined(draft, tasks, tables, start, ledger)
     else:
@@ -135,7 +135,7 @@ def _joined(
         odd = ~early & ~np.isnan(start)
     mark(
         ledger,
-        "mended",
+        "corrected",
         "submission of the job unknown or after the start: the start is used",
         odd,
         tasks.line,

@@ -103,9 +103,11 @@ def _log(text: str, ledger: CleaningReport) -> RawColumns:
     )
     for column, name in (("user", "user"), ("queue", "vc"), ("name", "jobid")):
         draft.words[column] = coded([_text(job.get(name)) for job in sound], frozenset({"", "None"}))
-    draft.never["it has no attempt"] = np.array([not found.counted for found in attempts_of_jobs], np.bool_)
+    draft.never_ran["it has no attempt"] = np.array(
+        [not found.counted for found in attempts_of_jobs], np.bool_
+    )
     running = np.array([found.running for found in attempts_of_jobs], np.bool_)
-    draft.unfit["its last attempt has no end: it was running when the log was made"] = running
+    draft.invalid["its last attempt has no end: it was running when the log was made"] = running
     set_gpus_per_node(
         draft,
         np.array([found.gpus for found in attempts_of_jobs], np.float64),
@@ -113,7 +115,7 @@ def _log(text: str, ledger: CleaningReport) -> RawColumns:
         ledger,
     )
     part = np.array([0 < found.untimed < found.counted for found in attempts_of_jobs], np.bool_) & ~running
-    mark(ledger, "mended", "an attempt without start or end: ignored", part, place)
+    mark(ledger, "corrected", "an attempt without start or end: ignored", part, place)
     again = np.array([found.counted > 1 for found in attempts_of_jobs], np.bool_)
     mark(
         ledger,

@@ -35,7 +35,7 @@ def _derived(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     )
     draft.numbers["priority"] = rows.numbers("priority")
     mark(
-        ledger, "mended", "gpus is 0, a fractional GPU of unknown size: one whole GPU used",
+        ledger, "corrected", "gpus is 0, a fractional GPU of unknown size: one whole GPU used",
         gpus == 0, rows.line,
     )  # fmt: skip
     set_workers(draft, np.where(gpus == 0, 1.0, gpus), np.ones(len(rows)), ledger)

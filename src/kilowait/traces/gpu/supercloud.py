@@ -36,7 +36,7 @@ def read_supercloud(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple
     draft = RawColumns(rows.line, {"job_id": rows.numbers("id_job"), "submit_s": submit})
     draft.numbers |= {"runtime_s": end - start, "wait_s": start - submit}
     unstarted = np.isnan(start)
-    draft.never["it has no start"] = unstarted
+    draft.never_ran["it has no start"] = unstarted
     draft.numbers["cancel_s"] = np.where(unstarted, end, np.nan)
     codes = rows.numbers("state")
     draft.numbers["status"] = np.array([SLURM_CODES.get(code, -1.0) for code in codes.tolist()], np.float64)

@@ -158,7 +158,9 @@ def _folded(
     kept = [i for i, key in enumerate(keys) if "." not in key or orphans.get(key.partition(".")[0]) == i]
     ledger.folded += len(keys) - len(kept)
     for index in sorted(orphans.values()):
-        ledger.add("mended", "steps without a job record: the longest step is used as the job", 1, at[index])
+        ledger.add(
+            "corrected", "steps without a job record: the longest step is used as the job", 1, at[index]
+        )
     return [records[i] for i in kept], [at[i] for i in kept]
 
 
@@ -217,10 +219,10 @@ def _approximate(dump: _Dump, draft: RawColumns, asked_cpus: Floats, ledger: Cle
     )
     first = int(draft.line[0]) if len(draft) else None
     said = "run time is CPUTimeRAW / ReqCPUS, approximate: more CPUs may have been allocated than requested"
-    ledger.add("mended", said, int((~np.isnan(runtime) & ~capped).sum()), first)
+    ledger.add("corrected", said, int((~np.isnan(runtime) & ~capped).sum()), first)
     if capped.any():
         said = "run time by CPUTimeRAW / ReqCPUS beyond the time limit, or a timeout: the limit used, approximate"
-        ledger.add("mended", said, int(capped.sum()), int(draft.line[int(capped.argmax())]))
+        ledger.add("corrected", said, int(capped.sum()), int(draft.line[int(capped.argmax())]))
 
 
 def _states(dump: _Dump, draft: RawColumns, start: Floats, end: Floats) -> None:
@@ -241,8 +243,8 @@ def _states(dump: _Dump, draft: RawColumns, start: Floats, end: Floats) -> None:
     unplaced |= np.isnan(start) if "start" in dump else False
     idle = unplaced & ~(runtime > 0) & ~pending & ~running
     cancelled = draft.numbers["status"] == 5
-    draft.unfit = {"still running when the dump was made: run time unknown": running}
-    draft.never = {
+    draft.invalid = {"still running when the dump was made: run time unknown": running}
+    draft.never_ran = {
         "tasks of an array still waiting when the dump was made": array & ~running & ~(runtime > 0),
         "still waiting when the dump was made": pending,
         "cancelled while it waited": idle & cancelled,

@@ -171,7 +171,7 @@ def _derive(draft: RawColumns, used: Floats | None, kind: str, ledger: CleaningR
         if "wait_s" not in numbers:
             numbers["wait_s"] = start - draft.get("submit_s")
         unstarted = np.isnan(start) & ~(draft.get("runtime_s") > 0)
-        draft.never["it has no start"] = unstarted
+        draft.never_ran["it has no start"] = unstarted
         if end is not None:
             numbers["cancel_s"] = np.where(
                 unstarted & (end >= draft.get("submit_s")), end, draft.get("cancel_s")
@@ -192,7 +192,7 @@ def _derive(draft: RawColumns, used: Floats | None, kind: str, ledger: CleaningR
         if (gpus > 0).any() and np.array_equal(gpus, numbers["nodes"]):
             ledger.add("note", "nodes are GPUs in this file")
         if used is not None:
-            draft.never["no nodes used and no run time"] = ~(used > 0) & (draft.get("runtime_s") <= 0)
+            draft.never_ran["no nodes used and no run time"] = ~(used > 0) & (draft.get("runtime_s") <= 0)
 
 
 def _spans(texts: list[str], factor: float) -> Floats:
@@ -236,7 +236,7 @@ def _times(
     if stray.any():
         first = int(draft.line[int(stray.argmax())])
         said = "a date among numbers" if not mostly else "a number among dates"
-        ledger.add("mended", f"{target}: {said}, treated as unknown", int(stray.sum()), first)
+        ledger.add("corrected", f"{target}: {said}, treated as unknown", int(stray.sum()), first)
         values[stray] = np.nan
     if mostly and target == "submit_s":
         ledger.add("note", "times without a zone are read as UTC")

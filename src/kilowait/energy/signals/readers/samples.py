@@ -25,7 +25,7 @@ class RawSamples:
     location: str | None = None
     kind: str = NOT_STATED
     """Average or marginal."""
-    scope: str = NOT_STATED
+    carbon_scope: str = NOT_STATED
     """Direct or life-cycle."""
     step_s: float | None = None
     """How long a sample is valid, if the file gives it."""
