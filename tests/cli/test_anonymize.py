@@ -85,15 +85,15 @@ def test_enforcing_and_strictness(kilowait, site):
         "--key",
         "site.key",
     )
-    refused = kilowait(*call, "--strict", "--new-key")
+    refused = kilowait(*call, "--fail-below-k", "--new-key")
     assert refused.status == 2 and "no coarsening helps" in refused.out
     assert "error: 1 of 10 jobs are in 1 classes of fewer than 5 users; coarsen" in refused.err
     assert sorted(os.listdir()) == ["public", "sacct.txt"] and not os.listdir("public")
-    said = kilowait(*call, "--strict", "--enforce", "--new-key")
+    said = kilowait(*call, "--fail-below-k", "--enforce", "--new-key")
     assert said.status == 0 and "suppressed     1 job: all below 5" in said.out
     assert len(kw.read_trace("public/log.csv")) == 9
-    assert kilowait(*call, "--strict", "--k", 1).status == 0
-    assert kilowait(*call, "--strict", "--coarsen", "nodes=64").status == 0
+    assert kilowait(*call, "--fail-below-k", "--k", 1).status == 0
+    assert kilowait(*call, "--fail-below-k", "--coarsen", "nodes=64").status == 0
 
 
 def test_as_json(kilowait, site):

@@ -149,7 +149,17 @@ def test_whatever_stops_it_what_was_sampled_can_be_read(tmp_path, tree, suffix, 
 
 def test_carbon_of_a_span_is_read_by_the_carbon_option(kilowait, web, tmp_path):
     out = tmp_path / "gb.json"
-    words = ("telemetry", "carbon", "gb", "--from", "2026-01-01", "--to", "2026-01-15", "--base-url", web.url)
+    words = (
+        "telemetry",
+        "carbon",
+        "gb",
+        "--since",
+        "2026-01-01",
+        "--until",
+        "2026-01-15",
+        "--base-url",
+        web.url,
+    )
     told = kilowait(*words, "--out", out)
     assert told.status == 0, told.err
     first, last = told.out.splitlines()
@@ -205,9 +215,9 @@ def test_a_hole_of_the_service_is_a_note(kilowait, web, tmp_path):
         (("gb", "--region", "0"), "region is 0; the regions are 1 North Scotland"),
         (("electricity-maps",), "Electricity Maps needs a zone and no region"),
         (("electricity-maps", "--zone", "DE", "--carbon-scope", "all"), "the scope is 'all'"),
-        (("gb", "--to", "2026-01-01"), "--to is the end of a time span; give --from with it"),
-        (("gb", "--from", "2026-01-01", "--latest"), "a past time span is fetched once"),
-        (("gb", "--from", "soon"), "'soon' is not a time"),
+        (("gb", "--until", "2026-01-01"), "--until is the end of a time span; give --since with it"),
+        (("gb", "--since", "2026-01-01", "--latest"), "a past time span is fetched once"),
+        (("gb", "--since", "soon"), "'soon' is not a time"),
         (("gb", "--base-url", "gopher://x"), "the base URL is 'gopher://x'"),
     ],
 )
@@ -259,7 +269,7 @@ def test_a_log_gets_its_labels(kilowait, log, samples, tmp_path):
         "",
         f"written to {out}",
     ]
-    assert told.err == "note: times of the log taken as UTC (assumed); --zone names another\n"
+    assert told.err == "note: times of the log taken as UTC (assumed); --timezone names another\n"
     jobs = read_trace(out)
     np.testing.assert_allclose(jobs["energy_j"], [2000.0, 1500.0, np.nan], rtol=1e-6)
     np.testing.assert_allclose(jobs["power_w"], [100.0, 150.0, np.nan], rtol=1e-6)
@@ -285,8 +295,8 @@ def test_labels_are_not_overwritten_without_a_word(kilowait, log, samples, tmp_p
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("--zone", "Europe/Berlin"), "no job ran while its nodes were sampled"),
-        (("--zone", "Mars"), "unknown time zone 'Mars'"),
+        (("--timezone", "Europe/Berlin"), "no job ran while its nodes were sampled"),
+        (("--timezone", "Mars"), "unknown time zone 'Mars'"),
         (("--coverage", "2"), "the coverage is 2; it must be above 0 and at most 1"),
         (("--share", "fairly"), "nodes is 'fairly'; it must be exclusive or shared"),
         (("--idle", "nobody"), "give --share shared and --node-cores"),

@@ -330,7 +330,7 @@ def test_impossible_questions_are_told(web, tmp_path):
         ElectricityMaps("D E")
     with pytest.raises(InputError, match="the scope is 'both'"):
         ElectricityMaps("DE", carbon_scope="both")
-    with pytest.raises(InputError, match="ends before it begins; give --from before --to"):
+    with pytest.raises(InputError, match="ends before it begins; give --since before --until"):
         fetch_carbon(GreatBritain(web.url), tmp_path / "x.json", Patience().asking, span_s=(NOW, NOW))
     for url in ("ftp://x", "api.example.org", "https://user@x.org", "https://x.org/?a=1"):
         with pytest.raises(InputError, match="the base URL is"):

@@ -366,7 +366,7 @@ def test_nothing_in_common_is_an_error_that_says_why(tmp_path):
         label_energy(table([(10.0, 20.0, 0, 1)], ["m7"]), samples)
     with pytest.raises(
         InputError,
-        match=r"samples are from 2025-10-09 08:53 to .* jobs from 2025-10-09 09:53 .*--zone.*--log-start",
+        match=r"samples are from 2025-10-09 08:53 to .* jobs from 2025-10-09 09:53 .*--timezone.*--log-start",
     ):
         label_energy(table([(3600.0, 20.0, 0, 1)]), samples)
     with pytest.raises(InputError, match="none of 1 jobs has a known start and a run time above 0"):

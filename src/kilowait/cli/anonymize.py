@@ -102,9 +102,11 @@ def anonymize(
     enforce: Annotated[
         bool, typer.Option("--enforce", help="Leave out jobs in classes with fewer than k users.")
     ] = False,
-    strict: Annotated[
+    fail_below_k: Annotated[
         bool,
-        typer.Option("--strict", help="Write nothing and exit with 2 if any class has fewer than k users."),
+        typer.Option(
+            "--fail-below-k", help="Write nothing and exit with 2 if any class has fewer than k users."
+        ),
     ] = False,
     to: Annotated[
         str | None,
@@ -155,7 +157,7 @@ def anonymize(
     if not json:
         _show_plan(trace, result)
         _show_check(result)
-    if strict and not enforce:
+    if fail_below_k and not enforce:
         result.check.refuse()
     report_file = None
     if out is not None:

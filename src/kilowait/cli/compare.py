@@ -86,7 +86,7 @@ def compare(
         typer.Option(
             "--split",
             metavar="train|validation|test|all|auto",
-            help="Part of the log to use: train is the first 60 % of its time, validation the next 20 %, test the last "
+            help="Part of the log to use: train is the first 60 % of the jobs, validation the next 20 %, test the last "
             "20 %; auto: test if an agent is compared, else all.",
         ),
     ] = "auto",

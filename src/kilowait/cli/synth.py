@@ -23,7 +23,7 @@ _FIT = """\b
 Examples:
   kilowait synth fit log.swf.gz --model transformer --out models/ours
   kilowait synth fit lublin:5000:128:0.9:7 --model copula --out models/made
-  kilowait synth fit log.swf.gz --jobs 20000 --set passes=10,menu=3 --out models/first
+  kilowait synth fit log.swf.gz --jobs 20000 --set passes=10,frequent_jobs=3 --out models/first
   kilowait synth fit log.swf.gz --device cuda --resume --out models/ours
   kilowait synth fit log.swf.gz --set dp_epsilon=8 --out models/private
   kilowait synth fit log.swf.gz --model sdv:TVAE --set python=~/sdv/bin/python,epochs=50 --out models/theirs"""

@@ -35,12 +35,12 @@ Example:
 _CARBON = """\b
 Examples:
   kilowait telemetry carbon gb --out gb.json
-  kilowait telemetry carbon gb --from 2026-01-01 --to 2026-03-01 --out gb.json
+  kilowait telemetry carbon gb --since 2026-01-01 --until 2026-03-01 --out gb.json
   kilowait telemetry carbon electricity-maps --zone DE --every 1h --out de.json"""
 _LABEL = """\b
 Examples:
   kilowait telemetry label samples/*.parquet --jobs sacct.txt --out labelled.parquet
-  kilowait telemetry label samples/* --jobs sacct.txt --share shared --zone Europe/Berlin --out labelled.parquet"""
+  kilowait telemetry label samples/* --jobs sacct.txt --share shared --timezone Europe/Berlin --out labelled.parquet"""
 
 Samples = Annotated[
     Path,
@@ -203,12 +203,12 @@ def carbon(
     since: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="DATE", help="First date (UTC); by default one day ago.", show_default=False
+            "--since", metavar="DATE", help="First date (UTC); by default one day ago.", show_default=False
         ),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option("--to", metavar="DATE", help="Last date (UTC); by default now.", show_default=False),
+        typer.Option("--until", metavar="DATE", help="Last date (UTC); by default now.", show_default=False),
     ] = None,
     latest: Annotated[bool, typer.Option("--latest", help="Download only the current value.")] = False,
     every: Annotated[
@@ -380,10 +380,10 @@ def label(
             show_default=False,
         ),
     ] = None,
-    zone: Annotated[
+    timezone: Annotated[
         str | None,
         typer.Option(
-            "--zone",
+            "--timezone",
             metavar="Z",
             help="Time zone of a log whose times have none, e.g. Europe/Berlin.",
             show_default=False,
@@ -420,7 +420,7 @@ def label(
             sharing=sharing,
             coverage=coverage,
             longest_gap_s=None if longest_gap is None else parse_duration(longest_gap),
-            zone=zone,
+            zone=timezone,
             start=log_start,
             on_progress=lambda host: update(f"labelling the jobs of {host} ..."),
         )

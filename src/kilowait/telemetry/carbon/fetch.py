@@ -116,7 +116,7 @@ def requested_span(
     if since is None and until is None:
         return None
     if since is None:
-        raise InputError("--to is the end of a time span; give --from with it")
+        raise InputError("--until is the end of a time span; give --since with it")
     if latest or again:
         raise InputError("a past time span is fetched once; leave out --latest, --every and --duration")
     begin, end = (None if text is None else _unix_s(text) for text in (since, until))
@@ -139,7 +139,7 @@ def _fetch_rows(
         return service.rows(client.answer(url))
     begin_s, end_s = span_s
     if not begin_s < end_s:
-        raise InputError("the time span ends before it begins; give --from before --to")
+        raise InputError("the time span ends before it begins; give --since before --until")
     found: list[Row] = []
     for url, until_s in service.past(begin_s, end_s):
         final = until_s <= client.now() - FINAL_AFTER_S

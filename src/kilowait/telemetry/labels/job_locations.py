@@ -52,7 +52,7 @@ def job_starts(jobs: JobTable, start: str | None, zone: str | None) -> tuple[Flo
     begin = jobs["submit_s"] + jobs["wait_s"] + dated.unix_zero_s
     assumed = start is None and "assumed" in dated.note
     if zone is None:
-        note = f"{dated.note}; --zone names another" if assumed else dated.note
+        note = f"{dated.note}; --timezone names another" if assumed else dated.note
         return begin, [note] if note else []
     if not assumed:
         raise InputError(f"zone is {zone!r}, but the time zone of this log is already known; leave it out")

@@ -225,5 +225,5 @@ def _no_overlap(
     ]
     return (
         f"no job ran while its nodes were sampled: samples are from {dates[0]} UTC, jobs from {dates[1]} UTC; give "
-        "the time zone of the log (--zone) or its date (--log-start)"
+        "the time zone of the log (--timezone) or its date (--log-start)"
     )
