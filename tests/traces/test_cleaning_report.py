@@ -20,9 +20,9 @@ def made() -> CleaningReport:
 
 def test_the_same_reason_adds_up_and_keeps_its_first_line() -> None:
     assert made().lines() == [
-        "5 rows read, 2 jobs, 2 dropped, 2 mended, 1 folded into their jobs",
+        "5 rows read, 2 jobs, 2 dropped, 2 corrected, 1 folded into their jobs",
         "dropped 2: never ran (first: line 4)",
-        "mended 2: sorted (first: line 9)",
+        "corrected 2: sorted (first: line 9)",
         "note: a remark",
     ]
 
@@ -32,7 +32,7 @@ def test_there_and_back_through_json() -> None:
 
 
 def test_strict_refuses_dropped_and_corrected_rows_but_not_notes() -> None:
-    with pytest.raises(TraceError, match=r"x\.swf is not clean.*mended 2: sorted.*dropped 2: never ran"):
+    with pytest.raises(TraceError, match=r"x\.swf is not clean.*corrected 2: sorted.*dropped 2: never ran"):
         made().check("x.swf")
     clean = CleaningReport()
     clean.add("note", "a remark")

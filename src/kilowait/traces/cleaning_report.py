@@ -71,7 +71,7 @@ class CleaningReport:
         """The report as text lines."""
         parts = [f"{self.rows_read:,} rows read", f"{self.jobs:,} jobs"]
         parts += [f"{self.dropped:,} dropped"] if self.dropped else []
-        parts += [f"{self.corrected:,} mended"] if self.corrected else []
+        parts += [f"{self.corrected:,} corrected"] if self.corrected else []
         parts += [f"{self.folded:,} folded into their jobs"] if self.folded else []
         order = {"dropped": 0, "corrected": 1, "note": 2}
         return [", ".join(parts), *(str(e) for e in sorted(self.entries, key=lambda e: order[e.kind]))]
