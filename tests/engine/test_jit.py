@@ -91,3 +91,169 @@ def test_making_a_kernel_leaves_numbas_own_cache_folder_alone() -> None:
     jit_entry.compiled("run")
     assert before == numba.config.CACHE_DIR
     assert any(cache_folder().rglob("*.nbc"))
+
+
+# -- the cache on a shared machine -----------------------------------------------------------------
+
+KERNEL = """
+import numba, numba.types as t
+from kilowait.engine.kernels.jit import compile_entry
+def twice(x):
+    return 2 * x
+print(compile_entry(twice, t.int64(t.int64))(21))
+"""
+
+
+def compiled_in(folder: Path, program: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a process that compiles one small function with its cache in the folder."""
+    program.write_text(KERNEL, encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, str(program)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KILOWAIT_CACHE_DIR": str(folder), **environment},
+    )
+
+
+def works(done: subprocess.CompletedProcess[str]) -> bool:
+    return done.returncode == 0 and done.stdout == "42\n" and "Traceback" not in done.stderr
+
+
+def only_file(folder: Path) -> Path:
+    (found,) = folder.rglob("*.nbc")
+    return found
+
+
+COMPILED = pytest.mark.skipif(INTERPRETED, reason="nothing is compiled")
+
+
+@COMPILED
+def test_the_cache_is_private(tmp_path: Path) -> None:
+    assert works(compiled_in(tmp_path / "cache", tmp_path / "p.py"))
+    file = only_file(tmp_path / "cache")
+    for place in (file, file.parent.parent, file.parent.parent.parent):
+        assert place.stat().st_mode & 0o077 == 0, place
+    before = file.stat().st_mtime_ns
+    again = compiled_in(tmp_path / "cache", tmp_path / "p.py")
+    assert works(again) and again.stderr == "" and only_file(tmp_path / "cache").stat().st_mtime_ns == before
+
+
+def truncated(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:100])
+
+
+def emptied(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def flipped(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def dangling(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("nowhere")
+
+
+def a_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def a_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def writable_by_others(file: Path) -> None:
+    file.chmod(0o666)
+
+
+@COMPILED
+@pytest.mark.parametrize(
+    "damage", [truncated, emptied, flipped, dangling, a_folder, a_pipe, writable_by_others]
+)
+def test_a_damaged_or_foreign_kernel_is_compiled_again(tmp_path: Path, damage: Any) -> None:
+    assert works(compiled_in(tmp_path / "cache", tmp_path / "p.py"))
+    damage(only_file(tmp_path / "cache"))
+    done = compiled_in(tmp_path / "cache", tmp_path / "p.py")
+    assert works(done) and done.stderr.count("\n") <= 2, done.stderr
+    assert "compiling again" in done.stderr or damage is dangling
+
+
+@COMPILED
+def test_a_kernel_of_another_user_is_not_loaded(tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can give files to another user")
+    assert works(compiled_in(tmp_path / "cache", tmp_path / "p.py"))
+    os.chown(only_file(tmp_path / "cache"), 12345, 12345)
+    done = compiled_in(tmp_path / "cache", tmp_path / "p.py")
+    assert works(done) and "compiling again" in done.stderr
+
+
+@COMPILED
+@pytest.mark.parametrize("obstacle", ["file", "link", "foreign", "dangling"])
+def test_something_in_the_way_of_the_cache_does_not_stop_a_run(tmp_path: Path, obstacle: str) -> None:
+    cache, target = tmp_path / "cache", tmp_path / "elsewhere"
+    cache.mkdir()
+    target.mkdir()
+    if obstacle == "file":
+        (cache / "kernels").write_text("in the way")
+    elif obstacle == "link":
+        (cache / "kernels").symlink_to(target)
+    elif obstacle == "dangling":
+        (cache / "kernels").symlink_to(tmp_path / "nowhere")
+    else:
+        if os.getuid() != 0:
+            pytest.skip("only root can give folders to another user")
+        (cache / "kernels").mkdir()
+        os.chown(cache / "kernels", 12345, 12345)
+    spare = tmp_path / "spare"
+    spare.mkdir()
+    done = compiled_in(cache, tmp_path / "p.py", TMPDIR=str(spare))
+    assert works(done) and "compiled code cannot be kept" in done.stderr
+    assert not list(target.iterdir()) and not list(spare.iterdir()), "nothing is left behind"
+
+
+@COMPILED
+def test_an_own_folder_that_others_may_write_is_closed(tmp_path: Path) -> None:
+    kernels = tmp_path / "cache" / "kernels"
+    kernels.mkdir(parents=True)
+    kernels.chmod(0o777)
+    assert works(compiled_in(tmp_path / "cache", tmp_path / "p.py"))
+    assert kernels.stat().st_mode & 0o077 == 0
+
+
+@COMPILED
+def test_a_full_disk_does_not_stop_a_run(tmp_path: Path) -> None:
+    """A limit on the size of files, as a full disk, ends every write with an error."""
+    program = tmp_path / "full.py"
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+    program.write_text(KERNEL.replace("def twice", limit + "def twice"), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KILOWAIT_CACHE_DIR": str(tmp_path / "cache")},
+    )
+    assert works(done) and "it is compiled again next time" in done.stderr
+    assert not [file for file in (tmp_path / "cache").rglob("*") if file.is_file()]
+
+
+@COMPILED
+def test_without_any_folder_nothing_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("in the way")
+    code = (
+        "import tempfile; tempfile.mkdtemp = lambda **_: (_ for _ in ()).throw(OSError('no room'));" + KERNEL
+    )
+    program = tmp_path / "q.py"
+    program.write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KILOWAIT_CACHE_DIR": str(tmp_path / "cache")},
+    )
+    assert works(done) and "compiles anew" in done.stderr

@@ -21,7 +21,7 @@ from kilowait.engine.kernels import (
     scheduling_pass,
 )
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.jit import cache_folder, compile_entry, is_compiled
+from kilowait.engine.kernels.jit import compile_entry, is_compiled, kept_where
 from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED, state_without_refcount
 from kilowait.engine.pools import resource_pools
 from kilowait.engine.settings import Settings
@@ -137,9 +137,7 @@ def compiled(name: str) -> Callable[..., Any]:
     }
     function, signature = table[name]
     if name.startswith("run") and not is_compiled(name):
-        logging.getLogger("kilowait").warning(
-            "compiling the simulator, once, for about 20 s; kept in %s", cache_folder()
-        )
+        logging.getLogger("kilowait").warning("compiling the simulator, once, for about 20 s%s", kept_where())
     return compile_entry(function, signature)
 
 

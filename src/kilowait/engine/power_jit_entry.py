@@ -25,7 +25,7 @@ from kilowait.engine.kernels import (
     reservations,
 )
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.jit import cache_folder, compile_entry, is_compiled
+from kilowait.engine.kernels.jit import compile_entry, is_compiled, kept_where
 from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED
 from kilowait.engine.pools import resource_pools
@@ -151,8 +151,8 @@ def compiled_power_kernel(name: str) -> Callable[..., Any]:
     function, signature = table[name]
     if name.startswith("run") and not is_compiled(name, "kernels/power_event_loop"):
         logging.getLogger("kilowait").warning(
-            "compiling the simulator with power controls, once, for about a minute; kept in %s",
-            cache_folder(),
+            "compiling the simulator with power controls, once, for about a minute%s",
+            kept_where(),
         )
     return compile_entry(function, signature)
 

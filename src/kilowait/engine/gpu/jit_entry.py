@@ -17,7 +17,7 @@ from kilowait.engine.gpu.initial_state import build_gpu_state
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import GPU_JOB, gpu_state_without_refcount
 from kilowait.engine.interface import PriorityPolicy
-from kilowait.engine.kernels.jit import cache_folder, compile_entry, is_compiled
+from kilowait.engine.kernels.jit import compile_entry, is_compiled, kept_where
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
@@ -94,8 +94,8 @@ def compiled(name: str) -> Callable[..., Any]:
     function, signature = table[name]
     if name == "run" and not is_compiled(name, "gpu/event_loop"):
         logging.getLogger("kilowait").warning(
-            "compiling the GPU simulator, once, for about half a minute; kept in %s",
-            cache_folder(),
+            "compiling the GPU simulator, once, for about half a minute%s",
+            kept_where(),
         )
     return compile_entry(function, signature)
 

@@ -1,4 +1,4 @@
-"""Numba compilation of kernels and the cache of compiled code.
+"""Numba compilation of kernels.
 
 Numba's cache looks at one file's date only: a caller keeps a stale copy of a callee edited in another file, and
 code compiled with bounds checks passes for code without. So the cache folder is named by everything that matters.
@@ -7,12 +7,8 @@ code compiled with bounds checks passes for code without. So the cache folder is
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 import sys
-import tempfile
 import threading
-import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -25,12 +21,14 @@ from numba import types
 from numba.core import cgutils
 from numba.core.extending import intrinsic
 from numba.np.arrayobj import make_array
-from platformdirs import user_cache_path
+
+from kilowait.engine.kernels.cache import KernelCache, usable_folder
 
 __all__ = [
     "noinline",
     "cache_folder",
     "is_compiled",
+    "kept_where",
     "kernel",
     "without_refcount",
     "memmove",
@@ -46,8 +44,8 @@ _SOURCES = Path(__file__).resolve().parent.parent.parent
 
 
 @cache
-def cache_folder(package: str = "engine") -> Path:
-    """Cache folder of a package's compiled kernels; it depends on sources, options and versions.
+def cache_folder(package: str = "engine") -> Path | None:
+    """Cache folder of a package's compiled kernels; it depends on sources, options and versions. None: there is none.
 
     Those of `envs` hold copies of the engine's, so both are in its name.
     """
@@ -63,30 +61,21 @@ def cache_folder(package: str = "engine") -> Path:
         for source in sorted(_SOURCES.glob(pattern)):
             what.update(source.read_bytes())
     what.update(f"{numba.__version__} {sys.version} {numba.config.BOUNDSCHECK} {numba.config.OPT}".encode())
-    root = os.environ.get("KILOWAIT_CACHE_DIR")
-    base = Path(root) if root else user_cache_path("kilowait", appauthor=False)
-    folder = base / "kernels" / what.hexdigest()[:16]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        os.utime(folder)
-    except OSError:  # a home that cannot be written to must not stop a simulation
-        folder = Path(tempfile.gettempdir()) / f"kilowait-{os.getuid()}" / folder.name
-        folder.mkdir(parents=True, exist_ok=True)
-    _remove_unused(folder)
-    return folder
-
-
-def _remove_unused(folder: Path) -> None:
-    """Remove kernels of other sources or versions unused for a month."""
-    for other in folder.parent.iterdir():
-        if other != folder and other.stat().st_mtime < time.time() - 30 * 86400:
-            shutil.rmtree(other, ignore_errors=True)
+    return usable_folder(what.hexdigest()[:16])
 
 
 def is_compiled(run: str = "run", where: str = "kernels/event_loop") -> bool:
     """Whether a simulation can start without compiling first (`run` is run or run_conservative)."""
     folder, file = where.split("/")
-    return bool(numba.config.DISABLE_JIT) or any(cache_folder().glob(f"{folder}_*/{file}.{run}-*.nbc"))
+    kernels = cache_folder()
+    kept = kernels is not None and any(kernels.glob(f"{folder}_*/{file}.{run}-*.nbc"))
+    return bool(numba.config.DISABLE_JIT) or kept
+
+
+def kept_where() -> str:
+    """Where compiled kernels are kept, as the end of a message; empty without a cache."""
+    folder = cache_folder()
+    return "" if folder is None else f"; kept in {folder}"
 
 
 _COMPILING = threading.Lock()  # the cache folder is a setting of the whole process
@@ -129,13 +118,20 @@ def specialize(function: F, inlined: bool = True, **moves: Any) -> F:
 
 def compile_entry(function: F, signature: Any, package: str = "engine") -> F:
     """A kernel called from Python, compiled (or taken from the cache) at once for one signature."""
+    compiled: Any = numba.njit(nogil=True, error_model="numpy")(function)
+    if numba.config.DISABLE_JIT:
+        return compiled
     with _COMPILING:
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(cache_folder(package))
+        before, folder = numba.config.CACHE_DIR, cache_folder(package)
         try:
-            return numba.njit(signature, cache=True, nogil=True, error_model="numpy")(function)
+            if folder is not None:
+                numba.config.CACHE_DIR = str(folder)
+                compiled._cache = KernelCache(function, folder)
+            compiled.compile(signature)
         finally:
             numba.config.CACHE_DIR = before
+    compiled.disable_compile()
+    return compiled
 
 
 def _identity(array: Any) -> Any:
