@@ -58,7 +58,7 @@ class Sum:
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr(checkpoint, "KEPT_EVERY", 2)
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_EVERY", 2)
 
 
 def summed(keep, steps=7):
@@ -98,8 +98,8 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("change", "why"),
         [
-            ({"step": 7}, "it has taken 7 steps, and this one takes 7"),
-            ({"step": 0}, "it has taken 0 steps"),
+            ({"step": 7}, "it has completed 7 steps, and this training has 7"),
+            ({"step": 0}, "it has completed 0 steps"),
             ({"step": "last"}, "invalid literal"),
             ({"whole": {}}, "it has no 'total'"),
             ({"whole": None}, "not subscriptable"),
@@ -131,7 +131,7 @@ def whole():
 def killed(model, kill_after=1):
     keep = Kept(kill_after=kill_after)
     with pytest.raises(Killed):
-        fit_generator(log(), model, seed=3, keep=keep, **NETWORKS[model])
+        fit_generator(log(), model, seed=3, checkpoints=keep, **NETWORKS[model])
     return keep.state
 
 
@@ -140,7 +140,7 @@ def killed(model, kill_after=1):
 def test_a_network_that_is_gone_on_with_is_the_same(whole, model, kill_after):
     state = killed(model, kill_after)
     assert state["step"] == 2 * kill_after
-    again = fit_generator(log(), model, seed=3, keep=Kept(state), **NETWORKS[model])
+    again = fit_generator(log(), model, seed=3, checkpoints=Kept(state), **NETWORKS[model])
     one, two = whole[model]._state(), again._state()
     assert set(one) == set(two) and all(np.array_equal(one[name], two[name]) for name in one)
     one, two = (each.sample(300, seed=1) for each in (whole[model], again))
@@ -151,8 +151,8 @@ def test_a_network_that_is_gone_on_with_is_the_same(whole, model, kill_after):
 def test_a_network_is_not_gone_on_with_as_another(model):
     state, other = killed(model), "ctgan" if model == "tvae" else "tvae"
     with pytest.raises(InputError, match="does not match this one .*; start again with --force"):
-        fit_generator(log(), other, seed=3, keep=Kept(state), **NETWORKS[other])
+        fit_generator(log(), other, seed=3, checkpoints=Kept(state), **NETWORKS[other])
     with pytest.raises(
         InputError, match=r"does not match this one \(.*size mismatch.*start again with --force"
     ):
-        fit_generator(log(), model, seed=3, keep=Kept(state), **NETWORKS[model] | {"width": 16})
+        fit_generator(log(), model, seed=3, checkpoints=Kept(state), **NETWORKS[model] | {"width": 16})

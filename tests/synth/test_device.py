@@ -24,7 +24,7 @@ def test_auto_takes_what_there_is(monkeypatch):
 
 def test_no_graphics_card(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    words = r"device is cuda, and torch finds no NVIDIA graphics card on this machine; use cpu, or auto"
+    words = r"device is cuda, and torch finds no NVIDIA GPU on this machine; use cpu, or auto"
     with pytest.raises(InputError, match=words):
         fit_generator(log(150), "tvae", device="cuda", **BRIEF)
 

@@ -18,7 +18,13 @@ from kilowait.synth.fidelity import (
     fidelity,
     user_statistics,
 )
-from kilowait.synth.fidelity.arrivals import autocorrelation, band_edges_h, calendar_kept, profile, spectrum
+from kilowait.synth.fidelity.arrivals import (
+    autocorrelation,
+    band_edges_h,
+    calendar_correlation,
+    profile,
+    spectrum,
+)
 from kilowait.synth.fidelity.distances import distance, shares
 from kilowait.synth.fidelity.users import user_numbers
 from tests.synth.test_generator import log
@@ -98,7 +104,7 @@ class TestClassifier:
         assert classifier_auc(real, torn) > 0.9
 
     def test_some_rows_are_whole_rows(self, monkeypatch):
-        monkeypatch.setattr("kilowait.synth.fidelity.classifier.MOST_ROWS", 1000)
+        monkeypatch.setattr("kilowait.synth.fidelity.classifier.MAX_ROWS", 1000)
         rng = np.random.default_rng(0)
         real = log(8000, runtime_s=rng.uniform(1, 1000, 8000), estimate_s=np.full(8000, 1e6))
         real = real.with_columns(
@@ -200,22 +206,22 @@ class TestCalendar:
     def test_kept_or_not(self):
         real = log(3000)
         moved = real["submit_s"] + np.random.default_rng(1).uniform(-900, 900, len(real))
-        kept = calendar_kept(real, real.with_columns(submit_s=np.maximum(moved, 0)).sorted())
+        kept = calendar_correlation(real, real.with_columns(submit_s=np.maximum(moved, 0)).sorted())
         assert kept > 0.7
-        assert abs(calendar_kept(real, log(3000, seed=1))) < 0.2, "the same weeks, other days"
+        assert abs(calendar_correlation(real, log(3000, seed=1))) < 0.2, "the same weeks, other days"
 
     def test_nothing_in_common(self):
         later = log(200, submit_s=np.linspace(1e8, 1.01e8, 200))
-        assert calendar_kept(log(200), later) is None
+        assert calendar_correlation(log(200), later) is None
 
 
 def test_what_gives_the_jobs_away_is_named():
     real = log(800)
     slower = real.with_columns(runtime_s=np.random.default_rng(0).permutation(real["runtime_s"]))
     found = classified(real, slower)
-    assert next(iter(found.looked_at)) in ("used", "runtime_s")
-    assert sum(found.looked_at.values()) == pytest.approx(1)
-    assert list(found.looked_at.values()) == sorted(found.looked_at.values(), reverse=True)
+    assert next(iter(found.feature_importance)) in ("used", "runtime_s")
+    assert sum(found.feature_importance.values()) == pytest.approx(1)
+    assert list(found.feature_importance.values()) == sorted(found.feature_importance.values(), reverse=True)
 
 
 def test_users_and_sessions():

@@ -91,7 +91,7 @@ class TestLaws:
         made = fitted[name].sample(1500, seed=2)
         assert "user" not in made.labels
         assert set(made["user"].tolist()) <= set(range(1, 13))
-        kept = fit_generator(log(), name, names=True, **QUICK.get(name, {})).sample(100)
+        kept = fit_generator(log(), name, keep_names=True, **QUICK.get(name, {})).sample(100)
         assert kept.labels["user"] == log().labels["user"]
 
     def test_energy_is_unknown_where_it_was(self, fitted, name):
@@ -119,11 +119,11 @@ class TestLaws:
 
     def test_progress_is_told(self, fitted, name):
         shares: list[float] = []
-        fitted[name].sample(300, told=lambda what, share: shares.append(share))
+        fitted[name].sample(300, progress=lambda what, share: shares.append(share))
         assert all(0 <= share <= 1 for share in shares) and shares == sorted(shares) and shares[-1] == 1
 
     def test_what_ifs_are_met(self, fitted, name):
-        asked = {"load": 0.4, "nodes": 128, "mix": {"nodes": {1: 0}}, "grow": {"user": {1: 2}}}
+        asked = {"load": 0.4, "nodes": 128, "job_mix": {"nodes": {1: 0}}, "scale_groups": {"user": {1: 2}}}
         made = fitted[name].sample(days=14, seed=1, conditions={"queue": "short"}, **asked)
         assert offered_load(made, 128) == pytest.approx(0.4, rel=1e-3)
         assert made.meta["max_procs"] == 128 and made["nodes"].min() > 1

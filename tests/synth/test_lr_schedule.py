@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from kilowait.synth.lr_schedule import rates_of
+from kilowait.synth.lr_schedule import one_cycle_schedule
 
 
 def taken(steps, highest=0.5):
     optimizer = torch.optim.Adam([torch.zeros(1, requires_grad=True)], highest)
-    rates, found = rates_of(optimizer, highest, steps), []
+    rates, found = one_cycle_schedule(optimizer, highest, steps), []
     for _ in range(steps):
         found.append(optimizer.param_groups[0]["lr"])
         optimizer.step()

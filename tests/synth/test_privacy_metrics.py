@@ -90,7 +90,7 @@ class TestAnonymity:
 
     def test_errors(self):
         with pytest.raises(
-            UnknownNameError, match="unknown column that may be known 'node'; did you mean 'nodes'"
+            UnknownNameError, match="unknown quasi-identifier column 'node'; did you mean 'nodes'"
         ):
             anonymity(SEEN, known=["node"])
         with pytest.raises(InputError, match="k is 0; it must be at least 1"):

@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 
 from kilowait.synth.record_distances import (
     advantage,
-    nearer_auc,
+    distance_auc,
     record_distances,
     roc,
 )
@@ -25,17 +25,17 @@ def test_agrees_with_all_distances():
         np.column_stack([np.log1p(table[name]) for name in names]) / scale for table in (made, seen, held_out)
     ]
     found = record_distances(made, seen, held_out)
-    assert found.made_to_seen == pytest.approx(cdist(points[0], points[1]).min(axis=1))
+    assert found.synthetic_to_seen == pytest.approx(cdist(points[0], points[1]).min(axis=1))
     assert found.held_out_to_seen == pytest.approx(cdist(points[2], points[1]).min(axis=1))
-    assert found.seen_to_made == pytest.approx(cdist(points[1], points[0]).min(axis=1))
+    assert found.seen_to_synthetic == pytest.approx(cdist(points[1], points[0]).min(axis=1))
 
 
 def test_copies_are_at_no_distance():
     seen = log(200)
     found = record_distances(seen, seen, log(200, seed=1))
-    assert not found.made_to_seen.any() and found.held_out_to_seen.any()
+    assert not found.synthetic_to_seen.any() and found.held_out_to_seen.any()
     curves = found.shares()
-    assert set(curves["made_to_seen"]) == {1.0}
+    assert set(curves["synthetic_to_seen"]) == {1.0}
     assert list(curves["held_out_to_seen"]) == sorted(curves["held_out_to_seen"])
     assert curves["at"][0] == 0
 
@@ -46,5 +46,5 @@ def test_the_curve_holds_the_advantage_and_the_area():
     found = roc(near, far)
     assert found.best[1] - found.best[0] == pytest.approx(advantage(near, far))
     assert np.max(np.subtract(found.found, found.wrong)) == pytest.approx(advantage(near, far))
-    assert np.trapezoid(found.found, found.wrong) == pytest.approx(nearer_auc(near, far), abs=2e-3)
+    assert np.trapezoid(found.found, found.wrong) == pytest.approx(distance_auc(near, far), abs=2e-3)
     assert (found.found[0], found.found[-1], found.wrong[-1]) == (0, 1, 1)

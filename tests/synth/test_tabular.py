@@ -11,26 +11,26 @@ from hypothesis import strategies as st
 from kilowait.jobs import JobTable
 from kilowait.synth import fit_generator
 from kilowait.synth.log_schema import log_schema, rows_of
-from kilowait.synth.tabular.arrival_intensity import WeeklyIntensity, clock_of
+from kilowait.synth.tabular.arrival_intensity import WeeklyIntensity, fit_weekly_intensity
 from kilowait.synth.tabular.ctgan import ConditionSampler
 from kilowait.synth.tabular.encoding import (
     CategoryEncoder,
     ModeEncoder,
     NormalScoreEncoder,
     TableEncoder,
-    encoding_of,
+    fit_encoder,
 )
-from kilowait.synth.tabular.gaussian_mixture import mixture_of
-from kilowait.synth.tabular.job_sequence import in_runs, in_time
+from kilowait.synth.tabular.gaussian_mixture import fit_mixture
+from kilowait.synth.tabular.job_sequence import group_repeats, order_in_time
 from kilowait.synth.tabular.layout import ColumnLayout
-from kilowait.synth.tabular.log_table import frame_of
+from kilowait.synth.tabular.log_table import fit_log_table
 from tests.synth.test_generator import log
 
 
 class TestClock:
     def test_nights_are_short(self):
         hours = np.repeat(np.arange(0, 28 * 24), np.where(np.arange(28 * 24) % 24 // 8 == 1, 9, 1))
-        clock = clock_of(hours * 3600.0, (0.0, 28 * 86400.0 - 1))
+        clock = fit_weekly_intensity(hours * 3600.0, (0.0, 28 * 86400.0 - 1))
         assert clock.pace.mean() == pytest.approx(1)
         assert clock.pace[10] / clock.pace[2] == pytest.approx(9, rel=0.1)
 
@@ -50,11 +50,11 @@ class TestTable:
     )
     def test_rows_are_jobs_again(self, left_out):
         real = log(300, **dict.fromkeys(left_out))
-        facts = log_schema(real)
-        rows = rows_of(real, facts)
-        frame = frame_of(rows, facts)
-        back = frame.jobs(frame.table(rows, facts), facts)
-        assert set(back) == set(facts.columns)
+        schema = log_schema(real)
+        rows = rows_of(real, schema)
+        frame = fit_log_table(rows, schema)
+        back = frame.jobs(frame.table(rows, schema), schema)
+        assert set(back) == set(schema.columns)
         for name, column in back.items():
             assert np.allclose(column, rows[name][1:], rtol=1e-12, equal_nan=True), name
 
@@ -70,8 +70,8 @@ class TestTable:
         )
         rows = {name: table[name] for name in table.columns if name != "job_id"}
         rows["user"], rows["account"] = np.array([0, 0, 1, 0, 0, 0]), rows["account"] - 3
-        facts = log_schema(log())
-        found = frame_of(rows, facts).table(rows, facts)
+        schema = log_schema(log())
+        found = fit_log_table(rows, schema).table(rows, schema)
         assert found["again"].tolist() == [1, 0, 0, 1, 1]
         assert found["repeats"].tolist() == [1, 0, 0, 0, 1]
         assert found["hour"].tolist() == [0, 0, 1, 1, 1]
@@ -96,7 +96,7 @@ class TestOrder:
     def test_hours_come_from_the_clock_and_rows_at_their_hour(self):
         table = self.rows()
         pace = np.where(np.arange(168) % 24 // 8 == 1, 2.5, 0.25)
-        picked, when = in_time(table, 3000, 0.0, WeeklyIntensity(pace), 0.0, np.random.default_rng(1))
+        picked, when = order_in_time(table, 3000, 0.0, WeeklyIntensity(pace), 0.0, np.random.default_rng(1))
         assert len(set(picked.tolist())) == 3000
         assert (np.diff(when) >= 0).all() and when[0] == 0.0
         by_day = (when // 3600 % 24 // 8 == 1).mean()
@@ -108,7 +108,9 @@ class TestOrder:
 
     def test_bursts(self):
         table = self.rows()
-        picked, _ = in_time(table, 3000, 0.0, WeeklyIntensity(np.ones(168)), 0.0, np.random.default_rng(1))
+        picked, _ = order_in_time(
+            table, 3000, 0.0, WeeklyIntensity(np.ones(168)), 0.0, np.random.default_rng(1)
+        )
         user = table["user"][picked]
         goes_on = user[1:] == user[:-1]
         assert goes_on[user[:-1] == 0].mean() > 0.8
@@ -118,7 +120,7 @@ class TestOrder:
     def test_runs_move_rows_within_users(self, seed, count):
         rng = np.random.default_rng(seed)
         user, asked, repeats = (rng.integers(0, top, count) for top in (3, 4, 2))
-        moved, request = in_runs(user, asked, repeats, rng)
+        moved, request = group_repeats(user, asked, repeats, rng)
         assert sorted(moved.tolist()) == list(range(count))
         assert np.array_equal(user[moved], user) and np.array_equal(user[request], user)
         kept = asked[moved] == asked[request]
@@ -128,7 +130,7 @@ class TestOrder:
         rng = np.random.default_rng(0)
         user, asked = rng.integers(0, 4, 2000), rng.integers(0, 1000, 2000)
         repeats = (rng.random(2000) < 0.7).astype(np.int64)
-        _, request = in_runs(user, asked, repeats, rng)
+        _, request = group_repeats(user, asked, repeats, rng)
         order = np.argsort(user, kind="stable")
         wanted = asked[request][order]
         again = (np.diff(wanted) == 0)[np.diff(user[order]) == 0].mean()
@@ -143,7 +145,7 @@ numbers = st.lists(st.integers(0, 3000), min_size=20, max_size=400).map(
 class TestEncoding:
     def test_names(self):
         values = np.repeat([3.0, 5.0, 8.0, 9.0], [50, 30, 15, 5])
-        kinds = encoding_of(
+        kinds = fit_encoder(
             {"user": values}, numbers="modes", most_kinds=2, rng=np.random.default_rng(0)
         ).coders["user"]
         assert isinstance(kinds, CategoryEncoder) and kinds.size == 3
@@ -159,7 +161,7 @@ class TestEncoding:
     def test_numbers_come_back_near_and_are_of_the_log(self, form, values, seed):
         rng = np.random.default_rng(seed)
         table = {"gap_s": np.where(rng.random(len(values)) < 0.1, np.nan, values)}
-        encoding = encoding_of(table, numbers=form, most_kinds=5, rng=rng)
+        encoding = fit_encoder(table, numbers=form, most_kinds=5, rng=rng)
         kinds, places = encoding.encode(table, rng)
         assert kinds.min() >= 0 and kinds.max() < encoding.sizes[0]
         assert np.abs(places).max() <= (1 if form == "modes" else 1.2)
@@ -173,7 +175,7 @@ class TestEncoding:
     def test_what_people_type_is_exact(self):
         rng = np.random.default_rng(0)
         typed = np.concatenate([np.repeat([600.0, 3600.0], 300), np.round(rng.lognormal(6, 1, 400))])
-        encoding = encoding_of({"estimate_s": typed}, numbers="modes", most_kinds=50, rng=rng)
+        encoding = fit_encoder({"estimate_s": typed}, numbers="modes", most_kinds=50, rng=rng)
         coder = encoding.coders["estimate_s"]
         assert isinstance(coder, ModeEncoder) and {600.0, 3600.0} <= set(coder.atoms.tolist())
         back = encoding.decode(*encoding.encode({"estimate_s": typed}, rng), rng)["estimate_s"]
@@ -195,7 +197,7 @@ class TestEncoding:
             "power_w": np.full(300, np.nan),
         }
         for form in ("modes", "scores"):
-            encoding = encoding_of(table, numbers=form, most_kinds=4, rng=rng)
+            encoding = fit_encoder(table, numbers=form, most_kinds=4, rng=rng)
             again = TableEncoder.restored(encoding.state())
             assert again.sizes == encoding.sizes and list(again.coders) == list(table)
             one, other = (each.encode(table, np.random.default_rng(1)) for each in (encoding, again))
@@ -206,7 +208,7 @@ class TestEncoding:
 def test_a_mixture_has_the_shape_of_its_values():
     rng = np.random.default_rng(0)
     values = np.concatenate([rng.normal(-5, 1, 3000), rng.normal(5, 0.2, 1000)])
-    mixture = mixture_of(values, most=10, rng=rng)
+    mixture = fit_mixture(values, most=10, rng=rng)
     low = mixture.mean < 0
     assert abs(mixture.share[low].sum() - 0.75) < 0.02
     assert (np.abs(mixture.mean[~low] - 5) < 1).all() and mixture.deviation[~low].max() < 0.6
@@ -293,6 +295,6 @@ def test_more_users_than_kinds():
 
 def test_an_account_is_one_of_its_users():
     real = log(1000)
-    generator = fit_generator(real, "diffusion", steps=3, width=16, batch=100, draw_steps=3, names=True)
+    generator = fit_generator(real, "diffusion", steps=3, width=16, batch=100, draw_steps=3, keep_names=True)
     made = generator.sample(1000)
     assert (made["account"] == made["user"] // 3).all()

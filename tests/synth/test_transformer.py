@@ -14,9 +14,9 @@ from kilowait.synth.log_schema import log_schema, rows_of
 from kilowait.synth.transformer.calendar import CONDITIONS, by_user, calendar_of, session_starts
 from kilowait.synth.transformer.load_matching import select_draws
 from kilowait.synth.transformer.network import HEADS, NetworkShape, TransformerNetwork
-from kilowait.synth.transformer.sample import LONGEST, _read, chains_of
+from kilowait.synth.transformer.sample import LONGEST, _read, job_sequences
 from kilowait.synth.transformer.submit_times import moments
-from kilowait.synth.transformer.tokenizer import codes_of, run_codes_of
+from kilowait.synth.transformer.tokenizer import fit_runtime_tokenizer, fit_tokenizer
 from kilowait.synth.transformer.week_order import DayRange, weeks_of
 from tests.synth.test_generator import log
 
@@ -28,7 +28,7 @@ values = st.lists(st.integers(0, 400), min_size=1, max_size=300).map(
 class TestCodes:
     @given(values, st.integers(1, 40), st.integers(1, 12))
     def test_what_comes_back_is_of_the_same_code_and_of_the_log(self, seen, atoms, bins):
-        codes = codes_of(seen, atoms=atoms, bins=bins)
+        codes = fit_tokenizer(seen, atoms=atoms, bins=bins)
         coded = codes.encode(seen)
         assert coded.min() >= 0 and coded.max() < codes.size
         back = codes.decode(coded, np.random.default_rng(0))
@@ -41,7 +41,7 @@ class TestCodes:
     @given(values, st.integers(0, 1000))
     def test_run_times(self, runtime, seed):
         request = np.random.default_rng(seed).choice([60.0, 300.0, 380.0], len(runtime))
-        codes = run_codes_of(runtime, request, atoms=8, bins=9)
+        codes = fit_runtime_tokenizer(runtime, request, atoms=8, bins=9)
         coded = codes.encode(runtime, request)
         assert coded.max() < codes.size
         back = codes.decode(coded, request, np.random.default_rng(0))
@@ -52,7 +52,7 @@ class TestCodes:
 
     def test_between_the_values_of_a_bin(self):
         ran = np.array([1.0, 5, 9, 1000, 2000, 9000])
-        codes = codes_of(ran, atoms=1, bins=2)
+        codes = fit_tokenizer(ran, atoms=1, bins=2)
         coded = np.tile(codes.encode(ran), 300)
         back = codes.decode(coded, np.random.default_rng(0), between=True)
         assert np.array_equal(codes.encode(back), coded)
@@ -61,7 +61,7 @@ class TestCodes:
 
     def test_run_times_do_not_pile_up_at_the_request(self):
         ran = np.linspace(1000, 3000, 500).round()
-        codes = run_codes_of(ran, np.full(500, 1e6), atoms=0, bins=1)
+        codes = fit_runtime_tokenizer(ran, np.full(500, 1e6), atoms=0, bins=1)
         under = np.full(500, 1500.0)  # amid the bin
         back = codes.decode(np.zeros(500, np.int64), under, np.random.default_rng(0))
         assert back.max() <= 1500 and (back == 1500).mean() < 0.02
@@ -69,7 +69,7 @@ class TestCodes:
 
     def test_few_values_are_all_exact(self):
         requests = np.repeat([600.0, 3600.0, 43200.0], [50, 3, 1])
-        codes = codes_of(requests, atoms=10, bins=4)
+        codes = fit_tokenizer(requests, atoms=10, bins=4)
         assert codes.size == 3
         assert np.array_equal(codes.decode(codes.encode(requests), np.random.default_rng(0)), requests)
 
@@ -178,7 +178,7 @@ class TestCalendar:
 def test_chains_do_not_cross_users_and_are_not_too_long():
     first = np.zeros(2000, bool)
     first[[0, 700, 701]] = True
-    chains = chains_of(np.arange(100, 2000), first, 1)
+    chains = job_sequences(np.arange(100, 2000), first, 1)
     assert chains.begin.tolist() == [100, 100 + LONGEST, 700, 701, 701 + LONGEST, 701 + 2 * LONGEST]
     assert chains.length.sum() == 1900
 
@@ -268,7 +268,7 @@ def pair():
         runtime_s=300.0 * (1 + user),
         queue=user % 2,
     )
-    generator = fit_generator(real, "transformer", passes=16, width=32, layers=1, names=True)
+    generator = fit_generator(real, "transformer", passes=16, width=32, layers=1, keep_names=True)
     return real, generator.sample(1000, seed=1)
 
 
@@ -306,13 +306,13 @@ class TestLearning:
 
 
 def test_facts_forget_who_people_are():
-    facts = log_schema(log())
+    schema = log_schema(log())
     assert (
-        "user" not in facts.seen
-        and "user" not in facts.labels
-        and facts.numbered == {"user": 12, "account": 4}
+        "user" not in schema.seen
+        and "user" not in schema.labels
+        and schema.numbered == {"user": 12, "account": 4}
     )
-    assert rows_of(log(), facts)["user"].max() == 11
+    assert rows_of(log(), schema)["user"].max() == 11
 
 
 def test_a_log_without_requests_has_none_in_samples(monkeypatch):
@@ -350,13 +350,13 @@ def test_on_a_gpu():
 
     kept, again = Kept(), Kept()
     tiny = {"passes": 2, "width": 16, "layers": 1, "device": "cuda"}
-    every, checkpoint.KEPT_EVERY = checkpoint.KEPT_EVERY, 4
+    every, checkpoint.CHECKPOINT_EVERY = checkpoint.CHECKPOINT_EVERY, 4
     try:
-        whole = fit_generator(log(), "transformer", keep=kept, **tiny)
+        whole = fit_generator(log(), "transformer", checkpoints=kept, **tiny)
         again.begin = kept.states[0]
-        parts = fit_generator(log(), "transformer", keep=again, **tiny)
+        parts = fit_generator(log(), "transformer", checkpoints=again, **tiny)
     finally:
-        checkpoint.KEPT_EVERY = every
+        checkpoint.CHECKPOINT_EVERY = every
     one, two = whole._state(), parts._state()
     for name in one:
         assert np.allclose(one[name], two[name], atol=1e-3), name

@@ -51,7 +51,7 @@ class TestKinds:
 
     def test_more_large_jobs_and_fewer_small_ones(self, fitted, name):
         before = fitted[name].sample(days=120, seed=1)
-        after = fitted[name].sample(days=120, seed=1, mix={"nodes": {(1, 2): 0.5, 64: 2}})
+        after = fitted[name].sample(days=120, seed=1, job_mix={"nodes": {(1, 2): 0.5, 64: 2}})
         for least, most, factor in ((1, 2, 0.5), (4, 16, 1.0), (64, 64, 2.0)):
             rates = [
                 a_day(table, (table["nodes"] >= least) & (table["nodes"] <= most))
@@ -60,13 +60,14 @@ class TestKinds:
             assert rates[1] / rates[0] == pytest.approx(factor, rel=0.15), (least, most)
 
     def test_shares(self, fitted, name):
-        made = fitted[name].sample(2000, seed=1, mix={"nodes": {1: "50%", (2, 4): "10%"}})
+        made = fitted[name].sample(2000, seed=1, job_mix={"nodes": {1: "50%", (2, 4): "10%"}})
         assert (made["nodes"] == 1).mean() == pytest.approx(0.5, abs=0.03)
         assert np.isin(made["nodes"], [2, 4]).mean() == pytest.approx(0.1, abs=0.02)
 
     def test_a_queue_grows(self, fitted, name):
         before, after = (
-            fitted[name].sample(days=120, seed=1, grow=grow) for grow in (None, {"queue": {"long": 3}})
+            fitted[name].sample(days=120, seed=1, scale_groups=grow)
+            for grow in (None, {"queue": {"long": 3}})
         )
         rates = [[a_day(table, table["queue"] == queue) for queue in (0, 1)] for table in (before, after)]
         assert rates[1][1] / rates[0][1] == pytest.approx(3, rel=0.2)
@@ -89,10 +90,15 @@ class TestKinds:
             assert 290 < np.median(made["energy_j"][known] / work(made)[known]) < 320
 
     def test_parts_are_the_whole(self, fitted, name):
-        what = WhatIf(load=0.3, mix={"nodes": {64: 2}}, grow={"user": {1: 0.5}})
+        what = WhatIf(load=0.3, job_mix={"nodes": {64: 2}}, scale_groups={"user": {1: 0.5}})
         parts = list(fitted[name].tables(200, seed=5, conditions={"hour": (8, 16)}, what_if=what))
         whole = fitted[name].sample(
-            200, seed=5, conditions={"hour": (8, 16)}, load=0.3, mix=what.mix, grow=what.grow
+            200,
+            seed=5,
+            conditions={"hour": (8, 16)},
+            load=0.3,
+            job_mix=what.job_mix,
+            scale_groups=what.scale_groups,
         )
         assert sum(map(len, parts)) == 200
         for column in ("job_id", "submit_s", "nodes", "runtime_s", "user"):
@@ -104,8 +110,8 @@ class TestKinds:
             seed=2,
             conditions={"queue": "short"},
             load=0.2,
-            mix={"nodes": {(1, 2): 2}},
-            grow={"user": {1: 0}},
+            job_mix={"nodes": {(1, 2): 2}},
+            scale_groups={"user": {1: 0}},
             nodes=128,
         )
         assert offered_load(made, 128) == pytest.approx(0.2, rel=1e-3)
@@ -117,10 +123,12 @@ class TestWhoGrows:
     def test_ranks_are_by_volume(self):
         real = log()
         volume = np.bincount(real["user"], work(real))
-        made = fit_generator(real, "bootstrap", names=True).sample(2000, grow={"user": {"anna3": 0}})
+        made = fit_generator(real, "bootstrap", keep_names=True).sample(
+            2000, scale_groups={"user": {"anna3": 0}}
+        )
         assert 3 not in made["user"] and 4 in made["user"]
         ranked = fit_generator(real, "bootstrap")
-        before, after = (ranked.sample(days=400, grow=grow) for grow in (None, {"user": {1: 4}}))
+        before, after = (ranked.sample(days=400, scale_groups=grow) for grow in (None, {"user": {1: 4}}))
         largest = volume.max() / volume.sum()
         gain = work(after).sum() / work(before).sum() - 1
         assert gain == pytest.approx(3 * largest, rel=0.15)
@@ -129,17 +137,23 @@ class TestWhoGrows:
         )
 
     def test_accounts_too(self):
-        made = fit_generator(log(), "bootstrap").sample(2000, grow={"account": {1: 0, 2: 0, 3: 0}})
+        made = fit_generator(log(), "bootstrap").sample(2000, scale_groups={"account": {1: 0, 2: 0, 3: 0}})
         assert len(set(made["account"].tolist())) == 1
 
     @pytest.mark.parametrize(
         ("grow", "words"),
         [
             ({"queue": {"lang": 2}}, "unknown queue 'lang'; did you mean 'long'"),
-            ({"user": {13: 2}}, r"growth user=13: names were not kept.* rank, 1 .* to 12; fit with names"),
-            ({"user": {"anna": 2}}, "growth user=anna: names were not kept"),
-            ({"nodes": {4: 2}}, r"unknown column for growth \(use a mix for others\) 'nodes'"),
-            ({"queue": {"long": -1}}, "growth queue=long: the factor is -1; it must be a number, 0 or more"),
+            (
+                {"user": {13: 2}},
+                r"group scaling user=13: names were not kept.* rank, 1 .* to 12; fit with keep_names",
+            ),
+            ({"user": {"anna": 2}}, "group scaling user=anna: names were not kept"),
+            ({"nodes": {4: 2}}, r"unknown column of group scaling \(use a job mix for others\) 'nodes'"),
+            (
+                {"queue": {"long": -1}},
+                "group scaling queue=long: the factor is -1; it must be a number, 0 or more",
+            ),
             (
                 {"queue": {"long": 1000}},
                 "this needs 1,000 superposed copies of the workload, and the maximum is 64",
@@ -148,22 +162,22 @@ class TestWhoGrows:
     )
     def test_who_cannot(self, fitted, grow, words):
         with pytest.raises((InputError, UnknownNameError), match=words):
-            fitted["bootstrap"].sample(10, grow=grow)
+            fitted["bootstrap"].sample(10, scale_groups=grow)
 
     def test_named_ones(self):
-        generator = fit_generator(log(), "bootstrap", names=True)
+        generator = fit_generator(log(), "bootstrap", keep_names=True)
         with pytest.raises(UnknownNameError, match="unknown user 'ana3'; did you mean 'anna"):
-            generator.sample(10, grow={"user": {"ana3": 2}})
-        with pytest.raises(InputError, match="growth account=9: no job of the log has that account"):
-            generator.sample(10, grow={"account": {9: 2}})
+            generator.sample(10, scale_groups={"user": {"ana3": 2}})
+        with pytest.raises(InputError, match="group scaling account=9: no job of the log has that account"):
+            generator.sample(10, scale_groups={"account": {9: 2}})
 
     def test_a_log_without_people(self):
         generator = fit_generator(lublin(200, 64, seed=1), "bootstrap")
         if "user" not in generator.schema.columns:
-            with pytest.raises(InputError, match="growth user=1: the log has no column user"):
-                generator.sample(10, grow={"user": {1: 2}})
-        with pytest.raises(InputError, match="growth account=1: the log has no column account"):
-            generator.sample(10, grow={"account": {1: 2}})
+            with pytest.raises(InputError, match="group scaling user=1: the log has no column user"):
+                generator.sample(10, scale_groups={"user": {1: 2}})
+        with pytest.raises(InputError, match="group scaling account=1: the log has no column account"):
+            generator.sample(10, scale_groups={"account": {1: 2}})
 
 
 class TestLoads:
@@ -220,50 +234,53 @@ class TestMixes:
         [
             (
                 {"nodes": {(65, 128): 2}},
-                "mix nodes=65:128: no job of the log matches; its values are 1, 2, 4, 16, 64",
+                "job mix nodes=65:128: no job of the log matches; its values are 1, 2, 4, 16, 64",
             ),
-            ({"nods": {1: 2}}, "unknown mix 'nods'; did you mean 'nodes'"),
+            ({"nods": {1: 2}}, "unknown job mix 'nods'; did you mean 'nodes'"),
             (
                 {"nodes": {1: "60%", 2: "60%"}},
-                "the shares of the mix sum to 120%; they must be 100% at most",
+                "the shares of the job mix sum to 120%; they must be 100% at most",
             ),
-            ({"nodes": {1: "60%", 2: 2}}, "shares of the mix must be of one column, for all of its kinds"),
+            (
+                {"nodes": {1: "60%", 2: 2}},
+                "shares of the job mix must be of one column, for all of its groups",
+            ),
             (
                 {"nodes": {1: "60%"}, "queue": {"long": "10%"}},
-                "shares of the mix must be of one column, for all of its kinds",
+                "shares of the job mix must be of one column, for all of its groups",
             ),
-            ({"nodes": {1: "some%"}}, "mix nodes=1: the share is some%; write one from 0% to 100%"),
-            ({"nodes": {(1, 64): "50%"}}, "the shares of the mix sum to 50% and there are no other jobs"),
-            ({"nodes": {1: float("inf")}}, "mix nodes=1: the factor is inf"),
+            ({"nodes": {1: "some%"}}, "job mix nodes=1: the share is some%; write one from 0% to 100%"),
+            ({"nodes": {(1, 64): "50%"}}, "the shares of the job mix sum to 50% and there are no other jobs"),
+            ({"nodes": {1: float("inf")}}, "job mix nodes=1: the factor is inf"),
             (
                 {"nodes": {(1, 64): 0}},
-                r"mix nodes=1:64: 0 of [\d,]+ sampled jobs match them all, and 10 are requested",
+                r"job mix nodes=1:64: 0 of [\d,]+ sampled jobs match them all, and 10 are requested",
             ),
         ],
     )
     def test_that_cannot_be(self, fitted, mix, words):
         with pytest.raises((InputError, UnknownNameError), match=words):
-            fitted["bootstrap"].sample(10, mix=mix)
+            fitted["bootstrap"].sample(10, job_mix=mix)
 
     def test_of_kinds_that_conditions_leave_out(self, fitted):
-        with pytest.raises(InputError, match=r"mix nodes=64: none of [\d,]+ sampled jobs matches"):
-            fitted["bootstrap"].sample(10, conditions={"nodes": (1, 4)}, mix={"nodes": {64: "10%"}})
+        with pytest.raises(InputError, match=r"job mix nodes=64: none of [\d,]+ sampled jobs matches"):
+            fitted["bootstrap"].sample(10, conditions={"nodes": (1, 4)}, job_mix={"nodes": {64: "10%"}})
 
     def test_the_first_that_fits_counts(self):
-        changes = Changes(WhatIf(mix={"nodes": {1: 5, (1, 4): 0.5}}), log_schema(log()))
+        changes = Changes(WhatIf(job_mix={"nodes": {1: 5, (1, 4): 0.5}}), log_schema(log()))
         rows = {"submit_s": np.zeros(3), "nodes": np.array([1, 4, 16])}
         assert changes.weights(None).of(rows).tolist() == [5, 0.5, 1]
 
     def test_how_they_are_written(self):
-        assert parse_changes("nodes=1:4*.5, queue=a*2,b*3", "mix") == {
+        assert parse_changes("nodes=1:4*.5, queue=a*2,b*3", "job mix") == {
             "nodes": {(1.0, 4.0): 0.5},
             "queue": {"a": 2.0, "b": 3.0},
         }
         for text in ("nodes", "nodes=1:4", "1:4*2", "nodes=a:4*2", "nodes=1*x", "nodes=*2", "nodes=1=0.3"):
-            with pytest.raises(InputError, match="the mix has .*; write column=value"):
-                parse_changes(text, "mix")
-        with pytest.raises(InputError, match="the grow has 'queue'; write column=name"):
-            parse_changes("queue", "grow")
+            with pytest.raises(InputError, match="the job mix has .*; write column=value"):
+                parse_changes(text, "job mix")
+        with pytest.raises(InputError, match="the group scaling has 'queue'; write column=name"):
+            parse_changes("queue", "group scaling")
 
 
 class TestMachines:

@@ -18,10 +18,10 @@ from kilowait.synth.dp.noisy_counts import (
 )
 from kilowait.synth.dp.public_bins import (
     REQUESTS_S,
-    grid_codes,
-    grid_facts,
-    grid_runs,
-    on_grid,
+    public_runtime_tokenizer,
+    public_schema,
+    public_tokenizer,
+    to_public_values,
 )
 from kilowait.synth.log_schema import log_schema, rows_of
 from tests.synth.test_generator import log
@@ -60,25 +60,25 @@ class TestGrid:
     def test_codes_and_facts_do_not_depend_on_the_jobs(self):
         one, other = log_schema(log(400)), log_schema(log(900, seed=5))
         for name in ("gap_s", "nodes", "gpus", "estimate_s", "queue", "status", "power_w"):
-            left, right = (grid_codes(name, facts, 1800.0).state() for facts in (one, other))
+            left, right = (public_tokenizer(name, schema, 1800.0).state() for schema in (one, other))
             assert all(np.array_equal(left[part], right[part]) for part in left)
-        left, right = grid_facts(one), grid_facts(other)
+        left, right = public_schema(one), public_schema(other)
         assert left.columns == right.columns and "account" not in left.columns
         assert left.most_over_s == 0 == left.first_s % (7 * 86400) == left.span_s % (7 * 86400)
         assert left.longest_s == right.longest_s
         assert all(np.array_equal(left.seen[name], right.seen[name]) for name in left.seen)
 
     def test_requests_are_rounded_up_and_run_times_stay_below(self):
-        facts = log_schema(log())
-        rows = rows_of(log(), facts)
-        found = on_grid(rows, facts)
+        schema = log_schema(log())
+        rows = rows_of(log(), schema)
+        found = to_public_values(rows, schema)
         assert np.isin(found["estimate_s"], REQUESTS_S).all()
         assert (found["estimate_s"] >= np.minimum(rows["estimate_s"], REQUESTS_S[-1])).all()
         assert (found["runtime_s"] <= found["estimate_s"]).all()
 
     @pytest.mark.parametrize("requests", [False, True])
     def test_run_times_come_back_in_their_bin(self, requests):
-        runs = grid_runs(requests=requests)
+        runs = public_runtime_tokenizer(requests=requests)
         ran_s = np.array([0.0, 1, 90, 4000, 86400, 3e6])
         limit_s = np.array([60.0, 60, 100, 86400, 2e5, 4e6]) if requests else np.full(6, REQUESTS_S[-1])
         back_s = runs.decode(runs.encode(ran_s, limit_s), limit_s, np.random.default_rng(0))
@@ -88,8 +88,8 @@ class TestGrid:
         assert runs.decode(ended, np.array([3600.0]), np.random.default_rng(0)).tolist() == [3600.0]
 
     def test_no_share_of_a_request_is_too_long_for_it(self):
-        assert not grid_runs(requests=True).least_s().any()
-        assert grid_runs(requests=False).least_s().max() > 86400
+        assert not public_runtime_tokenizer(requests=True).least_s().any()
+        assert public_runtime_tokenizer(requests=False).least_s().max() > 86400
 
 
 def test_without_opacus(monkeypatch):
@@ -134,8 +134,8 @@ class TestBudget:
             fit_generator(log(), "transformer", **{**TINY, **settings})
 
     def test_names_are_not_kept_in_private(self):
-        with pytest.raises(InputError, match="dp_epsilon protects users, and names keeps their names"):
-            fit_generator(log(), "transformer", names=True, **TINY)
+        with pytest.raises(InputError, match="dp_epsilon protects users, and keep_names keeps their names"):
+            fit_generator(log(), "transformer", keep_names=True, **TINY)
 
     def test_nobody_to_hide(self):
         from kilowait.jobs import JobTable
@@ -161,12 +161,12 @@ class TestTraining:
         from kilowait.synth.dp.calendar import blank, plain_calendar
         from kilowait.synth.transformer import dataset as lessons
         from kilowait.synth.transformer.calendar import by_user
-        from kilowait.synth.transformer.dataset import lesson_of, loss_of, make_batch
+        from kilowait.synth.transformer.dataset import dataset_tensors, make_batch, next_job_loss
         from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
 
         monkeypatch.setattr(lessons, "DROPPED", 0.0)
-        facts = log_schema(log(400))
-        rows = rows_of(log(400), facts)
+        schema = log_schema(log(400))
+        rows = rows_of(log(400), schema)
         shape = NetworkShape(
             sizes=(3, 5),
             conditions=(1, 24, 7, 32, 12, 14, 48, 24),
@@ -181,7 +181,7 @@ class TestTraining:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             module = train._SequenceLoss(TransformerNetwork(shape))
-            lesson = lesson_of(calendar, codes, shape, torch.device("cpu"))
+            lesson = dataset_tensors(calendar, codes, shape, torch.device("cpu"))
             chosen = np.column_stack([np.arange(5), people[:5, 0]])
             train._gradients(module, lesson, chosen, people)
             one = {name: weight.grad_sample for name, weight in module.named_parameters()}
@@ -190,7 +190,7 @@ class TestTraining:
             low, high = people[1]
             at = torch.arange(low, min(high, low + train.STRETCH))[None]
             alone = make_batch(lesson, at, torch.zeros_like(at), torch.ones_like(at, dtype=torch.bool))
-            loss_of(module.network, alone).backward()
+            next_job_loss(module.network, alone).backward()
             for name, weight in module.named_parameters():
                 assert torch.allclose(one[name][1], weight.grad, atol=1e-5), name
             module.zero_grad()
@@ -279,15 +279,15 @@ def test_gone_on_with_it_is_the_same_fit():
             if self.stop:
                 raise KeyboardInterrupt
 
-    every, train.KEPT_EVERY = train.KEPT_EVERY, 2
+    every, train.CHECKPOINT_EVERY = train.CHECKPOINT_EVERY, 2
     try:
         whole = Kept(stop=False)
-        first = fit_generator(log(), "transformer", keep=whole, **TINY)
+        first = fit_generator(log(), "transformer", checkpoints=whole, **TINY)
         again = Kept(stop=False)
         again.begin = whole.states[0]
-        second = fit_generator(log(), "transformer", keep=again, **TINY)
+        second = fit_generator(log(), "transformer", checkpoints=again, **TINY)
     finally:
-        train.KEPT_EVERY = every
+        train.CHECKPOINT_EVERY = every
     one, two = first._state(), second._state()
     assert all(np.array_equal(one[name], two[name]) for name in one)
     assert first.privacy == second.privacy

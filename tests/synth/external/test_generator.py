@@ -24,9 +24,9 @@ def folder(tmp_path):
     """A generator's folder with a model in it that no library wrote."""
     (tmp_path / "model" / "deep").mkdir(parents=True)
     (tmp_path / "model" / "deep" / "weights.bin").write_bytes(bytes(range(256)) * 20)
-    facts = log_schema(log())
-    made = SdvTVAE(facts, SdvSettings(python="/home/anna/python", epochs=7), 3)
-    made._layout, made._model = Layout.of(rows_of(log(), facts)), _packed(tmp_path / "model")
+    schema = log_schema(log())
+    made = SdvTVAE(schema, SdvSettings(python="/home/anna/python", epochs=7), 3)
+    made._layout, made._model = Layout.of(rows_of(log(), schema)), _packed(tmp_path / "model")
     made.save(tmp_path / "kept")
     return tmp_path / "kept"
 
@@ -62,7 +62,7 @@ def test_what_a_card_names_is_not_run(folder, tmp_path):
     card = json.loads((folder / "card.json").read_text())
     card["settings"]["python"] = str(planted)
     (folder / "card.json").write_text(json.dumps(card))
-    opened = load_generator(folder, trust=sys.executable)
+    opened = load_generator(folder, allow_pickle_with=sys.executable)
     assert opened.settings == SdvSettings(python=sys.executable, epochs=7)
     with pytest.raises(InputError, match=sys.executable):
         opened.sample(10)
@@ -70,7 +70,7 @@ def test_what_a_card_names_is_not_run(folder, tmp_path):
 
 
 def test_what_is_kept_comes_back(folder, tmp_path):
-    opened = load_generator(folder, trust=sys.executable)
+    opened = load_generator(folder, allow_pickle_with=sys.executable)
     opened.save(tmp_path / "again")
     with np.load(folder / "state.npz") as one, np.load(tmp_path / "again" / "state.npz") as other:
         assert one.files == other.files
@@ -82,7 +82,7 @@ def test_a_truncated_state(folder):
     state = folder / "state.npz"
     state.write_bytes(state.read_bytes()[:1000])
     with pytest.raises(InputError, match=r"state.npz is damaged or missing"):
-        load_generator(folder, trust=sys.executable)
+        load_generator(folder, allow_pickle_with=sys.executable)
 
 
 def test_settings():

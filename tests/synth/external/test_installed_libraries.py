@@ -49,7 +49,7 @@ def test_laws(generator, tmp_path):
     assert "user" not in made.labels and set(made["user"].tolist()) <= set(range(1, 13))
     assert 0 < np.isnan(made["energy_j"]).mean() < 1 and np.nanmin(made["energy_j"]) >= 0
     generator.save(tmp_path / "kept")
-    again = load_generator(tmp_path / "kept", trust=generator.settings.python)
+    again = load_generator(tmp_path / "kept", allow_pickle_with=generator.settings.python)
     assert same(again.sample(700, seed=2), made)
     assert not same(again.sample(700, seed=3), made)
 
@@ -57,7 +57,7 @@ def test_laws(generator, tmp_path):
 @pytest.mark.slow
 def test_fitting_again_gives_the_same_and_is_seen_to_go_on(generator):
     heard = []
-    again = fitted(generator.name, log(), told=lambda what, share: heard.append(share))
+    again = fitted(generator.name, log(), progress=lambda what, share: heard.append(share))
     assert heard[0] == 0 and (max(heard) == 1 or generator.name == "sdv:GaussianCopula")  # which has no bar
     assert same(again.sample(50, seed=5), generator.sample(50, seed=5))
 

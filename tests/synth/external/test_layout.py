@@ -13,8 +13,8 @@ from tests.synth.test_generator import log
 @pytest.fixture
 def known():
     """The facts and rows of a log."""
-    facts = log_schema(log())
-    return facts, rows_of(log(), facts)
+    schema = log_schema(log())
+    return schema, rows_of(log(), schema)
 
 
 def test_a_table_has_a_row_for_each_job_with_one_before(known):
@@ -31,18 +31,18 @@ def test_a_table_has_a_row_for_each_job_with_one_before(known):
 
 
 def test_there_and_back(known):
-    facts, rows = known
+    schema, rows = known
     layout = Layout.of(rows)
-    back = layout.rows(layout.table(rows), facts, 500.0)
+    back = layout.rows(layout.table(rows), schema, 500.0)
     assert back["submit_s"][0] == 500
     assert np.array_equal(np.diff(back["submit_s"]), np.diff(rows["submit_s"])[1:])
     assert np.isnan(back["energy_j"]).any()
-    for name in facts.columns:
+    for name in schema.columns:
         assert np.array_equal(back[name], rows[name][1:], equal_nan=name == "energy_j"), name
 
 
 def test_what_a_model_makes_up_becomes_what_the_log_has(known):
-    facts, rows = known
+    schema, rows = known
     layout = Layout.of(rows)
     table = {name: column[:4].astype(float) for name, column in layout.table(rows).items()}
     table |= {
@@ -52,7 +52,7 @@ def test_what_a_model_makes_up_becomes_what_the_log_has(known):
         "runtime_s": np.array([-5.0, 10.4, 1e9, np.nan]),
         "user": np.array([-1.0, 3.0, 11.0, 70.0]),
     }
-    back = layout.rows(table, facts, 500.0)
+    back = layout.rows(table, schema, 500.0)
     gaps = np.diff(rows["submit_s"])
     assert np.diff(back["submit_s"]).tolist() == [gaps.min(), gaps.max(), gaps.min()]
     assert back["nodes"].tolist() == [1, 4, 16, 64]
@@ -65,12 +65,12 @@ def test_what_a_model_makes_up_becomes_what_the_log_has(known):
 
 def test_columns_that_never_change_are_left_out_and_put_back():
     jobs = log(150, nodes=np.full(150, 8), user=np.full(150, 5))
-    facts = log_schema(jobs)
-    rows = rows_of(jobs, facts)
+    schema = log_schema(jobs)
+    rows = rows_of(jobs, schema)
     layout = Layout.of(rows)
     table = layout.table(rows)
     assert "nodes" not in table and "user" not in table
-    back = layout.rows(table, facts, 500.0)
+    back = layout.rows(table, schema, 500.0)
     assert set(back["nodes"].tolist()) == {8} and set(back["user"].tolist()) == {0}
 
 
@@ -82,16 +82,18 @@ def test_requests_of_all_lengths_are_amounts():
 
 def test_values_that_are_not_whole_stay_so():
     jobs = log(150, runtime_s=np.linspace(0.25, 400.75, 150))
-    facts = log_schema(jobs)
-    rows = rows_of(jobs, facts)
+    schema = log_schema(jobs)
+    rows = rows_of(jobs, schema)
     layout = Layout.of(rows)
-    assert np.array_equal(layout.rows(layout.table(rows), facts, 500.0)["runtime_s"], rows["runtime_s"][1:])
+    assert np.array_equal(layout.rows(layout.table(rows), schema, 500.0)["runtime_s"], rows["runtime_s"][1:])
 
 
 def test_a_layout_is_kept_as_arrays(known):
-    facts, rows = known
+    schema, rows = known
     layout = Layout.of(rows)
     again = Layout.restored(layout.state())
     assert again.varied == layout.varied and again.kinds == layout.kinds
     table = layout.table(rows)
-    assert np.array_equal(again.rows(table, facts, 500.0)["nodes"], layout.rows(table, facts, 500.0)["nodes"])
+    assert np.array_equal(
+        again.rows(table, schema, 500.0)["nodes"], layout.rows(table, schema, 500.0)["nodes"]
+    )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivacyBudget", "accountant", "noise_for", "spent"]
 
-LEAST_NOISE, MOST_NOISE = 0.3, 1000.0
+MIN_NOISE, MAX_NOISE = 0.3, 1000.0
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ def noise_for(budget: PrivacyBudget) -> float:
     def epsilon(noise: float) -> float:
         return spent([(noise, 1.0, 1), (noise, budget.rate, budget.steps)], budget.delta)
 
-    low = high = LEAST_NOISE
+    low = high = MIN_NOISE
     while epsilon(high) > budget.epsilon:
         low, high = high, 2 * high
-        if high > MOST_NOISE:
+        if high > MAX_NOISE:
             raise InputError(
                 f"dp_epsilon {budget.epsilon:g} with dp_delta {budget.delta:g} takes more noise than there is use "
                 "for; allow more"

@@ -36,7 +36,7 @@ LONGEST_S = 4 * 3600.0
 SURE = 2.0
 """Minimum count of a kind of user or session, in standard deviations of the noise: a few kinds that are only noise,
 with thousands of sessions each, would dominate the calendar."""
-MOST_JOBS = 300_000
+MAX_JOBS = 300_000
 """Maximum jobs of a calendar; where the counts give more, users are dropped."""
 
 
@@ -60,11 +60,11 @@ def calendar_counts(rows: Columns, zero_s: float, session_s: float) -> dict[str,
 
 
 def calendar_from(
-    noisy: dict[str, Floats], deviation: float, facts: LogSchema, session_s: float, rng: np.random.Generator
+    noisy: dict[str, Floats], deviation: float, schema: LogSchema, session_s: float, rng: np.random.Generator
 ) -> Calendar:
     """Sample a calendar from the counts, over the weeks of the log; the schema is public."""
     users = max(1, round(float(noisy["sessions"].sum())))
-    weeks = round(facts.span_s / WEEK_S)
+    weeks = round(schema.span_s / WEEK_S)
 
     likely = {name: shares(noisy[name], SURE * deviation) for name in OCTAVES}
     # A few extra sessions at night are harmless; a night without any is not.
@@ -86,14 +86,14 @@ def calendar_from(
     user = np.repeat(np.arange(users), sessions)
     week = begins[user] + np.floor(rng.random(len(user)) * about[user])
     begin_s = (
-        facts.first_s
+        schema.first_s
         + week * WEEK_S
         + drawn("weekday", len(user)) * DAY_S
         + drawn("hour", len(user)) * 3600.0
         + np.floor(rng.random(len(user)) * 3600.0)
     )
     jobs = many("session_jobs", len(user))
-    room = max(1, int(np.searchsorted(np.cumsum(jobs), MOST_JOBS)))
+    room = max(1, int(np.searchsorted(np.cumsum(jobs), MAX_JOBS)))
     jobs, user, begin_s = jobs[:room], user[:room], begin_s[:room]
     session = np.repeat(np.arange(len(user)), jobs)
     submit_s = begin_s[session] + SECOND_S * (
@@ -106,7 +106,7 @@ def calendar_from(
         "nodes": np.zeros(len(order), np.int64),
         "runtime_s": np.zeros(len(order)),
     }
-    return plain_calendar(rows, facts.zero_s, session_s)
+    return plain_calendar(rows, schema.zero_s, session_s)
 
 
 def plain_calendar(rows: Columns, zero_s: float, session_s: float) -> Calendar:

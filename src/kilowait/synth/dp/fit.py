@@ -27,7 +27,7 @@ from kilowait.synth.dp.noisy_counts import (
     shares,
     smooth,
 )
-from kilowait.synth.dp.public_bins import grid_facts
+from kilowait.synth.dp.public_bins import public_schema
 from kilowait.synth.dp.train import PrivateDataset, private_train
 from kilowait.synth.log_schema import Columns, LogSchema
 from kilowait.synth.sampler import SampleProgress
@@ -69,7 +69,7 @@ def private_fit(
     rows: Columns,
     codes: Ints,
     shape: NetworkShape,
-    facts: LogSchema,
+    schema: LogSchema,
     budget: PrivacyBudget,
     *,
     session_s: float,
@@ -77,7 +77,7 @@ def private_fit(
     seed: int,
     progress: SampleProgress,
     device: torch.device,
-    keep: CheckpointStore | None = None,
+    checkpoints: CheckpointStore | None = None,
 ) -> PrivateFit:
     """Fit on rows on the public grid within the privacy budget.
 
@@ -85,20 +85,20 @@ def private_fit(
         rows: the log, on the grid.
         codes: of its jobs by user, in public codes.
         shape: of the network.
-        facts: of the log.
+        schema: of the log.
         budget: epsilon, delta and steps.
         session_s: the longest time within a session.
         bins: for columns with ordered bins, the number of leading codes that are bins.
         seed: of the initial weights; the noise is secret, so two fits with one seed differ.
-        told: progress callback.
+        progress: progress callback.
         device: where the network is trained.
-        keep: checkpoint store. Its state contains the noise: it is as secret as the log.
+        checkpoints: checkpoint store. Its state contains the noise: it is as secret as the log.
     """
     if "user" not in rows:
         raise InputError("dp_epsilon protects users, and this log has no users; fit without dp_epsilon")
-    public = grid_facts(facts)
+    public = public_schema(schema)
     noise = noise_for(budget)
-    begun = None if keep is None else keep.read()
+    begun = None if checkpoints is None else checkpoints.read()
     secret = (
         [secrets.randbits(64) for _ in range(2)] if begun is None else [int(one) for one in begun["secret"]]
     )
@@ -130,7 +130,7 @@ def private_fit(
         secret=secret,
         progress=progress,
         device=device,
-        keep=keep,
+        checkpoints=checkpoints,
         begun=begun,
     )
     return PrivateFit(

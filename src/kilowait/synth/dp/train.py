@@ -25,11 +25,11 @@ from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.dataset import (
     DatasetTensors,
     SequenceBatch,
-    lesson_of,
-    loss_of,
+    dataset_tensors,
+    next_job_loss,
 )
 from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
-from kilowait.synth.transformer.train import begin_with
+from kilowait.synth.transformer.train import init_output_layer
 
 __all__ = ["PrivateDataset", "private_train"]
 
@@ -42,7 +42,7 @@ STRETCH = 64
 CLIP = 1.0
 """Clipping norm of a user's gradient."""
 RATE = 4e-3
-TOLD_EVERY, KEPT_EVERY = 10, 50
+REPORT_EVERY, CHECKPOINT_EVERY = 10, 50
 """Steps."""
 
 
@@ -71,7 +71,7 @@ class _SequenceLoss(nn.Module):
 
     def forward(self, *parts: Tensor) -> Tensor:
         """Loss of the parts of a `SequenceBatch`."""
-        return loss_of(self.network, SequenceBatch(*parts))
+        return next_job_loss(self.network, SequenceBatch(*parts))
 
 
 def private_train(
@@ -83,7 +83,7 @@ def private_train(
     secret: list[int],
     progress: SampleProgress,
     device: torch.device,
-    keep: CheckpointStore | None = None,
+    checkpoints: CheckpointStore | None = None,
     begun: Mapping[str, Any] | None = None,
 ) -> tuple[TransformerNetwork, History]:
     """Train a network, and return it with the privacy mechanisms used.
@@ -93,10 +93,10 @@ def private_train(
         budget: steps and sampling rate of users.
         noise: deviation of the noise in units of `CLIP`.
         seed: of the initial weights.
-        secret: random generators of the noise and of the user sampling; stored only in `keep`.
-        told: progress callback.
+        secret: random generators of the noise and of the user sampling; stored only in `checkpoints`.
+        progress: progress callback.
         device: where it is trained.
-        keep: checkpoint store.
+        checkpoints: checkpoint store.
         begun: a state to resume from.
     """
     try:
@@ -108,12 +108,12 @@ def private_train(
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         network = TransformerNetwork(lesson.shape)
-        begin_with(network, [1000.0 * shares for shares in lesson.counts])
+        init_output_layer(network, [1000.0 * shares for shares in lesson.counts])
         for table in (network.share, network.level):
             table.weight.requires_grad_(False)  # frequent-job lists are empty
         network = network.to(device)
         module = _SequenceLoss(network)
-        known = lesson_of(lesson.calendar, lesson.codes, lesson.shape, device)
+        known = dataset_tensors(lesson.calendar, lesson.codes, lesson.shape, device)
         people = _people(lesson.user)
         choice = np.random.default_rng([*secret, 1])
         noises = torch.Generator(device).manual_seed(int(np.random.default_rng([*secret, 2]).integers(2**62)))
@@ -137,10 +137,10 @@ def private_train(
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             step += 1
-            if step % TOLD_EVERY == 1:
+            if step % REPORT_EVERY == 1:
                 progress("private training", step / budget.steps)
-            if keep is not None and step % KEPT_EVERY == 0 and step < budget.steps:
-                keep.write(_state(secret, step, network, optimizer, book, choice, noises))
+            if checkpoints is not None and step % CHECKPOINT_EVERY == 0 and step < budget.steps:
+                checkpoints.write(_state(secret, step, network, optimizer, book, choice, noises))
     progress("private training", 1.0)
     for one in network.parameters():
         one.requires_grad_(True)

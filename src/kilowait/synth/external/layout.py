@@ -23,8 +23,8 @@ KNOWN = "energy_known"
 KINDS = ("user", "account", "queue", "status", KNOWN)
 """Categorical columns."""
 SIZES = ("nodes", "gpus", "estimate_s")
-"""Numeric columns with few distinct values: categorical too, if at most `MOST_KINDS` values."""
-MOST_KINDS = 200
+"""Numeric columns with few distinct values: categorical too, if at most `MAX_CATEGORIES` values."""
+MAX_CATEGORIES = 200
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Layout:
             np.array([bool((column == np.floor(column)).all()) for column in values]),
             np.array(
                 [
-                    name in KINDS or (name in SIZES and len(np.unique(column)) <= MOST_KINDS)
+                    name in KINDS or (name in SIZES and len(np.unique(column)) <= MAX_CATEGORIES)
                     for name, column in table.items()
                 ]
             ),
@@ -74,13 +74,13 @@ class Layout:
         whole = dict(zip(self.names, self.whole, strict=True))
         return {name: columns[name].astype(np.int64 if whole[name] else np.float64) for name in self.varied}
 
-    def rows(self, table: dict[str, npt.NDArray[Any]], facts: LogSchema, first_s: float) -> Columns:
+    def rows(self, table: dict[str, npt.NDArray[Any]], schema: LogSchema, first_s: float) -> Columns:
         """The rows of a generated table, with numbers clipped to the log's range, and sizes, requests and categories
         mapped to the nearest value of the log.
 
         Args:
             table: output of a model.
-            facts: of the log.
+            schema: of the log.
             first_s: submission of the first job.
         """
         jobs = len(next(iter(table.values())))
@@ -88,7 +88,7 @@ class Layout:
         for name, least, most, whole in zip(self.names, self.least, self.most, self.whole, strict=True):
             values = np.asarray(table[name], np.float64) if name in table else np.full(jobs, least)
             values = np.clip(np.nan_to_num(values, nan=least), least, most)
-            known = np.arange(facts.numbered[name]) if name in facts.numbered else facts.seen.get(name)
+            known = np.arange(schema.numbered[name]) if name in schema.numbered else schema.seen.get(name)
             if known is None:
                 columns[str(name)] = np.rint(values) if whole else values
             else:

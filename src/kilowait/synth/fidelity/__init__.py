@@ -32,7 +32,7 @@ __all__ = [
     "user_statistics",
 ]
 
-LEAST_JOBS = 100
+MIN_JOBS = 100
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Fidelity:
     """Real and generated, by statistic; empty where one of the two has no users."""
     user_distances: tuple[Distance, ...] = ()
     """Distances of jobs per user, jobs per session and time between a user's jobs; empty where there are no users."""
-    looked_at: Mapping[str, float] = field(default_factory=dict)
+    feature_importance: Mapping[str, float] = field(default_factory=dict)
     """Feature importance of the classifier (share of gain), largest first."""
-    looked_at_history: Mapping[str, float] = field(default_factory=dict)
+    feature_importance_history: Mapping[str, float] = field(default_factory=dict)
     """The same of the classifier with the user's history."""
 
     @property
@@ -69,7 +69,7 @@ class Fidelity:
 
 def fidelity(real: JobTable, synthetic: JobTable, *, seed: int = 0) -> Fidelity:
     """Compare a generated workload with a real one; needs the extra ``predict`` for the classifier."""
-    check_jobs((real, synthetic), LEAST_JOBS)
+    check_jobs((real, synthetic), MIN_JOBS)
     real, synthetic = real.sorted(), synthetic.sorted()
     told, with_history = (
         classified(real, synthetic, seed=seed, history=history) for history in (False, True)
@@ -92,8 +92,8 @@ def fidelity(real: JobTable, synthetic: JobTable, *, seed: int = 0) -> Fidelity:
         _beside(arrival_pattern(real), arrival_pattern(synthetic)),
         users,
         between,
-        told.looked_at,
-        with_history.looked_at,
+        told.feature_importance,
+        with_history.feature_importance,
     )
 
 

@@ -9,7 +9,14 @@ from kilowait.jobs import JobTable
 from kilowait.synth.fidelity.correlations import correlation
 from kilowait.synth.log_schema import DAY_S, WEEK_S, unix_zero_s
 
-__all__ = ["arrival_pattern", "autocorrelation", "band_edges_h", "calendar_kept", "profile", "spectrum"]
+__all__ = [
+    "arrival_pattern",
+    "autocorrelation",
+    "band_edges_h",
+    "calendar_correlation",
+    "profile",
+    "spectrum",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -19,7 +26,7 @@ BANDS = 39
 """Bands of periods, from two hours to four weeks."""
 STEP = 7.0 ** (1 / 13)
 """Ratio of consecutive bands, so that a day and a week lie at the center of theirs."""
-LEAST_HOURS = 7 * 24
+MIN_HOURS = 7 * 24
 """Minimum number of common hours to compare the calendars of two logs."""
 
 
@@ -85,7 +92,7 @@ def band_edges_h() -> Floats:
     return edges
 
 
-def calendar_kept(real: JobTable, synthetic: JobTable) -> float | None:
+def calendar_correlation(real: JobTable, synthetic: JobTable) -> float | None:
     """Correlation of the hourly submissions of two logs, with the weekly cycle removed.
 
     About 0 for a workload with a calendar of its own, 1 for one that keeps the real log's. None where
@@ -93,9 +100,9 @@ def calendar_kept(real: JobTable, synthetic: JobTable) -> float | None:
     """
     hours = [((jobs["submit_s"] + unix_zero_s(jobs)) // 3600).astype(np.int64) for jobs in (real, synthetic)]
     low, high = max(int(hour.min()) for hour in hours), min(int(hour.max()) for hour in hours)
-    if high - low + 1 < LEAST_HOURS:
+    if high - low + 1 < MIN_HOURS:
         return None
-    week = np.arange(high - low + 1) % LEAST_HOURS
+    week = np.arange(high - low + 1) % MIN_HOURS
     both = []
     for hour in hours:
         counts = np.bincount(hour[(hour >= low) & (hour <= high)] - low, minlength=len(week))

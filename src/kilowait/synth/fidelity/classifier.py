@@ -13,14 +13,14 @@ from scipy.stats import rankdata
 from kilowait.errors import InputError, MissingExtraError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
-from kilowait.synth.job_features import common, job_rows, some_rows
+from kilowait.synth.job_features import common_columns, job_rows, sample_rows
 
 __all__ = ["ClassifierResult", "classified", "classifier_auc"]
 
 Floats = npt.NDArray[np.float64]
 
 FOLDS = 5
-MOST_ROWS = 25_000
+MAX_ROWS = 25_000
 """Maximum jobs of each workload for the classifier."""
 TREES = {
     "objective": "binary",
@@ -38,7 +38,7 @@ class ClassifierResult:
 
     auc: float
     """Area under the ROC curve over five folds; 0.5: indistinguishable, 1: perfectly distinguishable."""
-    looked_at: Mapping[str, float]
+    feature_importance: Mapping[str, float]
     """Feature importance: share of gain by column, largest first; sums to 1."""
 
 
@@ -56,15 +56,15 @@ def classified(
     except ImportError:
         raise MissingExtraError("lightgbm", "predict") from None
     rng = stream(seed, "synth.classifier")
-    one, other = common(
+    one, other = common_columns(
         job_rows(real.sorted(), history=history), job_rows(synthetic.sorted(), history=history)
     )
     if not one:
-        raise InputError("the two workloads have no column in common")
-    count = min(len(real), len(synthetic), MOST_ROWS)
+        raise InputError("the two workloads have no column in common_columns")
+    count = min(len(real), len(synthetic), MAX_ROWS)
     rows = np.concatenate(
         [
-            np.column_stack([*columns.values()])[some_rows(len(jobs), count, rng)]
+            np.column_stack([*columns.values()])[sample_rows(len(jobs), count, rng)]
             for jobs, columns in ((real, one), (synthetic, other))
         ]
     )
@@ -81,8 +81,8 @@ def classified(
             guess[test] = trees.predict(rows[test], num_threads=1)
         gained += trees.feature_importance("gain")
     parts = dict(zip(one, (gained / max(float(gained.sum()), 1e-300)).tolist(), strict=True))
-    looked_at = dict(sorted(parts.items(), key=lambda part: -part[1]))
-    return ClassifierResult(_auc(guess[truth == 1], guess[truth == 0]), looked_at)
+    feature_importance = dict(sorted(parts.items(), key=lambda part: -part[1]))
+    return ClassifierResult(_auc(guess[truth == 1], guess[truth == 0]), feature_importance)
 
 
 def classifier_auc(real: JobTable, synthetic: JobTable, *, seed: int = 0, history: bool = False) -> float:

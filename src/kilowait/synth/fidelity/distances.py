@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.stats import wasserstein_distance
 
 from kilowait.jobs import JobTable
-from kilowait.synth.job_features import numbers_of
+from kilowait.synth.job_features import numeric_columns
 
 __all__ = ["Distance", "Shares", "column_distances", "column_shares", "distance", "shares"]
 
@@ -100,7 +100,7 @@ def column_shares(real: JobTable, synthetic: JobTable) -> dict[str, Shares]:
 
 def _compared(real: JobTable, synthetic: JobTable) -> dict[str, tuple[Floats, Floats]]:
     """The known values of the numeric columns that have some in both workloads."""
-    one, other = numbers_of(real.sorted()), numbers_of(synthetic.sorted())
+    one, other = numeric_columns(real.sorted()), numeric_columns(synthetic.sorted())
     found = {}
     for name in one:
         if name in other:

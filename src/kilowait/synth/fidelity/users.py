@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.jobs import JobTable
-from kilowait.synth.job_features import REPEATED, job_before
+from kilowait.synth.job_features import REPEATED, previous_job
 
 __all__ = ["has_users", "user_numbers", "user_statistics"]
 
@@ -25,7 +25,7 @@ def user_statistics(jobs: JobTable) -> dict[str, float]:
     """Number of users, inequality of use, session lengths, and share of repeated jobs."""
     jobs = jobs.sorted()
     per_user = _jobs_a_user(jobs)
-    before = job_before(jobs)
+    before = previous_job(jobs)
     known = before >= 0
     gap_s = (jobs["submit_s"] - jobs["submit_s"][before])[known]
     tenth = max(1, len(per_user) // 10)
@@ -46,7 +46,7 @@ def user_statistics(jobs: JobTable) -> dict[str, float]:
 def user_numbers(jobs: JobTable) -> dict[str, Floats]:
     """Distributions over users: jobs per user, jobs per session, and time between a user's jobs."""
     jobs = jobs.sorted()
-    before = job_before(jobs)
+    before = previous_job(jobs)
     known = before >= 0
     gap_s = np.full(len(jobs), np.inf)
     gap_s[known] = (jobs["submit_s"] - jobs["submit_s"][before])[known]

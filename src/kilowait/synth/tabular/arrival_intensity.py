@@ -15,7 +15,7 @@ import numpy as np
 from kilowait.synth.log_schema import WEEK_S
 from kilowait.synth.tabular.known_values import Floats
 
-__all__ = ["BURST_S", "HOURS", "WeeklyIntensity", "clock_of"]
+__all__ = ["BURST_S", "HOURS", "WeeklyIntensity", "fit_weekly_intensity"]
 
 HOURS = 168
 BURST_S = 1800.0
@@ -66,7 +66,7 @@ class WeeklyIntensity:
         return ends, 3600.0 * np.concatenate(([0.0], np.cumsum(self.pace)))
 
 
-def clock_of(moments_s: Floats, span_s: tuple[float, float]) -> WeeklyIntensity:
+def fit_weekly_intensity(moments_s: Floats, span_s: tuple[float, float]) -> WeeklyIntensity:
     """Estimate the weekly intensity from submissions at Unix times within an observed span."""
     seen = np.bincount((moments_s // 3600 % HOURS).astype(np.int64), minlength=HOURS).reshape(7, 24)
     watched = np.bincount(

@@ -30,7 +30,7 @@ TEMPERATURE = 0.2
 """Temperature of the Gumbel softmax."""
 PENALTY = 10.0
 """Weight of the gradient penalty."""
-TOLD_EVERY = 20
+REPORT_EVERY = 20
 """Steps."""
 
 
@@ -152,7 +152,7 @@ def train(
     blocks: ColumnLayout,
     settings: CtganSettings,
     progress: SampleProgress,
-    keep: CheckpointStore | None = None,
+    checkpoints: CheckpointStore | None = None,
 ) -> GeneratorNetwork:
     """Train a generator on these rows, on their device, with torch's global random state."""
     device, steps = kinds.device, settings.steps
@@ -170,7 +170,7 @@ def train(
     learn_critic = torch.optim.Adam(critic.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6)
     parts: dict[str, HasStateDict] = {"writer": writer, "critic": critic}
     parts |= {"learn_writer": learn_writer, "learn_critic": learn_critic}
-    for step in checkpointed_steps(steps, keep, device, **parts):
+    for step in checkpointed_steps(steps, checkpoints, device, **parts):
         wish, column, kind = wishes.drawn(batch, evenly=True)
         with torch.no_grad():
             made = said(writer(torch.randn(batch, NOISE, device=device), wish), blocks)
@@ -189,7 +189,7 @@ def train(
         learn_writer.zero_grad()
         loss.backward()
         learn_writer.step()
-        if step % TOLD_EVERY == 0:
+        if step % REPORT_EVERY == 0:
             progress("learning", step / steps)
     progress("learning", 1.0)
     return writer.eval()

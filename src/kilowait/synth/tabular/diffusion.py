@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from kilowait.synth.checkpoint import CheckpointStore, checkpointed_steps
-from kilowait.synth.lr_schedule import rates_of
+from kilowait.synth.lr_schedule import one_cycle_schedule
 from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.tabular.encoding import REACH
-from kilowait.synth.tabular.layout import ColumnLayout, begin_with, drawn
+from kilowait.synth.tabular.layout import ColumnLayout, drawn, init_output_layer
 from kilowait.synth.tabular.settings import DiffusionSettings
 
 __all__ = ["Denoiser", "draw", "train"]
@@ -28,7 +28,7 @@ TIMES = 32
 """Dimension of the time embedding."""
 CHUNK = 4096
 """Rows sampled at a time, so that the activations fit into the CPU cache."""
-TOLD_EVERY = 20
+REPORT_EVERY = 20
 """Steps."""
 
 
@@ -90,17 +90,19 @@ def train(
     blocks: ColumnLayout,
     settings: DiffusionSettings,
     progress: SampleProgress,
-    keep: CheckpointStore | None = None,
+    checkpoints: CheckpointStore | None = None,
 ) -> Denoiser:
     """Train a denoiser on these rows, on their device, with torch's global random state."""
     device, steps, batch = kinds.device, settings.steps, settings.batch
     network = Denoiser(blocks, settings.width, settings.layers).to(device)
     network.common.copy_(blocks.shares(kinds))
-    begin_with(network.to_kinds, network.common)
+    init_output_layer(network.to_kinds, network.common)
     kinds, places = kinds[:, blocks.kind_columns], REACH * places[:, blocks.place_columns]
     optimizer = torch.optim.AdamW(network.parameters(), settings.rate, weight_decay=1e-4)
-    rates = rates_of(optimizer, settings.rate, steps)
-    for step in checkpointed_steps(steps, keep, device, network=network, optimizer=optimizer, rates=rates):
+    rates = one_cycle_schedule(optimizer, settings.rate, steps)
+    for step in checkpointed_steps(
+        steps, checkpoints, device, network=network, optimizer=optimizer, rates=rates
+    ):
         some = torch.randint(len(kinds), (batch,), device=device)
         # Stratified times over the batch.
         time = (torch.arange(batch, device=device) + torch.rand(1, device=device)) / batch
@@ -120,7 +122,7 @@ def train(
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         rates.step()
-        if step % TOLD_EVERY == 0:
+        if step % REPORT_EVERY == 0:
             progress(f"training, loss {loss.item():.2f}", step / steps)
     progress("learning", 1.0)
     return network.eval()

@@ -21,22 +21,22 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from kilowait.synth.tabular.gaussian_mixture import GaussianMixture, mixture_of
+from kilowait.synth.tabular.gaussian_mixture import GaussianMixture, fit_mixture
 from kilowait.synth.tabular.known_values import (
     Floats,
     Ints,
-    kept_of,
     nearest,
+    rank_subsample,
 )
 from kilowait.synth.tabular.log_table import KINDS
 
-__all__ = ["REACH", "TableEncoder", "CategoryEncoder", "ModeEncoder", "NormalScoreEncoder", "encoding_of"]
+__all__ = ["REACH", "TableEncoder", "CategoryEncoder", "ModeEncoder", "NormalScoreEncoder", "fit_encoder"]
 
 REACH = 4.0
 """Range of the scalar of a mode, in standard deviations."""
 MODES = 10
 """Maximum number of components of a mixture."""
-LEAST_SHARE, LEAST_ROWS = 0.005, 10
+MIN_SHARE, MIN_ROWS = 0.005, 10
 """Minimum share and number of rows for a value to be a mode of its own."""
 
 
@@ -230,7 +230,7 @@ class TableEncoder:
         return cls({name: FORMS[form](**found) for (name, form), found in parts.items()})
 
 
-def encoding_of(
+def fit_encoder(
     table: dict[str, Floats], *, numbers: str, most_kinds: int, rng: np.random.Generator
 ) -> TableEncoder:
     """Fit the encoders of a table.
@@ -252,7 +252,9 @@ def encoding_of(
         elif numbers == "modes":
             coders[name] = _modes(column, most_kinds, rng)
         else:
-            coders[name] = NormalScoreEncoder(kept_of(np.sort(known)), np.array([len(known) < len(column)]))
+            coders[name] = NormalScoreEncoder(
+                rank_subsample(np.sort(known)), np.array([len(known) < len(column)])
+            )
     return TableEncoder(coders)
 
 
@@ -268,19 +270,19 @@ def _modes(column: Floats, most: int, rng: np.random.Generator) -> ModeEncoder:
     known = column[~np.isnan(column)]
     values, counts = np.unique(known, return_counts=True)
     often = np.argsort(-counts, kind="stable")[:most]
-    atoms = np.sort(values[often[counts[often] >= max(LEAST_SHARE * len(known), LEAST_ROWS)]])
+    atoms = np.sort(values[often[counts[often] >= max(MIN_SHARE * len(known), MIN_ROWS)]])
     rest = known[~np.isin(known, atoms)]
     if not len(rest):
         rest = known
     above = rest[rest > 0]
     unit = float(np.quantile(above, 0.05)) if len(above) else 1.0
-    mixture = mixture_of(np.log1p(np.maximum(rest, 0.0) / unit), most=MODES, rng=rng)
+    mixture = fit_mixture(np.log1p(np.maximum(rest, 0.0) / unit), most=MODES, rng=rng)
     return ModeEncoder(
         atoms,
         mixture.share,
         mixture.mean,
         mixture.deviation,
         np.array([unit]),
-        kept_of(np.unique(rest)),
+        rank_subsample(np.unique(rest)),
         np.array([len(known) < len(column)]),
     )

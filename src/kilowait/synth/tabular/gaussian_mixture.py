@@ -13,11 +13,11 @@ from scipy.special import digamma, softmax
 
 from kilowait.synth.tabular.known_values import Floats, Ints
 
-__all__ = ["GaussianMixture", "mixture_of"]
+__all__ = ["GaussianMixture", "fit_mixture"]
 
 CONCENTRATION = 1e-3
 """Concentration of the Dirichlet prior."""
-LEAST_SHARE = 0.005
+MIN_SHARE = 0.005
 """Minimum weight; lighter components are dropped."""
 TURNS = 100
 SETTLED = 1e-4
@@ -48,12 +48,12 @@ class GaussianMixture:
         return chosen
 
 
-def mixture_of(values: Floats, *, most: int, rng: np.random.Generator) -> GaussianMixture:
+def fit_mixture(values: Floats, *, most: int, rng: np.random.Generator) -> GaussianMixture:
     """Fit a mixture of at most `most` components to the values (at least one value).
 
     >>> rng = np.random.default_rng(0)
     >>> both = np.concatenate([rng.normal(0, 1, 600), rng.normal(20, 2, 400)])
-    >>> found = mixture_of(both, most=8, rng=rng)
+    >>> found = fit_mixture(both, most=8, rng=rng)
     >>> found.share[found.mean < 10].sum().round(1)
     np.float64(0.6)
     """
@@ -84,7 +84,7 @@ def mixture_of(values: Floats, *, most: int, rng: np.random.Generator) -> Gaussi
         before, share = share, alpha / alpha.sum()
         if np.abs(share - before).sum() < SETTLED:
             break
-    kept = share >= LEAST_SHARE
+    kept = share >= MIN_SHARE
     if not kept.any():
         kept = share == share.max()
     return GaussianMixture(

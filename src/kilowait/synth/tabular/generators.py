@@ -20,15 +20,15 @@ from kilowait.synth.generator import State
 from kilowait.synth.log_schema import Columns
 from kilowait.synth.row_generator import RowGenerator
 from kilowait.synth.sampler import SampleProgress
-from kilowait.synth.tabular.encoding import TableEncoder, encoding_of
-from kilowait.synth.tabular.job_sequence import in_burst, in_runs, in_time
+from kilowait.synth.tabular.encoding import TableEncoder, fit_encoder
+from kilowait.synth.tabular.job_sequence import group_repeats, order_in_time, within_burst
 from kilowait.synth.tabular.known_values import Floats, Ints
 from kilowait.synth.tabular.log_table import (
     ASKED,
     PLACE,
     LogTable,
-    asked_of,
-    frame_of,
+    fit_log_table,
+    request_keys,
 )
 from kilowait.synth.tabular.settings import (
     CopulaGANSettings,
@@ -48,9 +48,9 @@ __all__ = ["CopulaGanGenerator", "CtganGenerator", "DiffusionGenerator", "TvaeGe
 
 SPARE = 1.2
 """Rows sampled per job, so that the last hours still have rows to choose from."""
-LEAST_ROWS = 600
+MIN_ROWS = 600
 """Minimum number of rows sampled at a time."""
-TRIED, MOST_STRETCH = 4000, 20.0
+TRIED, MAX_GAP_FACTOR = 4000, 20.0
 """Jobs of a pilot sample to calibrate the arrival rate, and the maximum factor on gaps."""
 
 
@@ -88,10 +88,10 @@ class TabularGenerator(RowGenerator):
         import torch
 
         progress("coding", 0.0)
-        self._frame = frame_of(rows, self.schema)
+        self._frame = fit_log_table(rows, self.schema)
         rng = stream(self.seed, f"synth.{self.name}")
         table = self._frame.table(rows, self.schema)
-        self._encoding = encoding_of(table, numbers=self.numbers, most_kinds=self.settings.kinds, rng=rng)
+        self._encoding = fit_encoder(table, numbers=self.numbers, most_kinds=self.settings.kinds, rng=rng)
         self._blocks = self._made_blocks()
         kinds, places = self._encoding.encode(table, rng)
         with _seeded(self.seed, device):
@@ -110,13 +110,13 @@ class TabularGenerator(RowGenerator):
 
     def _found_stretch(self, rng: np.random.Generator) -> float:
         """Estimate `_stretch` from a pilot sample."""
-        facts = self.schema
+        schema = self.schema
         table = self._table(TRIED, rng, lambda what, share: None)
-        picked, _ = in_time(table, TRIED, facts.first_s, self._frame.clock, facts.zero_s, rng)
-        gap_s, bursts = table["gap_s"][picked], in_burst(table)[picked]
-        wanted_s = TRIED * facts.span_s / (facts.jobs - 1) - float(gap_s[bursts].sum())
+        picked, _ = order_in_time(table, TRIED, schema.first_s, self._frame.clock, schema.zero_s, rng)
+        gap_s, bursts = table["gap_s"][picked], within_burst(table)[picked]
+        wanted_s = TRIED * schema.span_s / (schema.jobs - 1) - float(gap_s[bursts].sum())
         has_s = float(gap_s[~bursts].sum())
-        return min(max(wanted_s / has_s, 1 / MOST_STRETCH), MOST_STRETCH) if has_s > 0 else 1.0
+        return min(max(wanted_s / has_s, 1 / MAX_GAP_FACTOR), MAX_GAP_FACTOR) if has_s > 0 else 1.0
 
     def _table(self, jobs: int, rng: np.random.Generator, progress: SampleProgress) -> dict[str, Floats]:
         """Sample enough rows for `jobs` jobs."""
@@ -124,19 +124,19 @@ class TabularGenerator(RowGenerator):
         import torch
 
         with _seeded(int(rng.integers(2**62)), torch.device("cpu")):
-            places, kinds = self._rows(max(int(SPARE * jobs), LEAST_ROWS), progress)
+            places, kinds = self._rows(max(int(SPARE * jobs), MIN_ROWS), progress)
         table = self._encoding.decode(*self._blocks.parts(places, kinds), rng)
-        table["gap_s"] = np.where(in_burst(table), 1.0, self._stretch) * table["gap_s"]
+        table["gap_s"] = np.where(within_burst(table), 1.0, self._stretch) * table["gap_s"]
         return table
 
     def _group(
         self, jobs: int, first_s: float, rng: np.random.Generator, progress: SampleProgress
     ) -> Columns:
         table = self._table(jobs, rng, progress)
-        picked, submit_s = in_time(table, jobs, first_s, self._frame.clock, self.schema.zero_s, rng)
+        picked, submit_s = order_in_time(table, jobs, first_s, self._frame.clock, self.schema.zero_s, rng)
         table = {name: column[picked] for name, column in table.items()}
         user: Ints = table.get("user", np.zeros(jobs)).astype(np.int64)
-        moved, request = in_runs(user, asked_of(table), table["repeats"].astype(np.int64), rng)
+        moved, request = group_repeats(user, request_keys(table), table["repeats"].astype(np.int64), rng)
         for name in table:
             if name not in PLACE:
                 table[name] = table[name][request if name in ASKED else moved]
@@ -145,14 +145,14 @@ class TabularGenerator(RowGenerator):
         return {"submit_s": submit_s, **self._frame.jobs(table, self.schema)}
 
     def _state(self) -> State:
-        from kilowait.synth.tabular.layout import weights_of
+        from kilowait.synth.tabular.layout import network_weights
 
         state: dict[str, npt.NDArray[Any]] = {
             f"frame.{name}": values for name, values in self._frame.state().items()
         }
         state["frame.stretch"] = np.array(self._stretch)
         state |= {f"encoding.{name}": values for name, values in self._encoding.state().items()}
-        return state | {f"network.{name}": values for name, values in weights_of(self._network).items()}
+        return state | {f"network.{name}": values for name, values in network_weights(self._network).items()}
 
     def _restore(self, state: State) -> None:
         check_torch()
@@ -194,7 +194,7 @@ class CtganGenerator(TabularGenerator):
     def _trained(self, kinds: Tensor, places: Tensor, progress: SampleProgress) -> Module:
         from kilowait.synth.tabular.ctgan import train
 
-        return train(kinds, places, self._blocks, self.settings, progress, self.keep)
+        return train(kinds, places, self._blocks, self.settings, progress, self.checkpoints)
 
     def _rows(self, count: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
         from kilowait.synth.tabular.ctgan import draw
@@ -224,7 +224,7 @@ class TvaeGenerator(TabularGenerator):
     def _trained(self, kinds: Tensor, places: Tensor, progress: SampleProgress) -> Module:
         from kilowait.synth.tabular.tvae import train
 
-        return train(kinds, places, self._blocks, self.settings, progress, self.keep)
+        return train(kinds, places, self._blocks, self.settings, progress, self.checkpoints)
 
     def _rows(self, count: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
         from kilowait.synth.tabular.tvae import draw
@@ -247,7 +247,7 @@ class DiffusionGenerator(TabularGenerator):
     def _trained(self, kinds: Tensor, places: Tensor, progress: SampleProgress) -> Module:
         from kilowait.synth.tabular.diffusion import train
 
-        return train(kinds, places, self._blocks, self.settings, progress, self.keep)
+        return train(kinds, places, self._blocks, self.settings, progress, self.checkpoints)
 
     def _rows(self, count: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
         from kilowait.synth.tabular.diffusion import draw

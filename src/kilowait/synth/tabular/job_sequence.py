@@ -16,12 +16,12 @@ import numpy.typing as npt
 from kilowait.synth.tabular.arrival_intensity import BURST_S, HOURS, WeeklyIntensity
 from kilowait.synth.tabular.known_values import Floats, Ints
 
-__all__ = ["in_burst", "in_runs", "in_time"]
+__all__ = ["within_burst", "group_repeats", "order_in_time"]
 
 Bools = npt.NDArray[np.bool_]
 
 
-def in_burst(table: dict[str, Floats]) -> Bools:
+def within_burst(table: dict[str, Floats]) -> Bools:
     """Which rows are within a burst of their user."""
     if "again" not in table:
         return np.zeros(len(table["gap_s"]), np.bool_)
@@ -29,7 +29,7 @@ def in_burst(table: dict[str, Floats]) -> Bools:
     return burst
 
 
-def in_time(
+def order_in_time(
     table: dict[str, Floats],
     jobs: int,
     first_s: float,
@@ -52,7 +52,7 @@ def in_time(
     hour = (24 * table["weekday"] + table["hour"]).astype(np.int64).tolist()
     user = table["user"].tolist() if "again" in table else [0.0] * count
     again = (table["again"] > 0).tolist() if "again" in table else [False] * count
-    gap_s, burst = table["gap_s"].tolist(), in_burst(table).tolist()
+    gap_s, burst = table["gap_s"].tolist(), within_burst(table).tolist()
     waiting: list[list[int]] = [[] for _ in range(HOURS)]
     going_on: dict[float, list[int]] = defaultdict(list)
     for row in rng.permutation(count).tolist():
@@ -93,7 +93,7 @@ def _nearest_hours() -> list[list[int]]:
     return order
 
 
-def in_runs(user: Ints, asked: Ints, repeats: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+def group_repeats(user: Ints, asked: Ints, repeats: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """For each position in time the row, and the row whose request it takes; both of the position's user.
 
     A run starts with a row that does not repeat, followed by rows that repeat its request. The longest runs are placed
@@ -108,7 +108,7 @@ def in_runs(user: Ints, asked: Ints, repeats: Ints, rng: np.random.Generator) ->
 
     >>> rng = np.random.default_rng(0)
     >>> user, repeats = np.zeros(5, np.int64), np.array([0, 1, 0, 1, 1])
-    >>> in_runs(user, np.array([7, 8, 8, 8, 9]), repeats, rng)
+    >>> group_repeats(user, np.array([7, 8, 8, 8, 9]), repeats, rng)
     (array([0, 2, 1, 3, 4]), array([0, 2, 1, 3, 2]))
     """
     like = _like(user, asked, repeats, rng)

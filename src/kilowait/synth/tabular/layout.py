@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from kilowait.synth.tabular.known_values import Floats, Ints
 
-__all__ = ["ColumnLayout", "Weights", "begin_with", "drawn", "load", "weights_of"]
+__all__ = ["ColumnLayout", "Weights", "init_output_layer", "drawn", "load", "network_weights"]
 
 Weights = dict[str, npt.NDArray[np.float32]]
 """Weights of a network, by name."""
@@ -74,14 +74,14 @@ def drawn(logits: Tensor) -> Tensor:
     return torch.searchsorted(ends, coin, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
 
 
-def begin_with(answer: nn.Linear, shares: Tensor) -> None:
+def init_output_layer(answer: nn.Linear, shares: Tensor) -> None:
     """Initialize an output layer to the category frequencies of the log."""
     with torch.no_grad():
         answer.weight *= 0.3
         answer.bias.copy_(torch.log(shares + 1e-5))
 
 
-def weights_of(network: nn.Module) -> Weights:
+def network_weights(network: nn.Module) -> Weights:
     """The weights of a network."""
     return {name: values.cpu().numpy() for name, values in network.state_dict().items()}
 

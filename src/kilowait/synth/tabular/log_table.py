@@ -15,15 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.synth.log_schema import DAY_S, Columns, LogSchema
-from kilowait.synth.tabular.arrival_intensity import BURST_S, WeeklyIntensity, clock_of
+from kilowait.synth.tabular.arrival_intensity import BURST_S, WeeklyIntensity, fit_weekly_intensity
 from kilowait.synth.tabular.known_values import (
     Floats,
     Ints,
-    kept_of,
     nearest,
+    rank_subsample,
 )
 
-__all__ = ["ASKED", "KINDS", "PLACE", "LogTable", "asked_of", "frame_of"]
+__all__ = ["ASKED", "KINDS", "PLACE", "LogTable", "request_keys", "fit_log_table"]
 
 ASKED = ("account", "queue", "gpus", "nodes", "estimate_s")
 """Columns of the request, as far as a log has them."""
@@ -54,13 +54,13 @@ class LogTable:
         """The log's weekly intensity."""
         return WeeklyIntensity(self.pace)
 
-    def table(self, rows: Columns, facts: LogSchema) -> dict[str, Floats]:
+    def table(self, rows: Columns, schema: LogSchema) -> dict[str, Floats]:
         """The table of a log's rows, one row for each job but the first; NaN for an unknown power."""
         rows = dict(rows)
-        if facts.exact_requests:
+        if schema.exact_requests:
             del rows["estimate_s"]
         submit = rows["submit_s"]
-        moment = submit + facts.zero_s
+        moment = submit + schema.zero_s
         again, gap_s = _again(rows), np.diff(submit)
         table: Columns = {
             "hour": moment[:-1] // 3600 % 24,
@@ -74,7 +74,7 @@ class LogTable:
             rows["account"] = self._ranks(rows["user"], rows["account"])
         table |= {name: rows[name][1:] for name in ("user", *ASKED, "status") if name in rows}
         runtime = rows["runtime_s"][1:]
-        if facts.exact_requests:
+        if schema.exact_requests:
             table["runtime_s"] = runtime
         else:
             table["used"] = runtime / np.maximum(rows["estimate_s"][1:], 1.0)
@@ -82,27 +82,27 @@ class LogTable:
             table["power_w"] = rows["energy_j"][1:] / np.maximum(rows["nodes"][1:] * runtime, 1e-9)
         return {name: column.astype(np.float64) for name, column in table.items()}
 
-    def jobs(self, table: dict[str, Floats], facts: LogSchema) -> Columns:
+    def jobs(self, table: dict[str, Floats], schema: LogSchema) -> Columns:
         """The columns of jobs, without submission times, from rows of the table."""
         jobs: Columns = {
             name: table[name].astype(np.int64)
             for name in ("user", *ASKED, "status")
-            if name in facts.columns and name != "estimate_s"
+            if name in schema.columns and name != "estimate_s"
         }
         if len(self.account_ends):
             first = np.concatenate(([0], self.account_ends))[jobs["user"]]
             jobs["account"] = self.accounts[
                 np.minimum(first + jobs["account"], self.account_ends[jobs["user"]] - 1)
             ]
-        if facts.exact_requests:
+        if schema.exact_requests:
             jobs["estimate_s"] = jobs["runtime_s"] = table["runtime_s"]
         else:
             jobs["estimate_s"] = table["estimate_s"]
             wanted = table["used"] * np.maximum(table["estimate_s"], 1.0)
             jobs["runtime_s"] = nearest(wanted, self.runtimes)
-        if "energy_j" in facts.columns:
+        if "energy_j" in schema.columns:
             jobs["energy_j"] = table["power_w"] * jobs["nodes"] * jobs["runtime_s"]
-        return {name: jobs[name] for name in facts.columns}
+        return {name: jobs[name] for name in schema.columns}
 
     def _ranks(self, user: Ints, account: Ints) -> Ints:
         """Index of each job's account among its user's accounts."""
@@ -124,29 +124,29 @@ class LogTable:
         return cls(**{item.name: state[item.name] for item in fields(cls)})
 
 
-def frame_of(rows: Columns, facts: LogSchema) -> LogTable:
+def fit_log_table(rows: Columns, schema: LogSchema) -> LogTable:
     """Fit the table conversion to a log."""
     submit = rows["submit_s"]
-    others = submit[np.concatenate(([True], ~_again(rows)))] + facts.zero_s
-    moments = submit + facts.zero_s
+    others = submit[np.concatenate(([True], ~_again(rows)))] + schema.zero_s
+    moments = submit + schema.zero_s
     accounts = ends = np.empty(0, np.int64)
     if "user" in rows and "account" in rows:
         pairs, jobs = np.unique(np.stack([rows["user"], rows["account"]]), axis=1, return_counts=True)
         accounts = pairs[1][np.lexsort((-jobs, pairs[0]))]
         ends = np.cumsum(np.bincount(pairs[0]))
     return LogTable(
-        clock_of(others, (float(moments[0]), float(moments[-1]))).pace,
+        fit_weekly_intensity(others, (float(moments[0]), float(moments[-1]))).pace,
         np.array([bool((submit == np.round(submit)).all())]),
-        kept_of(np.unique(rows["runtime_s"])),
+        rank_subsample(np.unique(rows["runtime_s"])),
         accounts,
         ends,
     )
 
 
-def asked_of(rows: Columns) -> Ints:
+def request_keys(rows: Columns) -> Ints:
     """Integer key of each job's request; jobs with equal requests have equal keys.
 
-    >>> asked_of({"nodes": np.array([4, 1, 4]), "estimate_s": np.array([60.0, 60.0, 60.0])}).tolist()
+    >>> request_keys({"nodes": np.array([4, 1, 4]), "estimate_s": np.array([60.0, 60.0, 60.0])}).tolist()
     [1, 0, 1]
     """
     asked = np.stack([rows[name].astype(np.float64) for name in ASKED if name in rows], axis=1)
@@ -163,7 +163,7 @@ def _again(rows: Columns) -> npt.NDArray[np.bool_]:
 
 def _repeats(rows: Columns) -> npt.NDArray[np.bool_]:
     """Whether each job repeats the request of its user's previous job."""
-    asked = asked_of(rows)
+    asked = request_keys(rows)
     user = rows["user"] if "user" in rows else np.zeros(len(asked), np.int64)
     order = np.argsort(user, kind="stable")
     same = (np.diff(user[order]) == 0) & (np.diff(asked[order]) == 0)

@@ -12,19 +12,19 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from kilowait.synth.checkpoint import CheckpointStore, checkpointed_steps
-from kilowait.synth.lr_schedule import rates_of
+from kilowait.synth.lr_schedule import one_cycle_schedule
 from kilowait.synth.sampler import SampleProgress
-from kilowait.synth.tabular.layout import ColumnLayout, begin_with, drawn
+from kilowait.synth.tabular.layout import ColumnLayout, drawn, init_output_layer
 from kilowait.synth.tabular.settings import TvaeSettings
 
 __all__ = ["Decoder", "draw", "train"]
 
-LEAST_SPREAD, MOST_SPREAD = 0.01, 1.0
+MIN_DEVIATION, MAX_DEVIATION = 0.01, 1.0
 """Standard deviation of scalars about their reconstruction."""
 WARMING = 0.3
 """Share of the steps of the KL warm-up; without it the latent variables may
 never be used (S. R. Bowman and others, "Generating sentences from a continuous space", 2016)."""
-TOLD_EVERY = 20
+REPORT_EVERY = 20
 """Steps."""
 
 
@@ -64,7 +64,7 @@ class Decoder(nn.Module):
 def lost(maker: Decoder, numbers: Tensor, kinds: Tensor, places: Tensor, blocks: ColumnLayout) -> Tensor:
     """Negative log-likelihood per real row, given the decoder's output."""
     made, logits = maker(numbers)
-    spread = maker.spread.clamp(LEAST_SPREAD, MOST_SPREAD)
+    spread = maker.spread.clamp(MIN_DEVIATION, MAX_DEVIATION)
     away = (places[:, blocks.place_columns] - made) / spread
     total = (0.5 * away**2 + spread.log()).sum()
     for column, part in zip(blocks.kind_columns, logits.split(blocks.sizes, 1), strict=True):
@@ -79,20 +79,20 @@ def train(
     blocks: ColumnLayout,
     settings: TvaeSettings,
     progress: SampleProgress,
-    keep: CheckpointStore | None = None,
+    checkpoints: CheckpointStore | None = None,
 ) -> Decoder:
     """Train a decoder on these rows, on their device, with torch's global random state."""
     device, steps = kinds.device, settings.steps
     dense = blocks.dense(kinds, places)
     reader = Encoder(blocks, settings.width, settings.latent).to(device)
     maker = Decoder(blocks, settings.width, settings.latent).to(device)
-    begin_with(maker.to_kinds, blocks.shares(kinds))
+    init_output_layer(maker.to_kinds, blocks.shares(kinds))
     weights = [*reader.parameters(), *maker.parameters()]
     optimizer = torch.optim.Adam(weights, settings.rate, weight_decay=1e-5)
-    rates = rates_of(optimizer, settings.rate, steps)
+    rates = one_cycle_schedule(optimizer, settings.rate, steps)
     batch = min(settings.batch, len(kinds))
     for step in checkpointed_steps(
-        steps, keep, device, reader=reader, maker=maker, optimizer=optimizer, rates=rates
+        steps, checkpoints, device, reader=reader, maker=maker, optimizer=optimizer, rates=rates
     ):
         some = torch.randint(len(kinds), (batch,), device=device)
         mean, log_spread = reader(dense[some])
@@ -105,7 +105,7 @@ def train(
         loss.backward()
         optimizer.step()
         rates.step()
-        if step % TOLD_EVERY == 0:
+        if step % REPORT_EVERY == 0:
             progress("learning", step / steps)
     progress("learning", 1.0)
     return maker.eval()
@@ -115,6 +115,6 @@ def train(
 def draw(maker: Decoder, blocks: ColumnLayout, count: int) -> tuple[Tensor, list[Tensor]]:
     """Sample scalars and categories of `count` new rows."""
     places, logits = maker(torch.randn(count, maker.latent))
-    spread = maker.spread.clamp(LEAST_SPREAD, MOST_SPREAD)
+    spread = maker.spread.clamp(MIN_DEVIATION, MAX_DEVIATION)
     kinds = [drawn(part) for part in logits.split(blocks.sizes, 1)]
     return (places + spread * torch.randn_like(places)).clamp(-1, 1), kinds

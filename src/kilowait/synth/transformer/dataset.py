@@ -12,7 +12,7 @@ from torch import Tensor
 from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.network import NEVER, NetworkShape, TransformerNetwork
 
-__all__ = ["SequenceBatch", "DatasetTensors", "make_batch", "lesson_of", "loss_of"]
+__all__ = ["SequenceBatch", "DatasetTensors", "make_batch", "dataset_tensors", "next_job_loss"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -41,7 +41,9 @@ class DatasetTensors:
     level: Tensor
 
 
-def lesson_of(calendar: Calendar, codes: Ints, shape: NetworkShape, device: torch.device) -> DatasetTensors:
+def dataset_tensors(
+    calendar: Calendar, codes: Ints, shape: NetworkShape, device: torch.device
+) -> DatasetTensors:
     """The log as tensors."""
     made = torch.as_tensor(codes)
     before = made.roll(1, 0)
@@ -105,7 +107,7 @@ def make_batch(lesson: DatasetTensors, rows: Tensor, user: Tensor, counted: Tens
     )
 
 
-def loss_of(network: TransformerNetwork, batch: SequenceBatch) -> Tensor:
+def next_job_loss(network: TransformerNetwork, batch: SequenceBatch) -> Tensor:
     """Mean over the jobs of -ln p of their codes, summed over the columns."""
     shape, user = network.shape, batch.user
     place = torch.arange(user.shape[1], device=user.device)

@@ -20,8 +20,8 @@ from kilowait.synth.transformer.submit_times import JITTER_S, moments
 from kilowait.synth.transformer.tokenizer import (
     RuntimeTokenizer,
     Tokenizer,
-    codes_of,
-    run_codes_of,
+    fit_runtime_tokenizer,
+    fit_tokenizer,
 )
 from kilowait.synth.transformer.week_order import DayRange, WeekPiece, weeks_of
 
@@ -74,13 +74,13 @@ class TransformerGenerator(Generator):
         values = _values(rows, settings.session_s, exact=self.schema.exact_requests)
         request, runtime = values["estimate_s"], values["runtime_s"]
         self._codes = {
-            name: codes_of(
+            name: fit_tokenizer(
                 column[column >= 0] if name == "gap_s" and (column >= 0).any() else column, **_fineness(name)
             )
             for name, column in values.items()
             if name != "runtime_s"
         }
-        self._runs = run_codes_of(runtime, request, atoms=64, bins=160)
+        self._runs = fit_runtime_tokenizer(runtime, request, atoms=64, bins=160)
         codes = self._encoded(values)
         shape = self._shape(users=int(by_user(rows)[1].max()) + 1)
         self._calendar = calendar_of(
@@ -102,30 +102,32 @@ class TransformerGenerator(Generator):
                 seed=self.seed,
                 progress=progress,
                 device=device_of(self.device),
-                keep=self.keep,
+                checkpoints=self.checkpoints,
             )
 
     def _learn_private(self, rows: Columns, progress: SampleProgress) -> None:
         from kilowait.synth.dp import private_fit
         from kilowait.synth.dp.accountant import PrivacyBudget
-        from kilowait.synth.dp.public_bins import grid_codes, grid_runs, on_grid
+        from kilowait.synth.dp.public_bins import public_runtime_tokenizer, public_tokenizer, to_public_values
 
-        settings, facts = self.settings, self.schema
-        if any(name in facts.seen for name in facts.numbered):
-            raise InputError("dp_epsilon protects users, and names keeps their names; use only one of them")
+        settings, schema = self.settings, self.schema
+        if any(name in schema.seen for name in schema.numbered):
+            raise InputError(
+                "dp_epsilon protects users, and keep_names keeps their names; use only one of them"
+            )
         budget = PrivacyBudget(settings.dp_epsilon, settings.dp_delta, settings.dp_steps, settings.dp_rate)
-        gridded = on_grid(rows, facts)
+        gridded = to_public_values(rows, schema)
         values = _values(gridded, settings.session_s, exact=False)
         self._codes = {
-            name: grid_codes(name, facts, settings.session_s) for name in values if name != "runtime_s"
+            name: public_tokenizer(name, schema, settings.session_s) for name in values if name != "runtime_s"
         }
-        self._runs = grid_runs(requests=not facts.exact_requests)
+        self._runs = public_runtime_tokenizer(requests=not schema.exact_requests)
         with one_thread():
             made = private_fit(
                 gridded,
                 self._encoded(values),
                 self._shape(users=1),
-                facts,
+                schema,
                 budget,
                 session_s=settings.session_s,
                 bins={
@@ -135,7 +137,7 @@ class TransformerGenerator(Generator):
                 seed=self.seed,
                 progress=progress,
                 device=device_of(self.device),
-                keep=self.keep,
+                checkpoints=self.checkpoints,
             )
         self._calendar, self._network, self.schema = made.calendar, made.network, made.schema
         self.privacy = made.statement
@@ -181,15 +183,15 @@ class TransformerGenerator(Generator):
 
     def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[Part]:
         check_torch()
-        calendar, facts = self._calendar, self.schema
+        calendar, schema = self._calendar, self.schema
         weeks = len(calendar.daily_work)
         # The weeks depend on the seed only: another layer is other work of the same users at the same time.
         order = stream(seed, "synth.transformer.weeks")
         rng = stream(seed, f"synth.transformer.draw.{layer}")
         # Samples shorter than the log start at a random week of it; others at its start.
-        first = int(order.integers(weeks)) if jobs < facts.jobs else 0
-        begin_s = facts.first_s + facts.zero_s
-        last_day = int((begin_s + facts.span_s) // DAY_S % 7)
+        first = int(order.integers(weeks)) if jobs < schema.jobs else 0
+        begin_s = schema.first_s + schema.zero_s
+        last_day = int((begin_s + schema.span_s) // DAY_S % 7)
         coming = weeks_of(DayRange(weeks, int(begin_s // DAY_S % 7), last_day), first, order)
         found = size = 0
         while True:
@@ -204,11 +206,11 @@ class TransformerGenerator(Generator):
                     count += len(picked[-1])
             made = self._jobs(pieces, picked, rng, progress)
             if first:
-                fine = made["submit_s"] >= facts.first_s
+                fine = made["submit_s"] >= schema.first_s
                 made = {name: column[fine] for name, column in made.items()}
-            made["submit_s"] = np.maximum(made["submit_s"], facts.first_s)
+            made["submit_s"] = np.maximum(made["submit_s"], schema.first_s)
             found += count
-            next_s = (begin_s // WEEK_S + pieces[-1].place + 1) * WEEK_S - facts.zero_s
+            next_s = (begin_s // WEEK_S + pieces[-1].place + 1) * WEEK_S - schema.zero_s
             yield made, next_s - JITTER_S
 
     def _rows(self, piece: WeekPiece) -> Ints:
@@ -272,14 +274,14 @@ class TransformerGenerator(Generator):
         self, rows: Ints, rng: np.random.Generator, progress: SampleProgress
     ) -> list[dict[str, Floats]]:
         """Several samples of the jobs at rows of the calendar."""
-        from kilowait.synth.transformer.sample import chains_of, draw_codes
+        from kilowait.synth.transformer.sample import job_sequences, sample_codes
 
         order, draws = self._order, self._draws
         with one_thread():
-            codes = draw_codes(
+            codes = sample_codes(
                 self._network,
                 self._calendar,
-                chains_of(rows, self._calendar.first, draws),
+                job_sequences(rows, self._calendar.first, draws),
                 request=(order.index("estimate_s"), self._codes["estimate_s"].least()),
                 runtime=(order.index("runtime_s"), self._runs.least_s()),
                 seed=int(rng.integers(2**62)),
@@ -299,9 +301,9 @@ class TransformerGenerator(Generator):
 
     # -- storage -----------------------------------------------------------------------------------
 
-    def _holds(self) -> str:
+    def _personal_data_text(self) -> str:
         return (
-            super()._holds()
+            super()._personal_data_text()
             if self.privacy is None
             else "nothing of any one user beyond what `privacy` allows"
         )

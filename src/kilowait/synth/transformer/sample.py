@@ -14,7 +14,7 @@ from kilowait.synth.generator import SampleProgress
 from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.network import HEADS, KEY, NEVER, TransformerNetwork
 
-__all__ = ["JobSequences", "chains_of", "draw_codes"]
+__all__ = ["JobSequences", "job_sequences", "sample_codes"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -36,10 +36,10 @@ class JobSequences:
     """First row in the output."""
 
 
-def chains_of(rows: Ints, first: npt.NDArray[np.bool_], times: int) -> JobSequences:
+def job_sequences(rows: Ints, first: npt.NDArray[np.bool_], times: int) -> JobSequences:
     """Sequences for ascending rows of the calendar, repeated `times` times.
 
-    >>> chains = chains_of(
+    >>> chains = job_sequences(
     ...     np.array([0, 1, 2, 5, 6]), np.array([True, False, False, False, False, True, False]), 2
     ... )
     >>> chains.begin.tolist(), chains.length.tolist(), chains.out.tolist()
@@ -56,7 +56,7 @@ def chains_of(rows: Ints, first: npt.NDArray[np.bool_], times: int) -> JobSequen
     return JobSequences(np.tile(rows[heads], times), np.tile(length, times), out)
 
 
-def draw_codes(
+def sample_codes(
     network: TransformerNetwork,
     calendar: Calendar,
     chains: JobSequences,
@@ -75,7 +75,7 @@ def draw_codes(
         request: its column, and the minimum value of each code in seconds.
         runtime: the same; a run time whose minimum is above the request is impossible.
         seed: same seed, same codes.
-        told: progress callback.
+        progress: progress callback.
     """
     generator = torch.Generator().manual_seed(seed)
     total = int(chains.length.sum())

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Tokenizer", "RuntimeTokenizer", "codes_of", "run_codes_of"]
+__all__ = ["Tokenizer", "RuntimeTokenizer", "fit_tokenizer", "fit_runtime_tokenizer"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -21,7 +21,7 @@ State = dict[str, npt.NDArray[np.float64]]
 
 KEPT = 64
 """Maximum number of stored values of a bin, evenly spaced by rank."""
-LEAST_SHARE = 1 / 2000
+MIN_SHARE = 1 / 2000
 """Minimum share of the jobs for a value to have a code of its own, where there are too many values."""
 NEAR_S, NEAR_SHARE = 120.0, 0.9
 """A run time this close to its request, in seconds and as a share of it, is coded by the difference: the limit ended
@@ -108,10 +108,10 @@ class Tokenizer:
         return cls(state["atoms"], state["edges"], state["kept"], state["ends"].astype(np.int64))
 
 
-def codes_of(values: Floats, *, atoms: int, bins: int) -> Tokenizer:
+def fit_tokenizer(values: Floats, *, atoms: int, bins: int) -> Tokenizer:
     """Fit a tokenizer to a column: at most `atoms` atoms, and about `bins` bins for the rest.
 
-    >>> codes = codes_of(np.array([60.0, 60, 60, 3600, 3600, 17, 23, 31, 99]), atoms=2, bins=2)
+    >>> codes = fit_tokenizer(np.array([60.0, 60, 60, 3600, 3600, 17, 23, 31, 99]), atoms=2, bins=2)
     >>> codes.encode(np.array([3600.0, 23, 99])).tolist(), codes.size
     ([1, 2, 3], 4)
     >>> codes.decode(np.array([0, 1, 3]), np.random.default_rng(0)).tolist()
@@ -121,7 +121,7 @@ def codes_of(values: Floats, *, atoms: int, bins: int) -> Tokenizer:
     chosen = known
     if len(known) > atoms:
         common = np.argsort(-counts, kind="stable")[:atoms]
-        chosen = np.sort(known[common[counts[common] >= max(2.0, LEAST_SHARE * len(values))]])
+        chosen = np.sort(known[common[counts[common] >= max(2.0, MIN_SHARE * len(values))]])
     rest = np.sort(values[~np.isin(values, chosen)])
     if not len(rest):
         return Tokenizer(chosen, np.empty(0), np.empty(0), np.zeros(1, np.int64))
@@ -177,10 +177,10 @@ class RuntimeTokenizer:
         return np.concatenate((self.below.least(), np.zeros(self.size - self.below.size)))
 
 
-def run_codes_of(runtime_s: Floats, request_s: Floats, *, atoms: int, bins: int) -> RuntimeTokenizer:
+def fit_runtime_tokenizer(runtime_s: Floats, request_s: Floats, *, atoms: int, bins: int) -> RuntimeTokenizer:
     """Fit a tokenizer to the run times of a log.
 
-    >>> codes = run_codes_of(
+    >>> codes = fit_runtime_tokenizer(
     ...     np.array([30.0, 600.0, 3630.0]), np.array([60.0, 3600.0, 3600.0]), atoms=8, bins=4
     ... )
     >>> codes.encode(np.array([600.0, 7230.0]), np.array([3600.0, 7200.0])).tolist()
@@ -188,8 +188,10 @@ def run_codes_of(runtime_s: Floats, request_s: Floats, *, atoms: int, bins: int)
     """
     near = _near(runtime_s, request_s)
     below = runtime_s[~near] if not near.all() else runtime_s
-    beyond = codes_of((runtime_s - request_s)[near], atoms=atoms // 2, bins=bins // 3) if near.any() else None
-    return RuntimeTokenizer(codes_of(below, atoms=atoms, bins=bins), beyond)
+    beyond = (
+        fit_tokenizer((runtime_s - request_s)[near], atoms=atoms // 2, bins=bins // 3) if near.any() else None
+    )
+    return RuntimeTokenizer(fit_tokenizer(below, atoms=atoms, bins=bins), beyond)
 
 
 def _near(runtime_s: Floats, request_s: Floats) -> npt.NDArray[np.bool_]:

@@ -13,19 +13,19 @@ from torch import Tensor
 
 from kilowait.rng import stream
 from kilowait.synth.checkpoint import CheckpointStore, checkpointed_steps
-from kilowait.synth.lr_schedule import rates_of
+from kilowait.synth.lr_schedule import one_cycle_schedule
 from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.dataset import (
     DatasetTensors,
     SequenceBatch,
-    lesson_of,
-    loss_of,
+    dataset_tensors,
     make_batch,
+    next_job_loss,
 )
 from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
 
-__all__ = ["begin_with", "train"]
+__all__ = ["init_output_layer", "train"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -34,7 +34,7 @@ STRETCH = 128
 BATCH, JOBS_A_STRETCH = 8, 2000
 """Maximum batch size in sequences, and jobs of the log per sequence: small logs get smaller batches and more steps."""
 RATE = 4e-3
-TOLD_EVERY = 20
+REPORT_EVERY = 20
 """Steps."""
 
 
@@ -75,7 +75,7 @@ def train(
     seed: int,
     progress: SampleProgress,
     device: torch.device | None = None,
-    keep: CheckpointStore | None = None,
+    checkpoints: CheckpointStore | None = None,
 ) -> TransformerNetwork:
     """Train a network for `passes` passes over the log; deterministic for a seed, on one CPU thread.
 
@@ -85,9 +85,9 @@ def train(
         shape: of the network.
         passes: number of passes over the log.
         seed: of the initial weights and the order.
-        told: progress callback.
+        progress: progress callback.
         device: where it is trained; the network is returned on the CPU.
-        keep: checkpoint store; a stored state is resumed.
+        checkpoints: checkpoint store; a stored state is resumed.
     """
     where = device or torch.device("cpu")
     jobs = len(codes)
@@ -97,29 +97,29 @@ def train(
     with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
         torch.manual_seed(seed)
         network = TransformerNetwork(shape)
-        begin_with(network, [np.bincount(codes[:, place]) for place in range(codes.shape[1])])
-        lesson = lesson_of(calendar, codes, shape, where)
+        init_output_layer(network, [np.bincount(codes[:, place]) for place in range(codes.shape[1])])
+        lesson = dataset_tensors(calendar, codes, shape, where)
         network = network.to(where)
         optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01, betas=(0.9, 0.98))
-        rates = rates_of(optimizer, RATE, steps)
+        rates = one_cycle_schedule(optimizer, RATE, steps)
         order = BatchOrder(jobs, length, stream(seed, "synth.transformer.order"))
         for step in checkpointed_steps(
-            steps, keep, where, network=network, optimizer=optimizer, rates=rates, order=order
+            steps, checkpoints, where, network=network, optimizer=optimizer, rates=rates, order=order
         ):
             begins = torch.tensor(order.next(together), device=where)
-            loss = loss_of(network, _of_stretches(lesson, begins, length))
+            loss = next_job_loss(network, _of_stretches(lesson, begins, length))
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimizer.step()
             rates.step()
-            if step % TOLD_EVERY == 0:
+            if step % REPORT_EVERY == 0:
                 progress(f"training, loss {loss.item():.2f}", (step + 1) / steps)
     progress("learning", 1.0)
     return network.cpu().eval()
 
 
-def begin_with(network: TransformerNetwork, counts: list[npt.NDArray[Any]]) -> None:
+def init_output_layer(network: TransformerNetwork, counts: list[npt.NDArray[Any]]) -> None:
     """Initialize the output layers to the frequencies of the codes, column by column."""
     for answer, counted in zip(network.answer, counts, strict=True):
         often = torch.full((answer.out_features,), 0.5)
