@@ -108,7 +108,7 @@ def test_the_card(tmp_path):
     card = json.loads((tmp_path / "one" / "card.json").read_text())
     assert card["generator"] == "transformer" and card["settings"]["width"] == 8
     assert card["log"]["jobs"] == len(log()) and card["log"]["span_s"] > 0
-    assert "when each user submitted" in card["personal_data"] and card["privacy"] is None
+    assert "submission times of each user" in card["personal_data"] and card["privacy"] is None
     assert set(card["ks_distances"]) >= {"nodes", "runtime_s", "estimate_s"}
     assert made.ks_distances == card["ks_distances"]
 

@@ -14,10 +14,10 @@ from kilowait.synth.log_schema import log_schema, rows_of
 from kilowait.synth.transformer.calendar import CONDITIONS, by_user, calendar_of, session_starts
 from kilowait.synth.transformer.load_matching import select_draws
 from kilowait.synth.transformer.network import HEADS, NetworkShape, TransformerNetwork
-from kilowait.synth.transformer.sample import LONGEST, _read, job_sequences
-from kilowait.synth.transformer.submit_times import moments
+from kilowait.synth.transformer.sample import MAX_SEQUENCE_JOBS, _read, job_sequences
+from kilowait.synth.transformer.submit_times import submission_times
 from kilowait.synth.transformer.tokenizer import fit_runtime_tokenizer, fit_tokenizer
-from kilowait.synth.transformer.week_order import DayRange, weeks_of
+from kilowait.synth.transformer.week_order import DayRange, sampled_weeks
 from tests.synth.test_generator import log
 
 values = st.lists(st.integers(0, 400), min_size=1, max_size=300).map(
@@ -93,10 +93,10 @@ class TestCalendar:
         calendar = calendar_of(rows, codes, (0,), (1,), zero_s=0.0, session_s=1800.0, frequent_jobs=1)
         assert calendar.goes_on.tolist() == [False] + [True] * 23 + [False]
         every, gap_s = np.arange(len(submit_s)), np.diff(submit_s, prepend=0.0)
-        made_s = moments(calendar, every, gap_s, np.random.default_rng(0))
+        made_s = submission_times(calendar, every, gap_s, np.random.default_rng(0))
         assert np.array_equal(np.diff(made_s[:-2]), np.full(143, 600.0))  # a clock stays a clock
         assert 0 < abs(made_s[0]) <= 900 and made_s[-1] - made_s[-2] == 60
-        late_s = moments(calendar, every, 2 * gap_s, np.random.default_rng(0))
+        late_s = submission_times(calendar, every, 2 * gap_s, np.random.default_rng(0))
         assert (np.diff(late_s) >= 0).all()  # too long for the hour: squeezed into it
 
     def test_a_queue_stands_for_who_submits_where_nobody_is_known(self):
@@ -179,7 +179,14 @@ def test_chains_do_not_cross_users_and_are_not_too_long():
     first = np.zeros(2000, bool)
     first[[0, 700, 701]] = True
     chains = job_sequences(np.arange(100, 2000), first, 1)
-    assert chains.begin.tolist() == [100, 100 + LONGEST, 700, 701, 701 + LONGEST, 701 + 2 * LONGEST]
+    assert chains.begin.tolist() == [
+        100,
+        100 + MAX_SEQUENCE_JOBS,
+        700,
+        701,
+        701 + MAX_SEQUENCE_JOBS,
+        701 + 2 * MAX_SEQUENCE_JOBS,
+    ]
     assert chains.length.sum() == 1900
 
 
@@ -222,7 +229,7 @@ def test_steering_brings_the_work_to_what_is_wanted():
 
 class TestWeeks:
     def taken(self, span, first, count, seed=0):
-        coming = weeks_of(span, first, np.random.default_rng(seed))
+        coming = sampled_weeks(span, first, np.random.default_rng(seed))
         return [next(coming) for _ in range(count)]
 
     @given(st.integers(1, 12), st.integers(0, 6), st.integers(0, 6), st.integers(0, 99))

@@ -304,7 +304,7 @@ class _StoredJobs:
         return np.sort(chosen)
 
     def parts(self, chosen: Ints, target_rate: float) -> Iterator[Columns]:
-        """Yield the selected jobs; time is scaled to correct the remaining difference to `target_rate` work per second."""
+        """Yield the selected jobs; time is scaled so that the work per second is exactly `target_rate`."""
         submit_s, total_work = self.submit_s[chosen], float(self.work[chosen].sum())
         if not total_work > 0:
             raise InputError(

@@ -66,7 +66,7 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class _GroupWeights:
-    """GroupFactors of job and the weight of each; the first match applies."""
+    """Groups of jobs and the weight of each; the first match applies."""
 
     tests: tuple[Callable[[Columns], Bools], ...]
     factors: tuple[float, ...]

@@ -11,7 +11,7 @@ import pytest
 from kilowait.errors import InputError, MissingExtraError
 from kilowait.synth import fit_generator, load_generator
 from kilowait.synth.dp.noisy_counts import (
-    FEW,
+    MAX_ENTRIES,
     Count,
     noisy_counts,
     shares,
@@ -35,7 +35,7 @@ class TestCounting:
         user = rng.integers(0, 30, 5000)
         kind = rng.integers(0, 7, 5000)
         kind[user == 3] = 2  # a user who does one thing only, a hundred times
-        for most in (1, FEW):
+        for most in (1, MAX_ENTRIES):
             every = Count(kind, user, 7, most)
             without = Count(kind[user != 3], user[user != 3], 7, most)
             # The same order of picking: what is compared is the bound, not the picks of others.
@@ -104,22 +104,22 @@ def test_without_opacus(monkeypatch):
 class TestBudget:
     def test_what_is_spent_is_within_what_was_allowed_and_uses_it(self):
         pytest.importorskip("opacus")
-        from kilowait.synth.dp.accountant import PrivacyBudget, noise_for, spent
+        from kilowait.synth.dp.accountant import PrivacyBudget, noise_multiplier, spent_epsilon
 
         found = {}
         for epsilon in (1.0, 8.0):
             budget = PrivacyBudget(epsilon, 1e-5, 100, 0.1)
-            found[epsilon] = noise_for(budget)
-            used = spent([(found[epsilon], 1.0, 1), (found[epsilon], 0.1, 100)], 1e-5)
+            found[epsilon] = noise_multiplier(budget)
+            used = spent_epsilon([(found[epsilon], 1.0, 1), (found[epsilon], 0.1, 100)], 1e-5)
             assert 0.9 * epsilon < used <= epsilon
         assert found[1.0] > 3 * found[8.0]
 
     def test_a_known_mechanism(self):
         """One Gaussian mechanism, noise 1, delta 1e-5: exactly 4.38 (Balle and Wang 2018); Renyi's bound is above."""
         pytest.importorskip("opacus")
-        from kilowait.synth.dp.accountant import spent
+        from kilowait.synth.dp.accountant import spent_epsilon
 
-        assert 4.37 < spent([(1.0, 1.0, 1)], 1e-5) < 5.0
+        assert 4.37 < spent_epsilon([(1.0, 1.0, 1)], 1e-5) < 5.0
 
     @pytest.mark.parametrize(
         ("settings", "message"),
@@ -158,13 +158,13 @@ class TestTraining:
         from opacus.optimizers import DPOptimizer
 
         from kilowait.synth.dp import train
-        from kilowait.synth.dp.calendar import blank, plain_calendar
+        from kilowait.synth.dp.calendar import calendar_without_jobs, without_job_content
         from kilowait.synth.transformer import dataset as lessons
         from kilowait.synth.transformer.calendar import by_user
         from kilowait.synth.transformer.dataset import dataset_tensors, make_batch, next_job_loss
         from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
 
-        monkeypatch.setattr(lessons, "DROPPED", 0.0)
+        monkeypatch.setattr(lessons, "CONDITION_DROPOUT", 0.0)
         schema = log_schema(log(400))
         rows = rows_of(log(400), schema)
         shape = NetworkShape(
@@ -175,9 +175,9 @@ class TestTraining:
             layers=1,
             frequent_jobs=1,
         )
-        calendar = blank(plain_calendar(rows, 0.0, 1800.0), shape.copied, shape.sizes)
+        calendar = without_job_content(calendar_without_jobs(rows, 0.0, 1800.0), shape.copied, shape.sizes)
         codes = np.random.default_rng(0).integers(0, 3, (400, 2))
-        people = train._people(by_user(rows)[1])
+        people = train._user_ranges(by_user(rows)[1])
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             module = train._SequenceLoss(TransformerNetwork(shape))
@@ -188,7 +188,7 @@ class TestTraining:
             assert all(len(found) == 5 for found in one.values())
             # Of the second user alone, the ordinary way.
             low, high = people[1]
-            at = torch.arange(low, min(high, low + train.STRETCH))[None]
+            at = torch.arange(low, min(high, low + train.SEQUENCE_JOBS))[None]
             alone = make_batch(lesson, at, torch.zeros_like(at), torch.ones_like(at, dtype=torch.bool))
             next_job_loss(module.network, alone).backward()
             for name, weight in module.named_parameters():
@@ -212,7 +212,7 @@ class TestTraining:
         pytest.importorskip("opacus")
         from kilowait.synth.dp import train
 
-        assert train._some_users(np.array([[0, 9], [9, 10]]), 1e-12, np.random.default_rng(0)).shape == (
+        assert train._sample_users(np.array([[0, 9], [9, 10]]), 1e-12, np.random.default_rng(0)).shape == (
             0,
             2,
         )

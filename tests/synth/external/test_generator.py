@@ -12,7 +12,7 @@ import pytest
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.synth import fit_generator, load_generator
 from kilowait.synth.external import SdvTVAE
-from kilowait.synth.external.generator import SdvSettings, _packed
+from kilowait.synth.external.generator import SdvSettings, _zip_files
 from kilowait.synth.external.layout import Layout
 from kilowait.synth.log_schema import log_schema, rows_of
 from kilowait.synth.registry import EXTERNAL_GENERATORS, settings_of
@@ -26,7 +26,7 @@ def folder(tmp_path):
     (tmp_path / "model" / "deep" / "weights.bin").write_bytes(bytes(range(256)) * 20)
     schema = log_schema(log())
     made = SdvTVAE(schema, SdvSettings(python="/home/anna/python", epochs=7), 3)
-    made._layout, made._model = Layout.of(rows_of(log(), schema)), _packed(tmp_path / "model")
+    made._layout, made._model = Layout.of(rows_of(log(), schema)), _zip_files(tmp_path / "model")
     made.save(tmp_path / "kept")
     return tmp_path / "kept"
 
@@ -75,7 +75,7 @@ def test_what_is_kept_comes_back(folder, tmp_path):
     with np.load(folder / "state.npz") as one, np.load(tmp_path / "again" / "state.npz") as other:
         assert one.files == other.files
         assert all(np.array_equal(one[name], other[name]) for name in one.files)
-    assert opened._model == _packed(tmp_path / "model")
+    assert opened._model == _zip_files(tmp_path / "model")
 
 
 def test_a_truncated_state(folder):

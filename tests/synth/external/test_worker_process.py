@@ -27,7 +27,7 @@ def program(tmp_path):
 
 
 def run(python: str, folder: Path, told=lambda what, share: None) -> None:
-    run_worker(python, "fit", folder, install="Install it.", what="fitting", progress=told)
+    run_worker(python, "fit", folder, install="Install it.", activity="fitting", progress=told)
 
 
 def test_progress_bars_are_passed_on(program, tmp_path):
@@ -86,7 +86,7 @@ def test_paths_meant_for_this_python_are_kept_from_another(program, tmp_path, mo
     run(echo, tmp_path)
     assert (tmp_path / "said").read_text() == "path= seed=0 cards=\n"
     run_worker(
-        echo, "fit", tmp_path, cards=True, install="", what="fitting", progress=lambda what, share: None
+        echo, "fit", tmp_path, use_gpu=True, install="", activity="fitting", progress=lambda what, share: None
     )
     assert (tmp_path / "said").read_text() == "path= seed=0 cards=0,1\n"
 

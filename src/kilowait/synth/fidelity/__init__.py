@@ -2,7 +2,7 @@
 
 Distances by column (Kolmogorov-Smirnov, Wasserstein), correlations by pair of columns, a classifier on all columns,
 autocorrelation and spectrum of arrivals, and user statistics. Waits in simulations of both are compared elsewhere
-(`experiments.synthetic_score`).
+(`kilowait.experiments.synthetic_score`).
 """
 
 from __future__ import annotations
@@ -71,32 +71,32 @@ def fidelity(real: JobTable, synthetic: JobTable, *, seed: int = 0) -> Fidelity:
     """Compare a generated workload with a real one; needs the extra ``predict`` for the classifier."""
     check_jobs((real, synthetic), MIN_JOBS)
     real, synthetic = real.sorted(), synthetic.sorted()
-    told, with_history = (
+    job_result, history_result = (
         classified(real, synthetic, seed=seed, history=history) for history in (False, True)
     )
     users: dict[str, tuple[float, float]] = {}
-    between: tuple[Distance, ...] = ()
+    user_distances: tuple[Distance, ...] = ()
     if has_users(real) and has_users(synthetic):
-        users = _beside(user_statistics(real), user_statistics(synthetic))
-        of_made = user_numbers(synthetic)
-        between = tuple(
-            distance(name, values, of_made[name])
+        users = _paired(user_statistics(real), user_statistics(synthetic))
+        synthetic_numbers = user_numbers(synthetic)
+        user_distances = tuple(
+            distance(name, values, synthetic_numbers[name])
             for name, values in user_numbers(real).items()
-            if len(values) and len(of_made[name])
+            if len(values) and len(synthetic_numbers[name])
         )
     return Fidelity(
         column_distances(real, synthetic),
         correlations(real, synthetic),
-        told.auc,
-        with_history.auc,
-        _beside(arrival_pattern(real), arrival_pattern(synthetic)),
+        job_result.auc,
+        history_result.auc,
+        _paired(arrival_pattern(real), arrival_pattern(synthetic)),
         users,
-        between,
-        told.feature_importance,
-        with_history.feature_importance,
+        user_distances,
+        job_result.feature_importance,
+        history_result.feature_importance,
     )
 
 
-def _beside(one: dict[str, float], other: dict[str, float]) -> dict[str, tuple[float, float]]:
+def _paired(one: dict[str, float], other: dict[str, float]) -> dict[str, tuple[float, float]]:
     """The values that both have."""
     return {name: (one[name], other[name]) for name in one if name in other}
