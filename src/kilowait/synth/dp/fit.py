@@ -131,7 +131,7 @@ def private_fit(
         budget,
         noise,
         seed=seed,
-        secret=secret_seeds,
+        secret_seeds=secret_seeds,
         progress=progress,
         device=device,
         checkpoints=checkpoints,

@@ -65,8 +65,7 @@ def _jobs_per_user(jobs: JobTable) -> Floats:
 def _sessions(before: npt.NDArray[np.int64], gap_s: Floats) -> Floats:
     """Number of jobs of every session."""
     first = np.arange(len(before))
-    for job in np.flatnonzero(
-        gap_s <= SESSION_S
-    ).tolist():  # in order of submission, so that the previous job is complete
+    # In order of submission, so that the first job of the previous job's session is known.
+    for job in np.flatnonzero(gap_s <= SESSION_S).tolist():
         first[job] = first[before[job]]
     return np.unique(first, return_counts=True)[1].astype(np.float64)

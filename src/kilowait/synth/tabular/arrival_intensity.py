@@ -1,7 +1,7 @@
 """Weekly arrival intensity: a rescaled time in which submissions have no daily and weekly cycle.
 
-It has the relative intensity of every hour of the week. Interarrival times outside bursts are measured in the rescaled
-time, in training and sampling, so that nights are quiet in every generated workload.
+It stores the relative intensity of every hour of the week. Interarrival times outside bursts are measured in rescaled
+time, in training and sampling, so that every generated workload has the weekly cycle of the log.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class WeeklyIntensity:
         >>> WeeklyIntensity(np.tile([0.5, 1.5], 84)).passed(np.array([0.0, 3600.0, 5400.0, 7200.0])).tolist()
         [0.0, 1800.0, 4500.0, 7200.0]
         """
-        week, into = np.divmod(moment_s, WEEK_S)
-        passed: Floats = week * WEEK_S + np.interp(into, *self._ends())
+        week, into_week_s = np.divmod(moment_s, WEEK_S)
+        passed: Floats = week * WEEK_S + np.interp(into_week_s, *self._ends())
         return passed
 
     def later(self) -> Callable[[float, float], float]:
@@ -66,17 +66,17 @@ class WeeklyIntensity:
         return ends, 3600.0 * np.concatenate(([0.0], np.cumsum(self.pace)))
 
 
-def fit_weekly_intensity(moments_s: Floats, span_s: tuple[float, float]) -> WeeklyIntensity:
+def fit_weekly_intensity(unix_s: Floats, span_s: tuple[float, float]) -> WeeklyIntensity:
     """Estimate the weekly intensity from submissions at Unix times within an observed span."""
-    seen = np.bincount((moments_s // 3600 % HOURS).astype(np.int64), minlength=HOURS).reshape(7, 24)
-    watched = np.bincount(
+    counts = np.bincount((unix_s // 3600 % HOURS).astype(np.int64), minlength=HOURS).reshape(7, 24)
+    hours_observed = np.bincount(
         np.arange(int(span_s[0] // 3600), int(span_s[1] // 3600) + 1) % HOURS, minlength=HOURS
     ).reshape(7, 24)
-    mean = seen.sum() / watched.sum()
+    mean = counts.sum() / hours_observed.sum()
     by_hour, by_day = (
-        (seen.sum(axis=axis, keepdims=True) + mean) / (watched.sum(axis=axis, keepdims=True) + 1)
+        (counts.sum(axis=axis, keepdims=True) + mean) / (hours_observed.sum(axis=axis, keepdims=True) + 1)
         for axis in (0, 1)
     )
-    usual = by_hour * by_day / mean
-    rate = ((seen + PRIOR_HOURS * usual) / (watched + PRIOR_HOURS)).ravel()
+    expected = by_hour * by_day / mean
+    rate = ((counts + PRIOR_HOURS * expected) / (hours_observed + PRIOR_HOURS)).ravel()
     return WeeklyIntensity(rate / rate.mean())

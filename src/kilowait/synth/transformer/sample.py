@@ -142,41 +142,44 @@ def _sample_batch(
     last = torch.tensor(shape.sizes).expand(count, columns).clone()
     active = np.searchsorted(-sequences.length, -np.arange(int(sequences.length[0])), side="left")
     for step in range(len(active)):
-        count = int(active[step])
-        row = begin[:count] + step
+        active_count = int(active[step])
+        row = begin[:active_count] + step
         condition = network.condition_vector(context.conditions[row])
-        previous = network.job_vector(last[:count])
-        state = _read(network, previous + condition, keys[:, :count], values[:, :count], step) + condition
+        previous = network.job_vector(last[:active_count])
+        state = (
+            _read(network, previous + condition, keys[:, :active_count], values[:, :active_count], step)
+            + condition
+        )
         if step:
             slot = (step - 1) % shape.recent
-            recent_key[:count, slot], recent_value[:count, slot] = (
+            recent_key[:active_count, slot], recent_value[:active_count, slot] = (
                 network.key(previous),
                 network.value(previous),
             )
-            recent_code[:count, slot] = last[:count]
+            recent_code[:active_count, slot] = last[:active_count]
         newest = torch.tensor([(step - 1 - back) % shape.recent for back in range(shape.recent)])
         block = context.block[row]
-        key = torch.cat([recent_key[:count, newest], context.frequent_key[block]], 1)
-        value = torch.cat([recent_value[:count, newest], context.frequent_value[block]], 1)
+        key = torch.cat([recent_key[:active_count, newest], context.frequent_key[block]], 1)
+        value = torch.cat([recent_value[:active_count, newest], context.frequent_value[block]], 1)
         available = torch.cat(
-            [(torch.arange(shape.recent) < step).expand(count, -1), context.slot_used[block]], 1
+            [(torch.arange(shape.recent) < step).expand(active_count, -1), context.slot_used[block]], 1
         )
-        copied = torch.cat([recent_code[:count, newest], context.frequent_jobs[block]], 1)
+        copied = torch.cat([recent_code[:active_count, newest], context.frequent_jobs[block]], 1)
         for column in range(columns):
             hidden, pointer_logits = network.answers(
                 state[None], key, value, available, slice(column, column + 1)
             )
             logits = torch.cat([network.answer[column](hidden[0]), pointer_logits[:, 0]], 1)
             if column == context.runtime:
-                impossible = context.impossible[last[:count, context.request]]
+                impossible = context.impossible[last[:active_count, context.request]]
                 logits[:, : impossible.shape[1]][impossible] = NEVER
                 logits[:, impossible.shape[1] :][impossible.gather(1, copied[:, :, column])] = NEVER
             code = _sample_code(logits, shape.sizes[column], copied[:, :, column], generator)
             if column == 0:
                 code = torch.where(context.inside[row], code, 0)
-            last[:count, column] = code
+            last[:active_count, column] = code
             state = state + network.now(code + network.firsts[column])
-        codes[out[:count] + step] = last[:count].to(torch.int16)
+        codes[out[:active_count] + step] = last[:active_count].to(torch.int16)
 
 
 def _read(network: TransformerNetwork, x: Tensor, keys: Tensor, values: Tensor, step: int) -> Tensor:
