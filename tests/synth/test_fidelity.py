@@ -107,9 +107,7 @@ class TestClassifier:
         monkeypatch.setattr("kilowait.synth.fidelity.classifier.MAX_ROWS", 1000)
         rng = np.random.default_rng(0)
         real = log(8000, runtime_s=rng.uniform(1, 1000, 8000), estimate_s=np.full(8000, 1e6))
-        real = real.with_columns(
-            nodes=np.ceil(real["runtime_s"] / 250)
-        )  # determined by the run time
+        real = real.with_columns(nodes=np.ceil(real["runtime_s"] / 250))  # determined by the run time
         shuffled = real.with_columns(runtime_s=rng.permutation(real["runtime_s"]))
         assert classifier_auc(real, shuffled) > 0.85
 
@@ -206,7 +204,9 @@ class TestCalendar:
     def test_calendar_correlation_of_same_and_other_calendar(self):
         real = log(3000)
         jittered_s = real["submit_s"] + np.random.default_rng(1).uniform(-900, 900, len(real))
-        correlation = calendar_correlation(real, real.with_columns(submit_s=np.maximum(jittered_s, 0)).sorted())
+        correlation = calendar_correlation(
+            real, real.with_columns(submit_s=np.maximum(jittered_s, 0)).sorted()
+        )
         assert correlation > 0.7
         assert abs(calendar_correlation(real, log(3000, seed=1))) < 0.2, "the same weeks, other days"
 

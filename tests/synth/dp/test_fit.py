@@ -33,14 +33,14 @@ class TestCounting:
     def test_one_user_changes_no_count_by_more_than_one(self):
         rng = np.random.default_rng(0)
         user = rng.integers(0, 30, 5000)
-        kind = rng.integers(0, 7, 5000)
+        category = rng.integers(0, 7, 5000)
         category[user == 3] = 2  # a user with over a hundred entries of one category
         for max_entries in (1, MAX_ENTRIES):
-            every = Count(kind, user, 7, max_entries)
-            without = Count(kind[user != 3], user[user != 3], 7, max_entries)
+            full = Count(category, user, 7, max_entries)
+            without = Count(category[user != 3], user[user != 3], 7, max_entries)
             # The same random state for both counts: only the bound is compared.
             counts = [
-                noisy_counts({"a": count}, 0.0, np.random.default_rng(1))[0]["a"] for count in (every, without)
+                noisy_counts({"a": count}, 0.0, np.random.default_rng(1))[0]["a"] for count in (full, without)
             ]
             assert counts[0].sum() - counts[1].sum() <= 1 + 1e-9
             assert counts[0].sum() <= 30 + 1e-9
@@ -189,7 +189,12 @@ class TestTraining:
             # Gradient of the second user alone, by ordinary backpropagation.
             low, high = user_ranges[1]
             rows_of_user = torch.arange(low, min(high, low + train.SEQUENCE_JOBS))[None]
-            batch = make_batch(tensors, rows_of_user, torch.zeros_like(rows_of_user), torch.ones_like(rows_of_user, dtype=torch.bool))
+            batch = make_batch(
+                tensors,
+                rows_of_user,
+                torch.zeros_like(rows_of_user),
+                torch.ones_like(rows_of_user, dtype=torch.bool),
+            )
             next_job_loss(module.network, batch).backward()
             for name, weight in module.named_parameters():
                 assert torch.allclose(gradients[name][1], weight.grad, atol=1e-5), name
@@ -237,7 +242,9 @@ class TestFolder:
         assert privacy["taken as public"] and privacy["not covered"]
         loaded = load_generator(tmp_path)
         assert loaded.privacy == privacy
-        assert np.array_equal(loaded.sample(200, seed=1)["runtime_s"], generator.sample(200, seed=1)["runtime_s"])
+        assert np.array_equal(
+            loaded.sample(200, seed=1)["runtime_s"], generator.sample(200, seed=1)["runtime_s"]
+        )
 
     def test_samples_are_on_the_grid(self, generator):
         jobs = generator.sample(500, seed=1)
@@ -288,6 +295,6 @@ def test_resumed_fit_equals_the_uninterrupted_fit():
         resumed_fit = fit_generator(log(), "transformer", checkpoints=resumed, **TINY)
     finally:
         train.CHECKPOINT_EVERY = interval
-    one, resumed_state = uninterrupted._state(), resumed_fit._state()
-    assert all(np.array_equal(one[name], resumed_state[name]) for name in one)
+    complete_state, resumed_state = uninterrupted._state(), resumed_fit._state()
+    assert all(np.array_equal(complete_state[name], resumed_state[name]) for name in complete_state)
     assert uninterrupted.privacy == resumed_fit.privacy

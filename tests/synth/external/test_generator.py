@@ -27,8 +27,8 @@ def folder(tmp_path):
     schema = log_schema(log())
     generator = SdvTVAE(schema, SdvSettings(python="/home/anna/python", epochs=7), 3)
     generator._layout, generator._model = Layout.of(rows_of(log(), schema)), _zip_files(tmp_path / "model")
-    generator.save(tmp_path / "kept")
-    return tmp_path / "kept"
+    generator.save(tmp_path / "saved")
+    return tmp_path / "saved"
 
 
 @pytest.mark.skipif(find_spec("sdv") is not None, reason="SDV is installed next to kilowait")
@@ -48,7 +48,9 @@ def test_error_without_realtabformer_names_installation():
 
 
 def test_pickles_are_not_loaded_without_permission(folder):
-    message = "contains a pickle of sdv:TVAE, and loading it runs any code in it; .* --allow-pickle-with PYTHON"
+    message = (
+        "contains a pickle of sdv:TVAE, and loading it runs any code in it; .* --allow-pickle-with PYTHON"
+    )
     with pytest.raises(InputError, match=message):
         load_generator(folder)
     assert "runs any code in it" in json.loads((folder / "card.json").read_text())["warning"]

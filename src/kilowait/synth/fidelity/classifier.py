@@ -48,8 +48,8 @@ def classified(
     """Classify generated and real jobs with LightGBM, in five folds.
 
     The AUC is well below 0.5 if both workloads contain the same jobs. Features are the columns of a job, hour and
-    weekday, the time since the last submission, and whether the job repeats the request of its user's previous job; with `history`
-    also the time since that job and the change of run time.
+    weekday, the time since the last submission, and whether the job repeats the request of its user's previous job;
+    with `history` also the time since that job and the change of run time.
     """
     try:
         import lightgbm

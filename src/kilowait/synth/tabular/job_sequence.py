@@ -2,8 +2,8 @@
 
 The next job after each submission is one of the rows sampled for this hour of the week, or, if the last job's user
 continues a burst, one of this user's rows; it is submitted after the gap of its row. So users submit in bursts. Then
-the rows of a user are permuted, so that rows that repeat a request follow one with the same request; a row without a match
-takes the request of another row of its user.
+the rows of a user are permuted, so that rows that repeat a request follow one with the same request; a row without a
+match takes the request of another row of its user.
 """
 
 from __future__ import annotations
