@@ -42,7 +42,9 @@ GroupFactors = Mapping[str, Mapping[Any, float | str]]
 class WhatIf:
     """Changes to a workload; by default none.
 
-    >>> WhatIf(load=0.9, mix={"nodes": {(1, 4): 0.5, (64, 128): 2}}, grow={"queue": {"long": 3}}).load
+    >>> WhatIf(
+    ...     load=0.9, job_mix={"nodes": {(1, 4): 0.5, (64, 128): 2}}, scale_groups={"queue": {"long": 3}}
+    ... ).load
     0.9
     """
 

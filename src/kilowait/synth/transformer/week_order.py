@@ -44,7 +44,7 @@ class DayRange:
     def complete_weeks(self) -> list[tuple[tuple[int, int, int], ...]]:
         """Complete weeks in the log's order, each as parts (week, first day, last day).
 
-        >>> DayRange(3, 2, 1).whole()
+        >>> DayRange(3, 2, 1).complete_weeks()
         [((1, 0, 6),), ((2, 0, 1), (0, 2, 6))]
         """
         last_week = self.weeks - 1
