@@ -47,9 +47,9 @@ def fit(out, *, kill=False, model="transformer", **more):
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr(checkpoint, "KEPT_EVERY", 2)
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_EVERY", 2)
     for network in (train, ctgan, tvae, diffusion):
-        monkeypatch.setattr(network, "TOLD_EVERY", 2)
+        monkeypatch.setattr(network, "REPORT_EVERY", 2)
 
 
 @pytest.mark.parametrize("model", NETWORKS)

@@ -191,7 +191,7 @@ def test_logs_too_short():
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("damage", "message"),
     [
         (lambda folder: (folder / "card.json").unlink(), "contains no predictor: it has no card.json"),
         (lambda folder: (folder / "card.json").write_text("{"), "card.json is damaged"),
