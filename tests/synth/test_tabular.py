@@ -38,10 +38,10 @@ class TestWeeklyIntensity:
     def test_adding_rescaled_time(self, seed, unix_s, gap_s):
         pace = np.random.default_rng(seed).lognormal(0, 1, 168)
         intensity = WeeklyIntensity(pace / pace.mean())
-        later = intensity.later()(unix_s, gap_s)
+        later = intensity.time_adder()(unix_s, gap_s)
         assert later >= unix_s - 1e-3
-        passed = intensity.passed(np.array([unix_s, later]))
-        assert passed[1] - passed[0] == pytest.approx(gap_s, abs=1e-3)
+        rescaled_s = intensity.rescaled_s(np.array([unix_s, later]))
+        assert rescaled_s[1] - rescaled_s[0] == pytest.approx(gap_s, abs=1e-3)
 
 
 class TestTable:

@@ -204,7 +204,7 @@ def test_incremental_and_full_attention_agree():
     keys = torch.zeros(2, 2, HEADS, shape.window, 16 // HEADS)
     values = torch.zeros_like(keys)
     with torch.inference_mode():
-        full = network.read(x, mask, distance.clamp(0, shape.window - 1))
+        full = network.attend(x, mask, distance.clamp(0, shape.window - 1))
         incremental = torch.stack([_read(network, x[:, step], keys, values, step) for step in range(20)], 1)
     assert torch.allclose(full, incremental, atol=1e-5)
 

@@ -16,7 +16,7 @@ from kilowait.experiments.inputs import named_cluster
 from kilowait.experiments.synthetic_score import PolicyWait, SyntheticScore, score
 from kilowait.jobs import JobTable
 from kilowait.synth import WhatIf, load_generator
-from kilowait.synth.conditions import Wanted
+from kilowait.synth.conditions import ConditionValue
 from kilowait.synth.generator import SampleProgress, concatenate_tables
 from kilowait.synth.gpu_workload import counts_gpus, gpus_of
 from kilowait.traces import write_parts, write_trace, written_format
@@ -87,7 +87,7 @@ def sample_file(
     jobs: int | None = None,
     days: float | None = None,
     seed: int = 0,
-    conditions: Mapping[str, Wanted] | None = None,
+    conditions: Mapping[str, ConditionValue] | None = None,
     what_if: WhatIf | None = None,
     cluster: str = "auto",
     format: str | None = None,

@@ -165,7 +165,7 @@ def fit_random_forest(
     seed: int,
     threads: int = 1,
 ) -> BoostedTrees:
-    """Fit a random forest that predicts the mean of ln(value) less the anchor: the usual baseline."""
+    """Fit a random forest that predicts the mean of ln(value) less the anchor, a common baseline."""
     params = settings or ForestSettings()
     parameters = {
         **tree_parameters(

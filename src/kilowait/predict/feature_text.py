@@ -24,12 +24,12 @@ _BY_NAME: dict[str, Callable[[float], str]] = {
     "same_request": lambda value: "yes" if value else "no",
     "same_size": lambda value: "yes" if value else "no",
     "utilization": lambda value: f"{100 * value:.3g} %",
-    "backlog": lambda value: f"{math.expm1(value):.3g} h for the whole machine",
+    "backlog": lambda value: f"{math.expm1(value):.3g} h for the full machine",
     "target_anchor": lambda value: f"{math.exp(value):.4g}",
     "queued": lambda value: _count(math.expm1(value), "job"),
     "queued_size": lambda value: _count(math.expm1(value), "job"),
     "longest_wait": lambda value: _duration(math.expm1(value)),
-    "remaining": lambda value: f"{math.expm1(value):.3g} h for the whole machine",
+    "remaining": lambda value: f"{math.expm1(value):.3g} h for the full machine",
 }
 _BY_STATISTIC: dict[str, Callable[[float], str]] = {
     "count": lambda value: _count(math.expm1(value), "job"),

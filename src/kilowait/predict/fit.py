@@ -57,7 +57,7 @@ class FittedModel:
 
 
 def default_settings(model: PredictionModel) -> Settings:
-    """Default hyperparameters of a model that learns."""
+    """Default hyperparameters of a model with fitted parameters."""
     return BoostingSettings() if model.family == "boosting" else ForestSettings()
 
 

@@ -36,7 +36,7 @@ class BootstrapGenerator(Generator):
 
     name = "bootstrap"
     settings_type = BootstrapSettings
-    personal_data = "whole weeks of jobs of the log, copied, under new numbers of users and accounts"
+    personal_data = "copies of the jobs of the log, in blocks of days, with new numbers of users and accounts"
     _rows: Columns
 
     def _learn(self, rows: Columns, progress: SampleProgress) -> None:

@@ -18,7 +18,7 @@ from kilowait.synth.log_schema import DAY_S, Columns, LogSchema
 
 __all__ = ["Conditions", "parse_conditions"]
 
-Wanted = float | str | Sequence[float | str] | tuple[float, float]
+ConditionValue = float | str | Sequence[float | str] | tuple[float, float]
 COLUMNS = ("nodes", "gpus", "estimate_s", "runtime_s", "queue", "status")
 TIME_FIELDS = {"hour": 24, "weekday": 7}
 
@@ -37,10 +37,12 @@ class Conditions:
     kilowait.errors.InputError: condition nodes=65:128: no job of the log matches; its values are 1 to ...
     """
 
-    def __init__(self, wanted: Mapping[str, Wanted], schema: LogSchema, *, what: str = "condition") -> None:
+    def __init__(
+        self, conditions: Mapping[str, ConditionValue], schema: LogSchema, *, what: str = "condition"
+    ) -> None:
         self._zero_s = schema.zero_s
-        self._tests = {name: _checked(name, value, schema, what) for name, value in wanted.items()}
-        self._texts = {name: f"{name}={_value_text(value)}" for name, value in wanted.items()}
+        self._tests = {name: _checked(name, value, schema, what) for name, value in conditions.items()}
+        self._texts = {name: f"{name}={_value_text(value)}" for name, value in conditions.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,7 +72,7 @@ Test = tuple[npt.NDArray[Any], tuple[float, float] | None]
 """Values that match, or the minimum and the maximum."""
 
 
-def _checked(name: str, value: Wanted, schema: LogSchema, what: str) -> Test:
+def _checked(name: str, value: ConditionValue, schema: LogSchema, what: str) -> Test:
     """Validate a condition; `what` is its name in error messages."""
     if name not in COLUMNS and name not in TIME_FIELDS:
         raise UnknownNameError(what, name, (*COLUMNS, *TIME_FIELDS))
@@ -82,8 +84,8 @@ def _checked(name: str, value: Wanted, schema: LogSchema, what: str) -> Test:
         between = (low, high)
         if not low <= high:
             raise InputError(f"{what} {name}={_value_text(value)}: {low:g} is more than {high:g}; swap them")
-    wanted = [] if between else [value] if isinstance(value, (str, int, float)) else list(value)
-    numbers = np.array([_number(name, entry, schema) for entry in wanted], np.float64)
+    entries = [] if between else [value] if isinstance(value, (str, int, float)) else list(value)
+    numbers = np.array([_number(name, entry, schema) for entry in entries], np.float64)
     if name == "runtime_s":
         known = np.array([0.0, schema.longest_s])
         possible = between is None or between[0] <= schema.longest_s
@@ -119,7 +121,7 @@ def _number(name: str, value: float | str, schema: LogSchema) -> float:
     return float(value)
 
 
-def _value_text(value: Wanted) -> str:
+def _value_text(value: ConditionValue) -> str:
     if isinstance(value, tuple):
         return f"{value[0]:g}:{value[1]:g}"
     values = [value] if isinstance(value, (str, int, float)) else value
@@ -132,14 +134,14 @@ def _range(known: npt.NDArray[Any]) -> str:
     return f"{known.min():g} to {known.max():g}"
 
 
-def parse_conditions(text: str) -> dict[str, Wanted]:
+def parse_conditions(text: str) -> dict[str, ConditionValue]:
     """Parse conditions: ``queue=long,nodes=1:16,hour=9/10/11``.
 
     >>> parse_conditions("queue=long,nodes=1:16,hour=9/10")
     {'queue': ['long'], 'nodes': (1.0, 16.0), 'hour': ['9', '10']}
     """
     usage = "column=value, column=value/value or column=min:max, separated by commas: queue=long,nodes=1:16"
-    conditions: dict[str, Wanted] = {}
+    conditions: dict[str, ConditionValue] = {}
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals and value):

@@ -123,12 +123,12 @@ def gavel_jobs(
     )
 
 
-def _gpus(draw: float) -> int:
-    if draw < 0.7:
+def _gpus(uniform: float) -> int:
+    if uniform < 0.7:
         return 1
-    if draw <= 0.8:
+    if uniform <= 0.8:
         return 2
-    return 4 if draw <= 0.95 else 8
+    return 4 if uniform <= 0.95 else 8
 
 
 def _runtime_s(rng: random.Random) -> float:
@@ -136,7 +136,7 @@ def _runtime_s(rng: random.Random) -> float:
     return float(60 * 10 ** rng.uniform(low, high))
 
 
-def _slo(draw: float) -> float:
-    if draw < 0.33:
+def _slo(uniform: float) -> float:
+    if uniform < 0.33:
         return 1.2
-    return 2.0 if draw < 0.67 else 10.0
+    return 2.0 if uniform < 0.67 else 10.0

@@ -26,7 +26,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 from kilowait.synth.checkpoint import CheckpointStore
-from kilowait.synth.conditions import Conditions, Wanted
+from kilowait.synth.conditions import Conditions, ConditionValue
 from kilowait.synth.gpu_workload import counts_gpus, gpus_of
 from kilowait.synth.log_schema import (
     Columns,
@@ -144,7 +144,7 @@ class Generator(ABC):
         *,
         days: float | None = None,
         seed: int = 0,
-        conditions: Mapping[str, Wanted] | None = None,
+        conditions: Mapping[str, ConditionValue] | None = None,
         load: float | None = None,
         job_mix: GroupFactors | None = None,
         scale_groups: GroupFactors | None = None,
@@ -187,7 +187,7 @@ class Generator(ABC):
         *,
         days: float | None = None,
         seed: int = 0,
-        conditions: Mapping[str, Wanted] | None = None,
+        conditions: Mapping[str, ConditionValue] | None = None,
         what_if: WhatIf | None = None,
         cluster: Cluster | None = None,
         progress: SampleProgress | None = None,

@@ -209,7 +209,7 @@ def _nodes(gpus: Ints, cluster: Cluster, spread: bool) -> Ints:
     for size in np.unique(gpus).tolist():
         if size < 1:
             raise InputError(f"a job size is {size} GPUs; it must be at least 1")
-        counts = [found for groups in groups_by_type.values() if (found := _min_nodes(size, groups, spread))]
+        counts = [count for groups in groups_by_type.values() if (count := _min_nodes(size, groups, spread))]
         if not counts:
             raise InputError(
                 f"no type of GPU of cluster {cluster.name!r} has room for {size} at once, the same number on each "

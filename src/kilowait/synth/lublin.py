@@ -149,23 +149,23 @@ def _runtimes(kind: LublinParameters, size: Ints, rng: np.random.Generator) -> F
     """Whole seconds, at least 1."""
     short_share = np.clip(kind.short_share_per_node * size + kind.short_share_base, 0.0, 1.0)
 
-    def draw(rows: Ints) -> Floats:
+    def sample(rows: Ints) -> Floats:
         short = rng.random(len(rows)) < short_share[rows]
         shape = np.where(short, kind.short_shape, kind.long_shape)
         return rng.standard_gamma(shape) * np.where(short, kind.short_scale, kind.long_scale)
 
     what = f"longest_runtime_log of kind {kind.name!r}"
-    return np.floor(np.exp(_below(draw, len(size), kind.longest_runtime_log, what)))
+    return np.floor(np.exp(_below(sample, len(size), kind.longest_runtime_log, what)))
 
 
-def _below(draw: Callable[[Ints], Floats], count: int, limit: float, what: str) -> Floats:
-    """Sample `count` values by `draw` (called with rows); values above `limit` are resampled."""
-    values = draw(np.arange(count))
+def _below(sample: Callable[[Ints], Floats], count: int, limit: float, what: str) -> Floats:
+    """Sample `count` values by `sample` (called with rows); values above `limit` are resampled."""
+    values = sample(np.arange(count))
     rows = np.flatnonzero(values > limit)
     for _ in range(MAX_ROUNDS):
         if len(rows) == 0:
             return values
-        values[rows] = draw(rows)
+        values[rows] = sample(rows)
         rows = rows[values[rows] > limit]
     raise InputError(f"{what} is {limit:g}, and nearly every sampled value is above it; raise it")
 

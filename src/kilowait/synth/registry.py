@@ -23,7 +23,7 @@ __all__ = ["GENERATORS", "EXTERNAL_GENERATORS", "fit_generator", "load_generator
 GENERATORS: dict[str, tuple[str, str]] = {
     "bootstrap": (
         "kilowait.synth.bootstrap:BootstrapGenerator",
-        "block bootstrap of whole weeks of the log: copies, a baseline",
+        "block bootstrap of weeks of the log: copies, a baseline",
     ),
     "copula": (
         "kilowait.synth.copula:CopulaGenerator",

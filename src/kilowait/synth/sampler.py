@@ -347,11 +347,11 @@ def merged(layers: list[Iterator[Part]]) -> Iterator[Part]:
         complete_until_s = min(until_s)
         if complete_until_s == previous_s:
             continue
-        everything = {name: np.concatenate([part[name] for part in buffered]) for name in rows}
-        order = np.argsort(everything["submit_s"], kind="stable")
-        count = int(np.searchsorted(everything["submit_s"][order], complete_until_s))
-        buffered = [_select(everything, order[count:])]
-        yield _select(everything, order[:count]), complete_until_s
+        all_rows = {name: np.concatenate([part[name] for part in buffered]) for name in rows}
+        order = np.argsort(all_rows["submit_s"], kind="stable")
+        count = int(np.searchsorted(all_rows["submit_s"][order], complete_until_s))
+        buffered = [_select(all_rows, order[count:])]
+        yield _select(all_rows, order[:count]), complete_until_s
 
 
 def _select(rows: Columns, which: npt.NDArray[Any] | slice) -> Columns:

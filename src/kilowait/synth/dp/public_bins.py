@@ -80,7 +80,7 @@ def public_schema(schema: LogSchema) -> LogSchema:
         most_over_s=0.0,
         longest_s=LONGEST_S,
         seen=seen,
-        labels={name: words for name, words in schema.labels.items() if name in columns and name != "user"},
+        labels={name: texts for name, texts in schema.labels.items() if name in columns and name != "user"},
         numbered={},
     )
 

@@ -183,15 +183,15 @@ def _gradients(module: _SequenceLoss, tensors: DatasetTensors, sampled: Ints, us
     row_indices = torch.as_tensor(np.minimum(rows, user_ranges[users, 1][:, None] - 1), device=device)
     per_user = {
         "codes": tensors.codes[row_indices],
-        "before": tensors.before[row_indices],
+        "previous_codes": tensors.previous_codes[row_indices],
         "conditions": tensors.conditions[row_indices],
         "first": tensors.first[row_indices],
-        "inside": tensors.inside[row_indices],
+        "in_session": tensors.in_session[row_indices],
         "user": torch.as_tensor(np.where(exists, 0, -1), device=device),
         "counted": torch.as_tensor(counted, device=device),
-        "home": torch.zeros_like(row_indices),
+        "list_index": torch.zeros_like(row_indices),
     }
-    shared = {name: getattr(tensors, name)[:1] for name in ("frequent_jobs", "offer", "share", "level")}
+    shared = {name: getattr(tensors, name)[:1] for name in ("frequent_jobs", "slot_codes", "share", "level")}
     order = [item.name for item in fields(SequenceBatch)]
     buffers = {
         name: parameter for name, parameter in module.named_parameters() if not parameter.requires_grad

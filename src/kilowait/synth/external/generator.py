@@ -60,7 +60,7 @@ class ExternalGenerator(RowGenerator):
     def _group(
         self, jobs: int, first_s: float, rng: np.random.Generator, progress: SampleProgress
     ) -> Columns:
-        # Jobs at a group's last time are held back; a few spare jobs avoid a second group.
+        # A few spare jobs, so that one group is enough.
         requested = jobs + jobs // 20 + 20
         with TemporaryDirectory(prefix="kilowait-") as folder:
             path = Path(folder)

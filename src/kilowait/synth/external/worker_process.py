@@ -33,13 +33,13 @@ def interpreter(python: str) -> str:
     ...
     kilowait.errors.InputError: python=/nowhere/python is not a program; name the Python of the environment ...
     """
-    found = which(os.path.expanduser(python)) if python else sys.executable
-    if found is None:
+    path = which(os.path.expanduser(python)) if python else sys.executable
+    if path is None:
         raise InputError(
             f"python={python} is not a program; name the Python of the environment the library is installed in, "
             "such as python=/home/me/sdv/bin/python"
         )
-    return str(Path(found).absolute())  # do not follow links: a virtual environment is identified by its path
+    return str(Path(path).absolute())  # do not follow links: a virtual environment is identified by its path
 
 
 def run_worker(
@@ -61,7 +61,7 @@ def run_worker(
         use_gpu: whether it may use GPUs.
         install: installation hint for a missing library.
         activity: description of the task.
-        told: progress callback.
+        progress: progress callback.
     """
     path = interpreter(python)
     # String hashes are random by default. Paths of this Python must not affect another one.

@@ -33,32 +33,34 @@ class WeeklyIntensity:
     pace: Floats
     """Intensity of each hour of the week; 1 on average."""
 
-    def passed(self, moment_s: Floats) -> Floats:
+    def rescaled_s(self, unix_s: Floats) -> Floats:
         """Rescaled time, seconds, at Unix times.
 
-        >>> WeeklyIntensity(np.tile([0.5, 1.5], 84)).passed(np.array([0.0, 3600.0, 5400.0, 7200.0])).tolist()
+        >>> WeeklyIntensity(np.tile([0.5, 1.5], 84)).rescaled_s(
+        ...     np.array([0.0, 3600.0, 5400.0, 7200.0])
+        ... ).tolist()
         [0.0, 1800.0, 4500.0, 7200.0]
         """
-        week, into_week_s = np.divmod(moment_s, WEEK_S)
-        passed: Floats = week * WEEK_S + np.interp(into_week_s, *self._ends())
-        return passed
+        week, into_week_s = np.divmod(unix_s, WEEK_S)
+        rescaled_s: Floats = week * WEEK_S + np.interp(into_week_s, *self._ends())
+        return rescaled_s
 
-    def later(self) -> Callable[[float, float], float]:
+    def time_adder(self) -> Callable[[float, float], float]:
         """A function that adds seconds of rescaled time to a Unix time.
 
-        >>> WeeklyIntensity(np.tile([0.5, 1.5], 84)).later()(3600.0, 2700.0)
+        >>> WeeklyIntensity(np.tile([0.5, 1.5], 84)).time_adder()(3600.0, 2700.0)
         5400.0
         """
         ends, pace = self._ends()[1].tolist(), self.pace.tolist()
 
-        def later(moment_s: float, gap_s: float) -> float:
-            week, into = divmod(moment_s, WEEK_S)
-            hour = min(int(into // 3600), HOURS - 1)
-            weeks, into = divmod(ends[hour] + pace[hour] * (into - 3600 * hour) + gap_s, WEEK_S)
-            hour = min(bisect_right(ends, into), HOURS) - 1
-            return float((week + weeks) * WEEK_S + 3600 * hour + (into - ends[hour]) / pace[hour])
+        def add(unix_s: float, gap_s: float) -> float:
+            week, into_week_s = divmod(unix_s, WEEK_S)
+            hour = min(int(into_week_s // 3600), HOURS - 1)
+            weeks, into_week_s = divmod(ends[hour] + pace[hour] * (into_week_s - 3600 * hour) + gap_s, WEEK_S)
+            hour = min(bisect_right(ends, into_week_s), HOURS) - 1
+            return float((week + weeks) * WEEK_S + 3600 * hour + (into_week_s - ends[hour]) / pace[hour])
 
-        return later
+        return add
 
     def _ends(self) -> tuple[Floats, Floats]:
         """Ends of the hours of the week, in real and in rescaled time."""

@@ -20,7 +20,7 @@ from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.tabular.layout import ColumnLayout
 from kilowait.synth.tabular.settings import CtganSettings
 
-__all__ = ["GeneratorNetwork", "draw", "train"]
+__all__ = ["GeneratorNetwork", "sample_rows", "train"]
 
 NOISE = 128
 """Dimension of the noise."""
@@ -218,7 +218,7 @@ def _matching_rows(order: Tensor, ends: list[Tensor], column: Tensor, kind: Tens
 
 
 @torch.inference_mode()
-def draw(generator: GeneratorNetwork, count: int) -> tuple[Tensor, list[Tensor]]:
+def sample_rows(generator: GeneratorNetwork, count: int) -> tuple[Tensor, list[Tensor]]:
     """Sample `count` rows with conditions by the frequencies of the log."""
     layout = generator.layout
     condition, _, _ = ConditionSampler(generator.common, layout).sample(count, evenly=False)

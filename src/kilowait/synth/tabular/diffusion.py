@@ -22,7 +22,7 @@ from kilowait.synth.tabular.encoding import REACH
 from kilowait.synth.tabular.layout import ColumnLayout, init_output_layer, sample_category
 from kilowait.synth.tabular.settings import DiffusionSettings
 
-__all__ = ["Denoiser", "draw", "train"]
+__all__ = ["Denoiser", "sample_rows", "train"]
 
 TIMES = 32
 """Dimension of the time embedding."""
@@ -139,7 +139,7 @@ def _random_categories(network: Denoiser, count: int) -> Tensor:
 
 
 @torch.inference_mode()
-def draw(
+def sample_rows(
     network: Denoiser, count: int, *, steps: int, progress: SampleProgress
 ) -> tuple[Tensor, list[Tensor]]:
     """Sample values and categories of `count` rows, in `steps` steps from noise."""

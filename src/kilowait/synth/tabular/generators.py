@@ -112,7 +112,9 @@ class TabularGenerator(RowGenerator):
         """Estimate `_gap_factor` from a pilot sample."""
         schema = self.schema
         table = self._table(PILOT_JOBS, rng, lambda what, share: None)
-        order, _ = order_in_time(table, PILOT_JOBS, schema.first_s, self._log_table.clock, schema.zero_s, rng)
+        order, _ = order_in_time(
+            table, PILOT_JOBS, schema.first_s, self._log_table.intensity, schema.zero_s, rng
+        )
         gap_s, in_burst = table["gap_s"][order], within_burst(table)[order]
         target_s = PILOT_JOBS * schema.span_s / (schema.jobs - 1) - float(gap_s[in_burst].sum())
         total_s = float(gap_s[~in_burst].sum())
@@ -133,7 +135,9 @@ class TabularGenerator(RowGenerator):
         self, jobs: int, first_s: float, rng: np.random.Generator, progress: SampleProgress
     ) -> Columns:
         table = self._table(jobs, rng, progress)
-        order, submit_s = order_in_time(table, jobs, first_s, self._log_table.clock, self.schema.zero_s, rng)
+        order, submit_s = order_in_time(
+            table, jobs, first_s, self._log_table.intensity, self.schema.zero_s, rng
+        )
         table = {name: column[order] for name, column in table.items()}
         user: Ints = table.get("user", np.zeros(jobs)).astype(np.int64)
         row_order, request = group_repeats(user, request_keys(table), table["repeats"].astype(np.int64), rng)
@@ -197,9 +201,9 @@ class CtganGenerator(TabularGenerator):
         return train(categories, scalars, self._layout, self.settings, progress, self.checkpoints)
 
     def _rows(self, count: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
-        from kilowait.synth.tabular.ctgan import draw
+        from kilowait.synth.tabular.ctgan import sample_rows
 
-        return draw(self._network, count)  # type: ignore[arg-type]
+        return sample_rows(self._network, count)  # type: ignore[arg-type]
 
 
 class CopulaGanGenerator(CtganGenerator):
@@ -227,9 +231,9 @@ class TvaeGenerator(TabularGenerator):
         return train(categories, scalars, self._layout, self.settings, progress, self.checkpoints)
 
     def _rows(self, count: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
-        from kilowait.synth.tabular.tvae import draw
+        from kilowait.synth.tabular.tvae import sample_rows
 
-        return draw(self._network, self._layout, count)  # type: ignore[arg-type]
+        return sample_rows(self._network, self._layout, count)  # type: ignore[arg-type]
 
 
 class DiffusionGenerator(TabularGenerator):
@@ -250,6 +254,6 @@ class DiffusionGenerator(TabularGenerator):
         return train(categories, scalars, self._layout, self.settings, progress, self.checkpoints)
 
     def _rows(self, count: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
-        from kilowait.synth.tabular.diffusion import draw
+        from kilowait.synth.tabular.diffusion import sample_rows
 
-        return draw(self._network, count, steps=self.settings.draw_steps, progress=progress)  # type: ignore[arg-type]
+        return sample_rows(self._network, count, steps=self.settings.draw_steps, progress=progress)  # type: ignore[arg-type]

@@ -64,7 +64,7 @@ def order_in_time(
     }
     uniforms = rng.random(jobs).tolist()
     nearest = _nearest_hours()
-    add_gap = intensity.later()
+    add_gap = intensity.time_adder()
     now_s = first_s + zero_s
     last_user: float | None = None
     order, time_s = np.empty(jobs, np.int64), np.empty(jobs)

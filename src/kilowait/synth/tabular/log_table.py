@@ -57,7 +57,7 @@ class LogTable:
     """End index of each user's accounts; empty where there are no users or no accounts."""
 
     @property
-    def clock(self) -> WeeklyIntensity:
+    def intensity(self) -> WeeklyIntensity:
         """The log's weekly intensity."""
         return WeeklyIntensity(self.pace)
 
@@ -72,7 +72,9 @@ class LogTable:
         table: Columns = {
             "hour": unix_s[:-1] // 3600 % 24,
             "weekday": unix_s[:-1] // DAY_S % 7,
-            "gap_s": np.where(same_user & (gap_s <= BURST_S), gap_s, np.diff(self.clock.passed(unix_s))),
+            "gap_s": np.where(
+                same_user & (gap_s <= BURST_S), gap_s, np.diff(self.intensity.rescaled_s(unix_s))
+            ),
         }
         if "user" in rows:
             table["again"] = same_user

@@ -17,7 +17,7 @@ from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.tabular.layout import ColumnLayout, init_output_layer, sample_category
 from kilowait.synth.tabular.settings import TvaeSettings
 
-__all__ = ["Decoder", "draw", "train"]
+__all__ = ["Decoder", "sample_rows", "train"]
 
 MIN_DEVIATION, MAX_DEVIATION = 0.01, 1.0
 """Standard deviation of scalars about their reconstruction."""
@@ -114,7 +114,7 @@ def train(
 
 
 @torch.inference_mode()
-def draw(decoder: Decoder, layout: ColumnLayout, count: int) -> tuple[Tensor, list[Tensor]]:
+def sample_rows(decoder: Decoder, layout: ColumnLayout, count: int) -> tuple[Tensor, list[Tensor]]:
     """Sample scalars and categories of `count` new rows."""
     scalars, logits = decoder(torch.randn(count, decoder.latent))
     deviation = decoder.spread.clamp(MIN_DEVIATION, MAX_DEVIATION)

@@ -171,7 +171,7 @@ def calendar_of(
 
     Args:
         rows: the log, in order of submission.
-        codes: of its jobs by user, one column for each generated one.
+        codes: of its jobs by user, one column for each generated column.
         copied: columns of the frequent job shapes.
         sizes: codes of each column.
         zero_s: Unix time of log time 0.

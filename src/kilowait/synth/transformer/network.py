@@ -67,8 +67,8 @@ class TransformerLayer(nn.Module):
     def after(self, x: Tensor, attended: Tensor) -> Tensor:
         """Output of the layer, given the attention output."""
         x = x + self.out(attended)
-        answer: Tensor = x + self.narrow(functional.gelu(self.wide(self.between(x))))
-        return answer
+        output: Tensor = x + self.narrow(functional.gelu(self.wide(self.between(x))))
+        return output
 
 
 class TransformerNetwork(nn.Module):
@@ -76,7 +76,7 @@ class TransformerNetwork(nn.Module):
 
     firsts: Tensor
     condition_firsts: Tensor
-    not_copied: Tensor
+    copy_mask: Tensor
     layers: Sequence[TransformerLayer]
     answer: Sequence[nn.Linear]
 
@@ -109,7 +109,7 @@ class TransformerNetwork(nn.Module):
         self.answer = nn.ModuleList(nn.Linear(width, size) for size in shape.sizes)  # type: ignore[assignment]
         mask = torch.zeros(columns, slots)
         mask[[column for column in range(columns) if column not in shape.copied], shape.recent :] = NEVER
-        self.register_buffer("not_copied", mask, persistent=False)
+        self.register_buffer("copy_mask", mask, persistent=False)
 
     def job_vector(self, codes: Tensor) -> Tensor:
         """Jobs by the codes of their columns, (..., columns) to (..., width)."""
@@ -124,7 +124,7 @@ class TransformerNetwork(nn.Module):
         jobs = self.job(frequent_jobs + self.firsts[list(self.shape.copied)]).sum(-2)
         return jobs + self.share(share) + self.level(level)  # type: ignore[no-any-return]
 
-    def read(self, x: Tensor, mask: Tensor, distance: Tensor) -> Tensor:
+    def attend(self, x: Tensor, mask: Tensor, distance: Tensor) -> Tensor:
         """Run the transformer over full sequences; `mask` is the attention mask."""
         for layer in self.layers:
             query, key, value = (part.transpose(1, 2) for part in layer.parts(x))
@@ -133,7 +133,7 @@ class TransformerNetwork(nn.Module):
             x = layer.after(x, attended.transpose(1, 2).flatten(2))
         return self.last(x)  # type: ignore[no-any-return]
 
-    def answers(
+    def head_outputs(
         self, state: Tensor, keys: Tensor, values: Tensor, available: Tensor, columns: slice
     ) -> tuple[Tensor, Tensor]:
         """Outputs of the heads of some columns for states (columns, jobs, width), and pointer logits.
@@ -152,4 +152,4 @@ class TransformerNetwork(nn.Module):
         pointer_logits = torch.bmm(
             torch.bmm(hidden, self.point[columns]).transpose(0, 1), transposed_keys
         ) / math.sqrt(KEY)
-        return hidden, pointer_logits + (self.point_bias + self.not_copied)[columns] + unavailable
+        return hidden, pointer_logits + (self.point_bias + self.copy_mask)[columns] + unavailable

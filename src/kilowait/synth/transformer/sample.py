@@ -110,7 +110,7 @@ class _SamplingContext:
         shape = network.shape
         self.network = network
         self.conditions = torch.as_tensor(calendar.conditions)
-        self.inside = torch.as_tensor(~calendar.start)
+        self.in_session = torch.as_tensor(~calendar.start)
         self.block = torch.as_tensor(calendar.block)
         self.frequent_jobs = torch.full((*calendar.share.shape, len(shape.sizes)), 0)
         self.frequent_jobs[..., list(shape.copied)] = torch.as_tensor(calendar.frequent_jobs)
@@ -166,7 +166,7 @@ def _sample_batch(
         )
         copied = torch.cat([recent_code[:active_count, newest], context.frequent_jobs[block]], 1)
         for column in range(columns):
-            hidden, pointer_logits = network.answers(
+            hidden, pointer_logits = network.head_outputs(
                 state[None], key, value, available, slice(column, column + 1)
             )
             logits = torch.cat([network.answer[column](hidden[0]), pointer_logits[:, 0]], 1)
@@ -176,7 +176,7 @@ def _sample_batch(
                 logits[:, impossible.shape[1] :][impossible.gather(1, copied[:, :, column])] = NEVER
             code = _sample_code(logits, shape.sizes[column], copied[:, :, column], generator)
             if column == 0:
-                code = torch.where(context.inside[row], code, 0)
+                code = torch.where(context.in_session[row], code, 0)
             last[:active_count, column] = code
             state = state + network.now(code + network.firsts[column])
         codes[out[:active_count] + step] = last[:active_count].to(torch.int16)

@@ -81,7 +81,7 @@ def train(
 
     Args:
         calendar: of the log.
-        codes: of its jobs by user, one column for each generated one.
+        codes: of its jobs by user, one column for each generated column.
         shape: of the network.
         passes: number of passes over the log.
         seed: of the initial weights and the order.
