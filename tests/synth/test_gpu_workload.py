@@ -72,7 +72,7 @@ def test_multi_gpu_jobs_have_multi_gpu_models():
 def test_jobs_larger_than_a_node_use_several_nodes():
     workload = gpu_workload(500, MIXED, sizes={4: 1, 8: 1})
     assert set(zip(workload["gpus"].tolist(), workload["nodes"].tolist(), strict=True)) == {(4, 1), (8, 2)}
-    spanning = gpu_workload(500, MIXED, sizes={6: 1, 8: 1}, spread=True)
+    spanning = gpu_workload(500, MIXED, sizes={6: 1, 8: 1}, gpus_may_span_nodes=True)
     assert (spanning["nodes"] == 1).all() and (spanning["gpus_may_span_nodes"] == 1).all()
     openb = gpu_workload(500, Cluster.preset("openb"), sizes={2: 1, 16: 1})
     assert set(zip(openb["gpus"].tolist(), openb["nodes"].tolist(), strict=True)) == {(2, 1), (16, 2)}
@@ -149,7 +149,7 @@ def test_parameters_have_separate_random_streams():
         ({"sizes": {5: 1}}, "has room for 5 at once, the same number on each node"),
         ({"sizes": {1.5: 1}}, "sizes contain 1.5; they must be whole numbers"),
         ({"sizes": {17: 1}}, "no type of GPU of cluster 'gpu-mixed' has room for 17"),
-        ({"sizes": {17: 1}, "spread": True}, "has room for 17"),
+        ({"sizes": {17: 1}, "gpus_may_span_nodes": True}, "has room for 17"),
         ({"longest_s": 0.0}, "longest run time is 0.0 s"),
         ({"mean_s": math.inf}, "mean run time is inf"),
         ({"priorities": {1: 0}}, "weights of priorities"),

@@ -62,7 +62,7 @@ def gpu_workload(
     mean_s: float | None = None,
     longest_s: float = 30 * DAY_S,
     priorities: Mapping[float, float] | None = PRIORITIES,
-    spread: bool = False,
+    gpus_may_span_nodes: bool = False,
 ) -> JobTable:
     """Sample `jobs` jobs from midnight on whose offered load on `cluster` is exactly `load` (see `gpu_load`).
 
@@ -82,7 +82,7 @@ def gpu_workload(
         mean_s: scales all run times to this mean; None: unscaled.
         longest_s: longest run time, before scaling.
         priorities: priority to its weight; None: the jobs have none.
-        spread: a job's GPUs may lie on any nodes.
+        gpus_may_span_nodes: the GPUs of a job may lie on any nodes.
 
     Model types (`model`) are Gavel's, equally likely; the k-th of 64 users has the weight 1/k. Estimates are exact:
     `jobs.with_columns(estimate_s=user_estimates(jobs["runtime_s"]))` replaces them.
@@ -110,7 +110,7 @@ def gpu_workload(
         raise InputError(
             f"fractions of a GPU go from {gpu_milli.min()} to {gpu_milli.max()}; they must be thousandths, 1 to 1000"
         )
-    nodes = _nodes(gpus, cluster, spread)
+    nodes = _nodes(gpus, cluster, gpus_may_span_nodes)
     runtime = _runtimes(durations, count, longest_s, seed)
     if mean_s is not None:
         if not (math.isfinite(mean_s) and mean_s > 0):
@@ -126,7 +126,7 @@ def gpu_workload(
         nodes=nodes,
         gpus=gpus,
         gpu_milli=gpu_milli,
-        gpus_may_span_nodes=np.ones(count, np.int8) if spread else None,
+        gpus_may_span_nodes=np.ones(count, np.int8) if gpus_may_span_nodes else None,
         model=_models(gpus, seed),
         priority=None if priorities is None else _sample("priorities", priorities, count, seed),
         user=stream(seed, "gpu.users").choice(USERS, count, p=weights / weights.sum()),
@@ -199,7 +199,7 @@ def _whole_numbers(what: str, values: Floats) -> Ints:
     return values.astype(np.int64)
 
 
-def _nodes(gpus: Ints, cluster: Cluster, spread: bool) -> Ints:
+def _nodes(gpus: Ints, cluster: Cluster, gpus_may_span_nodes: bool) -> Ints:
     """Nodes of each job; an error if a job fits on no GPU type (all GPUs of a job have one type)."""
     groups_by_type: dict[str, list[NodeGroup]] = {}
     for group in cluster.groups:
@@ -209,19 +209,23 @@ def _nodes(gpus: Ints, cluster: Cluster, spread: bool) -> Ints:
     for size in np.unique(gpus).tolist():
         if size < 1:
             raise InputError(f"a job size is {size} GPUs; it must be at least 1")
-        counts = [count for groups in groups_by_type.values() if (count := _min_nodes(size, groups, spread))]
+        counts = [
+            count
+            for groups in groups_by_type.values()
+            if (count := _min_nodes(size, groups, gpus_may_span_nodes))
+        ]
         if not counts:
             raise InputError(
                 f"no type of GPU of cluster {cluster.name!r} has room for {size} at once, the same number on each "
-                "node; leave that size out, or let jobs span any nodes"
+                "node; leave that size out, or set gpus_may_span_nodes"
             )
         nodes[gpus == size] = min(counts)
     return nodes
 
 
-def _min_nodes(size: int, groups: Sequence[NodeGroup], spread: bool) -> int:
+def _min_nodes(size: int, groups: Sequence[NodeGroup], gpus_may_span_nodes: bool) -> int:
     """Minimum number of nodes of these groups for `size` GPUs, the same number on each; 0: impossible."""
-    if spread:
+    if gpus_may_span_nodes:
         return int(size <= sum(group.nodes * group.gpus for group in groups))
     count = -(-size // max(group.gpus for group in groups))
     fitting = sum(group.nodes for group in groups if group.gpus * count >= size)

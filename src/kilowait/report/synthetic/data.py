@@ -121,7 +121,9 @@ def _classifier(score: SyntheticScoreData) -> str:
             "contain the same jobs."
         )
     words = next(words for limit, words in AUC_SENTENCES if auc < limit)
-    features = [(column_label(name), float(part)) for name, part in score.fidelity["feature_importance"].items()]
+    features = [
+        (column_label(name), float(part)) for name, part in score.fidelity["feature_importance"].items()
+    ]
     important = [f"{name} ({share(part)})" for name, part in features[:2] if part > IMPORTANT]
     return (
         f"{words}: given a real and a generated job, a classifier identifies the real one in {share(auc)} of the pairs "

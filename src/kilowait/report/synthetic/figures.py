@@ -73,7 +73,10 @@ def feature_importance(score: SyntheticScoreData) -> ReportFigure:
     fidelity = score.fidelity
     panels = [
         (fidelity["feature_importance"], f"single jobs: AUC {fidelity['auc']:.3f}"),
-        (fidelity["feature_importance_history"], f"with the user’s history: AUC {fidelity['auc_history']:.3f}"),
+        (
+            fidelity["feature_importance_history"],
+            f"with the user’s history: AUC {fidelity['auc_history']:.3f}",
+        ),
     ]
     rows_shown = max(min(len(parts), TOP) for parts, _ in panels)
     with new_figure(height_in=1.0 + 0.29 * rows_shown, columns=2) as (figure, grid):
@@ -96,7 +99,8 @@ def feature_importance(score: SyntheticScoreData) -> ReportFigure:
             axes.set_title(label, loc="left", size=10)
             axes.set_xlabel("share of the total gain, %")
     alt = ", ".join(
-        f"{column_label(name)} {share(part)}" for name, part in list(fidelity["feature_importance"].items())[:3]
+        f"{column_label(name)} {share(part)}"
+        for name, part in list(fidelity["feature_importance"].items())[:3]
     )
     return ReportFigure(
         figure,
@@ -132,7 +136,11 @@ def privacy(score: SyntheticScoreData) -> ReportFigure:
         left.set_xlabel("distance to the closest record, standard deviations")
         left.legend(loc="lower right")
         right.plot([0, 100], [0, 100], color=FAINT, linewidth=1.0)
-        right.plot(100 * np.array(roc["false_positive_rate"]), 100 * np.array(roc["true_positive_rate"]), **line_style(AGENT))
+        right.plot(
+            100 * np.array(roc["false_positive_rate"]),
+            100 * np.array(roc["true_positive_rate"]),
+            **line_style(AGENT),
+        )
         false_positives, true_positives = (100 * float(part) for part in roc["best"])
         right.plot(
             [false_positives, false_positives],
