@@ -106,13 +106,13 @@ def test_growth(kilowait, folder, tmp_path):
             "the machine's nodes are 0; give a whole number of at least 1",
         ),
         (["--jobs", 10, "--nodes", 8, "-c", "nodes:4"], "a cluster and a number of nodes are given"),
-        (["--jobs", 10, "--job-mix", "nodes=33:64*2"], "mix nodes=33:64: no job of the log matches"),
-        (["--jobs", 10, "--job-mix", "nodes"], "the mix has 'nodes'; write column=value*factor"),
+        (["--jobs", 10, "--job-mix", "nodes=33:64*2"], "job mix nodes=33:64: no job of the log matches"),
+        (["--jobs", 10, "--job-mix", "nodes"], "the job mix has 'nodes'; write column=value*factor"),
         (
             ["--jobs", 10, "--scale-group", "queue=long*3"],
             "unknown queue 'long'; known: combined",
         ),
-        (["--jobs", 10, "--scale-group", "account=1*3"], "growth account=1: the log has no column account"),
+        (["--jobs", 10, "--scale-group", "account=1*3"], "group scaling account=1: the log has no column account"),
         (
             ["--jobs", 10, "--where", "queue=7"],
             "condition queue=7: no job of the log matches; its values are combined",

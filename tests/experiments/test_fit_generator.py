@@ -47,9 +47,9 @@ def fit(out, *, kill=False, model="transformer", **more):
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr(checkpoint, "KEPT_EVERY", 2)
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_EVERY", 2)
     for network in (train, ctgan, tvae, diffusion):
-        monkeypatch.setattr(network, "TOLD_EVERY", 2)
+        monkeypatch.setattr(network, "REPORT_EVERY", 2)
 
 
 @pytest.mark.parametrize("model", NETWORKS)
@@ -108,9 +108,9 @@ def test_the_card(tmp_path):
     card = json.loads((tmp_path / "one" / "card.json").read_text())
     assert card["generator"] == "transformer" and card["settings"]["width"] == 8
     assert card["log"]["jobs"] == len(log()) and card["log"]["span_s"] > 0
-    assert "when each user submitted" in card["holds"] and card["privacy"] is None
-    assert set(card["likeness_ks"]) >= {"nodes", "runtime_s", "estimate_s"}
-    assert made.likeness == card["likeness_ks"]
+    assert "submission times of each user" in card["personal_data"] and card["privacy"] is None
+    assert set(card["ks_distances"]) >= {"nodes", "runtime_s", "estimate_s"}
+    assert made.ks_distances == card["ks_distances"]
 
 
 def test_a_private_folder_does_not_say_which_log_it_was(tmp_path):
@@ -126,4 +126,4 @@ def test_a_private_folder_does_not_say_which_log_it_was(tmp_path):
     manifest = json.loads((tmp_path / "one" / "manifest.json").read_text())
     card = json.loads((tmp_path / "one" / "card.json").read_text())
     assert "inputs" not in manifest and manifest["date"] == "2026-11-18"
-    assert card["likeness_ks"] is None and card["holds"].startswith("nothing of any one user")
+    assert card["ks_distances"] is None and card["personal_data"].startswith("nothing of any one user")

@@ -1,4 +1,4 @@
-"""Values of features in words."""
+"""Feature values as text."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 
 from kilowait.errors import UnknownNameError
 from kilowait.predict.feature_text import feature_value_text
-from kilowait.predict.features import CLOSE, KINDS, MEANINGS, STATISTICS
+from kilowait.predict.features import DETAILED_KINDS, KINDS, MEANINGS, STATISTICS
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "words"),
+    ("name", "value", "text"),
     [
         ("anchor_share", math.log(0.25), "25 % of the request"),
         ("nodes", 0.0, "1 node"),
@@ -27,12 +27,15 @@ from kilowait.predict.features import CLOSE, KINDS, MEANINGS, STATISTICS
         ("queue", 3.0, "3"),
     ],
 )
-def test_values_are_told(name, value, words):
-    assert feature_value_text(name, value) == words
+def test_text_of_values(name, value, text):
+    assert feature_value_text(name, value) == text
 
 
-def test_every_feature_has_words():
-    names = [*MEANINGS, *(f"{kind}_{statistic}" for kind in (*KINDS, *CLOSE) for statistic in STATISTICS)]
+def test_every_feature_has_a_text():
+    names = [
+        *MEANINGS,
+        *(f"{kind}_{statistic}" for kind in (*KINDS, *DETAILED_KINDS) for statistic in STATISTICS),
+    ]
     for name in names:
         assert feature_value_text(name, 1.0) and feature_value_text(name, math.nan) == "not known"
     with pytest.raises(UnknownNameError, match="unknown feature 'colour'"):

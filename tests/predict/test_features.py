@@ -1,4 +1,4 @@
-"""Features: the law that nothing looks ahead, by every column; and what the columns say."""
+"""Features: no data leakage in any column, and the values of the columns."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.features import Features, feature_table, meaning, select_columns
 from kilowait.predict.known_times import KnownTimes, from_log
-from tests.predict.no_lookahead import broken, random_log
+from tests.predict.no_lookahead import leaking_features, random_log
 
 
-def fitted(jobs: JobTable, times: KnownTimes) -> Features:
+def features_of(jobs: JobTable, times: KnownTimes) -> Features:
     return feature_table(jobs, times, 16)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_feature_looks_ahead(seed):
+def test_no_data_leakage(seed):
     jobs, times = random_log(seed)
     for last in (0, 1, 17, 60, 118):
-        assert broken(fitted, jobs, times, last, seed) == []
+        assert leaking_features(features_of, jobs, times, last, seed) == []
 
 
-def with_leak(peek):
-    def leaking(jobs: JobTable, times: KnownTimes) -> Features:
+def with_leaking_column(leak):
+    def make(jobs: JobTable, times: KnownTimes) -> Features:
         table = feature_table(jobs, times, 16)
         return replace(
             table,
             names=(*table.names, "leak"),
-            values=np.column_stack([table.values, peek(jobs, times)]),
+            values=np.column_stack([table.values, leak(jobs, times)]),
         )
 
-    return leaking
+    return make
 
 
 LEAKS = {
     "its own run time": lambda jobs, times: jobs["runtime_s"],
     "mean of the log": lambda jobs, times: np.full(len(jobs), jobs["runtime_s"].mean()),
-    "last by submission, ended or not": lambda jobs, times: np.roll(jobs["runtime_s"], 1),
-    "how long it will wait": lambda jobs, times: times.start_s - jobs["submit_s"],
+    "previous job, ended or not": lambda jobs, times: np.roll(jobs["runtime_s"], 1),
+    "its own wait": lambda jobs, times: times.start_s - jobs["submit_s"],
     "number of users": lambda jobs, times: np.full(len(jobs), float(len(np.unique(jobs["user"])))),
-    "jobs still to come": lambda jobs, times: np.arange(len(jobs))[::-1].astype(float),
+    "number of later jobs": lambda jobs, times: np.arange(len(jobs))[::-1].astype(float),
 }
 
 
 @pytest.mark.parametrize("name", LEAKS)
-def test_a_planted_leak_is_caught(name):
-    caught = set()
+def test_leaks_are_detected(name):
+    detected = set()
     for seed in range(4):
         jobs, times = random_log(seed)
         for last in (3, 60):
-            caught |= set(broken(with_leak(LEAKS[name]), jobs, times, last, seed))
-    assert caught == {"leak"}
+            detected |= set(leaking_features(with_leaking_column(LEAKS[name]), jobs, times, last, seed))
+    assert detected == {"leak"}
 
 
 def log(**columns):
@@ -72,9 +72,13 @@ def column(table, name):
     return table.values[:, table.names.index(name)]
 
 
-def test_what_the_columns_say():
-    table = fitted(log(), from_log(log()))
-    assert np.exp(table.anchor).round().tolist() == [1324, 100, 1324]  # a guess, the job before, a guess
+def test_values_of_columns():
+    table = features_of(log(), from_log(log()))
+    assert np.exp(table.anchor).round().tolist() == [
+        1324,
+        100,
+        1324,
+    ]  # the default, the previous job, the default
     assert column(table, "user_count").round(3).tolist() == [0, 0.693, 0]
     assert column(table, "user_last")[1] == 0.0
     assert np.isnan(column(table, "user_last")[[0, 2]]).all()
@@ -85,24 +89,24 @@ def test_what_the_columns_say():
         0,
         0,
         0.25,
-    ]  # the second job started before the third came
+    ]  # the second job starts before the third is submitted
     assert column(table, "user_running").tolist() == [0, 0, 0]
     running = from_log(log(wait_s=[0, 0, 0]).with_columns(runtime_s=[9000, 40, 7]))
-    table = fitted(log(), running)
+    table = features_of(log(), running)
     assert column(table, "user_running").tolist() == [0, 1, 0]
     assert column(table, "user_elapsed")[1] == pytest.approx(np.log1p(500))
 
 
 def test_logs_without_users_requests_or_jobs():
     bare = JobTable(job_id=[1, 2], submit_s=[0, 50], runtime_s=[10, 20], nodes=[1, 1], wait_s=[0, 0])
-    table = fitted(bare, from_log(bare))
+    table = features_of(bare, from_log(bare))
     assert np.isnan(table.request).all()
-    assert np.exp(table.anchor).round().tolist() == [3600, 10]  # all jobs are one user's
-    assert len(fitted(bare[:0], from_log(bare[:0]))) == 0
+    assert np.exp(table.anchor).round().tolist() == [3600, 10]  # without users all jobs belong to one user
+    assert len(features_of(bare[:0], from_log(bare[:0]))) == 0
 
 
-def test_a_model_gets_its_columns_by_name():
-    table = fitted(log(), from_log(log()))
+def test_columns_are_selected_by_name():
+    table = features_of(log(), from_log(log()))
     found = select_columns(table, ["nodes", "gpus"])
     assert found[:, 0] == pytest.approx(np.log([4, 4, 4]))
     assert np.isnan(found[:, 1]).all()
@@ -110,16 +114,16 @@ def test_a_model_gets_its_columns_by_name():
 
 def test_every_feature_has_a_meaning():
     jobs, times = random_log(0)
-    table = fitted(jobs.with_columns(gpus=jobs["nodes"], cores=jobs["nodes"], qos=jobs["queue"]), times)
+    table = features_of(jobs.with_columns(gpus=jobs["nodes"], cores=jobs["nodes"], qos=jobs["queue"]), times)
     for name in table.names:
         assert meaning(name)
     with pytest.raises(UnknownNameError, match="user_lost"):
         meaning("user_lost")
 
 
-def test_words():
+def test_invalid_jobs():
     jobs = log()
     with pytest.raises(InputError, match=r"jobs.sorted\(\)"):
-        fitted(jobs[[2, 1, 0]], from_log(jobs))
+        features_of(jobs[[2, 1, 0]], from_log(jobs))
     with pytest.raises(InputError, match="wait time for 1 of 3 jobs.*simulation"):
         from_log(log(wait_s=[0, np.nan, 0]))

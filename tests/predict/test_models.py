@@ -1,4 +1,4 @@
-"""Models by name: they are what they are said to be, through time, and nobody looks ahead."""
+"""Prediction models by name: parsing, walk-forward predictions without data leakage, and saved trees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kilowait.predict.forest import ForestSettings
 from kilowait.predict.known_times import from_log
 from kilowait.predict.models import DEFAULT_MODELS, PredictionModel, predictions
 from kilowait.predict.walk_forward import RefitSchedule
-from tests.predict.example_logs import DAY, habits
+from tests.predict.example_logs import DAY, repetitive_log
 
 QUICK = {
     "online": RefitSchedule(every_s=DAY, jobs=600, min_jobs=50),
@@ -26,75 +26,79 @@ RUNTIME = DEFAULT_MODELS["runtime"]
 LEARNED = tuple(name for name in RUNTIME if ":" in name or name == "random-forest")
 
 
-def requested(names, jobs, times, **more):
+def predictions_by_model(names, jobs, times, **options):
     dataset = make_dataset(jobs, times, 16)
     return {
         predicted.model.text: predicted
-        for predicted in predictions([PredictionModel.of(name) for name in names], dataset, **QUICK, **more)
+        for predicted in predictions(
+            [PredictionModel.of(name) for name in names], dataset, **QUICK, **options
+        )
     }
 
 
 @pytest.fixture(scope="module")
-def told():
-    jobs = habits()
+def jobs_and_predictions():
+    jobs = repetitive_log()
     names = (*RUNTIME, "boosting:quantile:0.9", "forest:quantile:0.9")
-    return jobs, requested(names, jobs, from_log(jobs))
+    return jobs, predictions_by_model(names, jobs, from_log(jobs))
 
 
-def test_habits_are_found_by_all_that_learn(told):
-    jobs, predicted = told
+def test_fitted_models_learn_typical_run_times(jobs_and_predictions):
+    jobs, predicted = jobs_and_predictions
     late = np.arange(len(jobs)) > 450
     for name in LEARNED:
-        for user, usual_s in ((0, 60.0), (1, 3000.0)):
+        for user, typical_s in ((0, 60.0), (1, 3000.0)):
             found = np.median(predicted[name].values[late & (jobs["user"] == user)])
-            assert found == pytest.approx(usual_s, rel=0.2), name
+            assert found == pytest.approx(typical_s, rel=0.2), name
     assert (predicted["forest:accurate"].values <= 3600).all()
 
 
-def test_quantiles_hold(told):
-    jobs, predicted = told
+def test_coverage_of_quantiles(jobs_and_predictions):
+    jobs, predicted = jobs_and_predictions
     late = np.arange(len(jobs)) > 450
     for name in ("boosting:quantile:0.9", "forest:quantile:0.9"):
-        held = (jobs["runtime_s"] <= predicted[name].values * 1.011)[late].mean()
-        assert held == pytest.approx(0.9, abs=0.06)
+        covered = (jobs["runtime_s"] <= predicted[name].values * 1.011)[late].mean()
+        assert covered == pytest.approx(0.9, abs=0.06)
 
 
-def test_too_small_costs_three_times_as_much():
-    random = np.random.default_rng(0)
-    values, targets = random.random((2000, 1)), random.normal(size=2000)
-    few = BoostingSettings(trees=40, leaves=2, leaf_jobs=500, rate=0.3, sample=1.0, features=1.0)
-    error = targets - fit_boosting(values, targets, Loss.of("asymmetric:3"), few, seed=0).difference(values)
+def test_asymmetric_loss():
+    rng = np.random.default_rng(0)
+    values, targets = rng.random((2000, 1)), rng.normal(size=2000)
+    settings = BoostingSettings(trees=40, leaves=2, leaf_jobs=500, rate=0.3, sample=1.0, features=1.0)
+    error = targets - fit_boosting(values, targets, Loss.of("asymmetric:3"), settings, seed=0).difference(
+        values
+    )
     assert 3 * np.maximum(error, 0).sum() == pytest.approx(np.maximum(-error, 0).sum(), rel=0.01)
 
 
-def test_the_future_changes_nothing(told):
-    jobs, predicted = told
+def test_predictions_do_not_depend_on_later_events(jobs_and_predictions):
+    jobs, predicted = jobs_and_predictions
     last, times = 500, from_log(jobs)
-    open_ = times.end_s > jobs["submit_s"][last]
-    other = jobs.with_columns(runtime_s=np.where(open_, 1.0, jobs["runtime_s"]))
-    later = replace(times, end_s=np.where(open_, times.end_s + 5e5, times.end_s))
+    running = times.end_s > jobs["submit_s"][last]
+    changed_jobs = jobs.with_columns(runtime_s=np.where(running, 1.0, jobs["runtime_s"]))
+    changed_times = replace(times, end_s=np.where(running, times.end_s + 5e5, times.end_s))
     names = ("boosting:asymmetric:3", "random-forest")
-    for name, found in requested(names, other, later).items():
+    for name, found in predictions_by_model(names, changed_jobs, changed_times).items():
         np.testing.assert_array_equal(
             found.values[: last + 1], predicted[name].values[: last + 1], err_msg=name
         )
 
 
-def test_rows_of_no_interest_cost_nothing_and_change_nothing(told):
-    jobs, predicted = told
-    heard = []
+def test_since_skips_early_fits_and_changes_no_prediction(jobs_and_predictions):
+    jobs, predicted = jobs_and_predictions
+    reported = []
     names = ("boosting:mean", "forest:accurate")
-    found = requested(
-        names, jobs, from_log(jobs), since=600, progress=lambda model, refit: heard.append(model.text)
+    found = predictions_by_model(
+        names, jobs, from_log(jobs), since=600, progress=lambda model, refit: reported.append(model.text)
     )
-    assert 0 < heard.count("boosting:mean") < 6
+    assert 0 < reported.count("boosting:mean") < 6
     for name in names:
         np.testing.assert_array_equal(found[name].values[600:], predicted[name].values[600:])
 
 
-def test_boosted_trees_are_kept_and_read(tmp_path):
-    random = np.random.default_rng(0)
-    values = random.normal(size=(300, 3))
+def test_save_and_load_boosted_trees(tmp_path):
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(300, 3))
     values[5, 1] = np.nan
     for fitted in (
         fit_random_forest(values, values[:, 0], ForestSettings(trees=5, features=1.0), seed=3),
@@ -104,23 +108,23 @@ def test_boosted_trees_are_kept_and_read(tmp_path):
         ),
     ):
         fitted.save(tmp_path)
-        again = BoostedTrees.load(tmp_path)
+        loaded = BoostedTrees.load(tmp_path)
         predicted = fitted.difference(values)
-        np.testing.assert_array_equal(again.difference(values), predicted)
-        np.testing.assert_allclose(again.contributions(values).sum(axis=1), predicted, atol=1e-9)
-        assert len(again.difference(values[:0])) == 0
+        np.testing.assert_array_equal(loaded.difference(values), predicted)
+        np.testing.assert_allclose(loaded.contributions(values).sum(axis=1), predicted, atol=1e-9)
+        assert len(loaded.difference(values[:0])) == 0
     (tmp_path / "trees.txt").unlink()
     with pytest.raises(InputError, match="cannot be read.*fit it again"):
         BoostedTrees.load(tmp_path)
 
 
-def test_a_fit_by_a_date_knows_what_had_ended_by_then():
-    jobs = habits().with_columns(wait_s=np.full(900, 9999.0))
+def test_fit_until_uses_only_values_known_by_the_date():
+    jobs = repetitive_log().with_columns(wait_s=np.full(900, 9999.0))
     dataset = make_dataset(jobs, from_log(jobs), 16)
     until_s = float(jobs["submit_s"][300])
     fitted = fit_until(dataset, PredictionModel.of("forest"), until_s, QUICK["forest"])
     assert fitted.jobs == int((dataset.target.known_s <= until_s).sum()) < 300
-    with pytest.raises(InputError, match="of 0 jobs is known by then.*longer log"):
+    with pytest.raises(InputError, match="is known for 0 jobs at the time of the fit.*longer log"):
         fit_until(dataset, PredictionModel.of("forest"), 0.0)
     with pytest.raises(InputError, match="last2 cannot be fitted"):
         fit_until(dataset, PredictionModel.of("last2"), until_s)
@@ -132,7 +136,7 @@ def test_a_fit_by_a_date_knows_what_had_ended_by_then():
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("boosting", "write boosting:LOSS with one of mean, median"),
         ("boosting:quantile", "write quantile:0.9 or asymmetric:3"),
@@ -142,8 +146,8 @@ def test_a_fit_by_a_date_knows_what_had_ended_by_then():
         ("forest:quantile:x", "quantile:0.9"),
     ],
 )
-def test_words(text, words):
-    with pytest.raises(InputError, match=words):
+def test_invalid_models(text, message):
+    with pytest.raises(InputError, match=message):
         PredictionModel.of(text)
 
 

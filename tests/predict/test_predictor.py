@@ -1,4 +1,4 @@
-"""Predictors that are kept: the same before and after, honest about errors, clear about what they cannot do."""
+"""Saved predictors: loading, calibration, model cards, and errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kilowait.predict.models import PredictionModel
 from kilowait.predict.predictor import Predictor, load
 from kilowait.predict.runtime import OVERRUN, PLANNED
 from kilowait.predict.targets import energy, wait
-from tests.predict.example_logs import DAY, habits
+from tests.predict.example_logs import DAY, repetitive_log
 
 SETTINGS = {
     "forest": ForestSettings(trees=10, leaves=31),
@@ -27,25 +27,25 @@ SETTINGS = {
 }
 
 
-def queued(jobs: JobTable, names=("short", "long")) -> JobTable:
-    """With two queues, by what the log calls them."""
+def with_queues(jobs: JobTable, names=("short", "long")) -> JobTable:
+    """The jobs with two named queues."""
     columns = {name: jobs[name] for name in jobs.columns}
     return JobTable(labels={"queue": names}, **{**columns, "queue": (jobs["user"] == 1).astype(int)})
 
 
-def dataset(jobs: JobTable) -> Dataset:
+def dataset_of(jobs: JobTable) -> Dataset:
     return make_dataset(jobs, from_log(jobs), 16)
 
 
-def fitted(name: str = "forest", jobs: JobTable | None = None) -> Predictor:
+def fitted_predictor(name: str = "forest", jobs: JobTable | None = None) -> Predictor:
     model = PredictionModel.of(name)
-    requested = dataset(habits() if jobs is None else jobs)
-    return fit(requested, model, nodes=16, data="habits", settings=SETTINGS.get(model.family))
+    dataset = dataset_of(repetitive_log() if jobs is None else jobs)
+    return fit(dataset, model, nodes=16, data="habits", settings=SETTINGS.get(model.family))
 
 
-def later(seed: int = 1) -> JobTable:
-    """The same site, months later; four more users nobody has heard of."""
-    jobs = habits(seed)
+def later_jobs(seed: int = 1) -> JobTable:
+    """Jobs of the same site three months later, with unknown users."""
+    jobs = repetitive_log(seed)
     return jobs.with_columns(
         submit_s=jobs["submit_s"] + 90 * DAY, user=jobs["user"] + 4 * (jobs["user"] == 2)
     )
@@ -54,48 +54,50 @@ def later(seed: int = 1) -> JobTable:
 @pytest.mark.parametrize(
     "name", ["forest", "forest:quantile:0.9", "boosting:median", "random-forest", "last2"]
 )
-def test_what_is_kept_is_what_is_read(tmp_path, name):
-    predictor = fitted(name)
+def test_save_and_load(tmp_path, name):
+    predictor = fitted_predictor(name)
     predictor.save(tmp_path)
-    again = load(tmp_path)
-    assert again.card == predictor.card
-    requested = dataset(later())
-    before, after = predictor.predict(requested), again.predict(requested)
-    for part in ("value", "low", "middle", "high"):
+    loaded = load(tmp_path)
+    assert loaded.card == predictor.card
+    dataset = dataset_of(later_jobs())
+    before, after = predictor.predict(dataset), loaded.predict(dataset)
+    for part in ("value", "low", "median", "high"):
         np.testing.assert_array_equal(getattr(after, part), getattr(before, part))
         assert (getattr(after, part) <= 3600).all()
     assert (after.low <= after.median).all() and (after.median <= after.high).all()
 
 
 @pytest.mark.parametrize("name", ["forest", "boosting:median", "last2"])
-def test_bounds_hold_on_later_jobs(name):
-    whole = dataset(habits(jobs=2700))
-    high = fitted(name, habits(jobs=2700)[:1350]).predict(whole).high
-    held = (whole.target.values <= high * 1.011)[1350:].mean()
-    assert held == pytest.approx(0.9, abs=0.05)
+def test_coverage_on_later_jobs(name):
+    dataset = dataset_of(repetitive_log(jobs=2700))
+    high = fitted_predictor(name, repetitive_log(jobs=2700)[:1350]).predict(dataset).high
+    covered = (dataset.target.values <= high * 1.011)[1350:].mean()
+    assert covered == pytest.approx(0.9, abs=0.05)
 
 
 @pytest.mark.parametrize("name", ["forest", "forest:geomean", "boosting:median", "last2"])
-def test_columns_for_a_replay(name):
-    whole = dataset(habits(jobs=2700))
-    predictor = fitted(name, habits(jobs=2700)[:1350])
-    told, predicted = predictor.columns(whole), predictor.predict(whole)
-    np.testing.assert_array_equal(told["estimate_s"], predicted.value)
-    np.testing.assert_array_equal(told["limit_s"], np.full(2700, 3600.0))
-    assert (told["planned_s"] <= predicted.high).all() and (told["planned_s"] < predicted.high).any()
-    assert (predicted.high <= told["overrun_planned_s"]).all() and (told["overrun_planned_s"] <= 3600).all()
+def test_columns(name):
+    dataset = dataset_of(repetitive_log(jobs=2700))
+    predictor = fitted_predictor(name, repetitive_log(jobs=2700)[:1350])
+    columns, predicted = predictor.columns(dataset), predictor.predict(dataset)
+    np.testing.assert_array_equal(columns["estimate_s"], predicted.value)
+    np.testing.assert_array_equal(columns["limit_s"], np.full(2700, 3600.0))
+    assert (columns["planned_s"] <= predicted.high).all() and (columns["planned_s"] < predicted.high).any()
+    assert (predicted.high <= columns["overrun_planned_s"]).all() and (
+        columns["overrun_planned_s"] <= 3600
+    ).all()
     calibrated = slice(1215, 1350)
     for bound, level in (("planned_s", PLANNED), ("overrun_planned_s", OVERRUN)):
-        held = (whole.target.values <= told[bound] * 1.011)[calibrated].mean()
-        assert held == pytest.approx(level, abs=0.06)  # of 135 jobs, many alike
-    assert ("expected_inverse_runtime" in told) == name.startswith("forest")
-    unasked = whole.jobs.with_columns(limit_s=np.where(whole.jobs["user"] == 0, np.nan, 3600.0))
-    limit_s = predictor.columns(dataset(unasked))["limit_s"]
-    np.testing.assert_array_equal(np.isnan(limit_s), whole.jobs["user"] == 0)
+        covered = (dataset.target.values <= columns[bound] * 1.011)[calibrated].mean()
+        assert covered == pytest.approx(level, abs=0.06)  # 135 jobs, many with equal run times
+    assert ("expected_inverse_runtime" in columns) == name.startswith("forest")
+    partial_requests = dataset.jobs.with_columns(limit_s=np.where(dataset.jobs["user"] == 0, np.nan, 3600.0))
+    limit_s = predictor.columns(dataset_of(partial_requests))["limit_s"]
+    np.testing.assert_array_equal(np.isnan(limit_s), dataset.jobs["user"] == 0)
 
 
-def test_the_card_says_what_there_is_to_know():
-    card = fitted().card
+def test_model_card():
+    card = fitted_predictor().card
     assert (card.target, card.unit, card.data, card.nodes) == ("runtime", "s", "habits", 16)
     assert card.calibration_jobs == 90 and 700 < card.jobs <= 810
     assert set(card.errors) == {"forest", "request", "last2", "class-median", "recent"}
@@ -106,90 +108,90 @@ def test_the_card_says_what_there_is_to_know():
     assert card.settings["trees"] == 10 and card.requests
     assert "no record of any single user" in card.personal and "2 at least" in card.personal
     assert "everyone_count" not in card.features and "user_count" in card.features
-    assert fitted("last2").card.features == ()
+    assert fitted_predictor("last2").card.features == ()
 
 
-def test_nothing_of_the_last_tenth_is_learned():
-    jobs = habits()
-    spoilt = jobs.with_columns(runtime_s=np.where(jobs["job_id"] >= 810, 7.0, jobs["runtime_s"]))
-    one, other = fitted(jobs=jobs), fitted(jobs=spoilt)
-    values = one.rows(dataset(jobs))
+def test_trees_do_not_depend_on_the_calibration_jobs():
+    jobs = repetitive_log()
+    changed = jobs.with_columns(runtime_s=np.where(jobs["job_id"] >= 810, 7.0, jobs["runtime_s"]))
+    one, other = fitted_predictor(jobs=jobs), fitted_predictor(jobs=changed)
+    values = one.rows(dataset_of(jobs))
     np.testing.assert_array_equal(one.trees.weights(values), other.trees.weights(values))
     assert one.card.errors["forest"] != other.card.errors["forest"]
 
 
-def test_queues_are_known_by_name():
-    predictor = fitted(jobs=queued(habits()))
+def test_queues_are_matched_by_name():
+    predictor = fitted_predictor(jobs=with_queues(repetitive_log()))
     assert predictor.card.codes == {"queue": ("short", "long")}
     assert "names of queues" in predictor.card.personal
     column = predictor.card.features.index("queue")
-    default = predictor.rows(dataset(queued(habits())))[:, column]
-    assert set(default) == {0.0, 1.0}
-    columns = {name: habits()[name] for name in habits().columns}
-    turned = JobTable(
-        labels={"queue": ("long", "short")}, **columns, queue=(habits()["user"] != 1).astype(int)
+    codes = predictor.rows(dataset_of(with_queues(repetitive_log())))[:, column]
+    assert set(codes) == {0.0, 1.0}
+    columns = {name: repetitive_log()[name] for name in repetitive_log().columns}
+    renumbered = JobTable(
+        labels={"queue": ("long", "short")}, **columns, queue=(repetitive_log()["user"] != 1).astype(int)
     )
-    np.testing.assert_array_equal(predictor.rows(dataset(turned))[:, column], default)
-    new = predictor.rows(dataset(queued(habits(), ("short", "huge"))))[:, column]
-    assert np.isnan(new[default == 1]).all() and (new[default == 0] == 0).all()
+    np.testing.assert_array_equal(predictor.rows(dataset_of(renumbered))[:, column], codes)
+    unknown_codes = predictor.rows(dataset_of(with_queues(repetitive_log(), ("short", "huge"))))[:, column]
+    assert np.isnan(unknown_codes[codes == 1]).all() and (unknown_codes[codes == 0] == 0).all()
 
 
-def test_users_nobody_has_heard_of():
-    requested = dataset(later()[:1])
-    predicted = fitted().predict(requested)
+def test_unknown_users():
+    dataset = dataset_of(later_jobs()[:1])
+    predicted = fitted_predictor().predict(dataset)
     assert 1 <= predicted.value[0] <= 3600
-    assert len(fitted().predict(dataset(later()[:0])).value) == 0
+    assert len(fitted_predictor().predict(dataset_of(later_jobs()[:0])).value) == 0
 
 
 def test_constant_and_zero_run_times():
     for runtime_s in (0.0, 77.0):
-        constant = habits().with_columns(runtime_s=np.full(900, runtime_s))
+        constant = repetitive_log().with_columns(runtime_s=np.full(900, runtime_s))
         for name in ("forest", "boosting:mean", "last2"):
-            predicted = fitted(name, constant).predict(dataset(constant))
+            predicted = fitted_predictor(name, constant).predict(dataset_of(constant))
             assert predicted.value[-1] == pytest.approx(
                 max(runtime_s, 1.0 if name != "last2" else 0.0), rel=0.02
             )
 
 
 def test_other_targets(tmp_path):
-    jobs = habits().with_columns(energy_j=habits()["runtime_s"] * 200.0)
+    jobs = repetitive_log().with_columns(energy_j=repetitive_log()["runtime_s"] * 200.0)
     times = from_log(jobs)
     for target in (wait(jobs, times), energy(jobs, times)):
-        requested = make_dataset(jobs, times, 16, target)
+        dataset = make_dataset(jobs, times, 16, target)
         predictor = fit(
-            requested, PredictionModel.of("forest"), nodes=16, data="habits", settings=SETTINGS["forest"]
+            dataset, PredictionModel.of("forest"), nodes=16, data="habits", settings=SETTINGS["forest"]
         )
         predictor.save(tmp_path)
-        predicted = load(tmp_path).predict(requested)
+        predicted = load(tmp_path).predict(dataset)
         assert predictor.card.target == target.name
         assert np.isfinite(predicted.value).all()
     with pytest.raises(InputError, match="predicts energy, not runtime"):
-        predictor.predict(dataset(jobs))
+        predictor.predict(dataset_of(jobs))
 
 
-def test_words_for_jobs_it_cannot_be_asked_of():
-    with_queues = fitted(jobs=queued(habits()))
+def test_unsuitable_jobs():
+    queue_predictor = fitted_predictor(jobs=with_queues(repetitive_log()))
     with pytest.raises(InputError, match=r"lack \d+ of \d+ features.*queue.*columns of habits"):
-        with_queues.predict(dataset(later()))
-    bare = later()
-    unasked = bare.with_columns(estimate_s=bare["runtime_s"])
+        queue_predictor.predict(dataset_of(later_jobs()))
+    jobs = later_jobs()
+    without_requests = jobs.with_columns(estimate_s=jobs["runtime_s"])
     with pytest.raises(
         InputError, match="these jobs have no walltime requests, and the predictor uses those of habits"
     ):
-        fitted().predict(dataset(unasked))
+        fitted_predictor().predict(dataset_of(without_requests))
     with pytest.raises(InputError, match="last2 uses no features; use predict with a dataset"):
-        fitted("last2").predict_rows(np.zeros((1, 0)), np.zeros(1), np.zeros(1))
+        fitted_predictor("last2").predict_rows(np.zeros((1, 0)), np.zeros(1), np.zeros(1))
 
 
-def test_words_for_logs_too_short():
+def test_logs_too_short():
     with pytest.raises(InputError, match="known for 10 of the last 10 jobs.*at least 20"):
-        fitted(jobs=habits()[:100])
+        fitted_predictor(jobs=repetitive_log()[:100])
     with pytest.raises(InputError, match="runtime is known for 0 of the last 0 jobs"):
-        fitted(jobs=habits()[:0])
+        fitted_predictor(jobs=repetitive_log()[:0])
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("damage", "message"),
     [
         (lambda folder: (folder / "card.json").unlink(), "contains no predictor: it has no card.json"),
         (lambda folder: (folder / "card.json").write_text("{"), "card.json is damaged"),
@@ -211,19 +213,19 @@ def test_words_for_logs_too_short():
     ],
     ids=[
         "no card",
-        "half a card",
+        "truncated card",
         "another file",
         "another version",
-        "a field less",
+        "missing field",
         "trees",
         "leaves",
         "features",
     ],
 )
-def test_words_for_damaged_folders(tmp_path, spoil, words):
-    fitted().save(tmp_path)
-    spoil(tmp_path)
-    with pytest.raises(InputError, match=words):
+def test_damaged_folders(tmp_path, damage, message):
+    fitted_predictor().save(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(InputError, match=message):
         load(tmp_path)
 
 
@@ -239,7 +241,7 @@ def test_no_folder(tmp_path):
         load(tmp_path / "none")
 
 
-def test_a_card_is_plain():
-    card = fitted().card
+def test_card_is_plain_data():
+    card = fitted_predictor().card
     json.dumps(card.errors)
     assert replace(card, seed=1) != card

@@ -1,4 +1,4 @@
-"""Waits, watts and joules: since when they are known, what was dropped, and the law for their features."""
+"""Targets wait, power and energy: times at which they become known, labels, and no data leakage of features."""
 
 from __future__ import annotations
 
@@ -18,49 +18,49 @@ from kilowait.predict.scores import score
 from kilowait.predict.target_features import features_for, meaning
 from kilowait.predict.targets import energy, power, target_of, wait
 from kilowait.predict.walk_forward import RefitSchedule
-from tests.predict.example_logs import DAY, habits
-from tests.predict.no_lookahead import another_future, broken, random_log
+from tests.predict.example_logs import DAY, repetitive_log
+from tests.predict.no_lookahead import leaking_features, random_log, with_changed_future
 
 
-def metered(jobs: JobTable) -> JobTable:
-    """Energy that follows from the run time, so that another future has another."""
+def with_energy(jobs: JobTable) -> JobTable:
+    """The jobs with an energy that follows from the run time, so that changed run times change it."""
     joules = jobs["runtime_s"] * jobs["nodes"] * (100.0 + 10.0 * jobs["user"])
     return jobs.with_columns(energy_j=np.where(jobs["job_id"] % 7 == 0, np.nan, joules))
 
 
-def waits(jobs: JobTable, times: KnownTimes) -> Features:
+def wait_features(jobs: JobTable, times: KnownTimes) -> Features:
     return features_for(jobs, times, 16, wait(jobs, times))
 
 
-def joules(jobs: JobTable, times: KnownTimes) -> Features:
-    jobs = metered(jobs)
+def energy_features(jobs: JobTable, times: KnownTimes) -> Features:
+    jobs = with_energy(jobs)
     return features_for(jobs, times, 16, energy(jobs, times))
 
 
-@pytest.mark.parametrize("make", [waits, joules])
+@pytest.mark.parametrize("make", [wait_features, energy_features])
 @pytest.mark.parametrize("seed", range(6))
-def test_no_feature_looks_ahead(make, seed):
+def test_no_data_leakage(make, seed):
     jobs, times = random_log(seed)
     for last in (17, 60, 118):
-        assert broken(make, jobs, times, last, seed) == []
+        assert leaking_features(make, jobs, times, last, seed) == []
 
 
 @pytest.mark.parametrize("name", ["last2", "recent", "rate"])
-def test_no_simple_prediction_of_energy_looks_ahead(name):
+def test_no_data_leakage_of_energy_baselines(name):
     jobs, times = random_log(3)
-    whole = predict_baseline(name, metered(jobs), energy(metered(jobs), times))
-    assert np.isfinite(whole).all()
+    reference = predict_baseline(name, with_energy(jobs), energy(with_energy(jobs), times))
+    assert np.isfinite(reference).all()
     for last in (17, 118):
-        later, other = another_future(jobs, times, last, jobs["submit_s"][last], 3)
-        found = predict_baseline(name, metered(later), energy(metered(later), other))
-        np.testing.assert_array_equal(found[: last + 1], whole[: last + 1])
+        later, other_times = with_changed_future(jobs, times, last, jobs["submit_s"][last], 3)
+        found = predict_baseline(name, with_energy(later), energy(with_energy(later), other_times))
+        np.testing.assert_array_equal(found[: last + 1], reference[: last + 1])
 
 
 def column(table, name):
     return table.values[:, table.names.index(name)]
 
 
-def test_a_wait_is_known_at_the_start():
+def test_wait_features():
     jobs = JobTable(
         job_id=[1, 2, 3],
         submit_s=[0, 10, 100],
@@ -69,14 +69,14 @@ def test_a_wait_is_known_at_the_start():
         nodes=[4, 4, 4],
         wait_s=[0, 20, 5],
     )
-    table = waits(jobs, from_log(jobs))
+    table = wait_features(jobs, from_log(jobs))
     assert column(table, "target_everyone_last")[2] + column(table, "target_anchor")[2] == pytest.approx(
         np.log(20)
     )
     assert np.exp(table.anchor).round(3).tolist() == [1, 1, round(20**0.5, 3)]  # both still run
     assert np.expm1(column(table, "queued")).round().tolist() == [0, 0, 0]
-    late = KnownTimes("late", np.array([0.0, 200.0, 300.0]), np.array([1000.0, 1200.0, 305.0]))
-    table = waits(jobs, late)
+    late_starts = KnownTimes("late", np.array([0.0, 200.0, 300.0]), np.array([1000.0, 1200.0, 305.0]))
+    table = wait_features(jobs, late_starts)
     assert np.expm1(column(table, "queued")).round().tolist() == [0, 0, 1]
     assert np.expm1(column(table, "longest_wait")).round().tolist() == [0, 0, 90]
     # The first job has run for 100 of 3,600 s on 4 of 16 nodes.
@@ -85,13 +85,13 @@ def test_a_wait_is_known_at_the_start():
 
 def test_every_feature_has_a_meaning():
     jobs, times = random_log(0)
-    for name in waits(jobs, times).names:
+    for name in wait_features(jobs, times).names:
         assert meaning(name)
     with pytest.raises(UnknownNameError, match="target_user_lost"):
         meaning("target_user_lost")
 
 
-def test_labels_of_watts_and_joules():
+def test_labels_of_power_and_energy():
     jobs = JobTable(
         job_id=[1, 2, 3, 4],
         submit_s=[0, 0, 0, 0],
@@ -120,14 +120,14 @@ def test_labels_of_watts_and_joules():
     assert both.labels.endswith("implausibly high; else power model taurus")
 
 
-def test_an_energy_that_is_habit_is_found():
-    jobs = habits()
+def test_forest_learns_typical_energy():
+    jobs = repetitive_log()
     jobs = jobs.with_columns(energy_j=jobs["runtime_s"] * np.choose(jobs["user"], [50.0, 200.0, 400.0]))
     dataset = make_dataset(jobs, from_log(jobs), 16, energy(jobs, from_log(jobs)))
     models = [PredictionModel.of(name) for name in ("rate", "last2", "forest:accurate")]
     predicted = {
-        one.model.text: score(one.values[450:], dataset.target.values[450:])
-        for one in predictions(
+        entry.model.text: score(entry.values[450:], dataset.target.values[450:])
+        for entry in predictions(
             models,
             dataset,
             online=RefitSchedule(every_s=DAY, jobs=600, min_jobs=50),
@@ -140,8 +140,8 @@ def test_an_energy_that_is_habit_is_found():
     )
 
 
-def test_words():
-    jobs = habits()[:60]
+def test_invalid_arguments():
+    jobs = repetitive_log()[:60]
     times = from_log(jobs)
     with pytest.raises(
         InputError, match="none of 60 jobs has usable measured energy.*60 not measured.*use a power model"

@@ -1,4 +1,4 @@
-"""The Lublin-Feitelson model one job at a time, from the paper's formulas; imports nothing of what it checks."""
+"""Reference implementation of the Lublin-Feitelson model, one job at a time, independent of kilowait."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ INTERACTIVE = {
 
 
 def size(kind: dict[str, float], rng: random.Random) -> int:
-    sort = rng.random()
-    if sort <= kind["serial"]:
+    type_uniform = rng.random()
+    if type_uniform <= kind["serial"]:
         return 1
     if rng.random() <= kind["lower"]:
         log2_size = rng.uniform(kind["low"], kind["middle"])
     else:
         log2_size = rng.uniform(kind["middle"], kind["high"])
-    if sort <= kind["serial"] + kind["power2"]:
+    if type_uniform <= kind["serial"] + kind["power2"]:
         log2_size = math.floor(log2_size + 0.5)
     return math.floor(2**log2_size + 0.5)
 
@@ -39,16 +39,16 @@ def size(kind: dict[str, float], rng: random.Random) -> int:
 def runtime(kind: dict[str, float], nodes: int, rng: random.Random) -> int:
     short = min(1.0, max(0.0, kind["pa"] * nodes + kind["pb"]))
     while True:
-        which = "1" if rng.random() <= short else "2"
-        logarithm = rng.gammavariate(kind["a" + which], kind["b" + which])
+        stage = "1" if rng.random() <= short else "2"
+        logarithm = rng.gammavariate(kind["a" + stage], kind["b" + stage])
         if logarithm <= 12:
             return int(math.exp(logarithm))
 
 
 def weights(kind: dict[str, float]) -> list[float]:
-    """Points of each half hour of the day, by numerical integration of the Gamma density; their mean is 1."""
+    """Weight of each half hour of the day, by numerical integration of the Gamma density; their mean is 1."""
     shape, scale = kind["anum"], kind["bnum"]
-    found = [0.0] * 48
+    areas = [0.0] * 48
     for bucket in range(11, 59):
         steps = 200
         area = 0.0
@@ -57,21 +57,21 @@ def weights(kind: dict[str, float]) -> list[float]:
             area += math.exp(
                 (shape - 1) * math.log(x) - x / scale - math.lgamma(shape) - shape * math.log(scale)
             )
-        found[(bucket - 1) % 48] = area / steps
-    mean = sum(found) / 48
-    return [weight / mean for weight in found]
+        areas[(bucket - 1) % 48] = area / steps
+    mean = sum(areas) / 48
+    return [weight / mean for weight in areas]
 
 
-def arrivals(gaps_s: list[float], points_of: list[float]) -> list[float]:
-    """Arrival times: each gap is paid out in points, bucket after bucket, every bucket lasting half an hour."""
+def arrivals(gaps_s: list[float], weight_of: list[float]) -> list[float]:
+    """Arrival times: each gap is distributed over consecutive half hours in proportion to their weights."""
     times = []
-    bucket, paid = 0, 0.0  # where we are: a bucket (from the first midnight on) and the points paid into it
+    bucket, used = 0, 0.0  # half hour since the first midnight, and the weight used of it
     for gap in gaps_s:
-        paid += gap / 1800
-        while paid > points_of[bucket % 48]:
-            paid -= points_of[bucket % 48]
+        used += gap / 1800
+        while used > weight_of[bucket % 48]:
+            used -= weight_of[bucket % 48]
             bucket += 1
-        times.append(1800 * (bucket + paid / points_of[bucket % 48]))
+        times.append(1800 * (bucket + used / weight_of[bucket % 48]))
     return times
 
 

@@ -1,4 +1,4 @@
-"""A training that is killed and gone on with is the one that was not killed; states of others are refused."""
+"""A resumed training equals the uninterrupted one; states of other trainings are rejected."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CPU = torch.device("cpu")
 
 
 class Killed(BaseException):
-    """What a training is interrupted by; nobody catches it."""
+    """Interrupts a training; not caught by any handler of exceptions."""
 
 
-class Kept:
-    """A state in memory; killed once so many were kept."""
+class MemoryStore:
+    """Checkpoint store in memory; raises Killed after `kill_after` writes."""
 
     def __init__(self, state=None, *, kill_after=None):
         self.state, self.kill_after, self.written = state, kill_after, 0
@@ -43,8 +43,8 @@ class Kept:
             raise Killed
 
 
-class Sum:
-    """Adds up what it is given."""
+class RunningSum:
+    """An object with a state_dict: a running sum."""
 
     def __init__(self):
         self.total = 0.0
@@ -57,102 +57,102 @@ class Sum:
 
 
 @pytest.fixture(autouse=True)
-def often(monkeypatch):
-    monkeypatch.setattr(checkpoint, "KEPT_EVERY", 2)
+def frequent_checkpoints(monkeypatch):
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_EVERY", 2)
 
 
-def summed(keep, steps=7):
-    """The numbers of the steps taken, and the sum of as many random numbers."""
-    taken, whole = [], Sum()
+def run_steps(store, steps=7):
+    """The steps, and the sum of one random number per step."""
+    done, running_sum = [], RunningSum()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
-        for step in checkpointed_steps(steps, keep, CPU, whole=whole):
-            taken.append(step)
-            whole.total += torch.rand(()).item()
-    return taken, whole.total
+        for step in checkpointed_steps(steps, store, CPU, running_sum=running_sum):
+            done.append(step)
+            running_sum.total += torch.rand(()).item()
+    return done, running_sum.total
 
 
 class TestSteps:
-    def test_all_of_them_where_nothing_is_kept(self):
-        taken, total = summed(None)
-        assert taken == list(range(7))
-        assert summed(keep := Kept()) == (taken, total)
-        assert keep.written == 3 and keep.state["step"] == 6
+    def test_all_steps_without_a_state(self):
+        done, total = run_steps(None)
+        assert done == list(range(7))
+        assert run_steps(store := MemoryStore()) == (done, total)
+        assert store.written == 3 and store.state["step"] == 6
 
-    def test_the_last_is_not_kept(self):
-        summed(keep := Kept(), steps=6)
-        assert keep.state["step"] == 4
+    def test_last_step_writes_no_checkpoint(self):
+        run_steps(store := MemoryStore(), steps=6)
+        assert store.state["step"] == 4
 
     @pytest.mark.parametrize("kills", [[1], [2], [3], [1, 1]])
-    def test_those_that_are_left(self, kills):
-        keep = Kept()
+    def test_resumed_steps(self, kills):
+        store = MemoryStore()
         for kill_after in kills:
-            keep = Kept(keep.state, kill_after=kill_after)
+            store = MemoryStore(store.state, kill_after=kill_after)
             with pytest.raises(Killed):
-                summed(keep)
-        taken, total = summed(keep)
-        assert taken == list(range(2 * sum(kills), 7)) and total == summed(None)[1]
+                run_steps(store)
+        done, total = run_steps(store)
+        assert done == list(range(2 * sum(kills), 7)) and total == run_steps(None)[1]
 
 
-class TestRefused:
+class TestRejectedStates:
     @pytest.mark.parametrize(
-        ("change", "why"),
+        ("change", "reason"),
         [
-            ({"step": 7}, "it has taken 7 steps, and this one takes 7"),
-            ({"step": 0}, "it has taken 0 steps"),
+            ({"step": 7}, "it has completed 7 steps, and this training has 7"),
+            ({"step": 0}, "it has completed 0 steps"),
             ({"step": "last"}, "invalid literal"),
-            ({"whole": {}}, "it has no 'total'"),
-            ({"whole": None}, "not subscriptable"),
+            ({"running_sum": {}}, "it has no 'total'"),
+            ({"running_sum": None}, "not subscriptable"),
             ({"torch": torch.zeros(3)}, "ByteTensor"),
         ],
     )
-    def test_a_bad_state(self, change, why):
-        summed(keep := Kept())
-        keep.state |= change
+    def test_invalid_state(self, change, reason):
+        run_steps(store := MemoryStore())
+        store.state |= change
         with pytest.raises(
-            InputError, match=rf"does not match this one \(.*{why}.*\); start again with --force"
+            InputError, match=rf"does not match this one \(.*{reason}.*\); start again with --force"
         ):
-            summed(keep)
+            run_steps(store)
 
-    @pytest.mark.parametrize("missing", ["whole", "torch", "step"])
-    def test_one_that_lacks_something(self, missing):
-        summed(keep := Kept())
-        del keep.state[missing]
+    @pytest.mark.parametrize("missing", ["running_sum", "torch", "step"])
+    def test_incomplete_state(self, missing):
+        run_steps(store := MemoryStore())
+        del store.state[missing]
         with pytest.raises(InputError, match=f"it has no '{missing}'"):
-            summed(keep)
+            run_steps(store)
 
 
 @pytest.fixture(scope="module")
-def whole():
-    """Of each network what an unbroken fit gives."""
+def uninterrupted():
+    """An uninterrupted fit of each network."""
     return {model: fit_generator(log(), model, seed=3, **tiny) for model, tiny in NETWORKS.items()}
 
 
-def killed(model, kill_after=1):
-    keep = Kept(kill_after=kill_after)
+def killed_state(model, kill_after=1):
+    store = MemoryStore(kill_after=kill_after)
     with pytest.raises(Killed):
-        fit_generator(log(), model, seed=3, keep=keep, **NETWORKS[model])
-    return keep.state
+        fit_generator(log(), model, seed=3, checkpoints=store, **NETWORKS[model])
+    return store.state
 
 
 @pytest.mark.parametrize("kill_after", [1, 3])
 @pytest.mark.parametrize("model", NETWORKS)
-def test_a_network_that_is_gone_on_with_is_the_same(whole, model, kill_after):
-    state = killed(model, kill_after)
+def test_resumed_fit_equals_the_uninterrupted_fit(uninterrupted, model, kill_after):
+    state = killed_state(model, kill_after)
     assert state["step"] == 2 * kill_after
-    again = fit_generator(log(), model, seed=3, keep=Kept(state), **NETWORKS[model])
-    one, two = whole[model]._state(), again._state()
+    resumed = fit_generator(log(), model, seed=3, checkpoints=MemoryStore(state), **NETWORKS[model])
+    one, two = uninterrupted[model]._state(), resumed._state()
     assert set(one) == set(two) and all(np.array_equal(one[name], two[name]) for name in one)
-    one, two = (each.sample(300, seed=1) for each in (whole[model], again))
+    one, two = (each.sample(300, seed=1) for each in (uninterrupted[model], resumed))
     assert all(np.array_equal(one[name], two[name], equal_nan=True) for name in one.columns)
 
 
 @pytest.mark.parametrize("model", NETWORKS)
-def test_a_network_is_not_gone_on_with_as_another(model):
-    state, other = killed(model), "ctgan" if model == "tvae" else "tvae"
+def test_state_of_another_network_is_rejected(model):
+    state, other = killed_state(model), "ctgan" if model == "tvae" else "tvae"
     with pytest.raises(InputError, match="does not match this one .*; start again with --force"):
-        fit_generator(log(), other, seed=3, keep=Kept(state), **NETWORKS[other])
+        fit_generator(log(), other, seed=3, checkpoints=MemoryStore(state), **NETWORKS[other])
     with pytest.raises(
         InputError, match=r"does not match this one \(.*size mismatch.*start again with --force"
     ):
-        fit_generator(log(), model, seed=3, keep=Kept(state), **NETWORKS[model] | {"width": 16})
+        fit_generator(log(), model, seed=3, checkpoints=MemoryStore(state), **NETWORKS[model] | {"width": 16})

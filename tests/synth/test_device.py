@@ -1,4 +1,4 @@
-"""Where networks learn: names of devices, and what is said where there is none."""
+"""Training devices of networks: names, and errors where a device is missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kilowait.synth.device import device_of, one_thread
 from tests.synth.test_generator import BRIEF, log
 
 
-def test_auto_takes_what_there_is(monkeypatch):
+def test_auto_uses_a_gpu_if_available(monkeypatch):
     assert device_of("cpu").type == "cpu"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert device_of("auto").type == "cpu"
@@ -22,14 +22,14 @@ def test_auto_takes_what_there_is(monkeypatch):
     assert device_of("cpu").type == "cpu"
 
 
-def test_no_graphics_card(monkeypatch):
+def test_cuda_without_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    words = r"device is cuda, and torch finds no NVIDIA graphics card on this machine; use cpu, or auto"
-    with pytest.raises(InputError, match=words):
+    message = r"device is cuda, and torch finds no NVIDIA GPU on this machine; use cpu, or auto"
+    with pytest.raises(InputError, match=message):
         fit_generator(log(150), "tvae", device="cuda", **BRIEF)
 
 
-def test_a_misspelt_device():
+def test_misspelt_device():
     with pytest.raises(UnknownNameError, match="unknown device 'cudo'; did you mean 'cuda'"):
         fit_generator(log(150), "diffusion", device="cudo", **BRIEF)
 
@@ -40,8 +40,8 @@ def test_without_torch(monkeypatch):
         fit_generator(log(150), "ctgan", **BRIEF)
 
 
-def test_one_thread_within_and_as_before_after():
-    before = torch.get_num_threads()
+def test_one_thread_restores_the_number_of_threads():
+    previous = torch.get_num_threads()
     with one_thread():
         assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == before
+    assert torch.get_num_threads() == previous

@@ -1,4 +1,4 @@
-"""Fidelity: the measures agree with SciPy's, find nothing between two halves of one log, and find what is planted."""
+"""Fidelity metrics agree with SciPy, do not separate two halves of one log, and detect planted differences."""
 
 from __future__ import annotations
 
@@ -18,14 +18,20 @@ from kilowait.synth.fidelity import (
     fidelity,
     user_statistics,
 )
-from kilowait.synth.fidelity.arrivals import autocorrelation, band_edges_h, calendar_kept, profile, spectrum
+from kilowait.synth.fidelity.arrivals import (
+    autocorrelation,
+    band_edges_h,
+    calendar_correlation,
+    profile,
+    spectrum,
+)
 from kilowait.synth.fidelity.distances import distance, shares
 from kilowait.synth.fidelity.users import user_numbers
 from tests.synth.test_generator import log
 
 
 def halves(jobs: JobTable) -> tuple[JobTable, JobTable]:
-    """Two logs of the same users, time and habits, with no job in common."""
+    """Two logs of the same users and times, with no job in common."""
     return jobs, log(len(jobs), seed=1)
 
 
@@ -50,7 +56,7 @@ class TestDistances:
             stats.ks_2samp(*energy, method="asymp").statistic, abs=1e-12
         )
 
-    def test_a_shift_is_measured_in_seconds(self):
+    def test_wasserstein_distance_is_in_seconds(self):
         real = log(400)
         later = real.with_columns(runtime_s=real["runtime_s"] + 100)
         found = {distance.column: distance for distance in column_distances(real, later)}["runtime_s"]
@@ -71,64 +77,62 @@ class TestCorrelations:
         cramer = stats.contingency.association(table, method="cramer")
         assert pairs["cramer", "user", "nodes"].real == pytest.approx(cramer)
 
-    def test_what_was_torn_apart_is_seen(self):
+    def test_shuffled_column_loses_its_correlation(self):
         real = log(400)
-        torn = real.with_columns(runtime_s=np.random.default_rng(0).permutation(real["runtime_s"]))
+        shuffled = real.with_columns(runtime_s=np.random.default_rng(0).permutation(real["runtime_s"]))
         pair = next(
             p
-            for p in correlations(real, torn)
+            for p in correlations(real, shuffled)
             if (p.kind, p.one, p.other) == ("spearman", "estimate_s", "runtime_s")
         )
         assert pair.real > 0.5 and abs(pair.synthetic) < 0.15
         assert pair.difference == pair.synthetic - pair.real
 
-    def test_constant_columns_go_with_nothing(self):
+    def test_constant_columns_have_correlation_0(self):
         real = log(200, nodes=np.ones(200), status=np.ones(200))
         assert all(p.real == 0 for p in correlations(real, real) if {"nodes", "status"} & {p.one, p.other})
 
 
 class TestClassifier:
-    def test_like_and_unlike(self):
+    def test_auc_of_equal_and_of_shuffled_workloads(self):
         real, other = halves(log(1500))
         assert classifier_auc(real, other) == pytest.approx(0.5, abs=0.05)
         rng = np.random.default_rng(0)
-        torn = real.with_columns(
+        shuffled = real.with_columns(
             **{name: rng.permutation(real[name]) for name in ("nodes", "estimate_s", "runtime_s")}
         )
-        assert classifier_auc(real, torn) > 0.9
+        assert classifier_auc(real, shuffled) > 0.9
 
-    def test_some_rows_are_whole_rows(self, monkeypatch):
-        monkeypatch.setattr("kilowait.synth.fidelity.classifier.MOST_ROWS", 1000)
+    def test_subsampled_rows_keep_their_columns_together(self, monkeypatch):
+        monkeypatch.setattr("kilowait.synth.fidelity.classifier.MAX_ROWS", 1000)
         rng = np.random.default_rng(0)
         real = log(8000, runtime_s=rng.uniform(1, 1000, 8000), estimate_s=np.full(8000, 1e6))
-        real = real.with_columns(
-            nodes=np.ceil(real["runtime_s"] / 250)
-        )  # what the one column is, the other says
-        torn = real.with_columns(runtime_s=rng.permutation(real["runtime_s"]))
-        assert classifier_auc(real, torn) > 0.85
+        real = real.with_columns(nodes=np.ceil(real["runtime_s"] / 250))  # determined by the run time
+        shuffled = real.with_columns(runtime_s=rng.permutation(real["runtime_s"]))
+        assert classifier_auc(real, shuffled) > 0.85
 
-    def test_habits_alone_give_a_workload_away(self):
+    def test_shuffled_users_are_detected(self):
         real = log(1500)
         rng = np.random.default_rng(0)
-        mixed = real.with_columns(user=rng.permutation(real["user"]))  # the same rows, of other users
-        assert classifier_auc(real, mixed) > 0.55
+        shuffled = real.with_columns(user=rng.permutation(real["user"]))  # the same rows with other users
+        assert classifier_auc(real, shuffled) > 0.55
 
-    def test_queues_go_by_name(self):
+    def test_queues_are_compared_by_name(self):
         real = log(600)
-        turned = JobTable(
+        renumbered = JobTable(
             labels={**real.labels, "queue": ("long", "short")},
             meta=real.meta,
             **{name: 1 - real[name] if name == "queue" else real[name] for name in real.columns},
         )
-        assert classifier_auc(real, turned) < 0.5
+        assert classifier_auc(real, renumbered) < 0.5
 
 
-class TestTime:
-    def test_days_are_seen(self):
+class TestPatterns:
+    def test_daily_cycle(self):
         pattern = arrival_pattern(log(3000))
         assert pattern["autocorrelation_day"] > 0.4 and pattern["day_power"] > 0.3
-        spread = log(3000, submit_s=np.sort(np.random.default_rng(0).uniform(0, 40 * 86400, 3000)))
-        flat = arrival_pattern(spread)
+        uniform = log(3000, submit_s=np.sort(np.random.default_rng(0).uniform(0, 40 * 86400, 3000)))
+        flat = arrival_pattern(uniform)
         assert abs(flat["autocorrelation_day"]) < 0.1 and flat["day_power"] < 0.05
         assert flat["dispersion"] == pytest.approx(1, abs=0.15)
 
@@ -147,7 +151,7 @@ class TestTime:
         assert found["share_of_busiest_tenth"] == 0.75
 
 
-def test_all_together():
+def test_fidelity_of_bootstrap_and_copula():
     real = log(400)
     copies = fidelity(real, fit_generator(real, "bootstrap").sample(400))
     mixed = fidelity(real, fit_generator(real, "copula").sample(400))
@@ -164,7 +168,7 @@ def test_too_few_jobs():
 
 
 class TestCurves:
-    def test_the_widest_gap_of_the_curves_is_the_distance(self):
+    def test_largest_gap_of_the_curves_is_the_ks_distance(self):
         rng = np.random.default_rng(0)
         one, other = rng.lognormal(size=3000), rng.lognormal(0.3, 1.2, size=2000)
         found = shares(one, other)
@@ -181,7 +185,7 @@ class TestCurves:
             pattern[f"autocorrelation_{name}"] for name in ("hour", "day", "week")
         ]
 
-    def test_a_day_is_the_peak_of_the_spectrum(self):
+    def test_spectrum_peaks_at_a_day(self):
         parts, edges = spectrum(log(3000)), band_edges_h()
         peak = int(np.nanargmax(parts))
         assert edges[peak] < 24 < edges[peak + 1]
@@ -189,7 +193,7 @@ class TestCurves:
         short = spectrum(log(200, submit_s=np.linspace(0, 3 * 86400, 200)))
         assert np.isnan(short[-1]) and np.isfinite(short[0])
 
-    def test_profiles_begin_on_monday(self):
+    def test_profiles_start_on_monday(self):
         friday = log(100, submit_s=np.full(100, 86400.0 + 3 * 3600))  # the second day of 1970
         assert profile(friday, 7 * 86400.0)[4 * 24 + 3] == 1
         assert profile(friday, 7 * 86400.0, dated=False)[24 + 3] == 1
@@ -197,25 +201,27 @@ class TestCurves:
 
 
 class TestCalendar:
-    def test_kept_or_not(self):
+    def test_calendar_correlation_of_same_and_other_calendar(self):
         real = log(3000)
-        moved = real["submit_s"] + np.random.default_rng(1).uniform(-900, 900, len(real))
-        kept = calendar_kept(real, real.with_columns(submit_s=np.maximum(moved, 0)).sorted())
-        assert kept > 0.7
-        assert abs(calendar_kept(real, log(3000, seed=1))) < 0.2, "the same weeks, other days"
+        jittered_s = real["submit_s"] + np.random.default_rng(1).uniform(-900, 900, len(real))
+        correlation = calendar_correlation(
+            real, real.with_columns(submit_s=np.maximum(jittered_s, 0)).sorted()
+        )
+        assert correlation > 0.7
+        assert abs(calendar_correlation(real, log(3000, seed=1))) < 0.2, "the same weeks, other days"
 
-    def test_nothing_in_common(self):
+    def test_no_common_hours(self):
         later = log(200, submit_s=np.linspace(1e8, 1.01e8, 200))
-        assert calendar_kept(log(200), later) is None
+        assert calendar_correlation(log(200), later) is None
 
 
-def test_what_gives_the_jobs_away_is_named():
+def test_feature_importance_names_the_changed_column():
     real = log(800)
     slower = real.with_columns(runtime_s=np.random.default_rng(0).permutation(real["runtime_s"]))
     found = classified(real, slower)
-    assert next(iter(found.looked_at)) in ("used", "runtime_s")
-    assert sum(found.looked_at.values()) == pytest.approx(1)
-    assert list(found.looked_at.values()) == sorted(found.looked_at.values(), reverse=True)
+    assert next(iter(found.feature_importance)) in ("used", "runtime_s")
+    assert sum(found.feature_importance.values()) == pytest.approx(1)
+    assert list(found.feature_importance.values()) == sorted(found.feature_importance.values(), reverse=True)
 
 
 def test_users_and_sessions():
@@ -232,6 +238,6 @@ def test_users_and_sessions():
     assert found["user_gap_s"].tolist() == [600, 89_400, 60]
 
 
-def test_without_users_nothing_is_said_of_them():
+def test_without_users_there_are_no_user_statistics():
     found = fidelity(log(200, user=None), log(200, seed=1))
     assert found.users == {} and found.user_distances == ()

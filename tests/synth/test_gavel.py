@@ -28,15 +28,15 @@ FIRST = {
 
 
 @pytest.mark.parametrize(("seed", "hours"), [(0, 17.41), (1, 16.17), (2, 18.05)])
-def test_mean_run_time_of_the_jobs_gavel_judges(seed, hours):
-    """As measured with Gavel's own program."""
+def test_mean_run_time_of_the_measured_jobs(seed, hours):
+    """As measured with Gavel's program."""
     jobs = gavel_jobs(5000, 4.0, seed)
     assert jobs["runtime_s"][4000:].mean() / 3600 == pytest.approx(hours, abs=0.005)
     assert (jobs["gpus"] == 1).all() and "gpus_may_span_nodes" not in jobs and "priority" not in jobs
 
 
-def test_the_first_jobs():
-    """To the last bit, from Gavel's own order of draws: a change of it must not pass."""
+def test_first_jobs():
+    """Bit-identical to Gavel's order of random numbers."""
     jobs = gavel_jobs(4, 4.0, 0, multi_gpu=True, priorities=True, slo=True)
     assert jobs["submit_s"].tolist() == FIRST["submit_s"]
     assert jobs["runtime_s"].tolist() == FIRST["runtime_s"]
@@ -46,7 +46,7 @@ def test_the_first_jobs():
     assert jobs["slack_s"].tolist() == pytest.approx(FIRST["slack_s"])
 
 
-def test_the_rate_only_stretches_arrivals():
+def test_rate_only_scales_arrival_times():
     slow, fast = gavel_jobs(500, 0.4, 3), gavel_jobs(500, 4.0, 3)
     np.testing.assert_allclose(slow["submit_s"], 10 * fast["submit_s"], rtol=1e-12)
     for name in ("runtime_s", "model"):
@@ -59,8 +59,8 @@ def test_sizes_models_and_weights():
     jobs = gavel_jobs(20_000, 4.0, 5, multi_gpu=True, priorities=True, slo=True)
     shares = {size: count / 20_000 for size, count in Counter(jobs["gpus"].tolist()).items()}
     assert shares == pytest.approx({1: 0.7, 2: 0.1, 4: 0.15, 8: 0.05}, abs=0.01)
-    gangs = set(jobs["model"][jobs["gpus"] > 1].tolist())
-    assert gangs == set(range(len(MULTI_GPU_MODELS)))
+    multi_gpu = set(jobs["model"][jobs["gpus"] > 1].tolist())
+    assert multi_gpu == set(range(len(MULTI_GPU_MODELS)))
     assert set(jobs["model"].tolist()) == set(range(26)) == set(range(len(MODELS)))
     assert (jobs["gpus_may_span_nodes"] == 1).all() and (jobs["nodes"] == 1).all()
     assert Counter(jobs["priority"].tolist())[5.0] / 20_000 == pytest.approx(0.2, abs=0.01)
@@ -88,6 +88,6 @@ def test_deadlines_do_not_change_the_jobs():
         ((5, 4.0, "x"), "seed 'x'"),
     ],
 )
-def test_impossible_wishes(arguments, message):
+def test_invalid_arguments(arguments, message):
     with pytest.raises(InputError, match=message):
         gavel_jobs(*arguments)

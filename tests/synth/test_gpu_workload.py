@@ -28,17 +28,17 @@ MIXED = Cluster.preset("gpu-mixed")
     st.sampled_from([0.0, 0.4, 1.0]),
     st.integers(0, 5),
 )
-def test_the_load_is_met_exactly(count, load, arrivals, durations, shared, seed):
-    made = gpu_workload(
+def test_offered_load_is_exact(count, load, arrivals, durations, shared, seed):
+    workload = gpu_workload(
         count, MIXED, load=load, seed=seed, arrivals=arrivals, durations=durations, shared=shared
     )
-    assert gpu_load(made, MIXED) == pytest.approx(load, rel=1e-12)
-    submit = made["submit_s"]
+    assert gpu_load(workload, MIXED) == pytest.approx(load, rel=1e-12)
+    submit = workload["submit_s"]
     assert submit[0] == 0 and (np.diff(submit) >= 0).all()
-    assert (made["runtime_s"] >= 1).all()
+    assert (workload["runtime_s"] >= 1).all()
 
 
-def test_load_by_hand():
+def test_gpu_load():
     rows = {"job_id": [1, 2, 3], "submit_s": [0, 10, 100], "runtime_s": [100] * 3, "nodes": [1] * 3}
     jobs = JobTable(
         **rows,
@@ -48,32 +48,32 @@ def test_load_by_hand():
     assert gpu_load(jobs, MIXED) == pytest.approx((400 + 25) / (56 * 100))
 
 
-def test_shares_are_those_asked_for():
-    made = gpu_workload(
+def test_shares_of_sizes_fractions_and_priorities():
+    workload = gpu_workload(
         20_000, MIXED, sizes={1: 3, 4: 1}, shared=0.5, parts={250: 1, 500: 1}, priorities={-1: 0.25, 7: 0.75}
     )
-    part = made["gpu_milli"] < 1000
-    assert part.mean() == pytest.approx(0.5, abs=0.01)
-    assert (made["gpus"][part] == 1).all()
-    assert (made["gpus"][~part] == 4).mean() == pytest.approx(0.25, abs=0.015)
-    assert set(made["gpu_milli"].tolist()) == {250, 500, 1000}
-    priorities = Counter(made["priority"].tolist())
+    fractional = workload["gpu_milli"] < 1000
+    assert fractional.mean() == pytest.approx(0.5, abs=0.01)
+    assert (workload["gpus"][fractional] == 1).all()
+    assert (workload["gpus"][~fractional] == 4).mean() == pytest.approx(0.25, abs=0.015)
+    assert set(workload["gpu_milli"].tolist()) == {250, 500, 1000}
+    priorities = Counter(workload["priority"].tolist())
     assert set(priorities) == {-1.0, 7.0} and priorities[7.0] / 20_000 == pytest.approx(0.75, abs=0.01)
     assert "priority" not in gpu_workload(10, MIXED, priorities=None)
 
 
-def test_kinds_of_work_fit_their_gpus():
-    made = gpu_workload(5000, MIXED)
-    assert made.labels["model"] == MODELS
-    assert set(made["model"][made["gpus"] > 1].tolist()) == set(range(len(MULTI_GPU_MODELS)))
-    assert set(made["model"].tolist()) == set(range(len(MODELS)))
+def test_multi_gpu_jobs_have_multi_gpu_models():
+    workload = gpu_workload(5000, MIXED)
+    assert workload.labels["model"] == MODELS
+    assert set(workload["model"][workload["gpus"] > 1].tolist()) == set(range(len(MULTI_GPU_MODELS)))
+    assert set(workload["model"].tolist()) == set(range(len(MODELS)))
 
 
-def test_gangs_larger_than_a_node_lie_on_several():
-    made = gpu_workload(500, MIXED, sizes={4: 1, 8: 1})
-    assert set(zip(made["gpus"].tolist(), made["nodes"].tolist(), strict=True)) == {(4, 1), (8, 2)}
-    loose = gpu_workload(500, MIXED, sizes={6: 1, 8: 1}, spread=True)
-    assert (loose["nodes"] == 1).all() and (loose["gpus_may_span_nodes"] == 1).all()
+def test_jobs_larger_than_a_node_use_several_nodes():
+    workload = gpu_workload(500, MIXED, sizes={4: 1, 8: 1})
+    assert set(zip(workload["gpus"].tolist(), workload["nodes"].tolist(), strict=True)) == {(4, 1), (8, 2)}
+    spanning = gpu_workload(500, MIXED, sizes={6: 1, 8: 1}, gpus_may_span_nodes=True)
+    assert (spanning["nodes"] == 1).all() and (spanning["gpus_may_span_nodes"] == 1).all()
     openb = gpu_workload(500, Cluster.preset("openb"), sizes={2: 1, 16: 1})
     assert set(zip(openb["gpus"].tolist(), openb["nodes"].tolist(), strict=True)) == {(2, 1), (16, 2)}
     philly = gpu_workload(500, Cluster.preset("philly"), sizes={2: 1, 8: 1, 64: 1})
@@ -84,24 +84,26 @@ def test_gangs_larger_than_a_node_lie_on_several():
     }
 
 
-def test_lognormal_has_helios_median_and_tail():
-    made = gpu_workload(100_000, MIXED, longest_s=1e9)
-    logs = np.log(made["runtime_s"][made["runtime_s"] > 1])
-    assert np.median(made["runtime_s"]) == pytest.approx(206, rel=0.05)
+def test_lognormal_matches_helios_median_and_tail():
+    workload = gpu_workload(100_000, MIXED, longest_s=1e9)
+    logs = np.log(workload["runtime_s"][workload["runtime_s"] > 1])
+    assert np.median(workload["runtime_s"]) == pytest.approx(206, rel=0.05)
     assert LOGNORMAL_S[0] * math.exp(LOGNORMAL_S[1] ** 2 / 2) == pytest.approx(6651.681)
     upper = np.quantile(logs, 0.975) - np.median(logs)
     assert upper / 1.96 == pytest.approx(LOGNORMAL_S[1], rel=0.03)
 
 
-def test_pareto_by_its_distribution():
+def test_pareto_distribution_function():
     runtime = gpu_workload(100_000, MIXED, durations="pareto")["runtime_s"]
     assert runtime.min() == pytest.approx(60, rel=1e-3) and runtime.max() <= 30 * 86400
-    kept = 1 - (60 / (30 * 86400)) ** 0.7
-    for at in (100.0, 1000.0, 50_000.0):
-        assert (runtime <= at).mean() == pytest.approx((1 - (60 / at) ** 0.7) / kept, abs=0.006)
+    truncated_mass = 1 - (60 / (30 * 86400)) ** 0.7
+    for runtime_s in (100.0, 1000.0, 50_000.0):
+        assert (runtime <= runtime_s).mean() == pytest.approx(
+            (1 - (60 / runtime_s) ** 0.7) / truncated_mass, abs=0.006
+        )
 
 
-def test_gavel_by_its_distribution():
+def test_gavel_distribution():
     minutes = gpu_workload(50_000, MIXED, durations="gavel")["runtime_s"] / 60
     assert (minutes > 1000).mean() == pytest.approx(0.2, abs=0.006)
     assert minutes.min() >= 10**1.5 and minutes.max() <= 10**4
@@ -109,7 +111,7 @@ def test_gavel_by_its_distribution():
     assert np.median(np.log10(short)) == pytest.approx(1.75, abs=0.02) and short.max() <= 100
 
 
-def test_the_mean_can_be_set():
+def test_mean_run_time():
     assert gpu_workload(1000, MIXED, mean_s=7200)["runtime_s"].mean() == pytest.approx(7200)
 
 
@@ -125,7 +127,7 @@ def test_arrivals_by_kind():
     assert hours[9:17].sum() > 1.5 * hours[:8].sum()
 
 
-def test_one_wish_leaves_the_rest_alone():
+def test_parameters_have_separate_random_streams():
     one, other = gpu_workload(200, MIXED, seed=3), gpu_workload(200, MIXED, seed=3, sizes={2: 1}, load=0.5)
     np.testing.assert_array_equal(one["runtime_s"], other["runtime_s"])
     np.testing.assert_array_equal(one["user"], other["user"])
@@ -133,7 +135,7 @@ def test_one_wish_leaves_the_rest_alone():
 
 
 @pytest.mark.parametrize(
-    ("wishes", "message"),
+    ("arguments", "message"),
     [
         ({"jobs": 1}, "1 job\\(s\\) have no offered load"),
         ({"jobs": 2.5}, "number of jobs is 2.5"),
@@ -147,7 +149,7 @@ def test_one_wish_leaves_the_rest_alone():
         ({"sizes": {5: 1}}, "has room for 5 at once, the same number on each node"),
         ({"sizes": {1.5: 1}}, "sizes contain 1.5; they must be whole numbers"),
         ({"sizes": {17: 1}}, "no type of GPU of cluster 'gpu-mixed' has room for 17"),
-        ({"sizes": {17: 1}, "spread": True}, "has room for 17"),
+        ({"sizes": {17: 1}, "gpus_may_span_nodes": True}, "has room for 17"),
         ({"longest_s": 0.0}, "longest run time is 0.0 s"),
         ({"mean_s": math.inf}, "mean run time is inf"),
         ({"priorities": {1: 0}}, "weights of priorities"),
@@ -155,9 +157,9 @@ def test_one_wish_leaves_the_rest_alone():
         ({"cluster": Cluster((NodeGroup("cpu", 3, node_level=True),))}, "has no GPUs; use one that has"),
     ],
 )
-def test_impossible_wishes(wishes, message):
+def test_invalid_arguments(arguments, message):
     with pytest.raises(InputError, match=message):
-        gpu_workload(**{"jobs": 10, "cluster": MIXED, **wishes})
+        gpu_workload(**{"jobs": 10, "cluster": MIXED, **arguments})
 
 
 def test_unknown_kinds():

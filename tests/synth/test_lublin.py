@@ -20,7 +20,7 @@ KINDS = {
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def both(request):
+def reference_and_workload(request):
     """40,000 jobs by the reference and 200,000 by the package, for 128 nodes."""
     kind = KINDS[request.param]
     rng = random.Random(7)
@@ -28,12 +28,16 @@ def both(request):
     runtimes = [reference_lublin.runtime(kind, nodes, rng) for nodes in sizes]
     gaps = [reference_lublin.gap(kind, rng) for _ in range(40_000)]
     times = reference_lublin.arrivals(gaps, reference_lublin.weights(kind))
-    plain = {"nodes": np.array(sizes), "runtime_s": np.array(runtimes, float), "submit_s": np.array(times)}
-    return plain, lublin(200_000, 128, model=request.param, seed=11)
+    reference = {
+        "nodes": np.array(sizes),
+        "runtime_s": np.array(runtimes, float),
+        "submit_s": np.array(times),
+    }
+    return reference, lublin(200_000, 128, model=request.param, seed=11)
 
 
-def test_shares_of_sizes_agree(both):
-    plain, made = both
+def test_shares_of_sizes_agree(reference_and_workload):
+    reference, workload = reference_and_workload
     for share in (
         lambda nodes: nodes == 1,
         lambda nodes: (nodes > 1) & (nodes & (nodes - 1) == 0),
@@ -41,71 +45,73 @@ def test_shares_of_sizes_agree(both):
         lambda nodes: nodes > 32,
         lambda nodes: nodes >= 128,
     ):
-        assert share(made["nodes"]).mean() == pytest.approx(share(plain["nodes"]).mean(), abs=0.012)
-    assert made["nodes"].mean() == pytest.approx(plain["nodes"].mean(), rel=0.03)
-    assert made["nodes"].max() == plain["nodes"].max()
+        assert share(workload["nodes"]).mean() == pytest.approx(share(reference["nodes"]).mean(), abs=0.012)
+    assert workload["nodes"].mean() == pytest.approx(reference["nodes"].mean(), rel=0.03)
+    assert workload["nodes"].max() == reference["nodes"].max()
 
 
-def test_run_times_agree(both):
-    plain, made = both
+def test_run_times_agree(reference_and_workload):
+    reference, workload = reference_and_workload
     quantiles = np.arange(0.05, 1.0, 0.05)
-    expected = np.quantile(np.log(plain["runtime_s"]), quantiles)
-    np.testing.assert_allclose(np.quantile(np.log(made["runtime_s"]), quantiles), expected, atol=0.12)
-    assert made["runtime_s"].mean() == pytest.approx(plain["runtime_s"].mean(), rel=0.1)  # heavy tails
-    assert made["runtime_s"].max() <= math.exp(12)
-    assert made["runtime_s"].min() >= 1
-    assert (made["runtime_s"] == np.floor(made["runtime_s"])).all()
+    expected = np.quantile(np.log(reference["runtime_s"]), quantiles)
+    np.testing.assert_allclose(np.quantile(np.log(workload["runtime_s"]), quantiles), expected, atol=0.12)
+    assert workload["runtime_s"].mean() == pytest.approx(
+        reference["runtime_s"].mean(), rel=0.1
+    )  # heavy tails
+    assert workload["runtime_s"].max() <= math.exp(12)
+    assert workload["runtime_s"].min() >= 1
+    assert (workload["runtime_s"] == np.floor(workload["runtime_s"])).all()
 
 
-def test_large_jobs_run_as_long(both):
-    plain, made = both
+def test_run_times_by_size_agree(reference_and_workload):
+    reference, workload = reference_and_workload
     for low, high in ((1, 1), (2, 8), (16, 32)):
-        there = (plain["nodes"] >= low) & (plain["nodes"] <= high)
-        here = (made["nodes"] >= low) & (made["nodes"] <= high)
-        expected = np.log(plain["runtime_s"][there]).mean()
-        assert np.log(made["runtime_s"][here]).mean() == pytest.approx(expected, abs=0.15)
+        in_reference = (reference["nodes"] >= low) & (reference["nodes"] <= high)
+        in_workload = (workload["nodes"] >= low) & (workload["nodes"] <= high)
+        expected = np.log(reference["runtime_s"][in_reference]).mean()
+        assert np.log(workload["runtime_s"][in_workload]).mean() == pytest.approx(expected, abs=0.15)
 
 
-def test_arrivals_agree(both):
-    plain, made = both
-    gaps, expected = np.diff(made["submit_s"]), np.diff(plain["submit_s"])
+def test_arrivals_agree(reference_and_workload):
+    reference, workload = reference_and_workload
+    gaps, expected = np.diff(workload["submit_s"]), np.diff(reference["submit_s"])
     quantiles = (0.1, 0.25, 0.5, 0.75, 0.9)
     np.testing.assert_allclose(
         np.quantile(np.log(gaps), quantiles), np.quantile(np.log(expected), quantiles), atol=0.08
     )
-    by_hour = np.bincount((made["submit_s"] % 86400 // 3600).astype(int), minlength=24) / len(made)
-    hours = np.bincount((plain["submit_s"] % 86400 // 3600).astype(int), minlength=24) / len(
-        plain["submit_s"]
+    by_hour = np.bincount((workload["submit_s"] % 86400 // 3600).astype(int), minlength=24) / len(workload)
+    hours = np.bincount((reference["submit_s"] % 86400 // 3600).astype(int), minlength=24) / len(
+        reference["submit_s"]
     )
     np.testing.assert_allclose(by_hour, hours, atol=0.02)
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_pace_is_the_integral_of_the_density(name):
-    """The cycle only spreads a day's seconds, so the mean time between arrivals is that of the cut Gamma."""
+def test_mean_interarrival_time_is_that_of_the_truncated_gamma(name):
+    """The daily cycle does not change the mean interarrival time, which is that of the truncated Gamma."""
     kind = KINDS[name]
     x = (np.arange(200_000) + 0.5) * (13 / 200_000)
     density = np.exp((kind["aarr"] - 1) * np.log(x) - x / kind["barr"])
     density /= density.sum()
     mean = float(density @ np.exp(x))
     deviation = math.sqrt(float(density @ np.exp(2 * x)) - mean**2)
-    made = lublin(400_000, 128, model=name, seed=6)
-    assert made["submit_s"][-1] / 400_000 == pytest.approx(mean, abs=3 * deviation / math.sqrt(400_000))
+    workload = lublin(400_000, 128, model=name, seed=6)
+    assert workload["submit_s"][-1] / 400_000 == pytest.approx(mean, abs=3 * deviation / math.sqrt(400_000))
 
 
 def test_shares_are_the_published_ones():
-    made = lublin(400_000, 128, seed=3)
-    nodes = made["nodes"]
+    workload = lublin(400_000, 128, seed=3)
+    nodes = workload["nodes"]
     assert (nodes == 1).mean() == pytest.approx(0.244, abs=0.003)
-    # All sizes that are rounded to a whole log2, and of the others those that happen to be a power of two.
+    # Sizes rounded to a power of two, and others that are one by chance.
     assert ((nodes > 1) & (nodes & (nodes - 1) == 0)).mean() > 0.576
 
 
 @pytest.mark.parametrize("load", [None, 0.5, 0.95])
 @pytest.mark.parametrize("model", ["combined", "mixed"])
-def test_the_day_keeps_its_24_hours(model, load):
-    made = lublin(50_000, 256, model=model, load=load, seed=2)
-    by_hour = np.bincount((made["submit_s"] % 86400 // 3600).astype(int), minlength=24)
+def test_daily_cycle_at_any_load(model, load):
+    workload = lublin(50_000, 256, model=model, load=load, seed=2)
+    by_hour = np.bincount((workload["submit_s"] % 86400 // 3600).astype(int), minlength=24)
     night, day = by_hour[2:7].mean(), by_hour[11:17].mean()
     assert day > 3 * night
 
@@ -114,10 +120,10 @@ def test_the_day_keeps_its_24_hours(model, load):
 @pytest.mark.parametrize("load", [0.01, 0.7, 0.9, 3.0])
 @pytest.mark.parametrize("jobs", [2, 3, 50, 5000])
 def test_load_is_reached(model, load, jobs):
-    made = lublin(jobs, 256, load=load, model=model, seed=5)
-    assert len(made) == jobs
-    assert offered_load(made, 256) == pytest.approx(load, rel=1e-9)
-    assert made.order is None
+    workload = lublin(jobs, 256, load=load, model=model, seed=5)
+    assert len(workload) == jobs
+    assert offered_load(workload, 256) == pytest.approx(load, rel=1e-9)
+    assert workload.order is None
 
 
 def test_same_seed_same_jobs():
@@ -129,7 +135,7 @@ def test_same_seed_same_jobs():
         assert (first[name] != other[name]).any()
 
 
-def test_a_larger_machine_never_makes_a_job_smaller():
+def test_job_sizes_grow_with_the_machine():
     before = lublin(5000, 1, seed=9)["nodes"]
     for nodes in (2, 3, 7, 8, 100, 128, 129, 1000, 49_152):
         sizes = lublin(5000, nodes, seed=9)["nodes"]
@@ -138,7 +144,7 @@ def test_a_larger_machine_never_makes_a_job_smaller():
         before = sizes
 
 
-def test_power_of_two_jobs_stay_so_on_odd_machines():
+def test_power_of_two_sizes_on_other_machines():
     kind = replace(COMBINED, serial_share=0.0, power2_share=1.0)
     nodes = lublin(20_000, 100, model=kind)["nodes"]
     assert (nodes & (nodes - 1) == 0).all()
@@ -146,9 +152,9 @@ def test_power_of_two_jobs_stay_so_on_odd_machines():
 
 
 def test_one_node():
-    made = lublin(100, 1, load=0.5)
-    assert (made["nodes"] == 1).all()
-    assert offered_load(made, 1) == pytest.approx(0.5)
+    workload = lublin(100, 1, load=0.5)
+    assert (workload["nodes"] == 1).all()
+    assert offered_load(workload, 1) == pytest.approx(0.5)
 
 
 def test_one_job():
@@ -158,23 +164,23 @@ def test_one_job():
 
 
 def test_mixed_kinds_are_queues():
-    made = lublin(20_000, 128, model="mixed", seed=1)
-    assert made.labels["queue"] == ("batch", "interactive")
-    interactive = made["queue"] == 1
+    workload = lublin(20_000, 128, model="mixed", seed=1)
+    assert workload.labels["queue"] == ("batch", "interactive")
+    interactive = workload["queue"] == 1
     assert 0.2 < interactive.mean() < 0.9
-    assert made["nodes"][interactive].max() <= 46
-    assert made["nodes"][~interactive].max() == 128
-    assert np.median(made["runtime_s"][interactive]) < np.median(made["runtime_s"][~interactive])
+    assert workload["nodes"][interactive].max() <= 46
+    assert workload["nodes"][~interactive].max() == 128
+    assert np.median(workload["runtime_s"][interactive]) < np.median(workload["runtime_s"][~interactive])
     assert len(np.unique(lublin(100, 128)["queue"])) == 1
 
 
-def test_mixed_kinds_do_not_disturb_each_other():
-    alone = lublin(1000, 128, model="batch", seed=1)
+def test_kinds_have_separate_random_streams():
+    batch_only = lublin(1000, 128, model="batch", seed=1)
     mixed = lublin(1000, 128, model=(BATCH, INTERACTIVE), seed=1)
     batch = mixed[mixed["queue"] == 0]
     assert len(batch) > 30
     for name in ("submit_s", "runtime_s", "nodes"):
-        np.testing.assert_array_equal(batch[name], alone[name][: len(batch)])
+        np.testing.assert_array_equal(batch[name], batch_only[name][: len(batch)])
 
 
 def test_estimates():
@@ -187,8 +193,8 @@ def test_estimates():
 
 
 def test_users_are_zipf_like():
-    made = lublin(50_000, 64, users=10)
-    counts = np.bincount(made["user"])
+    workload = lublin(50_000, 64, users=10)
+    counts = np.bincount(workload["user"])
     assert len(counts) == 10
     assert counts[0] / counts[1] == pytest.approx(2.0, rel=0.1)
     assert counts[0] / counts[9] == pytest.approx(10.0, rel=0.15)
@@ -231,21 +237,21 @@ def test_unknown_names():
         lublin(10, 64, estimates="round")
 
 
-def test_resembles_a_log_of_the_authors_program(data_dir):
-    """lublin_256 was made by the published program for 256 nodes, without telling kinds apart."""
+def test_agrees_with_a_log_of_the_authors_program(data_dir):
+    """lublin_256 was generated by the published program for 256 nodes, with one kind of job."""
     with gzip.open(data_dir / "swf" / "lublin_256.swf.gz", "rt") as lines:
         rows = np.array([line.split() for line in lines if not line.startswith(";")], float)
     submit, runtime, nodes = rows[:, 1], rows[:, 3], rows[:, 4].astype(int)
-    made = lublin(200_000, 256, seed=1)
-    assert (made["nodes"] == 1).mean() == pytest.approx((nodes == 1).mean(), abs=0.02)
-    power2 = (made["nodes"] & (made["nodes"] - 1) == 0).mean()
+    workload = lublin(200_000, 256, seed=1)
+    assert (workload["nodes"] == 1).mean() == pytest.approx((nodes == 1).mean(), abs=0.02)
+    power2 = (workload["nodes"] & (workload["nodes"] - 1) == 0).mean()
     assert power2 == pytest.approx((nodes & (nodes - 1) == 0).mean(), abs=0.02)
-    assert made["nodes"].mean() == pytest.approx(nodes.mean(), rel=0.15)
+    assert workload["nodes"].mean() == pytest.approx(nodes.mean(), rel=0.15)
     np.testing.assert_allclose(
-        np.quantile(np.log(made["runtime_s"]), (0.1, 0.25, 0.75, 0.9)),
+        np.quantile(np.log(workload["runtime_s"]), (0.1, 0.25, 0.75, 0.9)),
         np.quantile(np.log(np.maximum(runtime, 1)), (0.1, 0.25, 0.75, 0.9)),
         atol=0.3,
     )
-    by_hour = np.bincount((made["submit_s"] % 86400 // 3600).astype(int), minlength=24) / len(made)
+    by_hour = np.bincount((workload["submit_s"] % 86400 // 3600).astype(int), minlength=24) / len(workload)
     hours = np.bincount((submit % 86400 // 3600).astype(int), minlength=24) / len(submit)
     np.testing.assert_allclose(by_hour, hours, atol=0.03)

@@ -10,8 +10,8 @@ from kilowait.synth.lublin_arrivals import DailyCycle, gamma_cdf
 from tests.synth import reference_lublin
 
 
-def test_gamma_cdf_of_whole_shapes():
-    """For a whole shape n it is one minus the first n terms of a Poisson distribution."""
+def test_gamma_cdf_of_integer_shapes():
+    """For an integer shape n it is one minus the first n terms of a Poisson distribution."""
     for shape in (1, 2, 5, 9):
         for x in (0.1, 1.0, 4.0, 12.0, 58.5):
             expected = 1 - sum(math.exp(-x / 3) * (x / 3) ** k / math.factorial(k) for k in range(shape))
@@ -32,18 +32,18 @@ def test_weights(kind):
 @pytest.mark.parametrize(
     "kind", [reference_lublin.COMBINED, reference_lublin.BATCH, reference_lublin.INTERACTIVE]
 )
-def test_clock_is_the_walk_from_bucket_to_bucket(kind):
+def test_real_times_agree_with_the_reference(kind):
     cycle = DailyCycle(kind["anum"], kind["bnum"])
     rng = random.Random(3)
     gaps = [reference_lublin.gap(kind, rng) for _ in range(3000)]
-    walked = reference_lublin.arrivals(gaps, cycle.weights.tolist())
-    np.testing.assert_allclose(cycle.clock_s(np.cumsum(gaps)), walked, rtol=1e-9)
+    expected = reference_lublin.arrivals(gaps, cycle.weights.tolist())
+    np.testing.assert_allclose(cycle.real_s(np.cumsum(gaps)), expected, rtol=1e-9)
 
 
-def test_clock_rises():
-    times = DailyCycle(6.1271, 5.2740).clock_s(np.linspace(0, 10 * 86400, 100_001))
+def test_real_times_increase():
+    times = DailyCycle(6.1271, 5.2740).real_s(np.linspace(0, 10 * 86400, 100_001))
     assert (np.diff(times) > 0).all()
 
 
-def test_a_cycle_outside_the_day_is_no_cycle():
+def test_cycle_outside_the_day_is_flat():
     assert (DailyCycle(1e6, 1e3).weights == 1.0).all()

@@ -1,4 +1,4 @@
-"""Privacy measures: a planted copy is caught, fresh jobs of the same kind are not accused."""
+"""Privacy metrics: planted copies are detected, independent jobs of the same distribution are not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.synth.test_generator import log
 SEEN, HELD_OUT, FRESH = (log(800, seed=seed) for seed in (0, 1, 2))
 
 
-def test_fresh_jobs_are_not_accused():
+def test_independent_jobs_exceed_no_metric():
     found = privacy_metrics(FRESH, SEEN, HELD_OUT)
     assert found.nearer_to_seen == pytest.approx(0.5, abs=0.05)
     assert found.membership_advantage < 0.08
@@ -23,7 +23,7 @@ def test_fresh_jobs_are_not_accused():
     assert found.exceeded == ()
 
 
-def test_a_planted_copy_is_caught():
+def test_copied_log_exceeds_all_metrics():
     found = privacy_metrics(SEEN.with_columns(submit_s=SEEN["submit_s"] + 7 * 86400), SEEN, HELD_OUT)
     assert found.copies == 1 and found.copied_pairs == 1
     assert found.copies_of_held_out < 0.3 and found.copied_pairs_of_held_out < 0.05
@@ -33,8 +33,8 @@ def test_a_planted_copy_is_caught():
     assert found.exceeded == ("copies", "copied_pairs", "nearer_to_seen", "membership_advantage")
 
 
-def test_a_copy_that_was_blurred_is_caught():
-    """No job is equal, all are near: who counts copies alone is deceived."""
+def test_blurred_copies_are_detected():
+    """Jobs near their originals are not counted as copies, but the distances reveal them."""
     rng = np.random.default_rng(0)
     blurred = SEEN.with_columns(runtime_s=SEEN["runtime_s"] + rng.choice([-1.0, 1.0], len(SEEN)))
     found = privacy_metrics(
@@ -44,7 +44,7 @@ def test_a_copy_that_was_blurred_is_caught():
     assert found.nearer_to_seen > 0.7 and found.membership_auc > 0.8
 
 
-def test_part_of_a_copy_is_seen_as_such():
+def test_partial_copies_raise_the_share_of_copies():
     rows = {name: FRESH[name].copy() for name in FRESH.columns if name != "job_id"}
     for name in rows:
         if name != "submit_s":
@@ -55,12 +55,12 @@ def test_part_of_a_copy_is_seen_as_such():
     assert 0.15 < found.membership_advantage < 0.5
 
 
-def test_a_copy_is_caught_whatever_the_numbers_of_queues():
-    turned = JobTable(
+def test_queues_are_compared_by_name():
+    renumbered = JobTable(
         labels={**SEEN.labels, "queue": ("long", "short")},
         **{name: 1 - SEEN[name] if name == "queue" else SEEN[name] for name in SEEN.columns},
     )
-    assert privacy_metrics(turned, SEEN, HELD_OUT).copies == 1
+    assert privacy_metrics(renumbered, SEEN, HELD_OUT).copies == 1
 
 
 def test_too_few_jobs():
@@ -69,7 +69,7 @@ def test_too_few_jobs():
 
 
 class TestAnonymity:
-    def test_counts_users_not_jobs(self):
+    def test_class_size_is_the_number_of_users(self):
         table = JobTable(
             job_id=np.arange(6),
             submit_s=np.arange(6),
@@ -80,7 +80,7 @@ class TestAnonymity:
         found = anonymity(table, known=["nodes"], k=3)
         assert found.jobs_below == 0.5 and found.smallest == 1
 
-    def test_what_is_known_by_default(self):
+    def test_default_quasi_identifiers(self):
         assert anonymity(SEEN).known == ("nodes", "gpus", "estimate_s", "queue", "hour")
         assert anonymity(SEEN, known=["queue"]).jobs_below == 0
 
@@ -90,7 +90,7 @@ class TestAnonymity:
 
     def test_errors(self):
         with pytest.raises(
-            UnknownNameError, match="unknown column that may be known 'node'; did you mean 'nodes'"
+            UnknownNameError, match="unknown quasi-identifier column 'node'; did you mean 'nodes'"
         ):
             anonymity(SEEN, known=["node"])
         with pytest.raises(InputError, match="k is 0; it must be at least 1"):

@@ -22,23 +22,23 @@ def table(**columns):
     return JobTable(**{**given, **columns})
 
 
-def test_known_load():
+def test_offered_load():
     assert offered_load(table(), 10) == pytest.approx((100 + 100 + 100) / (10 * 200))
 
 
-def test_known_submissions():
-    moved = rescale_load(table(), 10, 0.3)
-    np.testing.assert_allclose(moved["submit_s"], [1000, 1025, 1100])
-    assert offered_load(moved, 10) == pytest.approx(0.3, rel=1e-12)
-    assert moved.meta["rescaled_load"] == 0.3
+def test_rescaled_submission_times():
+    rescaled = rescale_load(table(), 10, 0.3)
+    np.testing.assert_allclose(rescaled["submit_s"], [1000, 1025, 1100])
+    assert offered_load(rescaled, 10) == pytest.approx(0.3, rel=1e-12)
+    assert rescaled.meta["rescaled_load"] == 0.3
 
 
 def test_rows_need_not_be_in_order():
-    moved = rescale_load(table(submit_s=[1200, 1000, 1050]), 10, 0.3)
-    np.testing.assert_allclose(moved["submit_s"], [1100, 1000, 1025])
+    rescaled = rescale_load(table(submit_s=[1200, 1000, 1050]), 10, 0.3)
+    np.testing.assert_allclose(rescaled["submit_s"], [1100, 1000, 1025])
 
 
-def test_what_moves_along_and_what_goes():
+def test_other_columns_after_rescaling():
     jobs = table(
         wait_s=[1, 2, 3],
         begin_s=[-math.inf, 1060, 1200],
@@ -48,21 +48,21 @@ def test_what_moves_along_and_what_goes():
         labels={"user": ("ann", "bob")},
         meta={"max_procs": 10},
     )
-    moved = rescale_load(jobs, 10, 0.3)
-    assert "wait_s" not in moved
-    np.testing.assert_allclose(moved["begin_s"], [-math.inf, 1035, 1100])
-    np.testing.assert_allclose(moved["cancel_s"], [1500, math.inf, 1101])
-    assert moved.labels == jobs.labels
-    assert moved.meta["max_procs"] == 10
+    rescaled = rescale_load(jobs, 10, 0.3)
+    assert "wait_s" not in rescaled
+    np.testing.assert_allclose(rescaled["begin_s"], [-math.inf, 1035, 1100])
+    np.testing.assert_allclose(rescaled["cancel_s"], [1500, math.inf, 1101])
+    assert rescaled.labels == jobs.labels
+    assert rescaled.meta["max_procs"] == 10
     for name in ("job_id", "runtime_s", "estimate_s", "nodes", "user", "think_s"):
-        np.testing.assert_array_equal(moved[name], jobs[name])
+        np.testing.assert_array_equal(rescaled[name], jobs[name])
     assert "wait_s" in jobs
 
 
 @given(load=st.floats(0.01, 10), seed=st.integers(0, 50), jobs=st.integers(2, 60))
 def test_any_load_is_reached(load, seed, jobs):
-    moved = rescale_load(lublin(jobs, 64, seed=seed), 64, load)
-    assert offered_load(moved, 64) == pytest.approx(load, rel=1e-9)
+    rescaled = rescale_load(lublin(jobs, 64, seed=seed), 64, load)
+    assert offered_load(rescaled, 64) == pytest.approx(load, rel=1e-9)
 
 
 @pytest.mark.parametrize("load", [0.0, -0.5, math.nan, math.inf])
@@ -86,14 +86,14 @@ def test_too_few_submissions():
         offered_load(table(submit_s=[5, 5, 5]), 10)
 
 
-def test_no_work():
+def test_jobs_without_work():
     jobs = table(runtime_s=[0, 0, 0])
     assert offered_load(jobs, 10) == 0
     with pytest.raises(InputError, match="all run times are 0"):
         rescale_load(jobs, 10, 0.5)
 
 
-def test_senseless_pace():
+def test_load_out_of_range():
     with pytest.raises(InputError, match="use a higher load"):
         rescale_load(table(), 10, 1e-13)
     with pytest.raises(InputError, match="use a lower load"):

@@ -228,8 +228,8 @@ def sample(
     conditions = None if where is None else parse_conditions(where)
     what_if = WhatIf(
         load,
-        {} if job_mix is None else parse_changes(job_mix, "mix"),
-        {} if scale_group is None else parse_changes(scale_group, "grow"),
+        {} if job_mix is None else parse_changes(job_mix, "job mix"),
+        {} if scale_group is None else parse_changes(scale_group, "group scaling"),
         nodes,
     )
     with _progress() as progress:

@@ -93,7 +93,7 @@ def fit_folder(
         keep = Checkpoint(state, world, resume=resume)
     try:
         generator = fit_generator(
-            jobs, model, seed=seed, names=names, progress=told, device=device, keep=keep, **(settings or {})
+            jobs, model, seed=seed, keep_names=names, progress=told, device=device, checkpoints=keep, **(settings or {})
         )
     except KilowaitError:
         if keep is not None and not keep.path.exists():  # there is no checkpoint to resume from
@@ -114,4 +114,4 @@ def _measure(generator: Generator, jobs: JobTable) -> None:
     """Measure the distances of a sample's columns to the log's, if the log is small enough."""
     if len(jobs) <= MEASURED_JOBS:
         distances = column_distances(jobs, generator.sample(len(jobs), seed=generator.seed))
-        generator.likeness = {one.column: round(one.ks, 4) for one in distances}
+        generator.ks_distances = {one.column: round(one.ks, 4) for one in distances}

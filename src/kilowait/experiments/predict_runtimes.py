@@ -21,7 +21,7 @@ from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.predict.dataset import make_dataset
 from kilowait.predict.known_times import KnownTimes, from_run, request_s
-from kilowait.predict.past_events import PastEvents, keyed
+from kilowait.predict.past_events import PastEvents, group_keys
 from kilowait.predict.predictor import load
 from kilowait.predict.runtime import predict_runtimes
 
@@ -131,7 +131,7 @@ def with_requests(jobs: JobTable) -> JobTable:
 def last_two(jobs: JobTable, times: KnownTimes) -> dict[str, Any]:
     """EASY++ prediction: the mean of the user's last two ended jobs, at most the request; else the request."""
     request = request_s(jobs)
-    ended = PastEvents(keyed(jobs.column("user")), times.end_s, jobs["submit_s"])
+    ended = PastEvents(group_keys(jobs.column("user")), times.end_s, jobs["submit_s"])
     last, second = ended.latest_values(np.maximum(jobs["runtime_s"], 1.0), 2)
     mean = np.where(np.isnan(second), last, (last + second) / 2.0)
     told = np.fmin(np.where(np.isnan(mean), request, mean), request)

@@ -31,7 +31,7 @@ from kilowait.synth.fidelity.arrivals import (
     LAGS_H,
     autocorrelation,
     band_edges_h,
-    calendar_kept,
+    calendar_correlation,
     profile,
     spectrum,
 )
@@ -102,7 +102,7 @@ class SyntheticScore:
     leaks: PrivacyMetrics | None
     """None where no held-out jobs were given."""
     calendar: float | None = None
-    """Correlation of the submission hours with the real log (see `calendar_kept`); None where undefined."""
+    """Correlation of the submission hours with the real log (see `calendar_correlation`); None where undefined."""
     lacking: Mapping[str, str] = field(default_factory=dict)
     """Columns that were not compared, and which log lacks them: both, real or synthetic."""
     curves: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -171,7 +171,7 @@ def score(
         tuple(outcomes),
         (anonymity(real), anonymity(synthetic)) if _users_known(real, synthetic) else None,
         None if held_out is None else privacy_metrics(synthetic, real, held_out, seed=seed, close=close),
-        calendar_kept(real, synthetic),
+        calendar_correlation(real, synthetic),
         _lacking(real, synthetic),
         {**_curves(real, synthetic), "outcomes": drawn, **_closeness_curves(close)},
     )
@@ -252,7 +252,7 @@ def _closeness_curves(close: RecordDistances | None) -> dict[str, Any]:
         return {"closest": None, "membership": None}
     return {
         "closest": close.shares(),
-        "membership": asdict(roc(close.seen_to_made, close.held_out_to_made)),
+        "membership": asdict(roc(close.seen_to_synthetic, close.held_out_to_synthetic)),
     }
 
 

@@ -16,8 +16,8 @@ from kilowait.experiments.inputs import named_cluster
 from kilowait.experiments.synthetic_score import PolicyWait, SyntheticScore, score
 from kilowait.jobs import JobTable
 from kilowait.synth import WhatIf, load_generator
-from kilowait.synth.conditions import Wanted
-from kilowait.synth.generator import SampleProgress, joined
+from kilowait.synth.conditions import ConditionValue
+from kilowait.synth.generator import SampleProgress, concatenate_tables
 from kilowait.synth.gpu_workload import counts_gpus, gpus_of
 from kilowait.traces import write_parts, write_trace, written_format
 
@@ -87,7 +87,7 @@ def sample_file(
     jobs: int | None = None,
     days: float | None = None,
     seed: int = 0,
-    conditions: Mapping[str, Wanted] | None = None,
+    conditions: Mapping[str, ConditionValue] | None = None,
     what_if: WhatIf | None = None,
     cluster: str = "auto",
     format: str | None = None,
@@ -95,7 +95,7 @@ def sample_file(
     progress: SampleProgress | None = None,
 ) -> WrittenSample:
     """Write a file of generated jobs; Parquet is written in parts with bounded memory, other formats at once."""
-    generator, form = load_generator(folder, trust=trust), written_format(out, format)
+    generator, form = load_generator(folder, allow_pickle_with=trust), written_format(out, format)
     given = None if cluster.strip().lower() == "auto" else named_cluster(cluster)
     size = generator.schema.machine if what_if is None or what_if.nodes is None else what_if.nodes
     written = WrittenSample(given or Cluster.from_nodes(size))
@@ -114,5 +114,5 @@ def sample_file(
     if form == "parquet":
         write_parts(tables, out)
     else:
-        write_trace(joined(tables), out, format=form, cluster=written.machine)
+        write_trace(concatenate_tables(tables), out, format=form, cluster=written.machine)
     return written

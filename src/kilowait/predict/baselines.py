@@ -15,20 +15,20 @@ from kilowait.predict.features import first_known, nearest_median
 from kilowait.predict.known_times import UNKNOWN_REQUEST_S, request_s
 from kilowait.predict.past_events import PastEvents, row_median
 from kilowait.predict.target_features import all_job_keys
-from kilowait.predict.targets import USUAL_W, Target
+from kilowait.predict.targets import DEFAULT_NODE_W, Target
 
 __all__ = ["BASELINES", "predict_baseline"]
 
 Floats = npt.NDArray[np.float64]
 
-MANY = 31
+MEDIAN_JOBS = 31
 """Number of latest values in a median."""
 BASELINES = {
     "request": "the user's request",
     "last2": "mean of the user's last two (Tsafrir et al. 2007)",
-    "user-median": f"median of the user's last {MANY}",
-    "class-median": f"median of the user's last {MANY} with a similar request",
-    "recent": "median of the last five of the most similar jobs: the anchor of the features",
+    "user-median": f"median of the user's last {MEDIAN_JOBS}",
+    "class-median": f"median of the user's last {MEDIAN_JOBS} with a similar request",
+    "recent": "median of the last five of the most similar jobs, which is the anchor of the features",
     "rate": "watts and joules: nodes x mean watts per node of all earlier jobs (x recent run time)",
 }
 """Names and descriptions of the baselines."""
@@ -62,51 +62,55 @@ def predict_baseline(name: str, jobs: JobTable, target: Target) -> Floats:
             raise InputError(
                 f"{int(np.isnan(target.requested).sum()):,} of {len(jobs):,} jobs have no request "
                 f"for {target.name}: the "
-                "request cannot be the prediction; take last2 or a median"
+                "request cannot be the prediction; use last2 or a median"
             )
         return target.requested
     if name == "rate":
         return _rate(jobs, target)
     keys = all_job_keys(jobs)
     values = target.values / target.scale
-    wanted = {"user", "user_request", "everyone", *target.anchor_kinds} & set(keys)
-    known = {kind: PastEvents(keys[kind], target.known_s, jobs["submit_s"]) for kind in wanted}
+    kinds = {"user", "user_request", "everyone", *target.anchor_kinds} & set(keys)
+    known = {kind: PastEvents(keys[kind], target.known_s, jobs["submit_s"]) for kind in kinds}
     if name == "last2":
-        two = known["user"].latest_values(values, 2)
-        found = np.where(np.isnan(two[1]), two[0], (two[0] + two[1]) / 2)
+        last_two = known["user"].latest_values(values, 2)
+        prediction = np.where(np.isnan(last_two[1]), last_two[0], (last_two[0] + last_two[1]) / 2)
     elif name == "recent":
-        found = np.exp(nearest_median(known, target.logarithm(), target.anchor_kinds))
+        prediction = np.exp(nearest_median(known, target.logarithm(), target.anchor_kinds))
     else:
-        found = row_median(known["user"].latest_values(values, MANY))
+        prediction = row_median(known["user"].latest_values(values, MEDIAN_JOBS))
         if name == "class-median":
-            found = first_known(row_median(known["user_request"].latest_values(values, MANY)), found)
-    others = row_median(known["everyone"].latest_values(values, MANY))
-    found = first_known(
-        found * target.scale, target.requested, others * target.scale, target.default * target.scale
+            prediction = first_known(
+                row_median(known["user_request"].latest_values(values, MEDIAN_JOBS)), prediction
+            )
+    all_users = row_median(known["everyone"].latest_values(values, MEDIAN_JOBS))
+    prediction = first_known(
+        prediction * target.scale, target.requested, all_users * target.scale, target.default * target.scale
     )
-    return np.minimum(found, target.max_value)
+    return np.minimum(prediction, target.max_value)
 
 
 def _rate(jobs: JobTable, target: Target) -> Floats:
     """Nodes x mean watts per node of all earlier jobs; for energy also x the run time of the user's similar jobs."""
     if target.name not in ("power", "energy"):
         raise InputError(
-            f"rate is a prediction of power and energy, not of {target.name}; take recent or last2"
+            f"rate is a prediction of power and energy, not of {target.name}; use recent or last2"
         )
     nodes: Floats = jobs["nodes"].astype(np.float64)
     submit_s: Floats = jobs["submit_s"]
     known = PastEvents(np.zeros(len(jobs), np.int64), target.known_s, submit_s)
     node_h = np.where(np.isfinite(target.values), nodes * jobs["runtime_s"] / 3600.0, 0.0)
     watt_h = target.values / 3600.0 if target.name == "energy" else target.values * jobs["runtime_s"] / 3600.0
-    spent_h = known.sum(node_h)
-    watts: Floats = np.where(spent_h > 0, known.sum(watt_h) / np.where(spent_h > 0, spent_h, 1.0), USUAL_W)
+    known_node_h = known.sum(node_h)
+    watts: Floats = np.where(
+        known_node_h > 0, known.sum(watt_h) / np.where(known_node_h > 0, known_node_h, 1.0), DEFAULT_NODE_W
+    )
     if target.name == "power":
         return nodes * watts
     keys = all_job_keys(jobs)
-    ended = {
+    known_runtimes = {
         kind: PastEvents(keys[kind], target.known_s, submit_s)
         for kind in ("user_same", "user_request", "user")
     }
-    took = nearest_median(ended, np.log(np.maximum(jobs["runtime_s"], 1.0)))
+    log_runtime = nearest_median(known_runtimes, np.log(np.maximum(jobs["runtime_s"], 1.0)))
     request = np.nan_to_num(request_s(jobs), nan=UNKNOWN_REQUEST_S)
-    return nodes * watts * np.where(np.isnan(took), request, np.exp(took))
+    return nodes * watts * np.where(np.isnan(log_runtime), request, np.exp(log_runtime))

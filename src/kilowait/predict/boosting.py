@@ -49,15 +49,15 @@ class Loss:
         name, colon, number = text.partition(":")
         if name not in LOSSES:
             raise UnknownNameError("loss", name, LOSSES)
-        wants = name in ("quantile", "asymmetric")
+        needs_number = name in ("quantile", "asymmetric")
         try:
             value = float(number) if colon else None
         except ValueError:
             value = None
-        good = value is not None and (0 < value < 1 if name == "quantile" else 0 < value < np.inf)
-        if (wants and not good) or (not wants and colon):
+        valid = value is not None and (0 < value < 1 if name == "quantile" else 0 < value < np.inf)
+        if (needs_number and not valid) or (not needs_number and colon):
             raise InputError(
-                f"the loss is {text!r}; write {'quantile:0.9 or asymmetric:3' if wants else name}"
+                f"the loss is {text!r}; write {'quantile:0.9 or asymmetric:3' if needs_number else name}"
             )
         return cls(name, value)
 
@@ -95,10 +95,12 @@ class BoostedTrees:
 
     def contributions(self, features: Floats, *, threads: int = 1) -> Floats:
         """(n, features + 1) SHAP value of each feature, and the mean prediction in the last column."""
-        found = np.asarray(self.booster.predict(features, pred_contrib=True, num_threads=threads), np.float64)
+        values = np.asarray(
+            self.booster.predict(features, pred_contrib=True, num_threads=threads), np.float64
+        )
         # LightGBM sums SHAP values over trees, also where it averages predictions.
         averaged = "\naverage_output\n" in self.booster.model_to_string(num_iteration=1)
-        return found / self.booster.num_trees() if averaged else found
+        return values / self.booster.num_trees() if averaged else values
 
     def save(self, folder: Path) -> None:
         """Write trees.txt in LightGBM's text format, which contains no executable code."""
@@ -163,7 +165,7 @@ def fit_random_forest(
     seed: int,
     threads: int = 1,
 ) -> BoostedTrees:
-    """Fit a random forest that predicts the mean of ln(value) less the anchor: the usual baseline."""
+    """Fit a random forest that predicts the mean of ln(value) less the anchor, a common baseline."""
     params = settings or ForestSettings()
     parameters = {
         **tree_parameters(

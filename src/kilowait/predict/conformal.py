@@ -1,7 +1,7 @@
 """Fit a predictor on a log and calibrate its prediction intervals on the end of the log (conformal calibration).
 
-The model is fitted on the jobs whose value was known when the last tenth of the log's jobs began to arrive. That tenth
-is the calibration set: it gives the errors, and the quantile levels at which the true values lie.
+The model is fitted on the jobs whose value was known when the first job of the last tenth of the log was submitted.
+That tenth is the calibration set: it gives the errors, and the quantile levels of the true values.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ CALIBRATION = 0.1
 MIN_JOBS = 20
 """Minimum number of calibration jobs whose value is known."""
 MONTH_S = 30 * 86400.0
-LABELLED = ("queue", "qos")
+NAMED_FEATURES = ("queue", "qos")
 """Categorical features, stored as codes of names."""
-PERSONAL = (
+PERSONAL_DATA_TEXT = (
     "no record of any single user, no names of users, accounts or jobs{names}. Leaves of the trees are counts of jobs, "
     "{least} at least: somebody who knows a user's jobs may recognize them"
 )
-POSITION = ("everyone_count", "request_count")
-"""Features that depend on a job's position in its log, which means nothing in another log."""
+POSITION_FEATURES = ("everyone_count", "request_count")
+"""Features that depend on a job's position in its log, and so are meaningless in another log."""
 
 
 def fit(
@@ -64,13 +64,13 @@ def fit(
     """Fit a model on a log and calibrate it on the log's last tenth.
 
     Args:
-        case: the jobs, their features and the target.
-        model: any; baselines learn nothing and are calibrated too.
-        nodes: of the machine.
+        dataset: the jobs, their features and the target.
+        model: any model; baselines have no parameters to fit, but are calibrated.
+        nodes: number of nodes of the machine.
         data: name of the log, for the model card.
         settings: hyperparameters of the trees.
-        seed: of the trees.
-        threads: of LightGBM; they do not change the result.
+        seed: seed of the trees.
+        threads: number of threads of LightGBM; it does not change the result.
         power: source of modelled watts, for the model card.
     """
     check_model(model, dataset.target)
@@ -96,7 +96,9 @@ def fit(
     for name in ("request", "last2", "class-median", "recent"):
         if name != model.text and not (name == "request" and np.isnan(target.requested).any()):
             errors[name] = asdict(score(predict_baseline(name, jobs, target)[calibration_rows], truth))
-    codes = {name: jobs.labels[name] for name in LABELLED if name in jobs.labels and name in features.names}
+    codes = {
+        name: jobs.labels[name] for name in NAMED_FEATURES if name in jobs.labels and name in features.names
+    }
     params = settings or (None if fitted is None else default_settings(model))
     card = ModelCard(
         model=model.text,
@@ -123,7 +125,7 @@ def fit(
         version=_version(),
         personal="nothing: it is a baseline without fitted parameters"
         if params is None
-        else _personal(params, codes),
+        else _personal_data_text(params, codes),
         power=power or {},
     )
     return Predictor(card, model, None if fitted is None else fitted.trees, levels)
@@ -131,7 +133,7 @@ def fit(
 
 def _without_position_features(dataset: Dataset) -> Dataset:
     table = dataset.features
-    names = tuple(name for name in table.names if name not in POSITION)
+    names = tuple(name for name in table.names if name not in POSITION_FEATURES)
     return replace(dataset, features=replace(table, names=names, values=select_columns(table, names)))
 
 
@@ -148,23 +150,23 @@ def _levels(
             features.values[calibration_rows], features.anchor[calibration_rows], max_value
         )
     if fitted is not None and isinstance(fitted.trees, Forest):
-        found = fitted.distribution(
+        distribution = fitted.distribution(
             features.values[calibration_rows], features.anchor[calibration_rows], max_value
         )
-        return point, np.sort(found.level_of(truth))
+        return point, np.sort(distribution.level_of(truth))
     return point, np.sort(np.log(np.maximum(truth, 1.0)) - np.log(np.maximum(point, 1.0)))
 
 
 def _coverage(dataset: Dataset, fitted: FittedModel, calibration_rows: Ints) -> dict[str, float]:
     if not isinstance(fitted.trees, Forest):
         return {}
-    found = fitted.distribution(
+    distribution = fitted.distribution(
         dataset.features.values[calibration_rows],
         dataset.features.anchor[calibration_rows],
         dataset.target.max_value[calibration_rows],
     )
     return {
-        str(level): coverage(found.quantile(level), dataset.target.values[calibration_rows])
+        str(level): coverage(distribution.quantile(level), dataset.target.values[calibration_rows])
         for level in BOUNDS
     }
 
@@ -172,7 +174,11 @@ def _coverage(dataset: Dataset, fitted: FittedModel, calibration_rows: Ints) -> 
 def _importance(fitted: FittedModel, names: tuple[str, ...]) -> dict[str, float]:
     gain = np.asarray(fitted.trees.booster.feature_importance("gain"), np.float64)
     share = gain / gain.sum() if gain.sum() > 0 else gain
-    return {names[at]: float(share[at]) for at in np.argsort(-share, kind="stable") if share[at] > 0}
+    return {
+        names[column]: float(share[column])
+        for column in np.argsort(-share, kind="stable")
+        if share[column] > 0
+    }
 
 
 def _drift(
@@ -181,19 +187,19 @@ def _drift(
     """Errors of a model fitted on the first half of the log, by month of the second half (drift)."""
     half = len(dataset) // 2
     submit_s, target, features = dataset.jobs["submit_s"], dataset.target, dataset.features
-    date_s = float(submit_s[half])
+    half_s = float(submit_s[half])
     try:
-        early = fit_until(dataset, model, date_s, settings, seed=seed, threads=threads)
+        early = fit_until(dataset, model, half_s, settings, seed=seed, threads=threads)
     except InputError:
-        return []  # the first half alone is too short
+        return []  # the first half is too short for a fit
     rows = np.arange(half, len(dataset))[np.isfinite(target.values[half:])]
     predicted = early.predict(features.values[rows], features.anchor[rows], target.max_value[rows])
-    month = ((submit_s[rows] - date_s) // MONTH_S).astype(np.int64)
-    found = []
+    month = ((submit_s[rows] - half_s) // MONTH_S).astype(np.int64)
+    rows_by_month = []
     for number in np.unique(month):
-        mine = month == number
-        scores = score(predicted[mine], target.values[rows][mine])
-        found.append(
+        in_month = month == number
+        scores = score(predicted[in_month], target.values[rows][in_month])
+        rows_by_month.append(
             {
                 "month": int(number) + 1,
                 "jobs": scores.jobs,
@@ -203,14 +209,14 @@ def _drift(
                 "underprediction_rate": scores.underprediction_rate,
             }
         )
-    return found
+    return rows_by_month
 
 
-def _personal(params: Settings, codes: Mapping[str, Any]) -> str:
+def _personal_data_text(params: Settings, codes: Mapping[str, Any]) -> str:
     """Personal data that a fitted predictor contains, as text."""
-    words = {"queue": "queues", "qos": "qualities of service"}
-    names = " and ".join(words[name] for name in codes)
-    return PERSONAL.format(names=f"; names of {names}" if names else "", least=params.leaf_jobs)
+    nouns = {"queue": "queues", "qos": "qualities of service"}
+    names = " and ".join(nouns[name] for name in codes)
+    return PERSONAL_DATA_TEXT.format(names=f"; names of {names}" if names else "", least=params.leaf_jobs)
 
 
 def _version() -> str:

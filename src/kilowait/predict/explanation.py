@@ -33,7 +33,7 @@ class Explanation:
     """Explanation of the prediction for one job, in the target's unit."""
 
     job_id: int
-    forecast: Prediction
+    prediction: Prediction
     """Prediction for this job."""
     truth: float
     """NaN: not known."""
@@ -53,41 +53,43 @@ def explain(predictor: Predictor, dataset: Dataset, row: int) -> Explanation:
     The anchor times `start` times the factors of all parts is the predicted geometric mean (of boosted trees: the
     prediction), before it is limited to the user's request.
     """
-    everything = predictor.predict(dataset)
+    predictions = predictor.predict(dataset)
     one = slice(row, row + 1)
-    forecast = Prediction(
-        everything.value[one], everything.low[one], everything.median[one], everything.high[one]
+    prediction = Prediction(
+        predictions.value[one], predictions.low[one], predictions.median[one], predictions.high[one]
     )
     parts: list[FeatureEffect] = []
     start = 1.0
     if predictor.trees is not None:
         values = predictor.rows(dataset)[one]
-        adds = predictor.trees.contributions(values)[0]
-        start = math.exp(adds[-1])
-        for at in np.argsort(-np.abs(adds[:-1]), kind="stable"):
-            name = predictor.card.features[at]
-            parts.append(FeatureEffect(name, meaning(name), float(values[0, at]), math.exp(adds[at])))
+        contributions = predictor.trees.contributions(values)[0]
+        start = math.exp(contributions[-1])
+        for column in np.argsort(-np.abs(contributions[:-1]), kind="stable"):
+            name = predictor.card.features[column]
+            parts.append(
+                FeatureEffect(name, meaning(name), float(values[0, column]), math.exp(contributions[column]))
+            )
     return Explanation(
         job_id=int(dataset.jobs["job_id"][row]),
-        forecast=forecast,
+        prediction=prediction,
         truth=float(dataset.target.values[row]),
         anchor=math.exp(dataset.features.anchor[row]),
-        anchor_text=_anchored(dataset, row),
+        anchor_text=_anchor_text(dataset, row),
         start=start,
         parts=tuple(parts),
     )
 
 
-def _anchored(dataset: Dataset, row: int) -> str:
+def _anchor_text(dataset: Dataset, row: int) -> str:
     """Text that says which jobs the anchor is the median of."""
     keys, target = all_job_keys(dataset.jobs), dataset.target
-    words = {**KINDS, **OTHER_KINDS}
+    kind_texts = {**KINDS, **OTHER_KINDS}
     for kind in target.anchor_kinds:
         if kind in keys:
             count = int(PastEvents(keys[kind], target.known_s, dataset.jobs["submit_s"]).count[row])
             if count:
-                which = f"the median of the last {min(count, 5)}" if count > 1 else "the only earlier job"
-                return f"{which} {words[kind]}"
+                source = f"the median of the last {min(count, 5)}" if count > 1 else "the only earlier job"
+                return f"{source} {kind_texts[kind]}"
     if target.name == "runtime" and math.isfinite(float(dataset.features.request[row])):
         return "a default from the request: no earlier job of the user has ended"
     return "a default: no earlier job with a known value"

@@ -11,11 +11,11 @@ from kilowait.units import format_duration
 __all__ = ["feature_value_text"]
 
 _BY_NAME: dict[str, Callable[[float], str]] = {
-    "request": lambda value: _span(math.exp(value)),
-    "anchor": lambda value: _span(math.exp(value)),
+    "request": lambda value: _duration(math.exp(value)),
+    "anchor": lambda value: _duration(math.exp(value)),
     "anchor_share": lambda value: f"{100 * math.exp(value):.3g} % of the request",
     "nodes": lambda value: _count(math.exp(value), "node"),
-    "area": lambda value: f"{math.exp(value) / 3600:.3g} node-hours asked for",
+    "area": lambda value: f"{math.exp(value) / 3600:.3g} node-hours requested",
     "round": lambda value: {1.0: "whole hours", 0.5: "whole ten minutes"}.get(value, "neither"),
     "hour": lambda value: f"{int(value):02d}:{int(value % 1 * 60):02d}",
     "weekday": lambda value: f"day {value:.0f}",
@@ -24,12 +24,12 @@ _BY_NAME: dict[str, Callable[[float], str]] = {
     "same_request": lambda value: "yes" if value else "no",
     "same_size": lambda value: "yes" if value else "no",
     "utilization": lambda value: f"{100 * value:.3g} %",
-    "backlog": lambda value: f"{math.expm1(value):.3g} h for the whole machine",
+    "backlog": lambda value: f"{math.expm1(value):.3g} h for the full machine",
     "target_anchor": lambda value: f"{math.exp(value):.4g}",
     "queued": lambda value: _count(math.expm1(value), "job"),
     "queued_size": lambda value: _count(math.expm1(value), "job"),
-    "longest_wait": lambda value: _span(math.expm1(value)),
-    "remaining": lambda value: f"{math.expm1(value):.3g} h for the whole machine",
+    "longest_wait": lambda value: _duration(math.expm1(value)),
+    "remaining": lambda value: f"{math.expm1(value):.3g} h for the full machine",
 }
 _BY_STATISTIC: dict[str, Callable[[float], str]] = {
     "count": lambda value: _count(math.expm1(value), "job"),
@@ -37,8 +37,8 @@ _BY_STATISTIC: dict[str, Callable[[float], str]] = {
         ("last", "second", "third", "median", "mean"), lambda value: f"{math.exp(value):.3g} × the anchor"
     ),
     "spread": lambda value: f"a factor of {math.exp(value):.3g}",
-    **dict.fromkeys(("since", "gap"), lambda value: _span(math.expm1(value))),
-    "elapsed": lambda value: "not running" if value < 0 else _span(math.expm1(value)),
+    **dict.fromkeys(("since", "gap"), lambda value: _duration(math.expm1(value))),
+    "elapsed": lambda value: "not running" if value < 0 else _duration(math.expm1(value)),
     "success": lambda value: f"{100 * value:.3g} %",
     **dict.fromkeys(("running", "waiting"), lambda value: _count(value, "job")),
 }
@@ -67,5 +67,5 @@ def _count(value: float, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _span(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     return format_duration(round(seconds, 3))  # exp(ln(x)) loses the last digit

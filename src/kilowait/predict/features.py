@@ -2,7 +2,7 @@
 
 Times are natural logarithms of seconds. Run times of earlier jobs are differences from the *anchor*: the median of the
 last five run times of the most similar kind of job that has any (same user, request and size; same user and request;
-same user), else a default from the request. So 0 means "as the anchor", whatever the job.
+same user), else a default from the request. So 0 means equal to the anchor, for every job.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_
 from kilowait.predict.past_events import (
     Ints,
     PastEvents,
-    keyed,
+    group_keys,
     row_median,
 )
 
@@ -47,11 +47,11 @@ KINDS = {
     "everyone": "of all users",
 }
 """Kinds of similar jobs."""
-CLOSE = ("user", "user_request", "user_same", "user_name")
-"""Kinds whose latest jobs are features one by one."""
-NEAREST = ("user_same", "user_request", "user")
+DETAILED_KINDS = ("user", "user_request", "user_same", "user_name")
+"""Kinds whose latest three run times are separate features."""
+ANCHOR_KINDS = ("user_same", "user_request", "user")
 """Kinds that can give the anchor of a run time, most similar first."""
-MANY = {"request": 300, "everyone": 300}
+MEAN_JOBS = {"request": 300, "everyone": 300}
 """Number of jobs in a mean; 30 for other kinds."""
 
 MEANINGS = {
@@ -127,8 +127,8 @@ def feature_table(jobs: JobTable, times: KnownTimes, nodes: int) -> Features:
 
     Args:
         jobs: by (submit_s, job_id), as `JobTable.sorted` gives them.
-        times: when they started and ended.
-        nodes: of the machine.
+        times: their start and end times.
+        nodes: number of nodes of the machine.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2],
@@ -145,20 +145,22 @@ def feature_table(jobs: JobTable, times: KnownTimes, nodes: int) -> Features:
     """
     if jobs.order is not None:
         raise InputError("jobs are not in order of submission; use jobs.sorted()")
-    submit_s, size = jobs["submit_s"], jobs["nodes"].astype(np.float64)
+    submit_s, nodes_requested = jobs["submit_s"], jobs["nodes"].astype(np.float64)
     request = np.log(request_s(jobs))
-    took = np.log(np.maximum(jobs["runtime_s"], 1.0))
+    log_runtime = np.log(np.maximum(jobs["runtime_s"], 1.0))
     keys = job_keys(jobs)
     ended = {kind: PastEvents(key, times.end_s, submit_s) for kind, key in keys.items()}
-    guess = np.where(np.isnan(request), np.log(UNKNOWN_REQUEST_S), request - 1.0)
-    anchor = np.fmin(first_known(nearest_median(ended, took), guess), request)
-    columns = _of_itself(jobs, request, anchor)
+    default = np.where(np.isnan(request), np.log(UNKNOWN_REQUEST_S), request - 1.0)
+    anchor = np.fmin(first_known(nearest_median(ended, log_runtime), default), request)
+    columns = _submission_features(jobs, request, anchor)
     for kind, key in keys.items():
         columns |= {
             f"{kind}_{name}": values
-            for name, values in _of_kind(jobs, times, kind, key, ended[kind], took, anchor).items()
+            for name, values in _history_features(
+                jobs, times, kind, key, ended[kind], log_runtime, anchor
+            ).items()
         }
-    columns |= _of_queue(jobs, times, request, size, nodes)
+    columns |= _machine_features(jobs, times, request, nodes_requested, nodes)
     return Features(tuple(columns), np.stack(list(columns.values()), axis=1), anchor, request, times.name)
 
 
@@ -173,7 +175,9 @@ def first_known(first: Floats, *others: Floats) -> Floats:
     return first
 
 
-def nearest_median(known: Mapping[str, PastEvents], values: Floats, kinds: Iterable[str] = NEAREST) -> Floats:
+def nearest_median(
+    known: Mapping[str, PastEvents], values: Floats, kinds: Iterable[str] = ANCHOR_KINDS
+) -> Floats:
     """Median of the last five values of the most similar kind of jobs that has any; NaN where none has."""
     return first_known(*(row_median(known[kind].latest_values(values, 5)) for kind in kinds if kind in known))
 
@@ -191,30 +195,30 @@ def job_keys(jobs: JobTable) -> dict[str, Ints]:
     requested = np.nan_to_num(np.log(request_s(jobs)), nan=-1.0)
     octaves = np.rint(2.0 * requested / np.log(2.0))
     keys = {
-        "user": keyed(user),
-        "user_nodes": keyed(user, nodes),
-        "user_request": keyed(user, octaves),
-        "user_same": keyed(user, requested, nodes),
-        "request": keyed(octaves),
+        "user": group_keys(user),
+        "user_nodes": group_keys(user, nodes),
+        "user_request": group_keys(user, octaves),
+        "user_same": group_keys(user, requested, nodes),
+        "request": group_keys(octaves),
         "everyone": np.zeros(len(jobs), np.int64),
     }
     for kind, column in (("user_name", "name"), ("user_queue", "queue")):
         if column in jobs:
-            keys[kind] = keyed(user, jobs[column])
+            keys[kind] = group_keys(user, jobs[column])
     if "account" in jobs:
-        keys["account"] = keyed(jobs["account"])
+        keys["account"] = group_keys(jobs["account"])
     return {kind: keys[kind] for kind in KINDS if kind in keys}
 
 
-def _of_itself(jobs: JobTable, request: Floats, anchor: Floats) -> dict[str, Floats]:
+def _submission_features(jobs: JobTable, request: Floats, anchor: Floats) -> dict[str, Floats]:
     """Features of the submission itself."""
     submit_s, requested = jobs["submit_s"], np.exp(request)
-    whole = [np.abs(requested / unit - np.rint(requested / unit)) < 1e-9 for unit in (3600.0, 600.0)]
+    is_multiple = [np.abs(requested / unit - np.rint(requested / unit)) < 1e-9 for unit in (3600.0, 600.0)]
     columns = {
         "request": request,
         "nodes": np.log(jobs["nodes"].astype(np.float64)),
         "area": request + np.log(jobs["nodes"].astype(np.float64)),
-        "round": np.where(whole[0], 1.0, np.where(whole[1], 0.5, 0.0)),
+        "round": np.where(is_multiple[0], 1.0, np.where(is_multiple[1], 0.5, 0.0)),
         "hour": submit_s / 3600.0 % 24.0,
         "weekday": np.floor(submit_s / 86400.0 % 7.0),
         "anchor": anchor,
@@ -229,45 +233,51 @@ def _of_itself(jobs: JobTable, request: Floats, anchor: Floats) -> dict[str, Flo
     return columns
 
 
-def _of_kind(
-    jobs: JobTable, times: KnownTimes, kind: str, key: Ints, ended: PastEvents, took: Floats, anchor: Floats
+def _history_features(
+    jobs: JobTable,
+    times: KnownTimes,
+    kind: str,
+    key: Ints,
+    ended: PastEvents,
+    log_runtime: Floats,
+    anchor: Floats,
 ) -> Mapping[str, Floats]:
     """Statistics of earlier jobs of a kind."""
-    submit_s, many = jobs["submit_s"], MANY.get(kind, 30)
-    expected_inverse_runtime = 10.0 / np.maximum(jobs["runtime_s"], 10.0)
-    found = {
+    submit_s, mean_jobs = jobs["submit_s"], MEAN_JOBS.get(kind, 30)
+    inverse_runtime = 10.0 / np.maximum(jobs["runtime_s"], 10.0)
+    columns = {
         "count": np.log1p(ended.count),
-        "mean": ended.mean(took, many) - anchor,
-        "inverse": ended.mean(expected_inverse_runtime, many),
+        "mean": ended.mean(log_runtime, mean_jobs) - anchor,
+        "inverse": ended.mean(inverse_runtime, mean_jobs),
     }
-    if kind in MANY:
-        return found
-    five = ended.latest_values(took, 5)
-    found["median"] = row_median(five) - anchor
-    if kind not in CLOSE:
-        return found
+    if kind in MEAN_JOBS:
+        return columns
+    last_five = ended.latest_values(log_runtime, 5)
+    columns["median"] = row_median(last_five) - anchor
+    if kind not in DETAILED_KINDS:
+        return columns
     started = PastEvents(key, times.start_s, submit_s)
     submitted = PastEvents(key, submit_s, submit_s)
-    runs = started.latest(times.end_s) > submit_s
+    is_running = started.latest(times.end_s) > submit_s
     since_start = np.log1p(np.maximum(submit_s - started.latest(times.start_s), 0.0))
-    found |= {
-        "last": five[0] - anchor,
-        "second": five[1] - anchor,
-        "third": five[2] - anchor,
-        "spread": np.fmax.reduce(five) - np.fmin.reduce(five),
+    columns |= {
+        "last": last_five[0] - anchor,
+        "second": last_five[1] - anchor,
+        "third": last_five[2] - anchor,
+        "spread": np.fmax.reduce(last_five) - np.fmin.reduce(last_five),
         "since": np.log1p(np.maximum(submit_s - ended.latest(times.end_s), 0.0)),
         "running": (started.count - ended.count).astype(np.float64),
-        "elapsed": np.where(runs, since_start, -1.0),
+        "elapsed": np.where(is_running, since_start, -1.0),
         "waiting": (submitted.count - started.count).astype(np.float64),
         "gap": np.log1p(submit_s - submitted.latest(submit_s)),
     }
     if "status" in jobs:
-        found["success"] = ended.mean((jobs["status"] == 1).astype(np.float64), 5)
-    return found
+        columns["success"] = ended.mean((jobs["status"] == 1).astype(np.float64), 5)
+    return columns
 
 
-def _of_queue(
-    jobs: JobTable, times: KnownTimes, request: Floats, size: Floats, nodes: int
+def _machine_features(
+    jobs: JobTable, times: KnownTimes, request: Floats, nodes_requested: Floats, nodes: int
 ) -> Mapping[str, Floats]:
     """Utilization and backlog of the machine, and whether the user repeats the previous request."""
     submit_s = jobs["submit_s"]
@@ -275,18 +285,20 @@ def _of_queue(
     submitted, started, ended = (
         PastEvents(everyone, at_s, submit_s) for at_s in (submit_s, times.start_s, times.end_s)
     )
-    node_hours = np.exp(np.nan_to_num(request, nan=np.log(UNKNOWN_REQUEST_S))) * size / 3600.0
-    before = PastEvents(keyed(jobs.column("user")), submit_s, submit_s)
+    node_hours = np.exp(np.nan_to_num(request, nan=np.log(UNKNOWN_REQUEST_S))) * nodes_requested / 3600.0
+    user_submitted = PastEvents(group_keys(jobs.column("user")), submit_s, submit_s)
     return {
-        "utilization": (started.sum(size) - ended.sum(size)) / nodes,
+        "utilization": (started.sum(nodes_requested) - ended.sum(nodes_requested)) / nodes,
         "backlog": np.log1p(np.maximum(submitted.sum(node_hours) - started.sum(node_hours), 0.0) / nodes),
-        "same_request": (before.latest(request) == request).astype(np.float64),
-        "same_size": (before.latest(size) == size).astype(np.float64),
+        "same_request": (user_submitted.latest(request) == request).astype(np.float64),
+        "same_size": (user_submitted.latest(nodes_requested) == nodes_requested).astype(np.float64),
     }
 
 
 def select_columns(table: Features, names: Iterable[str]) -> Floats:
     """The columns of these names, in this order; NaN for columns that the table does not have."""
-    at = {name: place for place, name in enumerate(table.names)}
+    column_of = {name: column for column, name in enumerate(table.names)}
     unknown = np.full(len(table), np.nan)
-    return np.stack([table.values[:, at[name]] if name in at else unknown for name in names], axis=1)
+    return np.stack(
+        [table.values[:, column_of[name]] if name in column_of else unknown for name in names], axis=1
+    )

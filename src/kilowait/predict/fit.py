@@ -49,15 +49,15 @@ class FittedModel:
         """
         if isinstance(self.trees, BoostedTrees):
             return np.minimum(np.exp(anchor + self.trees.difference(values)), max_value)
-        found = self.distribution(values, anchor, max_value)
+        distribution = self.distribution(values, anchor, max_value)
         if self.model.level is not None:
-            return found.quantile(self.model.level)
-        predicted: Floats = getattr(found, METHOD[self.model.point_estimate])()
+            return distribution.quantile(self.model.level)
+        predicted: Floats = getattr(distribution, METHOD[self.model.point_estimate])()
         return predicted
 
 
 def default_settings(model: PredictionModel) -> Settings:
-    """Default hyperparameters of a model that learns."""
+    """Default hyperparameters of a model with fitted parameters."""
     return BoostingSettings() if model.family == "boosting" else ForestSettings()
 
 
@@ -75,8 +75,8 @@ def fit_until(
     rows = np.flatnonzero(np.isfinite(difference) & (dataset.target.known_s <= until_s))
     if len(rows) < MIN_JOBS:
         raise InputError(
-            f"the {dataset.target.name} of {len(rows):,} jobs is known by then, and a model needs at least "
-            f"{MIN_JOBS} training jobs; use a longer log"
+            f"the {dataset.target.name} is known for {len(rows):,} jobs at the time of the fit, and a model needs at "
+            f"least {MIN_JOBS} training jobs; use a longer log"
         )
     values, targets = dataset.features.values[rows], difference[rows]
     params = settings or default_settings(model)

@@ -1,8 +1,8 @@
 """Random forest whose leaves store distributions: one model for median, mean, quantiles and expected inverse run time.
 
 LightGBM grows the trees (its mode `rf`, squared error of ln(time) less the anchor). Every leaf then stores a histogram
-of the training times that fall into it; the prediction for a job is the mean over the trees. A tree can hardly copy an
-earlier run time exactly; here a repeated run time is the bin at 0.
+of the training times that fall into it; the prediction for a job is the mean over the trees. A mean over a leaf seldom
+equals an earlier run time; here a repeated run time is the bin at 0.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Forest:
 
     def contributions(self, features: Floats, *, threads: int = 1) -> Floats:
         """(n, features + 1) SHAP values for ln(time) less the anchor, and the mean in the last column."""
-        found = self.booster.predict(features, pred_contrib=True, num_threads=threads)
-        return np.asarray(found, np.float64) / len(
+        values = self.booster.predict(features, pred_contrib=True, num_threads=threads)
+        return np.asarray(values, np.float64) / len(
             self.first
         )  # LightGBM sums over trees, also where it averages predictions
 
@@ -148,11 +148,11 @@ def fit_forest(
     leaf = booster.predict(features, pred_leaf=True, num_threads=threads).reshape(len(features), -1)
     counts = leaf.max(axis=0).astype(np.int64) + 1
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    place = bin_of(difference)
-    cells = [
-        np.bincount(leaf[:, tree] * BINS + place, minlength=int(count) * BINS).reshape(-1, BINS)
+    bins = bin_of(difference)
+    histograms = [
+        np.bincount(leaf[:, tree] * BINS + bins, minlength=int(count) * BINS).reshape(-1, BINS)
         for tree, count in enumerate(counts)
     ]
-    arrays = np.concatenate(cells).astype(np.float32)
+    arrays = np.concatenate(histograms).astype(np.float32)
     arrays /= np.maximum(arrays.sum(axis=1, keepdims=True), 1.0)
     return Forest(booster, arrays, first)

@@ -16,9 +16,9 @@ __all__ = ["CARD", "FORMAT", "ModelCard", "read_card", "write_card"]
 
 CARD = "card.json"
 FORMAT = 2
-"""Version of the folder format; other versions are refused."""
+"""Version of the folder format; other versions are rejected."""
 KIND = "kilowait predictor"
-_AGAIN = "fit it again with kilowait predict fit"
+_REFIT_HINT = "fit it again with kilowait predict fit"
 
 
 @dataclass(frozen=True)
@@ -87,23 +87,23 @@ def read_card(folder: Path) -> ModelCard:
             f"{folder} contains no predictor: it has no {CARD}; create one with kilowait predict fit"
         ) from None
     except (OSError, ValueError) as problem:
-        raise InputError(f"{path} is damaged ({problem}); {_AGAIN}") from None
+        raise InputError(f"{path} is damaged ({problem}); {_REFIT_HINT}") from None
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise InputError(f"{path} is not a predictor's model card; create one with kilowait predict fit")
     if content.get("format") != FORMAT:
         raise InputError(
             f"{folder} has format {content.get('format')}, written by kilowait "
             f"{content.get('version')}; this one reads "
-            f"format {FORMAT}: {_AGAIN}"
+            f"format {FORMAT}: {_REFIT_HINT}"
         )
-    wanted = {one.name for one in fields(ModelCard)}
-    absent = sorted(wanted - content.keys())
-    if absent or not isinstance(content.get("files"), dict):
-        raise InputError(f"{path} is damaged (it lacks {', '.join(absent) or 'files'}); {_AGAIN}")
+    field_names = {item.name for item in fields(ModelCard)}
+    missing = sorted(field_names - content.keys())
+    if missing or not isinstance(content.get("files"), dict):
+        raise InputError(f"{path} is damaged (it lacks {', '.join(missing) or 'files'}); {_REFIT_HINT}")
     for name, sha256 in content["files"].items():
         if Path(name).name != name or not (folder / name).is_file() or _sha256(folder / name) != sha256:
-            raise InputError(f"{folder / name} is missing or was changed since it was saved; {_AGAIN}")
-    values = {name: content[name] for name in wanted}
+            raise InputError(f"{folder / name} is missing or was changed since it was saved; {_REFIT_HINT}")
+    values = {name: content[name] for name in field_names}
     codes = {name: tuple(names) for name, names in values["codes"].items()}
     return ModelCard(
         **{**values, "features": tuple(values["features"]), "codes": codes, "drift": tuple(values["drift"])}

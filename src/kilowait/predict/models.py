@@ -16,7 +16,7 @@ from kilowait.predict.forest import ForestSettings
 from kilowait.predict.runtime import RuntimePredictions, predict_distributions
 from kilowait.predict.targets import Target
 from kilowait.predict.walk_forward import (
-    Learn,
+    FitFunction,
     Refit,
     RefitSchedule,
     walk_forward,
@@ -46,10 +46,10 @@ FAMILIES = {
     "boosting": "gradient-boosted trees, one number: boosting:LOSS",
     "random-forest": "a random forest that predicts the mean of logarithms",
 }
-"""Models that learn."""
+"""Models with fitted parameters."""
 METHOD = {"accurate": "most_accurate", "median": "median", "geomean": "geometric_mean", "mean": "mean"}
 """Method of `Distribution` that computes each point estimate."""
-_LEARNED = ("boosting:mean", "boosting:median", "forest:accurate", "forest:median")
+_FITTED_MODELS = ("boosting:mean", "boosting:median", "forest:accurate", "forest:median")
 DEFAULT_MODELS = {
     "runtime": (
         "request",
@@ -65,9 +65,9 @@ DEFAULT_MODELS = {
         "forest:median",
         "forest:geomean",
     ),
-    "wait": ("last2", "class-median", "recent", *_LEARNED),
-    "power": ("rate", "last2", "class-median", "recent", *_LEARNED),
-    "energy": ("rate", "last2", "class-median", "recent", *_LEARNED),
+    "wait": ("last2", "class-median", "recent", *_FITTED_MODELS),
+    "power": ("rate", "last2", "class-median", "recent", *_FITTED_MODELS),
+    "energy": ("rate", "last2", "class-median", "recent", *_FITTED_MODELS),
 }
 """Default models of a comparison, by target."""
 
@@ -142,7 +142,7 @@ def predictions(
     threads: int = 1,
     progress: Callable[[PredictionModel, Refit], None] | None = None,
 ) -> Iterator[ModelPredictions]:
-    """Let each model predict every job from what was known at its submission, in turn.
+    """Yield the predictions of each model for every job, from what was known at its submission.
 
     Several point estimates of the forest share one computation. `since` is the first row that needs a prediction.
     """
@@ -174,7 +174,7 @@ def predictions(
                 dataset.difference,
                 dataset.jobs["submit_s"],
                 dataset.target.known_s,
-                learner(model, seed=seed, forest=forest, boosting=boosting),
+                fit_function(model, seed=seed, forest=forest, boosting=boosting),
                 1,
                 online,
                 since=since,
@@ -189,8 +189,8 @@ def check_model(model: PredictionModel, target: Target) -> None:
     """Raise if a model is unsuitable for a target.
 
     The forest mixes differences of jobs from their anchors. One job that waited a thousand times as long as its anchor
-    gives every job a small probability of a thousand times its anchor: the median ignores it, an unbounded mean does
-    not.
+    gives every job a small probability of a thousand times its anchor. That hardly changes the median, but dominates
+    an unbounded mean.
     """
     if model.point_estimate == "mean" and not np.isfinite(target.max_value).all():
         raise InputError(
@@ -199,24 +199,24 @@ def check_model(model: PredictionModel, target: Target) -> None:
         )
 
 
-def learner(
+def fit_function(
     model: PredictionModel, *, seed: int, forest: ForestSettings | None, boosting: BoostingSettings | None
-) -> Learn:
+) -> FitFunction:
     """Fit function of a model that predicts one number."""
 
-    def learn(values: Floats, targets: Floats) -> Callable[[Floats], Floats]:
+    def fit(values: Floats, targets: Floats) -> Callable[[Floats], Floats]:
         if model.loss is None:
             fitted = fit_random_forest(values, targets, forest, seed=seed)
         else:
             fitted = fit_boosting(values, targets, model.loss, boosting, seed=seed)
         return lambda rows: fitted.difference(rows)[:, None]
 
-    return learn
+    return fit
 
 
 def point_estimates(model: PredictionModel, distributions: RuntimePredictions) -> Floats:
     """Point estimates of the forest's distributions."""
     if model.level is not None:
         return distributions.quantile(model.level)
-    found: Floats = getattr(distributions.distribution, METHOD[model.point_estimate])()
-    return found
+    estimates: Floats = getattr(distributions.distribution, METHOD[model.point_estimate])()
+    return estimates

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PastEvents", "keyed"]
+__all__ = ["PastEvents", "group_keys"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -20,16 +20,16 @@ ROUNDING = 1e-4
 """Values are rounded to this before they are summed."""
 
 
-def keyed(*columns: npt.ArrayLike) -> Ints:
+def group_keys(*columns: npt.ArrayLike) -> Ints:
     """Integer key of each combination of values; equal combinations have equal keys.
 
-    >>> keyed([1, 1, 2], [5, 6, 5]).tolist()
+    >>> group_keys([1, 1, 2], [5, 6, 5]).tolist()
     [0, 1, 2]
     """
     key = np.zeros(len(np.asarray(columns[0])), np.int64)
     for column in columns:
-        _, place = np.unique(np.asarray(column), return_inverse=True)
-        _, key = np.unique(key * (int(place.max(initial=0)) + 1) + place, return_inverse=True)
+        _, code = np.unique(np.asarray(column), return_inverse=True)
+        _, key = np.unique(key * (int(code.max(initial=0)) + 1) + code, return_inverse=True)
     return key.astype(np.int64)
 
 
@@ -43,7 +43,7 @@ class PastEvents:
         at_s: time of each job's event, seconds; inf: never.
         submit_s: submission times, seconds.
 
-    >>> ended = PastEvents(keyed([7, 7, 7]), np.array([10.0, 99.0, 30.0]), np.array([0.0, 5.0, 20.0]))
+    >>> ended = PastEvents(group_keys([7, 7, 7]), np.array([10.0, 99.0, 30.0]), np.array([0.0, 5.0, 20.0]))
     >>> ended.count.tolist(), ended.latest(np.array([1.0, 2.0, 3.0])).tolist()
     ([0, 0, 1], [nan, nan, 1.0])
     """
@@ -53,12 +53,12 @@ class PastEvents:
         rows = np.arange(jobs)
         # Events and submissions in one order; at equal times by row, and a job's own submission before its events.
         event = np.repeat([True, False], jobs)
-        both = np.lexsort((event, np.tile(rows, 2), np.concatenate([at_s, submit_s]), np.tile(key, 2)))
-        is_event = event[both]
-        before = np.empty(jobs, np.int64)
-        before[both[~is_event] - jobs] = np.cumsum(is_event)[~is_event]
-        self._order = both[is_event]
-        self._end = before
+        order = np.lexsort((event, np.tile(rows, 2), np.concatenate([at_s, submit_s]), np.tile(key, 2)))
+        is_event = event[order]
+        events_before = np.empty(jobs, np.int64)
+        events_before[order[~is_event] - jobs] = np.cumsum(is_event)[~is_event]
+        self._order = order[is_event]
+        self._end = events_before
         self._first = np.searchsorted(key[self._order], key, "left")
 
     @property
@@ -68,25 +68,25 @@ class PastEvents:
 
     def latest(self, values: Floats, back: int = 1) -> Floats:
         """The value of the job whose event was the latest, or the `back`-th latest; NaN if there are fewer."""
-        at = self._end - back
-        found = values[self._order[np.maximum(at, 0)]]
-        return np.where(at >= self._first, found, np.nan)
+        position = self._end - back
+        found = values[self._order[np.maximum(position, 0)]]
+        return np.where(position >= self._first, found, np.nan)
 
-    def latest_values(self, values: Floats, many: int) -> Floats:
-        """(many, n) the latest values, newest first."""
-        return np.stack([self.latest(values, back) for back in range(1, many + 1)])
+    def latest_values(self, values: Floats, count: int) -> Floats:
+        """(count, n) the latest values, newest first."""
+        return np.stack([self.latest(values, back) for back in range(1, count + 1)])
 
     def sum(self, values: Floats, last: int | None = None) -> Floats:
         """Sum of the values, of the `last` latest events or of all."""
         begin = self._first if last is None else np.maximum(self._first, self._end - last)
-        whole = np.rint(np.where(np.isfinite(values), values, 0.0) / ROUNDING).astype(np.int64)
-        total = np.concatenate([[0], np.cumsum(whole[self._order])])
+        units = np.rint(np.where(np.isfinite(values), values, 0.0) / ROUNDING).astype(np.int64)
+        total = np.concatenate([[0], np.cumsum(units[self._order])])
         return np.asarray((total[self._end] - total[begin]) * ROUNDING, np.float64)
 
     def mean(self, values: Floats, last: int) -> Floats:
         """Mean of the `last` latest values; NaN if there are none."""
-        many = np.minimum(self.count, last)
-        mean: Floats = np.where(many > 0, self.sum(values, last) / np.maximum(many, 1), np.nan)
+        counts = np.minimum(self.count, last)
+        mean: Floats = np.where(counts > 0, self.sum(values, last) / np.maximum(counts, 1), np.nan)
         return mean
 
 

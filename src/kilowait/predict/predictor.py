@@ -1,7 +1,7 @@
 """Predictors fitted once on a log, saved in a folder, and applied to later jobs of the same site.
 
 The folder contains text and arrays, no executable code: trees.txt, leaves.npz, levels.npz, card.json. It stores no job
-history: the user's earlier jobs are taken from the log to predict. `conformal.fit` creates a predictor.
+history: the user's earlier jobs are read from the log at prediction. `conformal.fit` creates a predictor.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class Predictor:
         self.check(dataset)
         target, features = dataset.target, dataset.features
         if self.trees is None:
-            return self._around(predict_baseline(self.model.text, dataset.jobs, target), target.max_value)
+            return self._with_bounds(
+                predict_baseline(self.model.text, dataset.jobs, target), target.max_value
+            )
         return self.predict_rows(self.rows(dataset), features.anchor, target.max_value)
 
     def predict_rows(self, values: Floats, anchor: Floats, max_value: Floats) -> Prediction:
@@ -78,9 +80,11 @@ class Predictor:
             raise InputError(f"{self.model.text} uses no features; use predict with a dataset")
         fitted = FittedModel(self.model, self.trees, self.card.jobs)
         if isinstance(self.trees, BoostedTrees):
-            return self._around(fitted.predict(values, anchor, max_value), max_value)
-        found = fitted.distribution(values, anchor, max_value)
-        return Prediction(self._answer(found), *(found.quantile(level) for level in self.bounds))
+            return self._with_bounds(fitted.predict(values, anchor, max_value), max_value)
+        distribution = fitted.distribution(values, anchor, max_value)
+        return Prediction(
+            self._point_prediction(distribution), *(distribution.quantile(level) for level in self.bounds)
+        )
 
     def columns(self, dataset: Dataset) -> dict[str, Floats]:
         """Predicted run times as columns of a job table, seconds; as `RuntimePredictions.columns`, but of one fit.
@@ -91,33 +95,35 @@ class Predictor:
         """
         self.check(dataset)
         max_value = dataset.target.max_value
-        own: dict[str, Floats] = {}
+        extra_columns: dict[str, Floats] = {}
         if isinstance(self.trees, Forest):
             fitted = FittedModel(self.model, self.trees, self.card.jobs)
-            found = fitted.distribution(self.rows(dataset), dataset.features.anchor, max_value)
-            value = self._answer(found)
-            planned, overrun = (found.quantile(self.level(one)) for one in (PLANNED, OVERRUN))
-            own["expected_inverse_runtime"] = found.expected_inverse_runtime()
+            distribution = fitted.distribution(self.rows(dataset), dataset.features.anchor, max_value)
+            value = self._point_prediction(distribution)
+            planned, overrun = (distribution.quantile(self.level(level)) for level in (PLANNED, OVERRUN))
+            extra_columns["expected_inverse_runtime"] = distribution.expected_inverse_runtime()
         else:
             value = self.predict(dataset).value
-            planned, overrun = (self._off(value, self.level(one), max_value) for one in (PLANNED, OVERRUN))
+            planned, overrun = (
+                self._shifted(value, self.level(level), max_value) for level in (PLANNED, OVERRUN)
+            )
         limit_s = np.where(np.isfinite(max_value), max_value, np.nan)
         return {
             "estimate_s": value,
             "planned_s": planned,
             "overrun_planned_s": overrun,
             "limit_s": limit_s,
-            **own,
+            **extra_columns,
         }
 
     @cached_property
     def bounds(self) -> tuple[float, ...]:
         """The calibrated levels of `BOUNDS`."""
-        return tuple(self.level(one) for one in BOUNDS)
+        return tuple(self.level(bound) for bound in BOUNDS)
 
-    def level(self, wanted: float) -> float:
-        """Calibrated level (or log error) that covers a share `wanted` of the calibration jobs."""
-        rank = min(1.0, wanted * (len(self.levels) + 1) / len(self.levels))
+    def level(self, share: float) -> float:
+        """Calibrated level (or log error) that covers the fraction `share` of the calibration jobs."""
+        rank = min(1.0, share * (len(self.levels) + 1) / len(self.levels))
         return float(np.quantile(self.levels, rank))
 
     def rows(self, dataset: Dataset) -> Floats:
@@ -126,13 +132,15 @@ class Predictor:
         for name, names in self.card.codes.items():
             if name not in self.card.features:
                 continue
-            at = {word: place for place, word in enumerate(names)}
-            own = np.array([at.get(word, np.nan) for word in dataset.jobs.labels.get(name, ())])
+            code_of = {label: code for code, label in enumerate(names)}
+            known_codes = np.array(
+                [code_of.get(label, np.nan) for label in dataset.jobs.labels.get(name, ())]
+            )
             number = dataset.jobs.column(name)
-            found = np.where(number < 0, -1.0, np.nan)
-            named = (number >= 0) & (number < len(own))
-            found[named] = own[number[named]]
-            values[:, self.card.features.index(name)] = found
+            codes = np.where(number < 0, -1.0, np.nan)
+            has_name = (number >= 0) & (number < len(known_codes))
+            codes[has_name] = known_codes[number[has_name]]
+            values[:, self.card.features.index(name)] = codes
         return values
 
     def check(self, dataset: Dataset) -> None:
@@ -140,11 +148,11 @@ class Predictor:
         card = self.card
         if dataset.target.name != card.target:
             raise InputError(f"the predictor predicts {card.target}, not {dataset.target.name}; fit another")
-        absent = [name for name in card.features if name not in dataset.features.names]
-        if absent and self.trees is not None:
+        missing = [name for name in card.features if name not in dataset.features.names]
+        if missing and self.trees is not None:
             raise InputError(
-                f"the jobs lack {len(absent)} of {len(card.features)} features that the predictor uses "
-                f"({', '.join(absent[:4])}{', ...' if len(absent) > 4 else ''}); use a log with the columns of "
+                f"the jobs lack {len(missing)} of {len(card.features)} features that the predictor uses "
+                f"({', '.join(missing[:4])}{', ...' if len(missing) > 4 else ''}); use a log with the columns of "
                 f"{card.data}, or fit one on this log"
             )
         if card.requests and len(dataset) and np.isnan(dataset.features.request).all():
@@ -155,50 +163,50 @@ class Predictor:
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the files into an existing folder."""
-        place = Path(folder)
+        path = Path(folder)
         if self.trees is not None:
-            self.trees.save(place)
-        np.savez_compressed(place / "levels.npz", levels=self.levels)
-        write_card(self.card, place)
+            self.trees.save(path)
+        np.savez_compressed(path / "levels.npz", levels=self.levels)
+        write_card(self.card, path)
 
-    def _answer(self, found: Distribution) -> Floats:
+    def _point_prediction(self, distribution: Distribution) -> Floats:
         """Point prediction of the forest, calibrated if it is a quantile."""
         if self.model.level is not None:
-            return found.quantile(self.level(self.model.level))
-        value: Floats = getattr(found, METHOD[self.model.point_estimate])()
+            return distribution.quantile(self.level(self.model.level))
+        value: Floats = getattr(distribution, METHOD[self.model.point_estimate])()
         return value
 
-    def _around(self, value: Floats, max_value: Floats) -> Prediction:
+    def _with_bounds(self, value: Floats, max_value: Floats) -> Prediction:
         """Add bounds from the calibration errors."""
-        return Prediction(value, *(self._off(value, level, max_value) for level in self.bounds))
+        return Prediction(value, *(self._shifted(value, level, max_value) for level in self.bounds))
 
     @staticmethod
-    def _off(value: Floats, level: float, max_value: Floats) -> Floats:
+    def _shifted(value: Floats, level: float, max_value: Floats) -> Floats:
         return np.asarray(np.minimum(np.maximum(value, 1.0) * np.exp(level), max_value), np.float64)
 
 
 def load(folder: str | PathLike[str]) -> Predictor:
     """Load the predictor of a folder; raises InputError if it cannot be used."""
-    place = Path(folder)
-    if not place.is_dir():
+    path = Path(folder)
+    if not path.is_dir():
         raise InputError(
-            f"there is no folder {place}; create a predictor with kilowait predict fit TRACE --out {place}"
+            f"there is no folder {path}; create a predictor with kilowait predict fit TRACE --out {path}"
         )
-    card = read_card(place)
+    card = read_card(path)
     model = PredictionModel.of(card.model)
     trees: Forest | BoostedTrees | None = None
     if model.family == "forest":
-        trees = Forest.load(place)
+        trees = Forest.load(path)
     elif model.family != "baseline":
-        trees = BoostedTrees.load(place)
+        trees = BoostedTrees.load(path)
     if trees is not None and trees.booster.num_feature() != len(card.features):
         raise InputError(
-            f"{place} has trees of {trees.booster.num_feature()} features and a card of {len(card.features)}; fit it "
+            f"{path} has trees of {trees.booster.num_feature()} features and a card of {len(card.features)}; fit it "
             "again with kilowait predict fit"
         )
     try:
-        with np.load(place / "levels.npz", allow_pickle=False) as arrays:
+        with np.load(path / "levels.npz", allow_pickle=False) as arrays:
             levels = np.asarray(arrays["levels"], np.float64)
     except (OSError, ValueError, KeyError) as problem:
-        raise InputError(f"{place / 'levels.npz'} cannot be read ({problem}); fit it again") from None
+        raise InputError(f"{path / 'levels.npz'} cannot be read ({problem}); fit it again") from None
     return Predictor(card, model, trees, levels)

@@ -28,8 +28,8 @@ Floats = npt.NDArray[np.float64]
 MIN_JOBS = 100
 """Minimum number of predictions with known truth for calibration."""
 PLANNED, OVERRUN = 0.6, 0.97
-"""Quantile levels that reservations use: first, and after the first is overrun. The choice of the first hardly
-matters (docs/scheduling-with-predictions.md)."""
+"""Quantile levels that reservations use: first, and after the first is overrun. The choice of the first has little
+effect (docs/scheduling-with-predictions.md)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class RuntimePredictions:
     distribution: Distribution
     walk_forward: WalkForwardResult
     features: Features
-    place: Floats
+    truth_level: Floats
     """(n,) quantile level of each true value."""
 
     def quantile(self, level: float) -> Floats:
@@ -49,15 +49,15 @@ class RuntimePredictions:
         known. The level that covers a share `level` of them is used (distributional conformal prediction).
         """
         levels = np.full(len(self.distribution), level)
-        for fit, known in enumerate(self.walk_forward.known):
-            predicted = known[self.walk_forward.fit[known] >= 0]
+        for number, known_rows in enumerate(self.walk_forward.known):
+            predicted = known_rows[self.walk_forward.fit[known_rows] >= 0]
             if len(predicted) >= MIN_JOBS:
                 rank = min(1.0, level * (len(predicted) + 1) / len(predicted))
-                levels[self.walk_forward.fit == fit] = np.quantile(self.place[predicted], rank)
-        found = self.distribution.quantile(levels)
+                levels[self.walk_forward.fit == number] = np.quantile(self.truth_level[predicted], rank)
+        quantiles = self.distribution.quantile(levels)
         # Before the first fit there is no calibration: the user's limit is a safe bound.
         limit_s = self.distribution.max_s
-        return np.where((self.walk_forward.fit < 0) & np.isfinite(limit_s), limit_s, found)
+        return np.where((self.walk_forward.fit < 0) & np.isfinite(limit_s), limit_s, quantiles)
 
     def columns(self) -> dict[str, Floats]:
         """The predictions as columns of a job table, seconds.
@@ -117,22 +117,22 @@ def predict_distributions(
 ) -> RuntimePredictions:
     """Walk-forward predictions for any target; `since` is the first row that needs one (see `walk_forward`)."""
 
-    def learn(values: Floats, targets: Floats) -> Callable[[Floats], npt.NDArray[np.float32]]:
+    def fit(values: Floats, targets: Floats) -> Callable[[Floats], npt.NDArray[np.float32]]:
         return fit_forest(values, targets, forest, seed=seed).weights
 
     target, features = dataset.target, dataset.features
-    told = walk_forward(
+    result = walk_forward(
         features,
         dataset.difference,
         dataset.jobs["submit_s"],
         target.known_s,
-        learn,
+        fit,
         BINS,
         online,
         since=since,
         threads=threads,
         progress=progress,
     )
-    told.values[told.fit < 0, int(bin_of(0.0))] = 1.0  # before the first fit: the anchor
-    distribution = Distribution(told.values, features.anchor, target.max_value)
-    return RuntimePredictions(distribution, told, features, distribution.level_of(target.values))
+    result.values[result.fit < 0, int(bin_of(0.0))] = 1.0  # before the first fit: the anchor
+    distribution = Distribution(result.values, features.anchor, target.max_value)
+    return RuntimePredictions(distribution, result, features, distribution.level_of(target.values))

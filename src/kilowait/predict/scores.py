@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.past_events import Ints, PastEvents, keyed
+from kilowait.predict.past_events import Ints, PastEvents, group_keys
 
 __all__ = ["CLASSES", "METRICS", "PredictionScores", "by_class", "classes", "coverage", "losses", "score"]
 
@@ -57,10 +57,10 @@ class PredictionScores:
 
 
 def losses(predicted: Floats, truth: Floats) -> dict[str, Floats]:
-    """Loss of each job for each of `MEASURES`; log_rmse is the square root of its mean.
+    """Loss of each job for each of `METRICS`; log_rmse is the square root of its mean.
 
-    >>> found = losses(np.array([60.0]), np.array([120.0]))
-    >>> {name: float(value[0].round(3)) for name, value in found.items()}
+    >>> loss = losses(np.array([60.0]), np.array([120.0]))
+    >>> {name: float(value[0].round(3)) for name, value in loss.items()}
     {'accuracy': 0.5, 'log_rmse': 0.469, 'mae': 60.0, 'underprediction_rate': 1.0}
     """
     larger = np.maximum(predicted, truth)
@@ -76,8 +76,8 @@ def losses(predicted: Floats, truth: Floats) -> dict[str, Floats]:
 def score(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> PredictionScores:
     """Errors of predictions against the truth; jobs whose truth is NaN are left out.
 
-    >>> found = score([60, 60], [120, 60])
-    >>> found.accuracy, found.mae, found.underprediction_rate
+    >>> scores = score([60, 60], [120, 60])
+    >>> scores.accuracy, scores.mae, scores.underprediction_rate
     (0.75, 30.0, 0.5)
     """
     predicted, true = np.asarray(predicted, np.float64), np.asarray(truth, np.float64)
@@ -86,10 +86,10 @@ def score(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> PredictionScores:
             f"predictions of shape {predicted.shape} for truths of {true.shape}; give one for each job"
         )
     predicted, true = predicted[np.isfinite(true)], true[np.isfinite(true)]
-    wrong = int((~np.isfinite(predicted)).sum())
-    if wrong:
+    not_finite = int((~np.isfinite(predicted)).sum())
+    if not_finite:
         raise InputError(
-            f"{wrong:,} of {len(predicted):,} predictions are not finite numbers; leave these jobs out"
+            f"{not_finite:,} of {len(predicted):,} predictions are not finite numbers; leave these jobs out"
         )
     if len(predicted) == 0:
         return PredictionScores(0, *[float("nan")] * 6)
@@ -121,7 +121,7 @@ def classes(jobs: JobTable, kind: str) -> tuple[Ints, tuple[str, ...]]:
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])
     >>> code, names = classes(jobs, "length")
-    >>> [names[one] for one in code]
+    >>> [names[number] for number in code]
     ['1-10 min', '< 1 min']
     """
     if kind == "size":
@@ -130,7 +130,7 @@ def classes(jobs: JobTable, kind: str) -> tuple[Ints, tuple[str, ...]]:
     if kind == "length":
         return np.searchsorted(_LENGTH_EDGES_S, jobs["runtime_s"], side="right").astype(np.int64), _LENGTHS
     if kind == "user-jobs":
-        before = PastEvents(keyed(jobs.column("user")), jobs["submit_s"], jobs["submit_s"]).count
+        before = PastEvents(group_keys(jobs.column("user")), jobs["submit_s"], jobs["submit_s"]).count
         return np.searchsorted(_USER_JOBS_EDGES, before, side="right").astype(np.int64), _USER_JOBS
     raise UnknownNameError("class of jobs", kind, CLASSES)
 
@@ -142,6 +142,6 @@ def by_class(
     code, names = classes(jobs, kind)
     counted = np.isfinite(truth) if rows is None else rows & np.isfinite(truth)
     for number, name in enumerate(names):
-        mine = counted & (code == number)
-        if mine.any():
-            yield name, score(predicted[mine], truth[mine])
+        in_class = counted & (code == number)
+        if in_class.any():
+            yield name, score(predicted[in_class], truth[in_class])

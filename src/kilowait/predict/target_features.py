@@ -20,7 +20,7 @@ from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_
 from kilowait.predict.past_events import (
     Ints,
     PastEvents,
-    keyed,
+    group_keys,
     row_median,
 )
 from kilowait.predict.targets import Target
@@ -36,7 +36,7 @@ OTHER_KINDS = {
     "queue_size": "of all users with a similar size in the same queue",
 }
 """Kinds of similar jobs besides those in `features.KINDS`."""
-MANY = 30
+MEAN_JOBS = 30
 """Number of jobs in a mean."""
 STATISTICS = {
     "last": "ln(target) of the last job {kind} with a known value, less the target's anchor",
@@ -88,16 +88,16 @@ def features_for(jobs: JobTable, times: KnownTimes, nodes: int, target: Target) 
     default = np.full(len(jobs), np.log(target.default))
     anchor = first_known(nearest_median(known, logarithm, target.anchor_kinds), default)
     columns: dict[str, Floats] = {"target_anchor": anchor}
-    for kind, happened in known.items():
-        five = happened.latest_values(logarithm, 5)
+    for kind, events in known.items():
+        last_five = events.latest_values(logarithm, 5)
         columns |= {
-            f"target_{kind}_last": five[0] - anchor,
-            f"target_{kind}_median": row_median(five) - anchor,
-            f"target_{kind}_mean": happened.mean(logarithm, MANY) - anchor,
-            f"target_{kind}_spread": np.fmax.reduce(five) - np.fmin.reduce(five),
+            f"target_{kind}_last": last_five[0] - anchor,
+            f"target_{kind}_median": row_median(last_five) - anchor,
+            f"target_{kind}_mean": events.mean(logarithm, MEAN_JOBS) - anchor,
+            f"target_{kind}_spread": np.fmax.reduce(last_five) - np.fmin.reduce(last_five),
         }
     if target.name == "wait":
-        columns |= _of_the_queue(jobs, times, nodes, keys["size"])
+        columns |= _queue_features(jobs, times, nodes, keys["size"])
     return replace(
         table,
         names=(*table.names, *columns),
@@ -114,38 +114,38 @@ def all_job_keys(jobs: JobTable) -> dict[str, Ints]:
         jobs[name] for name in ("cores", "memory_mb", "gpus", "queue", "qos", "name") if name in jobs
     ]
     size = np.rint(np.log2(jobs["nodes"]))
-    keys["user_identical"] = keyed(jobs.column("user"), *requested)
-    keys["size"] = keyed(size)
+    keys["user_identical"] = group_keys(jobs.column("user"), *requested)
+    keys["size"] = group_keys(size)
     if "queue" in jobs:
-        keys["queue"] = keyed(jobs["queue"])
-        keys["queue_size"] = keyed(jobs["queue"], size)
+        keys["queue"] = group_keys(jobs["queue"])
+        keys["queue_size"] = group_keys(jobs["queue"], size)
     return keys
 
 
-def _of_the_queue(jobs: JobTable, times: KnownTimes, nodes: int, size: Ints) -> Mapping[str, Floats]:
+def _queue_features(jobs: JobTable, times: KnownTimes, nodes: int, size: Ints) -> Mapping[str, Floats]:
     """Length and age of the wait queue, and remaining work of running jobs."""
     submit_s, everyone = jobs["submit_s"], np.zeros(len(jobs), np.int64)
     first_s = submit_s[0] if len(jobs) else 0.0
     submitted, started, ended = (
         PastEvents(everyone, at_s, submit_s) for at_s in (submit_s, times.start_s, times.end_s)
     )
-    same = [PastEvents(size, at_s, submit_s).count for at_s in (submit_s, times.start_s)]
+    same_size = [PastEvents(size, at_s, submit_s).count for at_s in (submit_s, times.start_s)]
     # The first job that has not started is found by the largest start up to it, which only grows.
-    front = np.searchsorted(np.maximum.accumulate(times.start_s), submit_s, side="right")
-    row = np.arange(len(jobs))
-    waits = front < row
-    oldest_s = np.where(waits, submit_s - submit_s[np.minimum(front, row)], 0.0)
-    hours = np.nan_to_num(request_s(jobs), nan=UNKNOWN_REQUEST_S) / 3600.0
-    size_n = jobs["nodes"].astype(np.float64)
-    until_h = (
-        (np.where(np.isfinite(times.start_s), times.start_s, first_s) - first_s) / 3600.0 + hours
-    ) * size_n
+    first_waiting = np.searchsorted(np.maximum.accumulate(times.start_s), submit_s, side="right")
+    rows = np.arange(len(jobs))
+    has_waiting = first_waiting < rows
+    oldest_s = np.where(has_waiting, submit_s - submit_s[np.minimum(first_waiting, rows)], 0.0)
+    request_h = np.nan_to_num(request_s(jobs), nan=UNKNOWN_REQUEST_S) / 3600.0
+    job_nodes = jobs["nodes"].astype(np.float64)
+    planned_end_node_h = (
+        (np.where(np.isfinite(times.start_s), times.start_s, first_s) - first_s) / 3600.0 + request_h
+    ) * job_nodes
     now_h = (submit_s - first_s) / 3600.0
-    running = started.sum(size_n) - ended.sum(size_n)
-    left = started.sum(until_h) - ended.sum(until_h) - now_h * running
+    running = started.sum(job_nodes) - ended.sum(job_nodes)
+    remaining_node_h = started.sum(planned_end_node_h) - ended.sum(planned_end_node_h) - now_h * running
     return {
         "queued": np.log1p(submitted.count - started.count),
-        "queued_size": np.log1p(same[0] - same[1]),
+        "queued_size": np.log1p(same_size[0] - same_size[1]),
         "longest_wait": np.log1p(oldest_s),
-        "remaining": np.log1p(np.maximum(left, 0.0) / nodes),
+        "remaining": np.log1p(np.maximum(remaining_node_h, 0.0) / nodes),
     }

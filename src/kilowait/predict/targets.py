@@ -29,7 +29,7 @@ LABELS = {
     "both": "measured where available, else the power model",
 }
 """Sources of power and energy labels."""
-USUAL_W = 300.0
+DEFAULT_NODE_W = 300.0
 """Default power of a node without any known job, watts."""
 
 
@@ -127,12 +127,12 @@ def power(
 
     Args:
         jobs: with ``power_w``, or ``energy_j`` to take it from, where labels are measured.
-        times: when they ended.
+        times: their end times.
         labels: one of `LABELS`.
         model: power model of nodes, where labels are not all measured.
-        profile: utilization of the nodes; full load unless given.
-        min_w: a measured mean power per node below this is a meter fault.
-        max_w: and above this.
+        utilization: utilization of the nodes; full load unless given.
+        min_w: minimum measured mean power per node; lower values are treated as meter faults.
+        max_w: maximum; higher values are treated as meter faults.
 
     >>> from kilowait.predict.known_times import from_log
     >>> jobs = JobTable(
@@ -143,11 +143,11 @@ def power(
     ...     energy_j=[2000, 0],
     ...     wait_s=[0, 0],
     ... )
-    >>> found = power(jobs, from_log(jobs))
-    >>> found.values.tolist(), found.labels
+    >>> target = power(jobs, from_log(jobs))
+    >>> target.values.tolist(), target.labels
     ([200.0, nan], 'measured: 1 with power from measured energy; 1 measured as 0 J')
     """
-    measured, words = _measured_w(jobs, labels, min_w, max_w)
+    measured, report = _measured_w(jobs, labels, min_w, max_w)
     values = _with_model_power(jobs, measured, labels, model, utilization)
     return _without_request(
         jobs,
@@ -156,9 +156,9 @@ def power(
         values=values,
         known_s=np.where(np.isnan(values), np.inf, times.end_s),
         scale=jobs["nodes"].astype(np.float64),
-        default=USUAL_W,
+        default=DEFAULT_NODE_W,
         anchor_kinds=("user_identical", "user_same", "user_nodes", "user", "everyone"),
-        labels=_words(labels, words, model),
+        labels=_label_text(labels, report, model),
     )
 
 
@@ -182,7 +182,7 @@ def energy(
     ... ).values.round().tolist()
     [38380.0]
     """
-    measured, words = _measured_w(jobs, labels, 0.0, max_w)
+    measured, report = _measured_w(jobs, labels, 0.0, max_w)
     watts = _with_model_power(jobs, measured, labels, model, utilization)
     values = watts * jobs["runtime_s"]
     return _without_request(
@@ -192,9 +192,9 @@ def energy(
         values=values,
         known_s=np.where(np.isnan(values), np.inf, times.end_s),
         scale=jobs["nodes"].astype(np.float64),
-        default=USUAL_W * UNKNOWN_REQUEST_S,
+        default=DEFAULT_NODE_W * UNKNOWN_REQUEST_S,
         anchor_kinds=("user_identical", "user_same", "user_request", "user_nodes", "user", "everyone"),
-        labels=_words(labels, words, model),
+        labels=_label_text(labels, report, model),
     )
 
 
@@ -207,33 +207,33 @@ TARGETS: dict[str, Callable[..., Target]] = {
 """Prediction targets by name."""
 
 
-def target_of(name: str, jobs: JobTable, times: KnownTimes, **more: object) -> Target:
-    """A target by name; `more` are the keyword arguments of `power` and `energy`."""
+def target_of(name: str, jobs: JobTable, times: KnownTimes, **options: object) -> Target:
+    """A target by name; `options` are the keyword arguments of `power` and `energy`."""
     if name not in TARGETS:
         raise UnknownNameError("target", name, TARGETS)
-    return TARGETS[name](jobs, times, **(more if name in ("power", "energy") else {}))
+    return TARGETS[name](jobs, times, **(options if name in ("power", "energy") else {}))
 
 
-def _without_request(jobs: JobTable, **own: object) -> Target:
+def _without_request(jobs: JobTable, **fields: object) -> Target:
     """A target without request and upper bound."""
-    nothing = np.full(len(jobs), np.nan)
-    return Target(requested=nothing, max_value=np.full(len(jobs), np.inf), **own)  # type: ignore[arg-type]
+    unknown = np.full(len(jobs), np.nan)
+    return Target(requested=unknown, max_value=np.full(len(jobs), np.inf), **fields)  # type: ignore[arg-type]
 
 
 def _measured_w(jobs: JobTable, labels: str, min_w: float, max_w: float) -> tuple[Floats, str]:
     """Measured mean power where the log has it, NaN elsewhere; and a report as text."""
     if labels not in LABELS:
         raise UnknownNameError("kind of labels", labels, LABELS)
-    nothing = np.full(len(jobs), np.nan)
+    unknown = np.full(len(jobs), np.nan)
     if labels == "model":
-        return nothing, ""
-    dressed, report = with_measured_power(jobs, min_w, max_w)
+        return unknown, ""
+    with_power, report = with_measured_power(jobs, min_w, max_w)
     if labels == "measured" and not report.attached + report.existing:
         raise InputError(
             f"none of {len(jobs):,} jobs has usable measured energy ({report.text() or 'no jobs'}); use a power "
             "model instead"
         )
-    return dressed["power_w"], report.text()
+    return with_power["power_w"], report.text()
 
 
 def _with_model_power(
@@ -253,7 +253,7 @@ def _with_model_power(
     return job_power_w(jobs.with_columns(power_w=measured), model, utilization or ConstantUtilization())
 
 
-def _words(labels: str, report: str, model: PowerModel | None) -> str:
-    named = f"power model {model.name}" if model is not None and labels != "measured" else ""
+def _label_text(labels: str, report: str, model: PowerModel | None) -> str:
+    model_text = f"power model {model.name}" if model is not None and labels != "measured" else ""
     measured_text = f"measured: {report}" if report else ""
-    return "; else ".join(part for part in (measured_text, named) if part)
+    return "; else ".join(part for part in (measured_text, model_text) if part)

@@ -21,9 +21,9 @@ __all__ = ["RefitSchedule", "Refit", "WalkForwardResult", "walk_forward"]
 
 Floats = npt.NDArray[np.float64]
 
-Learned = Callable[[Floats], npt.NDArray[Any]]
+PredictFunction = Callable[[Floats], npt.NDArray[Any]]
 """(n, features) in, (n, width) out."""
-Learn = Callable[[Floats, Floats], Learned]
+FitFunction = Callable[[Floats, Floats], PredictFunction]
 """Fit function: rows of features and ln(value) less the anchor to a predict function."""
 
 
@@ -76,7 +76,7 @@ def walk_forward(
     difference: Floats,
     submit_s: Floats,
     known_s: Floats,
-    learn: Learn,
+    fit_model: FitFunction,
     width: int,
     schedule: RefitSchedule | None = None,
     *,
@@ -87,12 +87,12 @@ def walk_forward(
     """Predict every job with the latest model fitted before its submission.
 
     Args:
-        features: of the jobs, in order of submission.
-        difference: ln(value) less the anchor; NaN: not known, not learned from. A fit uses only the jobs whose value
-            was known by its date.
-        submit_s: of the jobs, seconds.
+        features: features of the jobs, in order of submission.
+        difference: ln(value) less the anchor; NaN: not known, not used for training. A fit uses only the jobs whose
+            value was known by its date.
+        submit_s: submission times of the jobs, seconds.
         known_s: when each value becomes known, seconds.
-        learn: fits a model.
+        fit_model: fits a model.
         width: number of outputs of the model per job.
         schedule: when to refit, on how many jobs.
         since: first row that needs a prediction; fits only for earlier rows are skipped, which changes no later one.
@@ -103,14 +103,14 @@ def walk_forward(
     jobs = len(features)
     values = np.zeros((jobs, width), np.float32)
     fit = np.full(jobs, -1, np.int64)
-    by_end = np.argsort(known_s, kind="stable")
-    by_end = by_end[np.isfinite(difference[by_end])]
-    plan = [span for span in _plan(submit_s, known_s[by_end], schedule) if span[1] > since]
+    by_known_time = np.argsort(known_s, kind="stable")
+    by_known_time = by_known_time[np.isfinite(difference[by_known_time])]
+    plan = [period for period in _plan(submit_s, known_s[by_known_time], schedule) if period[1] > since]
 
-    def fit_and_predict(span: tuple[int, int, int]) -> npt.NDArray[Any]:
-        begin, end, known = span
-        rows = by_end[max(0, known - schedule.jobs) : known]
-        return learn(features.values[rows], difference[rows])(features.values[begin:end])
+    def fit_and_predict(period: tuple[int, int, int]) -> npt.NDArray[Any]:
+        begin, end, known = period
+        rows = by_known_time[max(0, known - schedule.jobs) : known]
+        return fit_model(features.values[rows], difference[rows])(features.values[begin:end])
 
     with ThreadPoolExecutor(threads) as pool:
         for number, ((begin, end, known), predicted) in enumerate(
@@ -121,7 +121,9 @@ def walk_forward(
             if progress is not None:
                 progress(Refit(number + 1, len(plan), min(known, schedule.jobs)))
     return WalkForwardResult(
-        values, fit, tuple(by_end[max(0, known - schedule.calibration_jobs) : known] for _, _, known in plan)
+        values,
+        fit,
+        tuple(by_known_time[max(0, known - schedule.calibration_jobs) : known] for _, _, known in plan),
     )
 
 

@@ -36,7 +36,7 @@ class BootstrapGenerator(Generator):
 
     name = "bootstrap"
     settings_type = BootstrapSettings
-    personal_data = "whole weeks of jobs of the log, copied, under new numbers of users and accounts"
+    personal_data = "copies of the jobs of the log, in blocks of days, with new numbers of users and accounts"
     _rows: Columns
 
     def _learn(self, rows: Columns, progress: SampleProgress) -> None:
@@ -46,21 +46,21 @@ class BootstrapGenerator(Generator):
         rows, days = self._rows, self.settings.days
         zero_s = self.schema.zero_s
         day = ((rows["submit_s"] + zero_s) // DAY_S).astype(np.int64)
-        first = int(day[0])
-        # A block may begin on any day from which it lies within the log; a log shorter than one is one block.
-        starts = np.arange(first, max(int(day[-1]) + 2 - days, first + 1))
-        low, high = np.searchsorted(day, starts), np.searchsorted(day, starts + days)
+        first_day = int(day[0])
+        # A block begins on any day from which it fits into the log; a log shorter than a block is one block.
+        starts = np.arange(first_day, max(int(day[-1]) + 2 - days, first_day + 1))
+        begin, end = np.searchsorted(day, starts), np.searchsorted(day, starts + days)
         rng = stream(seed, f"synth.bootstrap.{layer}")
-        place = first
+        next_day = first_day
         while True:
-            alike = np.flatnonzero((starts - place) % 7 == 0)
-            block = int(rng.choice(alike if len(alike) else np.arange(len(starts))))
-            drawn = {name: column[low[block] : high[block]] for name, column in rows.items()}
-            drawn["submit_s"] = drawn["submit_s"] + (place - int(starts[block])) * DAY_S
-            place += days
-            # The log begins in the middle of a day; blocks begin with one.
-            since = drawn["submit_s"] >= self.schema.first_s
-            yield {name: column[since] for name, column in drawn.items()}, place * DAY_S - zero_s
+            same_weekday = np.flatnonzero((starts - next_day) % 7 == 0)
+            index = int(rng.choice(same_weekday if len(same_weekday) else np.arange(len(starts))))
+            block_rows = {name: column[begin[index] : end[index]] for name, column in rows.items()}
+            block_rows["submit_s"] = block_rows["submit_s"] + (next_day - int(starts[index])) * DAY_S
+            next_day += days
+            # The log may begin in the middle of a day; blocks begin at midnight.
+            in_log = block_rows["submit_s"] >= self.schema.first_s
+            yield {name: column[in_log] for name, column in block_rows.items()}, next_day * DAY_S - zero_s
 
     def _state(self) -> State:
         return dict(self._rows)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckpointStore", "HasStateDict", "checkpointed_steps"]
 
-KEPT_EVERY = 200
-"""Steps."""
+CHECKPOINT_EVERY = 200
+"""Number of steps between checkpoints."""
 
 
 class CheckpointStore(Protocol):
@@ -35,32 +35,32 @@ class HasStateDict(Protocol):
     """An object with torch's state_dict interface."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state that determines how it continues."""
+        """The state from which the training continues."""
 
     def load_state_dict(self, state: dict[str, Any], /) -> Any:
         """Restore the state."""
 
 
 def checkpointed_steps(
-    steps: int, keep: CheckpointStore | None, device: torch.device, **parts: HasStateDict
+    steps: int, checkpoints: CheckpointStore | None, device: torch.device, **parts: HasStateDict
 ) -> Iterator[int]:
     """Iterate over the remaining steps of a training: all, from 0, where there is no checkpoint.
 
     The state is stored between steps, so a step must be complete when the next is requested.
 
     Args:
-        steps: of the whole training.
-        keep: checkpoint store, from which the training resumes if it has a state; None: no checkpoints.
-        device: where it is trained.
+        steps: number of steps of the complete training.
+        checkpoints: checkpoint store, from which the training resumes if it has a state; None: no checkpoints.
+        device: device of the training.
         parts: everything the steps change, by name, in its initial state; a stored state is restored into them.
     """
-    begun = None if keep is None else keep.read()
-    step = 0 if begun is None else _gone_on(begun, steps, device, parts)
+    state = None if checkpoints is None else checkpoints.read()
+    step = 0 if state is None else _restored_step(state, steps, device, parts)
     while step < steps:
         yield step
         step += 1
-        if keep is not None and step % KEPT_EVERY == 0 and step < steps:
-            keep.write(_state(step, device, parts))
+        if checkpoints is not None and step % CHECKPOINT_EVERY == 0 and step < steps:
+            checkpoints.write(_state(step, device, parts))
 
 
 def _state(step: int, device: torch.device, parts: Mapping[str, HasStateDict]) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _state(step: int, device: torch.device, parts: Mapping[str, HasStateDict]) -
     return state
 
 
-def _gone_on(
+def _restored_step(
     state: Mapping[str, Any], steps: int, device: torch.device, parts: Mapping[str, HasStateDict]
 ) -> int:
     """Restore all parts, and return the number of completed steps."""
@@ -87,11 +87,11 @@ def _gone_on(
             torch.cuda.set_rng_state(state["cuda"], device)
         step = int(state["step"])
         if not 0 < step < steps:
-            raise ValueError(f"it has taken {step} steps, and this one takes {steps}")
+            raise ValueError(f"it has completed {step} steps, and this training has {steps}")
         return step
     except KeyError as problem:
-        why = f"it has no {problem}"
+        reason = f"it has no {problem}"
     except (AttributeError, RuntimeError, TypeError, ValueError) as problem:
         # The first line of torch names the network, the second what is wrong with it.
-        why = " ".join(line.strip() for line in str(problem).splitlines()[:2])
-    raise InputError(f"the saved training does not match this one ({why}); start again with --force")
+        reason = " ".join(line.strip() for line in str(problem).splitlines()[:2])
+    raise InputError(f"the saved training does not match this one ({reason}); start again with --force")

@@ -1,7 +1,7 @@
 """Conditions that filter generated jobs, such as one queue, or up to 16 nodes at night.
 
 A condition names a column (nodes, gpus, estimate_s, runtime_s, queue, status) or the hour or weekday of submission,
-and its values: one, a list, or a pair (least, most). A generator samples its whole workload and keeps the
+and its values: one value, a list, or a pair (minimum, maximum). A generator samples its whole workload and keeps the
 jobs that match, so they are as frequent as in the whole workload.
 """
 
@@ -18,9 +18,9 @@ from kilowait.synth.log_schema import DAY_S, Columns, LogSchema
 
 __all__ = ["Conditions", "parse_conditions"]
 
-Wanted = float | str | Sequence[float | str] | tuple[float, float]
+ConditionValue = float | str | Sequence[float | str] | tuple[float, float]
 COLUMNS = ("nodes", "gpus", "estimate_s", "runtime_s", "queue", "status")
-CLOCK = {"hour": 24, "weekday": 7}
+TIME_FIELDS = {"hour": 24, "weekday": 7}
 
 
 class Conditions:
@@ -37,10 +37,12 @@ class Conditions:
     kilowait.errors.InputError: condition nodes=65:128: no job of the log matches; its values are 1 to ...
     """
 
-    def __init__(self, wanted: Mapping[str, Wanted], facts: LogSchema, *, what: str = "condition") -> None:
-        self._zero_s = facts.zero_s
-        self._tests = {name: _checked(name, value, facts, what) for name, value in wanted.items()}
-        self._words = {name: f"{name}={_words(value)}" for name, value in wanted.items()}
+    def __init__(
+        self, conditions: Mapping[str, ConditionValue], schema: LogSchema, *, what: str = "condition"
+    ) -> None:
+        self._zero_s = schema.zero_s
+        self._tests = {name: _checked(name, value, schema, what) for name, value in conditions.items()}
+        self._texts = {name: f"{name}={_value_text(value)}" for name, value in conditions.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,20 +50,20 @@ class Conditions:
         return tuple(self._tests)
 
     def __str__(self) -> str:
-        return ", ".join(self._words.values())
+        return ", ".join(self._texts.values())
 
     def met(self, rows: Columns) -> npt.NDArray[np.bool_]:
         """Which of the jobs match."""
-        fine = np.ones(len(rows["submit_s"]), np.bool_)
+        matches = np.ones(len(rows["submit_s"]), np.bool_)
         for name, (values, between) in self._tests.items():
-            column = self._clock(name, rows) if name in CLOCK else rows[name]
+            column = self._time_values(name, rows) if name in TIME_FIELDS else rows[name]
             if between is None:
-                fine &= np.isin(column, values)
+                matches &= np.isin(column, values)
             else:
-                fine &= (column >= between[0]) & (column <= between[1])
-        return fine
+                matches &= (column >= between[0]) & (column <= between[1])
+        return matches
 
-    def _clock(self, name: str, rows: Columns) -> npt.NDArray[Any]:
+    def _time_values(self, name: str, rows: Columns) -> npt.NDArray[Any]:
         moment = rows["submit_s"] + self._zero_s
         return moment // 3600 % 24 if name == "hour" else moment // DAY_S % 7
 
@@ -70,38 +72,40 @@ Test = tuple[npt.NDArray[Any], tuple[float, float] | None]
 """Values that match, or the minimum and the maximum."""
 
 
-def _checked(name: str, value: Wanted, facts: LogSchema, what: str) -> Test:
+def _checked(name: str, value: ConditionValue, schema: LogSchema, what: str) -> Test:
     """Validate a condition; `what` is its name in error messages."""
-    if name not in COLUMNS and name not in CLOCK:
-        raise UnknownNameError(what, name, (*COLUMNS, *CLOCK))
-    if name not in CLOCK and name not in facts.columns:
-        raise InputError(f"{what} {name}={_words(value)}: the log has no column {name}; leave it out")
+    if name not in COLUMNS and name not in TIME_FIELDS:
+        raise UnknownNameError(what, name, (*COLUMNS, *TIME_FIELDS))
+    if name not in TIME_FIELDS and name not in schema.columns:
+        raise InputError(f"{what} {name}={_value_text(value)}: the log has no column {name}; leave it out")
     between = None
     if isinstance(value, tuple):
         low, high = (float(end) for end in value)
         between = (low, high)
         if not low <= high:
-            raise InputError(f"{what} {name}={_words(value)}: {low:g} is more than {high:g}; swap them")
-    wanted = [] if between else [value] if isinstance(value, (str, int, float)) else list(value)
-    numbers = np.array([_number(name, each, facts) for each in wanted], np.float64)
+            raise InputError(f"{what} {name}={_value_text(value)}: {low:g} is more than {high:g}; swap them")
+    entries = [] if between else [value] if isinstance(value, (str, int, float)) else list(value)
+    numbers = np.array([_number(name, entry, schema) for entry in entries], np.float64)
     if name == "runtime_s":
-        known = np.array([0.0, facts.longest_s])
-        fine = between is None or between[0] <= facts.longest_s
+        known = np.array([0.0, schema.longest_s])
+        possible = between is None or between[0] <= schema.longest_s
     else:
-        known = np.arange(CLOCK[name], dtype=np.float64) if name in CLOCK else facts.seen[name]
-        held = known[(known >= between[0]) & (known <= between[1])] if between else known
-        fine = bool(len(held)) and bool(np.isin(numbers, known).all())
-    if not fine:
-        names = facts.labels.get(name, ())
+        known = np.arange(TIME_FIELDS[name], dtype=np.float64) if name in TIME_FIELDS else schema.seen[name]
+        known_in_range = known[(known >= between[0]) & (known <= between[1])] if between else known
+        possible = bool(len(known_in_range)) and bool(np.isin(numbers, known).all())
+    if not possible:
+        names = schema.labels.get(name, ())
         values = ", ".join(names[int(number)] for number in known if number >= 0) if names else _range(known)
-        raise InputError(f"{what} {name}={_words(value)}: no job of the log matches; its values are {values}")
+        raise InputError(
+            f"{what} {name}={_value_text(value)}: no job of the log matches; its values are {values}"
+        )
     return numbers, between
 
 
-def _number(name: str, value: float | str, facts: LogSchema) -> float:
+def _number(name: str, value: float | str, schema: LogSchema) -> float:
     """The code of a value in the table."""
     if isinstance(value, str):
-        names = facts.labels.get(name, ())
+        names = schema.labels.get(name, ())
         if value in names:
             return float(names.index(value))
         try:
@@ -111,17 +115,17 @@ def _number(name: str, value: float | str, facts: LogSchema) -> float:
                 raise UnknownNameError(name, value, names) from None
             if name == "queue":
                 raise InputError(
-                    f"queue={value}: the log's queues have no names; their numbers are {_range(facts.seen[name])}"
+                    f"queue={value}: the log's queues have no names; their numbers are {_range(schema.seen[name])}"
                 ) from None
             raise InputError(f"{name}={value}: {value!r} is not a number") from None
     return float(value)
 
 
-def _words(value: Wanted) -> str:
+def _value_text(value: ConditionValue) -> str:
     if isinstance(value, tuple):
         return f"{value[0]:g}:{value[1]:g}"
     values = [value] if isinstance(value, (str, int, float)) else value
-    return "/".join(each if isinstance(each, str) else f"{each:g}" for each in values)
+    return "/".join(entry if isinstance(entry, str) else f"{entry:g}" for entry in values)
 
 
 def _range(known: npt.NDArray[Any]) -> str:
@@ -130,16 +134,14 @@ def _range(known: npt.NDArray[Any]) -> str:
     return f"{known.min():g} to {known.max():g}"
 
 
-def parse_conditions(text: str) -> dict[str, Wanted]:
+def parse_conditions(text: str) -> dict[str, ConditionValue]:
     """Parse conditions: ``queue=long,nodes=1:16,hour=9/10/11``.
 
     >>> parse_conditions("queue=long,nodes=1:16,hour=9/10")
     {'queue': ['long'], 'nodes': (1.0, 16.0), 'hour': ['9', '10']}
     """
-    usage = (
-        "column=value, column=value/value or column=least:most, with commas between: queue=long,nodes=1:16"
-    )
-    found: dict[str, Wanted] = {}
+    usage = "column=value, column=value/value or column=min:max, separated by commas: queue=long,nodes=1:16"
+    conditions: dict[str, ConditionValue] = {}
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals and value):
@@ -147,11 +149,11 @@ def parse_conditions(text: str) -> dict[str, Wanted]:
         low, colon, high = value.partition(":")
         if colon:
             try:
-                found[name] = (float(low), float(high))
+                conditions[name] = (float(low), float(high))
             except ValueError:
                 raise InputError(
                     f"the conditions have {part!r}, which is not a range; write {usage}"
                 ) from None
         else:
-            found[name] = value.split("/")
-    return found
+            conditions[name] = value.split("/")
+    return conditions

@@ -1,7 +1,7 @@
 """Gaussian copula generator: marginal distributions of the log, and the rank correlations of its columns.
 
 Jobs are sampled independently. The distribution of interarrival times is right, but daily cycles, sessions and repeated
-jobs are missing: this is what a generic table model does. (R. B. Nelsen, An Introduction to
+jobs are missing, as in any generic table model. (R. B. Nelsen, An Introduction to
 Copulas, 2006.)
 """
 
@@ -23,9 +23,9 @@ __all__ = ["CopulaGenerator", "CopulaSettings"]
 
 Floats = npt.NDArray[np.float64]
 
-GAP = "gap_s"
+GAP_COLUMN = "gap_s"
 """Time since the previous submission of any user."""
-GROUP = 50_000
+GROUP_JOBS = 50_000
 """Maximum number of jobs sampled at a time."""
 
 
@@ -52,47 +52,47 @@ class CopulaGenerator(Generator):
     """A square root of the correlation of the normal scores."""
 
     def _learn(self, rows: Columns, progress: SampleProgress) -> None:
-        columns = {GAP: np.diff(rows["submit_s"])} | {
+        columns = {GAP_COLUMN: np.diff(rows["submit_s"])} | {
             name: rows[name][1:].astype(np.float64) for name in self.schema.columns
         }
         rng = stream(self.seed, "synth.copula")
         scores = []
         self._margins = {}
-        for place, (name, values) in enumerate(columns.items()):
-            progress("ranking columns", place / len(columns))
+        for index, (name, values) in enumerate(columns.items()):
+            progress("ranking columns", index / len(columns))
             # Ties get their ranks in random order, so that the scores remain normal.
             ranks = np.empty(len(values))
             ranks[np.lexsort((rng.random(len(values)), values))] = np.arange(len(values))
             scores.append(ndtri((ranks + 0.5) / len(values)))
-            kept = (
+            stored = (
                 np.linspace(0, len(values) - 1, min(len(values), self.settings.margin))
                 .round()
                 .astype(np.int64)
             )
-            self._margins[name] = np.sort(values)[kept]
+            self._margins[name] = np.sort(values)[stored]
         weight, vectors = np.linalg.eigh(np.corrcoef(np.stack(scores)))
         self._root = vectors * np.sqrt(np.maximum(weight, 0.0))
 
     def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[Part]:
         rng = stream(seed, f"synth.copula.draw.{layer}")
-        now_s, begins = self.schema.first_s, True
+        last_s, at_start = self.schema.first_s, True
         while True:
-            spread = ndtr(rng.standard_normal((min(jobs, GROUP), len(self._root))) @ self._root.T)
+            uniforms = ndtr(rng.standard_normal((min(jobs, GROUP_JOBS), len(self._root))) @ self._root.T)
             rows: Columns = {}
-            for place, (name, margin) in enumerate(self._margins.items()):
-                chosen = margin[
-                    np.minimum((spread[:, place] * len(margin)).astype(np.int64), len(margin) - 1)
+            for index, (name, margin) in enumerate(self._margins.items()):
+                values = margin[
+                    np.minimum((uniforms[:, index] * len(margin)).astype(np.int64), len(margin) - 1)
                 ]
-                floating = name in (GAP, "estimate_s", "runtime_s", "energy_j")
-                rows[name] = chosen if floating else chosen.astype(np.int64)
-            gaps = rows.pop(GAP)
-            submit = now_s + np.cumsum(gaps) - (gaps[0] if begins else 0.0)
-            now_s, begins = float(submit[-1]), False
-            yield {"submit_s": submit, **rows}, now_s
+                floating = name in (GAP_COLUMN, "estimate_s", "runtime_s", "energy_j")
+                rows[name] = values if floating else values.astype(np.int64)
+            gaps = rows.pop(GAP_COLUMN)
+            submit = last_s + np.cumsum(gaps) - (gaps[0] if at_start else 0.0)
+            last_s, at_start = float(submit[-1]), False
+            yield {"submit_s": submit, **rows}, last_s
 
     def _state(self) -> State:
         return {"root": self._root} | {f"margin.{name}": values for name, values in self._margins.items()}
 
     def _restore(self, state: State) -> None:
         self._root = state["root"]
-        self._margins = {name: state[f"margin.{name}"] for name in (GAP, *self.schema.columns)}
+        self._margins = {name: state[f"margin.{name}"] for name in (GAP_COLUMN, *self.schema.columns)}

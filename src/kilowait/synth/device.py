@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["DEVICES", "check_device", "check_torch", "device_of", "one_thread"]
 
 DEVICES = ("auto", "cpu", "cuda")
-"""auto: the GPU where there is one, else the CPU."""
+"""auto: a GPU if the machine has one, else the CPU."""
 
 
 def device_of(name: str) -> torch.device:
@@ -27,13 +27,13 @@ def device_of(name: str) -> torch.device:
     check_torch()
     import torch
 
-    card = torch.cuda.is_available()
-    if name == "cuda" and not card:
+    has_gpu = torch.cuda.is_available()
+    if name == "cuda" and not has_gpu:
         raise InputError(
-            "device is cuda, and torch finds no NVIDIA graphics card on this machine; use cpu, or auto to use one "
-            "where there is one"
+            "device is cuda, and torch finds no NVIDIA GPU on this machine; use cpu, or auto to use a GPU "
+            "only where there is one"
         )
-    return torch.device("cuda" if card and name != "cpu" else "cpu")
+    return torch.device("cuda" if has_gpu and name != "cpu" else "cpu")
 
 
 def check_device(name: str) -> None:
@@ -48,12 +48,12 @@ def one_thread() -> Iterator[None]:
     check_torch()
     import torch
 
-    before = torch.get_num_threads()
+    previous = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(previous)
 
 
 def check_torch() -> None:

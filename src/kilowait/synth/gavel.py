@@ -1,14 +1,15 @@
 """Gavel's synthetic workload of training jobs, identical to that of its simulator for the same seed.
 
 D. Narayanan, K. Santhanam, F. Kazhamiaka, A. Phanishayee, M. Zaharia, "Heterogeneity-aware cluster scheduling policies
-for deep learning workloads", OSDI 2020; the order of draws is that of its simulator (github.com/stanford-futuredata/
-gavel, scheduler/utils.py, job_table.py and scheduler.py): Python's own generator, seeded with seed + 2 for the jobs,
-seed + 3 for the times between them, seed + 6 for their deadlines. Of each job are drawn, in this order:
+for deep learning workloads", OSDI 2020; the order of random numbers is that of its simulator
+(github.com/stanford-futuredata/gavel, scheduler/utils.py, job_table.py and scheduler.py): Python's random generator,
+seeded with seed + 2 for the jobs, seed + 3 for the interarrival times, seed + 6 for the deadlines. For each job these
+are sampled, in this order:
 
-- the number of GPUs: 1 with a chance of 0.7, 2 of 0.1, 4 of 0.15, 8 of 0.05; drawn even if all jobs use one;
-- minutes on V100: 10^U(3, 4) with a chance of 0.2, else 10^U(1.5, 3);
-- one of 26 model types, equally likely; redrawn until it supports several GPUs if the job has them;
-- with priorities, its weight: 5 with a chance of 0.2, else 1.
+- the number of GPUs: 1 with probability 0.7, 2 with 0.1, 4 with 0.15, 8 with 0.05; sampled even if all jobs use one;
+- minutes on V100: 10^U(3, 4) with probability 0.2, else 10^U(1.5, 3);
+- one of 26 model types, equally likely; resampled until it supports several GPUs if the job has them;
+- with priorities, its weight: 5 with probability 0.2, else 1.
 """
 
 from __future__ import annotations
@@ -60,13 +61,13 @@ def gavel_jobs(
     Args:
         jobs: number of jobs. Gavel's published results are of jobs 4000 to 4999 while later jobs keep arriving.
         jobs_per_hour: rate of the Poisson process; the first job arrives at 0. Infinite: all arrive at 0.
-        seed: Gavel's.
-        multi_gpu: some jobs take 2, 4 or 8 GPUs, which may lie on any nodes (`spread`).
+        seed: the seed of Gavel's simulator.
+        multi_gpu: some jobs take 2, 4 or 8 GPUs, on any nodes (`gpus_may_span_nodes`).
         priorities: a fifth of the jobs has priority 5, the others 1.
         slo: deadlines of 1.2, 2 or 10 times the run time, a third each; `slack_s` is the deadline less the run time.
 
-    >>> made = gavel_jobs(5000, 4.0, seed=0)
-    >>> float(made["runtime_s"][4000:].mean() / 3600), made.labels["model"][made["model"][0]]
+    >>> workload = gavel_jobs(5000, 4.0, seed=0)
+    >>> float(workload["runtime_s"][4000:].mean() / 3600), workload.labels["model"][workload["model"][0]]
     (17.4146..., 'ResNet-18 (batch size 64)')
     """
     try:
@@ -80,28 +81,28 @@ def gavel_jobs(
     # Python seeds with the absolute value, so -6 would give the jobs of seed 2.
     if seed < 0:
         raise InputError(f"the seed is {seed}; it must be 0 or more")
-    drawing, coming, judging = (random.Random(seed + offset) for offset in (2, 3, 6))
+    job_rng, arrival_rng, slo_rng = (random.Random(seed + offset) for offset in (2, 3, 6))
     gap_s = 3600.0 / jobs_per_hour  # computed as in Gavel, so that the last bit agrees
     submit, gpus, runtime, model, priority, slack = [], [], [], [], [], []
     now_s = 0.0
     for _ in range(count):
-        size = _gpus(drawing.uniform(0, 1))
+        job_gpus = _gpus(job_rng.uniform(0, 1))
         if not multi_gpu:
-            size = 1
-        runtime_s = _runtime_s(drawing)
-        kind = drawing.choice(MODELS)
-        while size > 1 and kind not in MULTI_GPU_MODELS:
-            kind = drawing.choice(MODELS)
+            job_gpus = 1
+        runtime_s = _runtime_s(job_rng)
+        model_type = job_rng.choice(MODELS)
+        while job_gpus > 1 and model_type not in MULTI_GPU_MODELS:
+            model_type = job_rng.choice(MODELS)
         if priorities:
-            priority.append(5.0 if drawing.uniform(0, 1) <= 0.2 else 1.0)
+            priority.append(5.0 if job_rng.uniform(0, 1) <= 0.2 else 1.0)
         if slo:
-            slack.append((_slo(judging.uniform(0, 1)) - 1.0) * runtime_s)
+            slack.append((_slo(slo_rng.uniform(0, 1)) - 1.0) * runtime_s)
         submit.append(now_s)
-        gpus.append(size)
+        gpus.append(job_gpus)
         runtime.append(runtime_s)
-        model.append(MODELS.index(kind))
+        model.append(MODELS.index(model_type))
         if gap_s > 0:
-            now_s += -math.log(1.0 - coming.random()) / (1.0 / gap_s)
+            now_s += -math.log(1.0 - arrival_rng.random()) / (1.0 / gap_s)
     return JobTable(
         job_id=np.arange(count),
         submit_s=submit,
@@ -122,20 +123,20 @@ def gavel_jobs(
     )
 
 
-def _gpus(draw: float) -> int:
-    if draw < 0.7:
+def _gpus(uniform: float) -> int:
+    if uniform < 0.7:
         return 1
-    if draw <= 0.8:
+    if uniform <= 0.8:
         return 2
-    return 4 if draw <= 0.95 else 8
+    return 4 if uniform <= 0.95 else 8
 
 
-def _runtime_s(drawing: random.Random) -> float:
-    low, high = (3.0, 4.0) if drawing.random() >= 0.8 else (1.5, 3.0)
-    return float(60 * 10 ** drawing.uniform(low, high))
+def _runtime_s(rng: random.Random) -> float:
+    low, high = (3.0, 4.0) if rng.random() >= 0.8 else (1.5, 3.0)
+    return float(60 * 10 ** rng.uniform(low, high))
 
 
-def _slo(draw: float) -> float:
-    if draw < 0.33:
+def _slo(uniform: float) -> float:
+    if uniform < 0.33:
         return 1.2
-    return 2.0 if draw < 0.67 else 10.0
+    return 2.0 if uniform < 0.67 else 10.0

@@ -3,8 +3,8 @@
 Every generator satisfies these properties (one parametrized test checks all of them):
 
 - the same seed gives the same jobs;
-- sizes and requests are values the log has; a run time is above its request by no more than the log's worst;
-- submissions are in order, on the log's own clock, so that hours and weekdays mean what they mean in the log;
+- sizes and requests are values the log has; a run time exceeds its request by at most the maximum of the log;
+- submissions are in order, in log time, so that hours and weekdays have the same meaning as in the log;
 - users and accounts have new numbers, unless the generator was fitted to keep names.
 """
 
@@ -26,7 +26,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 from kilowait.synth.checkpoint import CheckpointStore
-from kilowait.synth.conditions import Conditions, Wanted
+from kilowait.synth.conditions import Conditions, ConditionValue
 from kilowait.synth.gpu_workload import counts_gpus, gpus_of
 from kilowait.synth.log_schema import (
     Columns,
@@ -38,17 +38,17 @@ from kilowait.synth.sampler import (
     Part,
     SampleProgress,
     SampleRequest,
-    drawn,
-    expected_jobs,
+    expected_job_count,
+    sample_parts,
 )
-from kilowait.synth.what_if import Changes, Kinds, WhatIf
+from kilowait.synth.what_if import Changes, GroupFactors, WhatIf
 
 __all__ = [
     "Generator",
     "Part",
     "State",
     "SampleProgress",
-    "joined",
+    "concatenate_tables",
     "settings_from",
 ]
 
@@ -57,7 +57,7 @@ State = dict[str, npt.NDArray[Any]]
 
 
 CARD, STATE = "card.json", "state.npz"
-CODE = (
+PICKLE_WARNING = (
     "the state contains a pickle: sampling from this folder runs any code in it; do so only if you trust it"
 )
 VERSION = 2
@@ -70,7 +70,7 @@ class Generator(ABC):
     name: ClassVar[str]
     settings_type: ClassVar[type[Any]]
     """A frozen dataclass of settings with defaults."""
-    personal_data: ClassVar[str] = "what it was made of; see the page on synthetic workloads"
+    personal_data: ClassVar[str] = "what it was fitted to; see the page on synthetic workloads"
     """Personal data in a saved generator, as text for the card."""
     contains_code: ClassVar[bool] = False
     """Whether loading its folder can run code, as pickles do."""
@@ -78,11 +78,11 @@ class Generator(ABC):
     def __init__(self, schema: LogSchema, settings: Any, seed: int) -> None:
         self.schema, self.settings, self.seed = schema, settings, seed
         self.device = "cpu"
-        self.keep: CheckpointStore | None = None
+        self.checkpoints: CheckpointStore | None = None
         self.privacy: dict[str, Any] | None = None
         """Privacy guarantee of the fit, if any: epsilon, delta, unit, and what is not covered."""
-        self.likeness: dict[str, float] | None = None
-        """Kolmogorov-Smirnov distance of a sample to the log by column, where it was measured."""
+        self.ks_distances: dict[str, float] | None = None
+        """Kolmogorov-Smirnov distance of a sample to the log by column; None if not measured."""
 
     # -- implemented by each kind -------------------------------------------------------------------
 
@@ -95,8 +95,8 @@ class Generator(ABC):
         """Stream the endless workload in parts, with the columns of the log, from its first submission on.
 
         Each part comes with a time before which no later part has submissions; rows within it need no order. About
-        `jobs` jobs will be needed. Another layer is another sample of the same workload at the same time. `told` gets
-        the share of each part.
+        `jobs` jobs will be needed. Another layer is another sample of the same workload at the same time. `progress`
+        gets the completed share of each part.
         """
 
     @abstractmethod
@@ -115,28 +115,28 @@ class Generator(ABC):
         jobs: JobTable,
         *,
         seed: int = 0,
-        names: bool = False,
+        keep_names: bool = False,
         progress: SampleProgress | None = None,
         device: str = "cpu",
-        keep: CheckpointStore | None = None,
+        checkpoints: CheckpointStore | None = None,
         **settings: Any,
     ) -> Self:
         """Fit a generator to the log `jobs`.
 
         Args:
             jobs: the log.
-            seed: same seed, same generator.
-            names: keep the numbers and names of users and accounts, in the folder and in samples.
-            told: called with the current activity and the completed share.
+            seed: the same seed gives the same generator.
+            keep_names: keep the numbers and names of users and accounts, in the folder and in samples.
+            progress: called with the current activity and the completed share.
             device: where a network is trained: cpu, cuda, or auto for a GPU where there is one.
-            keep: checkpoint store of the training; a stored state is resumed.
-            settings: of this kind of generator.
+            checkpoints: checkpoint store of the training; a stored state is resumed.
+            settings: hyperparameters of this generator.
         """
-        facts = log_schema(jobs, names=names)
-        made = cls(facts, settings_from(cls, settings), seed)
-        made.device, made.keep = device, keep
-        made._learn(rows_of(jobs, facts), progress or _no_progress)
-        return made
+        schema = log_schema(jobs, keep_names=keep_names)
+        generator = cls(schema, settings_from(cls, settings), seed)
+        generator.device, generator.checkpoints = device, checkpoints
+        generator._learn(rows_of(jobs, schema), progress or _no_progress)
+        return generator
 
     def sample(
         self,
@@ -144,10 +144,10 @@ class Generator(ABC):
         *,
         days: float | None = None,
         seed: int = 0,
-        conditions: Mapping[str, Wanted] | None = None,
+        conditions: Mapping[str, ConditionValue] | None = None,
         load: float | None = None,
-        mix: Kinds | None = None,
-        grow: Kinds | None = None,
+        job_mix: GroupFactors | None = None,
+        scale_groups: GroupFactors | None = None,
         nodes: int | None = None,
         cluster: Cluster | None = None,
         progress: SampleProgress | None = None,
@@ -155,20 +155,21 @@ class Generator(ABC):
         """Sample jobs, from about the log's first submission on; what-if changes can be combined.
 
         Args:
-            jobs: how many.
-            days: for how long instead, which may be longer than the log.
-            seed: same seed, same jobs.
-            conditions: which jobs to keep, see `kilowait.synth.conditions`: ``{"queue": "long", "nodes": (1, 16)}``.
+            jobs: number of jobs.
+            days: number of days instead, which may be more than those of the log.
+            seed: the same seed gives the same jobs.
+            conditions: conditions on the jobs (see `kilowait.synth.conditions`), such as
+                ``{"queue": "long", "nodes": (1, 16)}``.
             load: offered load; it changes the number of jobs per day.
-            mix: kinds of job that become more or less frequent, ``{"nodes": {(1, 4): 0.5, (64, 128): 2}}``, or that
+            job_mix: kinds of job that become more or less frequent, ``{"nodes": {(1, 4): 0.5, (64, 128): 2}}``, or that
                 get a share of all jobs, ``{"nodes": {(1, 4): "30%"}}``.
-            grow: queues, users or accounts that submit more or less: ``{"queue": {"long": 3}}``.
+            scale_groups: queues, users or accounts that submit more or less: ``{"queue": {"long": 3}}``.
             nodes: size of another machine; job sizes are scaled and the load is kept.
             cluster: machine for the offered load; None: the log's, or that of `nodes`.
-            told: called with the current activity and the completed share.
+            progress: called with the current activity and the completed share.
         """
-        what_if = WhatIf(load, mix or {}, grow or {}, nodes)
-        return joined(
+        what_if = WhatIf(load, job_mix or {}, scale_groups or {}, nodes)
+        return concatenate_tables(
             self.tables(
                 jobs,
                 days=days,
@@ -186,109 +187,112 @@ class Generator(ABC):
         *,
         days: float | None = None,
         seed: int = 0,
-        conditions: Mapping[str, Wanted] | None = None,
+        conditions: Mapping[str, ConditionValue] | None = None,
         what_if: WhatIf | None = None,
         cluster: Cluster | None = None,
         progress: SampleProgress | None = None,
     ) -> Iterator[JobTable]:
         """The jobs of `sample`, in parts, for samples that do not fit into memory."""
-        facts = self.schema
-        what = what_if or WhatIf()
+        schema = self.schema
+        changes = what_if or WhatIf()
         gpus = cluster is not None and counts_gpus(cluster)
-        if cluster is not None and what.nodes is not None:
+        if cluster is not None and changes.nodes is not None:
             raise InputError("a cluster and a number of nodes are given; use only one of them")
-        asked = SampleRequest(
+        request = SampleRequest(
             jobs,
             days,
             seed,
-            Conditions(conditions or {}, facts),
-            Changes(what, facts),
+            Conditions(conditions or {}, schema),
+            Changes(changes, schema),
             work="gpus" if gpus else "nodes",
             capacity=None if cluster is None else gpus_of(cluster) if gpus else cluster.nodes,
         )
-        asked.check()
-        expected = expected_jobs(facts, asked)
-        new = {
-            name: facts.seen[name]
-            if name in facts.seen
+        request.check()
+        expected = expected_job_count(schema, request)
+        person_numbers = {
+            name: schema.seen[name]
+            if name in schema.seen
             else stream(seed, f"synth.{name}").permutation(count) + 1
-            for name, count in facts.numbered.items()
+            for name, count in schema.numbered.items()
         }
         meta = {
-            **facts.meta,
-            **asked.changes.meta(),
+            **schema.meta,
+            **request.changes.meta(),
             "workload": "synthetic",
             "model": self.name,
-            "source": facts.source,
+            "source": schema.source,
             "seed": int(seed),
         }
-        parts = drawn(
-            lambda layer, heard: self._stream(expected, seed, layer, heard),
-            facts,
-            asked,
+        sampled = sample_parts(
+            lambda layer, part_progress: self._stream(expected, seed, layer, part_progress),
+            schema,
+            request,
             progress or _no_progress,
         )
-        done = 0
-        for rows in parts:
-            columns: dict[str, Any] = {name: rows[name] for name in ("submit_s", *facts.columns)}
-            columns |= {name: numbers[rows[name]] for name, numbers in new.items()}
+        count_before = 0
+        for rows in sampled:
+            columns: dict[str, Any] = {name: rows[name] for name in ("submit_s", *schema.columns)}
+            columns |= {name: numbers[rows[name]] for name, numbers in person_numbers.items()}
             count = len(columns["submit_s"])
             yield JobTable(
-                job_id=np.arange(done + 1, done + count + 1), labels=facts.labels, meta=meta, **columns
+                job_id=np.arange(count_before + 1, count_before + count + 1),
+                labels=schema.labels,
+                meta=meta,
+                **columns,
             )
-            done += count
+            count_before += count
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write `card.json` (description) and `state.npz` (fitted parameters) into a folder.
 
         They contain no executable code unless the generator `contains_code`; the card says so.
         """
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
-        facts = self.schema
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        schema = self.schema
         card = {
             "generator": self.name,
             "version": VERSION,
             "seed": int(self.seed),
             "settings": asdict(self.settings),
-            "holds": self._holds(),
+            "personal_data": self._personal_data_text(),
             "privacy": self.privacy,
-            "likeness_ks": self.likeness,
-            **({"warning": CODE} if self.contains_code else {}),
+            "ks_distances": self.ks_distances,
+            **({"warning": PICKLE_WARNING} if self.contains_code else {}),
             "log": {
-                item.name: getattr(facts, item.name)
-                for item in fields(facts)
+                item.name: getattr(schema, item.name)
+                for item in fields(schema)
                 if item.name not in ("seen", "meta")
             }
-            | {"meta": dict(facts.meta)},
+            | {"meta": dict(schema.meta)},
         }
-        (place / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
-        seen = {f"seen.{name}": values for name, values in facts.seen.items()}
-        np.savez_compressed(place / STATE, allow_pickle=False, **self._state(), **seen)
+        (path / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+        seen = {f"seen.{name}": values for name, values in schema.seen.items()}
+        np.savez_compressed(path / STATE, allow_pickle=False, **self._state(), **seen)
 
-    def _holds(self) -> str:
+    def _personal_data_text(self) -> str:
         """Personal data that the folder contains, as text."""
         names = "; the numbers and names of users and accounts" if "user" in self.schema.seen else ""
         return self.personal_data + names
 
 
-def joined(tables: Iterable[JobTable]) -> JobTable:
+def concatenate_tables(tables: Iterable[JobTable]) -> JobTable:
     """The parts of a sample as one table."""
     parts = list(tables)
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0].columns}
     return JobTable(labels=parts[0].labels, meta=parts[0].meta, **columns)
 
 
-def settings_from(kind: type[Generator], given: Mapping[str, Any]) -> Any:
+def settings_from(kind: type[Generator], values: Mapping[str, Any]) -> Any:
     """Settings of a kind of generator, with defaults for those that are not given."""
-    known = {item.name: item.default for item in fields(kind.settings_type)}
-    for name, value in given.items():
-        if name not in known:
-            raise UnknownNameError(f"setting of the generator {kind.name}", name, known)
-        if isinstance(value, str) != isinstance(known[name], str):
-            wanted = "text" if isinstance(known[name], str) else "a number"
-            raise InputError(f"{name} of the generator {kind.name} is {value!r}; it must be {wanted}")
-    return kind.settings_type(**given)
+    defaults = {item.name: item.default for item in fields(kind.settings_type)}
+    for name, value in values.items():
+        if name not in defaults:
+            raise UnknownNameError(f"setting of the generator {kind.name}", name, defaults)
+        if isinstance(value, str) != isinstance(defaults[name], str):
+            expected = "text" if isinstance(defaults[name], str) else "a number"
+            raise InputError(f"{name} of the generator {kind.name} is {value!r}; it must be {expected}")
+    return kind.settings_type(**values)
 
 
 def _no_progress(what: str, share: float) -> None:

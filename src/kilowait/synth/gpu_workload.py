@@ -62,19 +62,19 @@ def gpu_workload(
     mean_s: float | None = None,
     longest_s: float = 30 * DAY_S,
     priorities: Mapping[float, float] | None = PRIORITIES,
-    spread: bool = False,
+    gpus_may_span_nodes: bool = False,
 ) -> JobTable:
     """Sample `jobs` jobs from midnight on whose offered load on `cluster` is exactly `load` (see `gpu_load`).
 
     Args:
         jobs: number of jobs.
-        cluster: gives the number of GPUs, and how many lie on a node. A job with more GPUs than any node has lies on
-            as few nodes as can be, the same number on each.
-        load: offered GPU-seconds over those the cluster has from the first submission to the last.
-        seed: same seed, same jobs. Sizes, run times, ... have separate random streams: a change of one leaves the
-            others.
-        arrivals: "poisson"; "daily" (Poisson on a clock that follows the working day, as in the Lublin-Feitelson
-            model; the day keeps its 24 hours at any load); "bursty" (gamma-distributed gaps, `BURST_CV`).
+        cluster: its number of GPUs, and of GPUs per node. A job with more GPUs than any node has takes the minimum
+            number of nodes, with the same number of GPUs on each.
+        load: offered GPU-seconds over those of the cluster from the first submission to the last.
+        seed: the same seed gives the same jobs. Sizes, run times, ... have separate random streams: a change of one
+            does not change the others.
+        arrivals: "poisson"; "daily" (Poisson in a time that follows the daily cycle of the Lublin-Feitelson
+            model; a day has 24 hours at any load); "bursty" (gamma-distributed gaps, `BURST_CV`).
         sizes: GPUs of a job to its weight.
         shared: share of all jobs that request a fraction of one GPU, in place of their size.
         parts: thousandths of a GPU to their weight among those.
@@ -82,14 +82,14 @@ def gpu_workload(
         mean_s: scales all run times to this mean; None: unscaled.
         longest_s: longest run time, before scaling.
         priorities: priority to its weight; None: the jobs have none.
-        spread: a job's GPUs may lie on any nodes.
+        gpus_may_span_nodes: the GPUs of a job may lie on any nodes.
 
     Model types (`model`) are Gavel's, equally likely; the k-th of 64 users has the weight 1/k. Estimates are exact:
-    `made.with_columns(estimate_s=user_estimates(made["runtime_s"]))` gives others.
+    `jobs.with_columns(estimate_s=user_estimates(jobs["runtime_s"]))` replaces them.
 
     >>> mixed = Cluster.preset("gpu-mixed")
-    >>> made = gpu_workload(1000, mixed, load=0.8, shared=0.3)
-    >>> round(gpu_load(made, mixed), 12), int((made["gpu_milli"] < 1000).sum())
+    >>> workload = gpu_workload(1000, mixed, load=0.8, shared=0.3)
+    >>> round(gpu_load(workload, mixed), 12), int((workload["gpu_milli"] < 1000).sum())
     (0.8, 301)
     """
     count = _count(jobs)
@@ -100,23 +100,23 @@ def gpu_workload(
     if not 0 <= shared <= 1:
         raise InputError(f"the share of jobs with a fraction of a GPU is {shared}; it must be from 0 to 1")
     capacity = gpus_of(cluster)
-    gpus = _whole("sizes", _sample("sizes", sizes, count, seed))
-    milli = np.full(count, 1000)
-    part = stream(seed, "gpu.shared").random(count) < shared
-    if part.any():
-        milli[part] = _whole("parts", _sample("parts", parts, count, seed))[part]
-        gpus[part] = 1
-    if (milli < 1).any() or (milli > 1000).any():
+    gpus = _whole_numbers("sizes", _sample("sizes", sizes, count, seed))
+    gpu_milli = np.full(count, 1000)
+    fractional = stream(seed, "gpu.shared").random(count) < shared
+    if fractional.any():
+        gpu_milli[fractional] = _whole_numbers("parts", _sample("parts", parts, count, seed))[fractional]
+        gpus[fractional] = 1
+    if (gpu_milli < 1).any() or (gpu_milli > 1000).any():
         raise InputError(
-            f"fractions of a GPU go from {milli.min()} to {milli.max()}; they must be thousandths, 1 to 1000"
+            f"fractions of a GPU go from {gpu_milli.min()} to {gpu_milli.max()}; they must be thousandths, 1 to 1000"
         )
-    nodes = _nodes(gpus, cluster, spread)
+    nodes = _nodes(gpus, cluster, gpus_may_span_nodes)
     runtime = _runtimes(durations, count, longest_s, seed)
     if mean_s is not None:
         if not (math.isfinite(mean_s) and mean_s > 0):
             raise InputError(f"the mean run time is {mean_s} s; it must be above 0")
         runtime *= mean_s / runtime.mean()
-    work = float(np.dot(gpus * milli / 1000.0, runtime))
+    work = float(np.dot(gpus * gpu_milli / 1000.0, runtime))
     span_s = work / (capacity * load)
     weights = 1.0 / np.arange(1, USERS + 1)
     return JobTable(
@@ -125,8 +125,8 @@ def gpu_workload(
         runtime_s=runtime,
         nodes=nodes,
         gpus=gpus,
-        gpu_milli=milli,
-        gpus_may_span_nodes=np.ones(count, np.int8) if spread else None,
+        gpu_milli=gpu_milli,
+        gpus_may_span_nodes=np.ones(count, np.int8) if gpus_may_span_nodes else None,
         model=_models(gpus, seed),
         priority=None if priorities is None else _sample("priorities", priorities, count, seed),
         user=stream(seed, "gpu.users").choice(USERS, count, p=weights / weights.sum()),
@@ -138,8 +138,7 @@ def gpu_workload(
 def gpu_load(jobs: JobTable, cluster: Cluster) -> float:
     """GPU-seconds of all jobs / (GPUs of the cluster x seconds from the first submission to the last).
 
-    Fractions of a GPU count as fractions; run times are those of the table, at speed 1, whatever type a job will run
-    on.
+    Fractions of a GPU count as fractions; run times are those of the table, at speed 1, on any GPU type.
 
     >>> mixed = Cluster.preset("gpu-mixed")  # 56 GPUs
     >>> two = JobTable(job_id=[1, 2], submit_s=[0, 100], runtime_s=[700, 700], nodes=[1, 1], gpus=[2, 2])
@@ -189,90 +188,94 @@ def _sample(what: str, weights: Mapping[int, float] | Mapping[float, float], cou
         )
     keys = np.array(list(weights), np.float64)
     edges = np.cumsum(shares / shares.sum())
-    draw = stream(seed, f"gpu.{what}").random(count)
-    return keys[np.minimum(np.searchsorted(edges, draw, side="right"), len(keys) - 1)]
+    uniforms = stream(seed, f"gpu.{what}").random(count)
+    return keys[np.minimum(np.searchsorted(edges, uniforms, side="right"), len(keys) - 1)]
 
 
-def _whole(what: str, drawn: Floats) -> Ints:
-    whole = drawn == np.floor(drawn)
-    if not whole.all():
-        raise InputError(f"{what} contain {drawn[np.argmin(whole)]:g}; they must be whole numbers")
-    return drawn.astype(np.int64)
+def _whole_numbers(what: str, values: Floats) -> Ints:
+    is_whole = values == np.floor(values)
+    if not is_whole.all():
+        raise InputError(f"{what} contain {values[np.argmin(is_whole)]:g}; they must be whole numbers")
+    return values.astype(np.int64)
 
 
-def _nodes(gpus: Ints, cluster: Cluster, spread: bool) -> Ints:
+def _nodes(gpus: Ints, cluster: Cluster, gpus_may_span_nodes: bool) -> Ints:
     """Nodes of each job; an error if a job fits on no GPU type (all GPUs of a job have one type)."""
-    kinds: dict[str, list[NodeGroup]] = {}
+    groups_by_type: dict[str, list[NodeGroup]] = {}
     for group in cluster.groups:
         if group.gpus:
-            kinds.setdefault(group.gpu_type, []).append(group)
+            groups_by_type.setdefault(group.gpu_type, []).append(group)
     nodes = np.ones(len(gpus), np.int64)
     for size in np.unique(gpus).tolist():
         if size < 1:
             raise InputError(f"a job size is {size} GPUs; it must be at least 1")
-        counts = [found for groups in kinds.values() if (found := _min_nodes(size, groups, spread))]
+        counts = [
+            count
+            for groups in groups_by_type.values()
+            if (count := _min_nodes(size, groups, gpus_may_span_nodes))
+        ]
         if not counts:
             raise InputError(
                 f"no type of GPU of cluster {cluster.name!r} has room for {size} at once, the same number on each "
-                "node; leave that size out, or let jobs spread"
+                "node; leave that size out, or set gpus_may_span_nodes"
             )
         nodes[gpus == size] = min(counts)
     return nodes
 
 
-def _min_nodes(size: int, groups: Sequence[NodeGroup], spread: bool) -> int:
+def _min_nodes(size: int, groups: Sequence[NodeGroup], gpus_may_span_nodes: bool) -> int:
     """Minimum number of nodes of these groups for `size` GPUs, the same number on each; 0: impossible."""
-    if spread:
+    if gpus_may_span_nodes:
         return int(size <= sum(group.nodes * group.gpus for group in groups))
     count = -(-size // max(group.gpus for group in groups))
     fitting = sum(group.nodes for group in groups if group.gpus * count >= size)
     return count if size % count == 0 and count <= fitting else 0
 
 
-def _runtimes(how: str, count: int, longest_s: float, seed: int) -> Floats:
+def _runtimes(distribution: str, count: int, longest_s: float, seed: int) -> Floats:
     """Run times in seconds, at least 1, by inverse transform sampling, truncated at the longest."""
-    shortest_s = {"lognormal": 1.0, "pareto": PARETO[0], "gavel": 60 * 10**1.5}[how]
+    shortest_s = {"lognormal": 1.0, "pareto": PARETO[0], "gavel": 60 * 10**1.5}[distribution]
     if not longest_s > shortest_s:
         raise InputError(
-            f"the longest run time is {longest_s} s; it must be above {shortest_s:.0f} s for {how!r}"
+            f"the longest run time is {longest_s} s; it must be above {shortest_s:.0f} s for {distribution!r}"
         )
-    draw = 1.0 - stream(seed, "gpu.durations").random(count)  # in (0, 1]
-    if how == "lognormal":
+    uniforms = 1.0 - stream(seed, "gpu.durations").random(count)  # in (0, 1]
+    if distribution == "lognormal":
         from scipy.special import ndtr, ndtri
 
         median_s, sigma = LOGNORMAL_S
-        below = ndtr(math.log(longest_s / median_s) / sigma)
-        runtime = median_s * np.exp(sigma * ndtri(draw * below))
-    elif how == "pareto":
+        cdf_at_longest = ndtr(math.log(longest_s / median_s) / sigma)
+        runtime = median_s * np.exp(sigma * ndtri(uniforms * cdf_at_longest))
+    elif distribution == "pareto":
         low_s, exponent = PARETO
-        runtime = low_s * (1.0 - draw * (1.0 - (low_s / longest_s) ** exponent)) ** (-1.0 / exponent)
+        runtime = low_s * (1.0 - uniforms * (1.0 - (low_s / longest_s) ** exponent)) ** (-1.0 / exponent)
     else:
         # 80 % of the probability over 1.5 to 3 of the logarithm, 20 % over 3 to 4.
-        most = np.interp(math.log10(longest_s / 60), [1.5, 3.0, 4.0], [0.0, 0.8, 1.0])
-        runtime = 60.0 * 10.0 ** np.interp(draw * most, [0.0, 0.8, 1.0], [1.5, 3.0, 4.0])
-    finished: Floats = np.clip(runtime, 1.0, longest_s)
-    return finished
+        max_probability = np.interp(math.log10(longest_s / 60), [1.5, 3.0, 4.0], [0.0, 0.8, 1.0])
+        runtime = 60.0 * 10.0 ** np.interp(uniforms * max_probability, [0.0, 0.8, 1.0], [1.5, 3.0, 4.0])
+    limited: Floats = np.clip(runtime, 1.0, longest_s)
+    return limited
 
 
-def _arrivals(how: str, count: int, span_s: float, seed: int) -> Floats:
+def _arrivals(pattern: str, count: int, span_s: float, seed: int) -> Floats:
     """Submission times from 0 to `span_s`."""
     rng = stream(seed, "gpu.arrivals")
-    shape = 1.0 / BURST_CV**2 if how == "bursty" else 1.0
-    at = np.concatenate(([0.0], np.cumsum(rng.gamma(shape, 1.0, count - 1))))
-    if how != "daily":
-        return np.asarray(at * (span_s / at[-1]), np.float64)
+    shape = 1.0 / BURST_CV**2 if pattern == "bursty" else 1.0
+    arrival_s = np.concatenate(([0.0], np.cumsum(rng.gamma(shape, 1.0, count - 1))))
+    if pattern != "daily":
+        return np.asarray(arrival_s * (span_s / arrival_s[-1]), np.float64)
     cycle = DailyCycle(COMBINED.cycle_shape, COMBINED.cycle_scale)
-    # Model time of the last submission: the inverse of `DailyCycle.clock_s`.
+    # Model time of the last submission: the inverse of `DailyCycle.real_s`.
     days, rest_s = divmod(span_s, DAY_S)
     model_s = np.concatenate(([0.0], np.cumsum(cycle.weights))) * (DAY_S / BUCKETS)
     last_s = days * DAY_S + float(np.interp(rest_s, np.linspace(0.0, DAY_S, BUCKETS + 1), model_s))
-    submit = cycle.clock_s(at * (last_s / at[-1]))
+    submit = cycle.real_s(arrival_s * (last_s / arrival_s[-1]))
     submit[-1] = span_s
     return submit
 
 
 def _models(gpus: Ints, seed: int) -> Ints:
     """Model type of each job; jobs with several GPUs have one that can use them."""
-    draw = stream(seed, "gpu.models").random(len(gpus))
-    kinds = np.where(gpus > 1, len(MULTI_GPU_MODELS), len(MODELS))
-    return np.floor(draw * kinds).astype(np.int64)
+    uniforms = stream(seed, "gpu.models").random(len(gpus))
+    model_counts = np.where(gpus > 1, len(MULTI_GPU_MODELS), len(MODELS))
+    return np.floor(uniforms * model_counts).astype(np.int64)

@@ -16,12 +16,12 @@ __all__ = [
     "CATEGORIES",
     "NUMBERS",
     "check_jobs",
-    "common",
-    "job_before",
+    "common_columns",
+    "previous_job",
     "job_rows",
-    "numbers_of",
-    "same_numbers",
-    "some_rows",
+    "numeric_columns",
+    "shared_codes",
+    "sample_rows",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -36,34 +36,34 @@ REPEATED = ("nodes", "estimate_s", "queue", "account", "status")
 """Columns that users repeat from job to job."""
 
 
-def job_before(jobs: JobTable) -> Ints:
+def previous_job(jobs: JobTable) -> Ints:
     """Row of the same user's previous job, in a table in order of submission; -1 for a first job.
 
     >>> table = JobTable(
     ...     job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 9], nodes=[1, 1, 1], user=[7, 8, 7]
     ... )
-    >>> job_before(table).tolist()
+    >>> previous_job(table).tolist()
     [-1, -1, 0]
     """
     user = jobs.column("user")
     order = np.argsort(user, kind="stable")
-    same = user[order][1:] == user[order][:-1]
+    same_user = user[order][1:] == user[order][:-1]
     before = np.full(len(jobs), -1, np.int64)
-    before[order[1:][same]] = order[:-1][same]
+    before[order[1:][same_user]] = order[:-1][same_user]
     return before
 
 
-def numbers_of(jobs: JobTable) -> dict[str, Floats]:
+def numeric_columns(jobs: JobTable) -> dict[str, Floats]:
     """The numeric columns that can be compared; jobs in order of submission."""
     submit = jobs["submit_s"]
-    found = {
+    columns = {
         "interarrival_s": np.diff(submit, prepend=submit[0]),
         "hour": (submit + unix_zero_s(jobs)) // 3600 % 24,
     }
     for name in NUMBERS:
         if name in jobs:
-            found[name] = jobs[name].astype(np.float64)
-    return {name: found[name] for name in NUMBERS if name in found}
+            columns[name] = jobs[name].astype(np.float64)
+    return {name: columns[name] for name in NUMBERS if name in columns}
 
 
 def job_rows(jobs: JobTable, *, history: bool = False) -> dict[str, Values]:
@@ -73,21 +73,21 @@ def job_rows(jobs: JobTable, *, history: bool = False) -> dict[str, Values]:
         jobs: in order of submission.
         history: add the time since the user's previous job, and the change of the run time (a harder test).
     """
-    rows: dict[str, Values] = dict(numbers_of(jobs))
+    rows: dict[str, Values] = dict(numeric_columns(jobs))
     rows["weekday"] = (jobs["submit_s"] + unix_zero_s(jobs)) // DAY_S % 7
     rows["used"] = jobs["runtime_s"] / np.maximum(jobs["estimate_s"], 1.0)
     for name in CATEGORIES:
         if name in jobs:
             rows[name] = _named(jobs, name)
-    before = job_before(jobs)
+    before = previous_job(jobs)
     known = before >= 0
     for name in REPEATED:
         if name in jobs:
             rows[f"same_{name}"] = np.where(known, jobs[name] == jobs[name][before], -1)
     if history:
         rows["user_gap_s"] = np.where(known, jobs["submit_s"] - jobs["submit_s"][before], -1.0)
-        ran = np.log1p(jobs["runtime_s"])
-        rows["runtime_change"] = np.where(known, ran - ran[before], np.nan)
+        log_runtime = np.log1p(jobs["runtime_s"])
+        rows["runtime_change"] = np.where(known, log_runtime - log_runtime[before], np.nan)
     return rows
 
 
@@ -100,19 +100,21 @@ def _named(jobs: JobTable, name: str) -> Values:
     return named
 
 
-def common(one: dict[str, Values], other: dict[str, Values]) -> tuple[dict[str, Floats], dict[str, Floats]]:
+def common_columns(
+    one: dict[str, Values], other: dict[str, Values]
+) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """The columns both have, as numbers with the same meaning in both."""
     left: dict[str, Floats] = {}
     right: dict[str, Floats] = {}
     for name in [name for name in one if name in other]:
-        left[name], right[name] = same_numbers([one[name], other[name]])
+        left[name], right[name] = shared_codes([one[name], other[name]])
     return left, right
 
 
-def same_numbers(columns: Sequence[Values]) -> list[Floats]:
+def shared_codes(columns: Sequence[Values]) -> list[Floats]:
     """One column of several tables as numbers with the same meaning in all; names are encoded.
 
-    >>> [numbers.tolist() for numbers in same_numbers([np.array(["long", "short"]), np.array(["short"])])]
+    >>> [numbers.tolist() for numbers in shared_codes([np.array(["long", "short"]), np.array(["short"])])]
     [[0.0, 1.0], [1.0]]
     """
     if any(column.dtype.kind == "U" for column in columns):
@@ -123,15 +125,15 @@ def same_numbers(columns: Sequence[Values]) -> list[Floats]:
     return [column.astype(np.float64) for column in columns]
 
 
-def some_rows(count: int, most: int, rng: np.random.Generator) -> Ints:
-    """All rows, or `most` of them at random."""
-    return np.arange(count) if count <= most else np.sort(rng.choice(count, most, replace=False))
+def sample_rows(count: int, max_rows: int, rng: np.random.Generator) -> Ints:
+    """All rows, or `max_rows` of them at random."""
+    return np.arange(count) if count <= max_rows else np.sort(rng.choice(count, max_rows, replace=False))
 
 
-def check_jobs(tables: Sequence[JobTable], least: int) -> None:
+def check_jobs(tables: Sequence[JobTable], min_jobs: int) -> None:
     """Raise if there are too few jobs to compare."""
     for table in tables:
-        if len(table) < least:
+        if len(table) < min_jobs:
             raise InputError(
-                f"{len(table)} jobs are too few to compare workloads; at least {least} are needed"
+                f"{len(table)} jobs are too few to compare workloads; at least {min_jobs} are needed"
             )

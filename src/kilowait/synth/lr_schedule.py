@@ -8,15 +8,15 @@ from __future__ import annotations
 import torch
 from torch.optim.lr_scheduler import OneCycleLR
 
-__all__ = ["rates_of"]
+__all__ = ["one_cycle_schedule"]
 
-RISING = 0.1
+WARMUP_SHARE = 0.1
 """Share of the steps in which the learning rate rises."""
 
 
-def rates_of(optimizer: torch.optim.Optimizer, highest: float, steps: int) -> OneCycleLR:
+def one_cycle_schedule(optimizer: torch.optim.Optimizer, max_rate: float, steps: int) -> OneCycleLR:
     """One-cycle schedule over `steps` steps."""
     total = steps + 1
-    # torch ends the rise at step `RISING * total - 1` and divides by that.
-    rising = RISING if RISING * total != 1 else 1.1 * RISING
-    return OneCycleLR(optimizer, highest, total_steps=total, pct_start=rising)
+    # torch ends the rise at step `WARMUP_SHARE * total - 1` and divides by that.
+    share = WARMUP_SHARE if WARMUP_SHARE * total != 1 else 1.1 * WARMUP_SHARE
+    return OneCycleLR(optimizer, max_rate, total_steps=total, pct_start=share)

@@ -3,7 +3,7 @@
 U. Lublin and D. G. Feitelson, "The workload on parallel supercomputers: modeling the characteristics of rigid
 jobs", JPDC 63 (11), 2003. Sampled from the published distributions, all jobs at once:
 
-- *sizes*: one node, or a power of two, or any size; log2 of a parallel size is uniform on two stages;
+- *sizes*: one node, or a power of two, or any size; log2 of a parallel size is two-stage uniform;
 - *run times*: the logarithm is one of two Gammas, short or long; large jobs are more often long;
 - *arrivals*: the logarithm of the time between them is Gamma, in a time that follows the daily cycle
   (`lublin_arrivals`).
@@ -36,10 +36,10 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 T = TypeVar("T", np.int64, np.float64)
 
-MOST_ROUNDS = 1000
+MAX_ROUNDS = 1000
 """Maximum number of resampling rounds for values beyond the maximum before the parameters are rejected."""
 
-MOST_STEPS = 24
+MAX_ITERATIONS = 24
 """Maximum iterations of the search for the time scale."""
 
 
@@ -59,39 +59,39 @@ def lublin(
         jobs: number of jobs.
         nodes: the machine's size; no job is larger. The share of long jobs depends on the number of nodes as
             published, so on machines of thousands of nodes nearly all large jobs are long.
-        load: offered load to reach (see `offered_load`); None keeps the model's own rate. Only the
-            model time is scaled: a day keeps its 24 hours and its peak hours.
-        seed: same seed, same jobs.
+        load: offered load to reach (see `offered_load`); None keeps the rate of the model. Only the
+            model time is scaled: a day has 24 hours and the same peak hours at any load.
+        seed: the same seed gives the same jobs.
         model: "combined" (one kind of job), "batch", "interactive", "mixed" (both), or
             your own parameters. Kinds become queues.
         estimates: "exact", "rounded" (see `user_estimates`), or a factor of at least 1 on the run time.
-        users: how many users share the jobs, the k-th with a weight of 1/k. Not part of the model; it
+        users: number of users; the k-th has a share of the jobs proportional to 1/k. Not part of the model; it
             makes fair-share policies meaningful.
 
-    Run times are whole seconds as in the authors' program; submissions are not rounded.
+    Run times are whole seconds as in the authors' program; submission times are not rounded.
 
-    >>> made = lublin(1000, 128, load=0.8, seed=1)
-    >>> len(made), int(made["nodes"].max()) <= 128
+    >>> workload = lublin(1000, 128, load=0.8, seed=1)
+    >>> len(workload), int(workload["nodes"].max()) <= 128
     (1000, True)
     """
-    jobs = _whole("number of jobs", jobs)
-    nodes = _whole("number of nodes", nodes)
-    users = _whole("number of users", users)
+    jobs = _whole_number("number of jobs", jobs)
+    nodes = _whole_number("number of nodes", nodes)
+    users = _whole_number("number of users", users)
     if load is not None:
         check_load(load)
         if jobs < 2:
             raise InputError("one job has no offered load; use two jobs or more, or no load")
     kinds = _kinds(model)
-    drawn = [_sample(kind, jobs, nodes, seed) for kind in kinds]
-    scale = 1.0 if load is None else _fitted_scale(drawn, jobs, nodes, load)
-    submit, kind, row = _merged(drawn, jobs, scale)
-    runtime = _select([each.runtime_s for each in drawn], kind, row)
+    kind_jobs = [_sample(kind, jobs, nodes, seed) for kind in kinds]
+    scale = 1.0 if load is None else _fitted_scale(kind_jobs, jobs, nodes, load)
+    submit, kind, row = _merged(kind_jobs, jobs, scale)
+    runtime = _select([each.runtime_s for each in kind_jobs], kind, row)
     table = JobTable(
         job_id=np.arange(1, jobs + 1),
         submit_s=submit,
         runtime_s=runtime,
         estimate_s=_estimates(runtime, estimates, seed),
-        nodes=_select([each.nodes for each in drawn], kind, row),
+        nodes=_select([each.nodes for each in kind_jobs], kind, row),
         user=_users(jobs, users, seed),
         queue=kind,
         labels={"queue": tuple(each.name for each in kinds)},
@@ -130,17 +130,17 @@ def _sample(kind: LublinParameters, count: int, nodes: int, seed: int) -> _JobAr
 
 def _sizes(kind: LublinParameters, count: int, nodes: int, rng: np.random.Generator) -> Ints:
     """Sizes from three random numbers per job, so that a larger machine never makes a job smaller."""
-    sort, stage, place = rng.random((3, count))
+    type_uniform, stage_uniform, size_uniform = rng.random((3, count))
     high = max(0.0, math.log2(nodes) - kind.size_high_gap_log2)
     low = min(kind.size_low_log2, high)
     # On small machines the breakpoint lies in the middle, as the authors advise (at 8 nodes: 1.5).
     middle = min(max(high - kind.size_middle_gap_log2, high / 2, low), high)
-    lower = stage < kind.size_lower_share
-    log2_size = np.where(lower, low + place * (middle - low), middle + place * (high - middle))
-    power2 = sort < kind.serial_share + kind.power2_share
-    whole = np.minimum(np.floor(log2_size + 0.5), nodes.bit_length() - 1)  # at most the largest that fits
-    size = np.floor(np.exp2(np.where(power2, whole, log2_size)) + 0.5)
-    size[sort < kind.serial_share] = 1.0
+    lower = stage_uniform < kind.size_lower_share
+    log2_size = np.where(lower, low + size_uniform * (middle - low), middle + size_uniform * (high - middle))
+    power2 = type_uniform < kind.serial_share + kind.power2_share
+    rounded = np.minimum(np.floor(log2_size + 0.5), nodes.bit_length() - 1)  # at most the largest that fits
+    size = np.floor(np.exp2(np.where(power2, rounded, log2_size)) + 0.5)
+    size[type_uniform < kind.serial_share] = 1.0
     capped: Ints = np.minimum(size, nodes).astype(np.int64)
     return capped
 
@@ -149,33 +149,33 @@ def _runtimes(kind: LublinParameters, size: Ints, rng: np.random.Generator) -> F
     """Whole seconds, at least 1."""
     short_share = np.clip(kind.short_share_per_node * size + kind.short_share_base, 0.0, 1.0)
 
-    def draw(rows: Ints) -> Floats:
+    def sample(rows: Ints) -> Floats:
         short = rng.random(len(rows)) < short_share[rows]
         shape = np.where(short, kind.short_shape, kind.long_shape)
         return rng.standard_gamma(shape) * np.where(short, kind.short_scale, kind.long_scale)
 
     what = f"longest_runtime_log of kind {kind.name!r}"
-    return np.floor(np.exp(_below(draw, len(size), kind.longest_runtime_log, what)))
+    return np.floor(np.exp(_below(sample, len(size), kind.longest_runtime_log, what)))
 
 
-def _below(draw: Callable[[Ints], Floats], count: int, limit: float, what: str) -> Floats:
-    """Sample `count` values by `draw` (called with rows); values above `limit` are resampled."""
-    values = draw(np.arange(count))
+def _below(sample: Callable[[Ints], Floats], count: int, limit: float, what: str) -> Floats:
+    """Sample `count` values by `sample` (called with rows); values above `limit` are resampled."""
+    values = sample(np.arange(count))
     rows = np.flatnonzero(values > limit)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         if len(rows) == 0:
             return values
-        values[rows] = draw(rows)
+        values[rows] = sample(rows)
         rows = rows[values[rows] > limit]
     raise InputError(f"{what} is {limit:g}, and nearly every sampled value is above it; raise it")
 
 
-def _merged(drawn: Sequence[_JobArrays], count: int, scale: float) -> tuple[Floats, Ints, Ints]:
+def _merged(kind_jobs: Sequence[_JobArrays], count: int, scale: float) -> tuple[Floats, Ints, Ints]:
     """The first `count` arrivals of all kinds: their times, kinds, and rows within the kind."""
-    clocks = [each.cycle.clock_s(each.model_s * scale) for each in drawn]
-    if len(clocks) == 1:
-        return clocks[0], np.zeros(count, np.int64), np.arange(count)
-    times = np.concatenate(clocks)
+    times_by_kind = [each.cycle.real_s(each.model_s * scale) for each in kind_jobs]
+    if len(times_by_kind) == 1:
+        return times_by_kind[0], np.zeros(count, np.int64), np.arange(count)
+    times = np.concatenate(times_by_kind)
     order = np.argsort(times, kind="stable")[:count]
     kind, row = np.divmod(order, count)
     return times[order], kind, row
@@ -186,16 +186,16 @@ def _select(columns: Sequence[npt.NDArray[T]], kind: Ints, row: Ints) -> npt.NDA
     return columns[0] if len(columns) == 1 else np.stack(columns)[kind, row]
 
 
-def _fitted_scale(drawn: Sequence[_JobArrays], count: int, nodes: int, load: float) -> float:
+def _fitted_scale(kind_jobs: Sequence[_JobArrays], count: int, nodes: int, load: float) -> float:
     """The scale factor of model time that brings the offered load near `load`.
 
     Uses regula falsi (Illinois) on logarithms. The load need not be smooth in the factor:
     nights are long and, with several kinds, jobs change order; the caller corrects the rest.
     """
-    work = [each.nodes * each.runtime_s for each in drawn]
+    work = [each.nodes * each.runtime_s for each in kind_jobs]
 
     def excess(scale_log: float) -> float:
-        submit, kind, row = _merged(drawn, count, math.exp(scale_log))
+        submit, kind, row = _merged(kind_jobs, count, math.exp(scale_log))
         span_s = max(float(submit[-1] - submit[0]), 1e-9)
         return math.log(float(_select(work, kind, row).sum()) / nodes / span_s) - math.log(load)
 
@@ -211,7 +211,7 @@ def _fitted_scale(drawn: Sequence[_JobArrays], count: int, nodes: int, load: flo
         step *= 2
     if near_excess * far_excess > 0:
         return math.exp(near)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_ITERATIONS):
         if abs(far_excess) < 1e-7 or far_excess == near_excess:
             break
         new = far - far_excess * (far - near) / (far_excess - near_excess)
@@ -238,16 +238,16 @@ def _kinds(model: str | LublinParameters | Sequence[LublinParameters]) -> tuple[
     return kinds
 
 
-def _estimates(runtime: Floats, how: str | float, seed: int) -> Floats:
-    if isinstance(how, str):
-        if how == "exact":
+def _estimates(runtime: Floats, kind: str | float, seed: int) -> Floats:
+    if isinstance(kind, str):
+        if kind == "exact":
             return runtime
-        if how == "rounded":
+        if kind == "rounded":
             return user_estimates(runtime, seed=seed)
-        raise UnknownNameError("kind of estimate", how, ("exact", "rounded"))
-    if not (math.isfinite(how) and how >= 1):
-        raise InputError(f"estimates are {how} times the run time; the factor must be finite, and 1 or more")
-    return runtime * how
+        raise UnknownNameError("kind of estimate", kind, ("exact", "rounded"))
+    if not (math.isfinite(kind) and kind >= 1):
+        raise InputError(f"estimates are {kind} times the run time; the factor must be finite, and 1 or more")
+    return runtime * kind
 
 
 def _users(count: int, users: int, seed: int) -> Ints:
@@ -255,7 +255,7 @@ def _users(count: int, users: int, seed: int) -> Ints:
     return stream(seed, "lublin.users").choice(users, count, p=weights / weights.sum())
 
 
-def _whole(what: str, value: int) -> int:
+def _whole_number(what: str, value: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:

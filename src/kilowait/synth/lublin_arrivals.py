@@ -44,9 +44,11 @@ class DailyCycle:
     """Converts model time to real time; both start at midnight and count seconds.
 
     >>> cycle = DailyCycle(8.1737, 3.9631)
-    >>> cycle.clock_s(np.array([0.0, 86400.0, 3 * 86400.0])).tolist()
+    >>> cycle.real_s(np.array([0.0, 86400.0, 3 * 86400.0])).tolist()
     [0.0, 86400.0, 259200.0]
-    >>> hours_s = np.diff(cycle.clock_s(np.arange(0.0, 86401.0, 3600.0)))  # the model's hours on our clock
+    >>> hours_s = np.diff(
+    ...     cycle.real_s(np.arange(0.0, 86401.0, 3600.0))
+    ... )  # length of each model hour in real time
     >>> bool(hours_s.max() > 2 * hours_s.min())
     True
     """
@@ -69,7 +71,7 @@ class DailyCycle:
         self._model_s = np.concatenate(([0.0], np.cumsum(weights))) * (DAY_S / BUCKETS)
         self._model_s[-1] = DAY_S
 
-    def clock_s(self, model_s: Floats) -> Floats:
+    def real_s(self, model_s: Floats) -> Floats:
         """Real times of ascending model times."""
         days = np.floor(model_s / DAY_S) * DAY_S
         return days + np.interp(model_s - days, self._model_s, self._edges_s)

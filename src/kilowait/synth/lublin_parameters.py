@@ -72,18 +72,18 @@ class LublinParameters:
     def __post_init__(self) -> None:
         if not self.name:
             raise InputError("a kind of job has no name; give it one, it is used as queue name")
-        for rule in fields(self):
-            value = getattr(self, rule.name)
-            if rule.name == "name":
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name == "name":
                 continue
             if not math.isfinite(value):
-                raise InputError(f"{rule.name} of kind {self.name!r} is {value}; it must be a finite number")
-            if rule.name.endswith("_share") and not 0 <= value <= 1:
-                raise InputError(f"{rule.name} of kind {self.name!r} is {value}; a share must be from 0 to 1")
-            if rule.name.endswith(("_shape", "_scale", "_ratio", "_log")) and value <= 0:
-                raise InputError(f"{rule.name} of kind {self.name!r} is {value}; it must be above 0")
-            if rule.name.endswith("_log2") and value < 0:
-                raise InputError(f"{rule.name} of kind {self.name!r} is {value}; it must be 0 or more")
+                raise InputError(f"{item.name} of kind {self.name!r} is {value}; it must be a finite number")
+            if item.name.endswith("_share") and not 0 <= value <= 1:
+                raise InputError(f"{item.name} of kind {self.name!r} is {value}; a share must be from 0 to 1")
+            if item.name.endswith(("_shape", "_scale", "_ratio", "_log")) and value <= 0:
+                raise InputError(f"{item.name} of kind {self.name!r} is {value}; it must be above 0")
+            if item.name.endswith("_log2") and value < 0:
+                raise InputError(f"{item.name} of kind {self.name!r} is {value}; it must be 0 or more")
         if self.serial_share + self.power2_share > 1:
             raise InputError(
                 f"serial_share {self.serial_share} and power2_share {self.power2_share} of kind "

@@ -1,8 +1,8 @@
 """Privacy metrics of synthetic workloads: copies, membership inference and k-anonymity.
 
-The reference are held-out jobs of the same machine that the generator has *not* seen: jobs as close to those as to the
-training jobs are not copies. Rows are compared by size, request, run time, queue and status; users have other numbers.
-These are empirical metrics, not guarantees: nothing here is differentially private.
+The reference is held-out jobs of the same machine that the generator has *not* seen: jobs as close to those as to the
+training jobs are not copies. Rows are compared by size, request, run time, queue and status; users are ignored, as
+they are renumbered. These are empirical metrics, not guarantees: nothing here is differentially private.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.synth.job_features import job_before, job_rows, same_numbers
+from kilowait.synth.job_features import job_rows, previous_job, shared_codes
 from kilowait.synth.record_distances import (
     RecordDistances,
     advantage,
     compared_numbers,
-    nearer_auc,
+    distance_auc,
     record_distances,
 )
 
@@ -30,7 +30,7 @@ KNOWN = ("nodes", "gpus", "estimate_s", "queue", "hour")
 """Default quasi-identifiers: what an attacker may know of a job."""
 TOLERANCE = 0.08
 """Tolerance by which a metric may exceed its value for uncopied jobs. Real weeks of four logs of 21 weeks and more,
-split into thirds as generated, seen and held-out, exceed it by 0.07 at most; those of a log of 13 weeks by
+split into thirds as generated, seen and held-out, exceed it by at most 0.07; those of a log of 13 weeks by
 up to 0.43 (python -m benchmarks.reproduce.privacy_baseline)."""
 CLASSES = (2, 3, 5, 10, 20)
 """Values of k for k-anonymity."""
@@ -41,7 +41,7 @@ class PrivacyMetrics:
     """Privacy metrics of a synthetic workload with respect to its training jobs."""
 
     nearer_to_seen: float
-    """Share of generated jobs closer to a seen job than to any held-out one; 0.5: no closer."""
+    """Share of generated jobs closer to a seen job than to any held-out one; 0.5: as close to both."""
     closest_seen: float
     """Median distance of a generated job to the closest seen one, in standard deviations of the columns."""
     closest_held_out: float
@@ -60,14 +60,14 @@ class PrivacyMetrics:
 
     @property
     def exceeded(self) -> tuple[str, ...]:
-        """Metrics that exceed their value for uncopied jobs by more than `SLACK`."""
+        """Metrics that exceed their value for uncopied jobs by more than `TOLERANCE`."""
         excess = {
             "copies": self.copies - self.copies_of_held_out,
             "copied_pairs": self.copied_pairs - self.copied_pairs_of_held_out,
             "nearer_to_seen": self.nearer_to_seen - 0.5,
             "membership_advantage": self.membership_advantage,
         }
-        return tuple(name for name, more in excess.items() if more > TOLERANCE)
+        return tuple(name for name, difference in excess.items() if difference > TOLERANCE)
 
 
 def privacy_metrics(
@@ -81,26 +81,28 @@ def privacy_metrics(
     """Compare generated jobs with the training jobs and with held-out jobs.
 
     Args:
-        made: generated.
+        synthetic: generated jobs.
         seen: the generator's training jobs.
         held_out: jobs of the same machine and time, not seen; for example random weeks of the log.
-        seed: for subsampling rows.
-        close: their precomputed `closeness`.
+        seed: seed of the row subsampling.
+        close: their precomputed `record_distances`.
     """
     tables = [table.sorted() for table in (synthetic, seen, held_out)]
-    near = record_distances(synthetic, seen, held_out, seed=seed) if close is None else close
+    distances = record_distances(synthetic, seen, held_out, seed=seed) if close is None else close
     copies, pairs = (_copies(*tables, before=before) for before in (False, True))
-    level = near.made_to_seen == near.made_to_held_out
+    ties = distances.synthetic_to_seen == distances.synthetic_to_held_out
     return PrivacyMetrics(
-        nearer_to_seen=float((near.made_to_seen < near.made_to_held_out).mean() + 0.5 * level.mean()),
-        closest_seen=float(np.median(near.made_to_seen)),
-        closest_held_out=float(np.median(near.made_to_held_out)),
+        nearer_to_seen=float(
+            (distances.synthetic_to_seen < distances.synthetic_to_held_out).mean() + 0.5 * ties.mean()
+        ),
+        closest_seen=float(np.median(distances.synthetic_to_seen)),
+        closest_held_out=float(np.median(distances.synthetic_to_held_out)),
         copies=copies[0],
         copies_of_held_out=copies[1],
         copied_pairs=pairs[0],
         copied_pairs_of_held_out=pairs[1],
-        membership_auc=nearer_auc(near.seen_to_made, near.held_out_to_made),
-        membership_advantage=advantage(near.seen_to_made, near.held_out_to_made),
+        membership_auc=distance_auc(distances.seen_to_synthetic, distances.held_out_to_synthetic),
+        membership_advantage=advantage(distances.seen_to_synthetic, distances.held_out_to_synthetic),
     )
 
 
@@ -111,12 +113,12 @@ def _copies(synthetic: JobTable, seen: JobTable, held_out: JobTable, *, before: 
     if before:
         pairs = []
         for table, values in zip((synthetic, seen, held_out), rows, strict=True):
-            last = job_before(table)
-            pairs.append(np.column_stack([values[last >= 0], values[last[last >= 0]]]))
+            previous = previous_job(table)
+            pairs.append(np.column_stack([values[previous >= 0], values[previous[previous >= 0]]]))
         rows = pairs
-    known = {row.tobytes() for row in rows[1]}
+    seen_rows = {row.tobytes() for row in rows[1]}
     shares = [
-        float(np.mean([row.tobytes() in known for row in values])) if len(values) else 0.0
+        float(np.mean([row.tobytes() in seen_rows for row in values])) if len(values) else 0.0
         for values in (rows[0], rows[2])
     ]
     return shares[0], shares[1]
@@ -172,8 +174,8 @@ def _class_users(
     names = tuple(name for name in KNOWN if name in rows) if known is None else tuple(known)
     for name in names:
         if name not in rows:
-            raise UnknownNameError("column that may be known", name, rows)
-    numbers = np.column_stack([same_numbers([rows[name]])[0] for name in names])
+            raise UnknownNameError("quasi-identifier column", name, rows)
+    numbers = np.column_stack([shared_codes([rows[name]])[0] for name in names])
     classes = np.unique(numbers, axis=0, return_inverse=True)[1].ravel()
-    people = np.unique(np.stack([classes, jobs.sorted().column("user")]), axis=1)[0]
-    return names, np.bincount(people)[classes]
+    user_classes = np.unique(np.stack([classes, jobs.sorted().column("user")]), axis=1)[0]
+    return names, np.bincount(user_classes)[classes]

@@ -23,7 +23,7 @@ __all__ = ["GENERATORS", "EXTERNAL_GENERATORS", "fit_generator", "load_generator
 GENERATORS: dict[str, tuple[str, str]] = {
     "bootstrap": (
         "kilowait.synth.bootstrap:BootstrapGenerator",
-        "block bootstrap of whole weeks of the log: copies, a baseline",
+        "block bootstrap of weeks of the log: copies, a baseline",
     ),
     "copula": (
         "kilowait.synth.copula:CopulaGenerator",
@@ -69,10 +69,10 @@ def fit_generator(
     model: str = "bootstrap",
     *,
     seed: int = 0,
-    names: bool = False,
+    keep_names: bool = False,
     progress: SampleProgress | None = None,
     device: str = "cpu",
-    keep: CheckpointStore | None = None,
+    checkpoints: CheckpointStore | None = None,
     **settings: Any,
 ) -> Generator:
     """Fit a generator by name to a log; see `Generator.fit`.
@@ -82,55 +82,63 @@ def fit_generator(
     >>> len(generator.sample(2000, seed=7))
     2000
     """
-    return _kind(model).fit(
-        jobs, seed=seed, names=names, progress=progress, device=device, keep=keep, **settings
+    return _generator_class(model).fit(
+        jobs,
+        seed=seed,
+        keep_names=keep_names,
+        progress=progress,
+        device=device,
+        checkpoints=checkpoints,
+        **settings,
     )
 
 
-def load_generator(folder: str | PathLike[str], *, trust: str | None = None) -> Generator:
+def load_generator(folder: str | PathLike[str], *, allow_pickle_with: str | None = None) -> Generator:
     """Load the generator that `Generator.save` wrote into a folder.
 
     Args:
-        folder: what was saved.
-        trust: path of the Python that may run code contained in the folder. Only generators of external
-            libraries contain any; without this they are not loaded.
+        folder: folder of a saved generator.
+        allow_pickle_with: path of the Python that may run code contained in the folder. Only generators of external
+            libraries contain code; without this argument they are not loaded.
     """
-    place = Path(folder)
-    if not (place / CARD).is_file():
-        raise InputError(f"{place} has no {CARD}; give a folder written by kilowait synth fit")
+    path = Path(folder)
+    if not (path / CARD).is_file():
+        raise InputError(f"{path} has no {CARD}; give a folder written by kilowait synth fit")
     try:
-        card = json.loads((place / CARD).read_text(encoding="utf-8"))
+        card = json.loads((path / CARD).read_text(encoding="utf-8"))
         version, name = card["version"], card["generator"]
     except (ValueError, KeyError, TypeError) as problem:
-        raise InputError(f"{place / CARD} is damaged ({problem}); fit the generator again") from None
+        raise InputError(f"{path / CARD} is damaged ({problem}); fit the generator again") from None
     if version != VERSION:
         raise InputError(
-            f"{place} has version {version} and this kilowait reads version {VERSION}; fit the generator again"
+            f"{path} has version {version} and this kilowait reads version {VERSION}; fit the generator again"
         )
-    kind = _kind(name)
-    if kind.contains_code and trust is None:
+    generator_class = _generator_class(name)
+    if generator_class.contains_code and allow_pickle_with is None:
         raise InputError(
-            f"{place} contains a pickle of {name}, and loading it runs any code in it; if you trust its source, "
-            "name the Python that has the library: --allow-pickle-with PYTHON, or trust= in Python"
+            f"{path} contains a pickle of {name}, and loading it runs any code in it; if you trust its source, "
+            "name the Python that has the library: --allow-pickle-with PYTHON, or allow_pickle_with= in Python"
         )
     try:
-        with (place / STATE).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        with (path / STATE).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             state = {key: file[key] for key in file.files}
         seen = {key.removeprefix("seen."): state.pop(key) for key in list(state) if key.startswith("seen.")}
         log = {
             **card["log"],
             "columns": tuple(card["log"]["columns"]),
-            "labels": {column: tuple(words) for column, words in card["log"]["labels"].items()},
+            "labels": {column: tuple(texts) for column, texts in card["log"]["labels"].items()},
         }
-        settings = card["settings"] | ({"python": trust} if kind.contains_code else {})
-        made = kind(LogSchema(**log, seen=seen), settings_from(kind, settings), int(card["seed"]))
-        made.privacy, made.likeness = card.get("privacy"), card.get("likeness_ks")
-        made._restore(state)
+        settings = card["settings"] | ({"python": allow_pickle_with} if generator_class.contains_code else {})
+        generator = generator_class(
+            LogSchema(**log, seen=seen), settings_from(generator_class, settings), int(card["seed"])
+        )
+        generator.privacy, generator.ks_distances = card.get("privacy"), card.get("ks_distances")
+        generator._restore(state)
     except (OSError, ValueError, KeyError, TypeError, BadZipFile) as problem:
         raise InputError(
-            f"{place / STATE} is damaged or missing ({problem}); fit the generator again"
+            f"{path / STATE} is damaged or missing ({problem}); fit the generator again"
         ) from None
-    return made
+    return generator
 
 
 def settings_of(name: str) -> dict[str, Any]:
@@ -139,13 +147,13 @@ def settings_of(name: str) -> dict[str, Any]:
     >>> settings_of("bootstrap")
     {'days': 7}
     """
-    return asdict(_kind(name).settings_type())
+    return asdict(_generator_class(name).settings_type())
 
 
-def _kind(name: str) -> type[Generator]:
+def _generator_class(name: str) -> type[Generator]:
     known = GENERATORS | EXTERNAL_GENERATORS
     if name not in known:
         raise UnknownNameError("generator", name, known)
-    module, _, found = known[name][0].partition(":")
-    kind: type[Generator] = getattr(import_module(module), found)
-    return kind
+    module, _, class_name = known[name][0].partition(":")
+    generator_class: type[Generator] = getattr(import_module(module), class_name)
+    return generator_class

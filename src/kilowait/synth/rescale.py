@@ -34,9 +34,9 @@ def offered_load(jobs: JobTable, nodes: int) -> float:
 def rescale_load(jobs: JobTable, nodes: int, load: float) -> JobTable:
     """The same jobs with interarrival times scaled so that the offered load is `load`.
 
-    The first submission time is kept. Holds and cancellations (`begin_s`, `cancel_s`) keep their
-    distance from the job's own submission, think times stay. The waits the log recorded are dropped: they
-    belong to the old load. The daily cycle is scaled too.
+    The first submission time is kept. Begin and cancellation times (`begin_s`, `cancel_s`) keep their
+    distance from the job's submission; think times do not change. Recorded waits are dropped, as they
+    belong to the original load. The daily cycle is scaled too.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 100], runtime_s=[50, 30], nodes=[4, 10])
     >>> rescale_load(jobs, 10, 0.25)["submit_s"].tolist()
@@ -46,17 +46,17 @@ def rescale_load(jobs: JobTable, nodes: int, load: float) -> JobTable:
     work, span_s = _work_and_span(jobs, nodes)
     if work <= 0:
         raise InputError("all run times are 0, so the offered load is always 0; give jobs with run times")
-    wanted_s = check_pace(work, nodes, load)
+    new_span_s = check_pace(work, nodes, load)
     submit = jobs["submit_s"]
     first = submit.min()
-    moved = first + (submit - first) * (wanted_s / span_s)
+    new_submit = first + (submit - first) * (new_span_s / span_s)
     columns = {name: jobs[name] for name in jobs.columns if name != "wait_s"}
-    columns["submit_s"] = moved
+    columns["submit_s"] = new_submit
     for name in ("begin_s", "cancel_s"):
         if name in columns:
             times = columns[name]
             known = np.isfinite(times)
-            columns[name] = np.where(known, moved + (np.where(known, times, submit) - submit), times)
+            columns[name] = np.where(known, new_submit + (np.where(known, times, submit) - submit), times)
     return JobTable(labels=jobs.labels, meta={**jobs.meta, "rescaled_load": float(load)}, **columns)
 
 
@@ -70,12 +70,12 @@ def check_pace(work: float, nodes: int, load: float) -> float:
     """Seconds over which `work` node-seconds are submitted at `load`; raise if the span is out of range."""
     if not work <= LONGEST_S * nodes * load:
         raise InputError(
-            f"a load of {load:g} on {nodes} nodes would stretch these jobs over more than {LONGEST_S:g} s; "
+            f"a load of {load:g} on {nodes} nodes would spread these jobs over more than {LONGEST_S:g} s; "
             "use a higher load"
         )
     if not work >= SHORTEST_S * nodes * load:
         raise InputError(
-            f"a load of {load:g} on {nodes} nodes would squeeze these jobs into less than {SHORTEST_S:g} s; "
+            f"a load of {load:g} on {nodes} nodes would compress these jobs into less than {SHORTEST_S:g} s; "
             "use a lower load"
         )
     return work / nodes / load

@@ -12,9 +12,9 @@ from kilowait.synth.generator import Generator
 from kilowait.synth.log_schema import Columns
 from kilowait.synth.sampler import Part, SampleProgress
 
-__all__ = ["GROUP", "RowGenerator"]
+__all__ = ["GROUP_JOBS", "RowGenerator"]
 
-GROUP = 50_000
+GROUP_JOBS = 50_000
 """Maximum jobs of a group. A change alters the jobs of a seed."""
 
 
@@ -28,12 +28,12 @@ class RowGenerator(Generator):
         """`jobs` rows in order of submission, the first of them at `first_s` in log time."""
 
     def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[Part]:
-        now_s, number = self.schema.first_s, 0
+        last_s, number = self.schema.first_s, 0
         while True:
             rng = stream(seed, f"synth.{self.name}.draw.{layer}.{number}")
-            again = int(number > 0)  # its first row repeats the last one of the previous group
-            rows = self._group(min(jobs, GROUP) + again, now_s, rng, progress)
-            rows = {name: column[again:] for name, column in rows.items()}
-            now_s = float(rows["submit_s"][-1])
+            repeated = int(number > 0)  # its first row repeats the last one of the previous group
+            rows = self._group(min(jobs, GROUP_JOBS) + repeated, last_s, rng, progress)
+            rows = {name: column[repeated:] for name, column in rows.items()}
+            last_s = float(rows["submit_s"][-1])
             number += 1
-            yield rows, now_s
+            yield rows, last_s

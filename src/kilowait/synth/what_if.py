@@ -1,4 +1,4 @@
-"""What-if changes of a workload: another load, another job mix, growing groups, another machine.
+"""What-if changes of a workload: another load, another job mix, scaled groups, another machine.
 
 They work on the samples of any generator. Each job has a weight, its frequency relative to the log; `sampler`
 superposes samples of the same workload and thins them by weight. So hours and weekdays are kept, and added jobs are
@@ -19,22 +19,22 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.synth.conditions import Conditions
-from kilowait.synth.log_schema import NUMBERED, Columns, LogSchema
+from kilowait.synth.log_schema import PERSON_COLUMNS, Columns, LogSchema
 from kilowait.synth.rescale import check_load
 
-__all__ = ["MOST_LOAD", "Changes", "Weights", "WhatIf", "new_sizes", "parse_changes"]
+__all__ = ["MAX_LOAD", "Changes", "Weights", "WhatIf", "new_sizes", "parse_changes"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-MOST_LOAD = 1.5
+MAX_LOAD = 1.5
 """Maximum load. Above 1 the queue grows as long as the workload lasts."""
-GROWING = (*NUMBERED, "queue")
-"""Columns whose groups can grow."""
+SCALABLE_COLUMNS = (*PERSON_COLUMNS, "queue")
+"""Columns whose groups can be scaled."""
 Value = float | str | tuple[float, float]
 """Value of a column: one, or minimum and maximum."""
-Kinds = Mapping[str, Mapping[Any, float | str]]
+GroupFactors = Mapping[str, Mapping[Any, float | str]]
 """By column and value (one, or a pair of minimum and maximum): a factor, or a share such as "30%"."""
 
 
@@ -42,16 +42,18 @@ Kinds = Mapping[str, Mapping[Any, float | str]]
 class WhatIf:
     """Changes to a workload; by default none.
 
-    >>> WhatIf(load=0.9, mix={"nodes": {(1, 4): 0.5, (64, 128): 2}}, grow={"queue": {"long": 3}}).load
+    >>> WhatIf(
+    ...     load=0.9, job_mix={"nodes": {(1, 4): 0.5, (64, 128): 2}}, scale_groups={"queue": {"long": 3}}
+    ... ).load
     0.9
     """
 
     load: float | None = None
-    """Offered load, up to `MOST_LOAD`."""
-    mix: Kinds = field(default_factory=dict)
+    """Offered load, up to `MAX_LOAD`."""
+    job_mix: GroupFactors = field(default_factory=dict)
     """Frequency of such jobs relative to the log, ``{"nodes": {(1, 4): 0.5}}``, or their share of all jobs,
     ``{"nodes": {(1, 4): "30%"}}``. The first matching entry applies."""
-    grow: Kinds = field(default_factory=dict)
+    scale_groups: GroupFactors = field(default_factory=dict)
     """Frequency of jobs of a queue, user or account relative to the log: ``{"queue": {"long": 3}}``. Users and
     accounts are named as in the log where names were kept; otherwise by rank: 1 has the most node-seconds."""
     nodes: int | None = None
@@ -65,8 +67,8 @@ class WhatIf:
 
 
 @dataclass(frozen=True)
-class _Kinds:
-    """Kinds of job and the weight of each; the first match applies."""
+class _GroupWeights:
+    """Groups of jobs and the weight of each; the first match applies."""
 
     tests: tuple[Callable[[Columns], Bools], ...]
     factors: tuple[float, ...]
@@ -86,7 +88,7 @@ class _Kinds:
 class Weights:
     """Weight (relative frequency) of each sampled job."""
 
-    kinds: tuple[_Kinds, ...] = ()
+    kinds: tuple[_GroupWeights, ...] = ()
 
     def of(self, rows: Columns) -> Floats:
         """The weight of each job."""
@@ -102,52 +104,55 @@ class Weights:
 class Changes:
     """What-if changes, validated against the log's schema."""
 
-    def __init__(self, what: WhatIf, facts: LogSchema) -> None:
-        self.load, self.nodes = what.load, what.nodes
-        self._facts = facts
-        self._words: list[str] = []
-        self._factors: list[_Kinds] = []
+    def __init__(self, what_if: WhatIf, schema: LogSchema) -> None:
+        self.load, self.nodes = what_if.load, what_if.nodes
+        self._schema = schema
+        self._texts: list[str] = []
+        self._factors: list[_GroupWeights] = []
         self._shares: tuple[list[Conditions], list[float]] | None = None
-        for column, kinds in what.mix.items():
-            self._mix(column, kinds)
-        for column, kinds in what.grow.items():
-            self._grow(column, kinds)
-        seen = facts.seen["nodes"]
-        self._sizes = seen if self.nodes is None else new_sizes(seen, facts.machine, int(self.nodes))
+        for column, groups in what_if.job_mix.items():
+            self._add_mix(column, groups)
+        for column, groups in what_if.scale_groups.items():
+            self._add_scaling(column, groups)
+        seen = schema.seen["nodes"]
+        self._sizes = seen if self.nodes is None else new_sizes(seen, schema.machine, int(self.nodes))
 
     def __str__(self) -> str:
-        return ", ".join(self._words)
+        return ", ".join(self._texts)
 
     @property
-    def looks_ahead(self) -> bool:
+    def needs_pilot(self) -> bool:
         """Whether a pilot sample without changes is needed."""
         return self._shares is not None or self.load is not None or self.nodes is not None
 
-    def weights(self, ahead: Columns | None) -> Weights:
+    def weights(self, pilot: Columns | None) -> Weights:
         """Weights that give the factors and shares; shares need the pilot sample."""
         factors = Weights(tuple(self._factors))
-        if self._shares is None or ahead is None:
+        if self._shares is None or pilot is None:
             return factors
-        tests, wanted = self._shares
-        weight = factors.of(ahead)
-        left = np.ones(len(weight), np.bool_)
-        found = []
+        tests, target_shares = self._shares
+        weight = factors.of(pilot)
+        unmatched = np.ones(len(weight), np.bool_)
+        shares_found = []
         for test in tests:
-            met = test.met(ahead) & left
-            left &= ~met
-            found.append(float(weight[met].sum() / weight.sum()))
-            if not found[-1] > 0:
+            met = test.met(pilot) & unmatched
+            unmatched &= ~met
+            shares_found.append(float(weight[met].sum() / weight.sum()))
+            if not shares_found[-1] > 0:
                 raise InputError(
-                    f"mix {test}: none of {len(weight):,} sampled jobs matches, so it cannot get a share"
+                    f"job mix {test}: none of {len(weight):,} sampled jobs matches, so it cannot get a share"
                 )
-        rest, others = 1.0 - sum(wanted), float(weight[left].sum() / weight.sum())
-        if others == 0 and rest > 1e-9:
+        other_target, other_share = 1.0 - sum(target_shares), float(weight[unmatched].sum() / weight.sum())
+        if other_share == 0 and other_target > 1e-9:
             raise InputError(
-                f"the shares of the mix sum to {sum(wanted):.0%} and there are no other jobs; they must sum to 100%"
+                f"the shares of the job mix sum to {sum(target_shares):.0%} and there are no other jobs; "
+                "they must sum to 100%"
             )
-        scaled = [share / has for share, has in zip(wanted, found, strict=True)]
-        shares = _Kinds(
-            tuple(test.met for test in tests), tuple(scaled), max(rest, 0.0) / others if others else 0.0
+        scaled = [share / present for share, present in zip(target_shares, shares_found, strict=True)]
+        shares = _GroupWeights(
+            tuple(test.met for test in tests),
+            tuple(scaled),
+            max(other_target, 0.0) / other_share if other_share else 0.0,
         )
         return Weights((*factors.kinds, shares))
 
@@ -155,59 +160,64 @@ class Changes:
         """The jobs scaled to the other machine; GPUs and energy scale with the nodes."""
         if self.nodes is None:
             return rows
-        nodes = self._sizes[np.searchsorted(self._facts.seen["nodes"], rows["nodes"])]
+        nodes = self._sizes[np.searchsorted(self._schema.seen["nodes"], rows["nodes"])]
         ratio = nodes / rows["nodes"]
-        changed = {**rows, "nodes": nodes}
+        columns = {**rows, "nodes": nodes}
         if "gpus" in rows:
-            changed["gpus"] = np.where(rows["gpus"] > 0, np.maximum(1, np.round(rows["gpus"] * ratio)), 0)
-            changed["gpus"] = changed["gpus"].astype(np.int64)
+            columns["gpus"] = np.where(rows["gpus"] > 0, np.maximum(1, np.round(rows["gpus"] * ratio)), 0)
+            columns["gpus"] = columns["gpus"].astype(np.int64)
         if "energy_j" in rows:
-            changed["energy_j"] = rows["energy_j"] * ratio
-        return changed
+            columns["energy_j"] = rows["energy_j"] * ratio
+        return columns
 
     def meta(self) -> dict[str, Any]:
         """Metadata of the machine for samples."""
         if self.nodes is None:
             return {}
-        said = {"max_procs": int(self.nodes)}
-        if "max_nodes" in self._facts.meta:
-            before = self._facts.meta["max_nodes"]
-            said["max_nodes"] = max(1, round(before * self.nodes / self._facts.machine))
-        return said
+        machine = {"max_procs": int(self.nodes)}
+        if "max_nodes" in self._schema.meta:
+            max_nodes = self._schema.meta["max_nodes"]
+            machine["max_nodes"] = max(1, round(max_nodes * self.nodes / self._schema.machine))
+        return machine
 
-    def _mix(self, column: str, kinds: Mapping[Any, float | str]) -> None:
-        tests = [Conditions({column: value}, self._facts, what="mix") for value in kinds]
-        shares = [isinstance(wanted, str) for wanted in kinds.values()]
+    def _add_mix(self, column: str, groups: Mapping[Any, float | str]) -> None:
+        tests = [Conditions({column: value}, self._schema, what="job mix") for value in groups]
+        shares = [isinstance(factor, str) for factor in groups.values()]
         if not any(shares):
             factors = [
-                _factor(f"mix {test}", wanted) for test, wanted in zip(tests, kinds.values(), strict=True)
+                _factor(f"job mix {test}", factor)
+                for test, factor in zip(tests, groups.values(), strict=True)
             ]
-            self._factors.append(_Kinds(tuple(test.met for test in tests), tuple(factors)))
+            self._factors.append(_GroupWeights(tuple(test.met for test in tests), tuple(factors)))
         elif not all(shares) or self._shares is not None:
             raise InputError(
-                "shares of the mix must be of one column, for all of its kinds; use factors otherwise"
+                "shares of the job mix must be of one column, for all of its groups; use factors otherwise"
             )
         else:
             found = [
-                _share(f"mix {test}", wanted) for test, wanted in zip(tests, kinds.values(), strict=True)
+                _share(f"job mix {test}", factor) for test, factor in zip(tests, groups.values(), strict=True)
             ]
             if sum(found) > 1 + 1e-9:
-                raise InputError(f"the shares of the mix sum to {sum(found):.0%}; they must be 100% at most")
+                raise InputError(
+                    f"the shares of the job mix sum to {sum(found):.0%}; they must be 100% at most"
+                )
             self._shares = tests, found
-        self._words += [f"mix {test}" for test in tests]
+        self._texts += [f"job mix {test}" for test in tests]
 
-    def _grow(self, column: str, kinds: Mapping[Any, float | str]) -> None:
-        if column not in GROWING:
-            raise UnknownNameError("column for growth (use a mix for others)", column, GROWING)
+    def _add_scaling(self, column: str, groups: Mapping[Any, float | str]) -> None:
+        if column not in SCALABLE_COLUMNS:
+            raise UnknownNameError(
+                "column of group scaling (use a job mix for others)", column, SCALABLE_COLUMNS
+            )
         tests: list[Callable[[Columns], Bools]] = []
-        for value in kinds:
+        for value in groups:
             if column == "queue":
-                tests.append(Conditions({column: value}, self._facts, what="growth").met)
+                tests.append(Conditions({column: value}, self._schema, what="group scaling").met)
             else:
-                tests.append(_group(column, value, self._facts))
-            self._words.append(f"growth {column}={value}")
-        factors = [_factor(f"growth {column}={value}", wanted) for value, wanted in kinds.items()]
-        self._factors.append(_Kinds(tuple(tests), tuple(factors)))
+                tests.append(_group(column, value, self._schema))
+            self._texts.append(f"group scaling {column}={value}")
+        factors = [_factor(f"group scaling {column}={value}", factor) for value, factor in groups.items()]
+        self._factors.append(_GroupWeights(tuple(tests), tuple(factors)))
 
 
 def new_sizes(sizes: npt.ArrayLike, old: int, new: int) -> Ints:
@@ -222,34 +232,34 @@ def new_sizes(sizes: npt.ArrayLike, old: int, new: int) -> Ints:
     >>> new_sizes([512, 1024, 49152], 49152, 24576).tolist()
     [256, 512, 24576]
     """
-    before = np.minimum(np.asarray(sizes, np.float64), old)
+    old_sizes = np.minimum(np.asarray(sizes, np.float64), old)
     if new == old:
-        return before.astype(np.int64)
-    least = float(before[0])
-    smallest = least if least == 1 else max(1.0, least * new / old)
-    wide = math.log2(old / least)
-    place = np.log2(before / least) / wide if wide else np.ones(len(before))
-    octaves = math.log2(smallest) + place * math.log2(new / smallest)
-    power = np.log2(before) % 1 == 0
-    rounded = np.minimum(np.round(octaves), math.floor(math.log2(new)))
-    found = np.where(power, 2.0**rounded, np.round(2.0**octaves))
-    limited = np.clip(np.where(before == old, new, found), 1, new)
+        return old_sizes.astype(np.int64)
+    old_smallest = float(old_sizes[0])
+    new_smallest = old_smallest if old_smallest == 1 else max(1.0, old_smallest * new / old)
+    octave_span = math.log2(old / old_smallest)
+    position = np.log2(old_sizes / old_smallest) / octave_span if octave_span else np.ones(len(old_sizes))
+    log2_size = math.log2(new_smallest) + position * math.log2(new / new_smallest)
+    power_of_two = np.log2(old_sizes) % 1 == 0
+    rounded = np.minimum(np.round(log2_size), math.floor(math.log2(new)))
+    scaled = np.where(power_of_two, 2.0**rounded, np.round(2.0**log2_size))
+    limited = np.clip(np.where(old_sizes == old, new, scaled), 1, new)
     return limited.astype(np.int64)
 
 
 def parse_changes(text: str, option: str) -> dict[str, dict[Any, float | str]]:
-    """Parse a mix or growth: ``nodes=1:4*0.5,64:128*2``, ``nodes=1:4=30%``, ``queue=long*3``.
+    """Parse a job mix or group scaling: ``nodes=1:4*0.5,64:128*2``, ``nodes=1:4=30%``, ``queue=long*3``.
 
-    >>> parse_changes("nodes=1:4*0.5,64:128*2", "mix")
+    >>> parse_changes("nodes=1:4*0.5,64:128*2", "job mix")
     {'nodes': {(1.0, 4.0): 0.5, (64.0, 128.0): 2.0}}
-    >>> parse_changes("queue=long*3,user=1*2", "grow"), parse_changes("nodes=1=30%", "mix")
+    >>> parse_changes("queue=long*3,user=1*2", "group scaling"), parse_changes("nodes=1=30%", "job mix")
     ({'queue': {'long': 3.0}, 'user': {'1': 2.0}}, {'nodes': {'1': '30%'}})
     """
     usage = {
-        "mix": "column=value*factor or column=value=share%, value may be min:max: nodes=1:4*0.5,64:128*2",
-        "grow": "column=name*factor, with commas between: queue=long*3,account=1*2",
+        "job mix": "column=value*factor or column=value=share%, value may be min:max: nodes=1:4*0.5,64:128*2",
+        "group scaling": "column=name*factor, separated by commas: queue=long*3,account=1*2",
     }[option]
-    found: dict[str, dict[Any, float | str]] = {}
+    changes: dict[str, dict[Any, float | str]] = {}
     column = ""
     for part in text.split(","):
         left, star, number = part.rpartition("*")
@@ -265,16 +275,16 @@ def parse_changes(text: str, option: str) -> dict[str, dict[Any, float | str]]:
             raise InputError(f"the {option} has {part!r}; write {usage}") from None
         if not (column and value and (star or str(wanted).endswith("%"))):
             raise InputError(f"the {option} has {part!r}; write {usage}")
-        found.setdefault(column, {})[kind] = wanted
-    return found
+        changes.setdefault(column, {})[kind] = wanted
+    return changes
 
 
 def _check_load(load: float) -> None:
     check_load(load)
-    if load > MOST_LOAD:
+    if load > MAX_LOAD:
         raise InputError(
             f"a load of {load:g} is {load:g} times the machine's capacity, so that the queue would grow without bound; "
-            f"use {MOST_LOAD:g} at most"
+            f"use {MAX_LOAD:g} at most"
         )
     if load > 1:
         warnings.warn(
@@ -283,32 +293,32 @@ def _check_load(load: float) -> None:
         )
 
 
-def _factor(what: str, wanted: Any) -> float:
+def _factor(what: str, value: Any) -> float:
     try:
-        factor = float(wanted)
+        factor = float(value)
     except ValueError:
         factor = math.nan
     if not (math.isfinite(factor) and factor >= 0):
-        raise InputError(f"{what}: the factor is {wanted}; it must be a number, 0 or more")
+        raise InputError(f"{what}: the factor is {value}; it must be a number, 0 or more")
     return factor
 
 
-def _share(what: str, wanted: Any) -> float:
+def _share(what: str, value: Any) -> float:
     try:
-        share = float(str(wanted).removesuffix("%")) / 100
+        share = float(str(value).removesuffix("%")) / 100
     except ValueError:
         share = math.nan
     if not 0 <= share <= 1:
-        raise InputError(f"{what}: the share is {wanted}; write one from 0% to 100%")
+        raise InputError(f"{what}: the share is {value}; write one from 0% to 100%")
     return share
 
 
-def _group(column: str, value: Any, facts: LogSchema) -> Callable[[Columns], Bools]:
+def _group(column: str, value: Any, schema: LogSchema) -> Callable[[Columns], Bools]:
     """Test for jobs of one user or account."""
-    if column not in facts.columns:
-        raise InputError(f"growth {column}={value}: the log has no column {column}; leave it out")
-    count, known = facts.numbered[column], facts.seen.get(column)
-    names: Sequence[str] = facts.labels.get(column, ())
+    if column not in schema.columns:
+        raise InputError(f"group scaling {column}={value}: the log has no column {column}; leave it out")
+    users, known = schema.numbered[column], schema.seen.get(column)
+    names: Sequence[str] = schema.labels.get(column, ())
     try:
         number = names.index(value) if value in names else int(value)
     except ValueError:
@@ -316,15 +326,15 @@ def _group(column: str, value: Any, facts: LogSchema) -> Callable[[Columns], Boo
             raise UnknownNameError(column, str(value), names) from None
         number = -1
     if known is not None:
-        places = np.flatnonzero(known == number)
-        if not len(places):
-            raise InputError(f"growth {column}={value}: no job of the log has that {column}")
-        place = int(places[0])
+        matches = np.flatnonzero(known == number)
+        if not len(matches):
+            raise InputError(f"group scaling {column}={value}: no job of the log has that {column}")
+        rank = int(matches[0])
     else:
-        place = number - 1
-        if not 0 <= place < count:
+        rank = number - 1
+        if not 0 <= rank < users:
             raise InputError(
-                f"growth {column}={value}: names were not kept, so that a {column} is named by rank, 1 (the most "
-                f"node-seconds) to {count}; fit with names to use the log's names"
+                f"group scaling {column}={value}: names were not kept, so that a {column} is named by rank, 1 (the "
+                f"most node-seconds) to {users}; fit with keep_names to use the log's names"
             )
-    return lambda rows: rows[column] == place
+    return lambda rows: rows[column] == rank

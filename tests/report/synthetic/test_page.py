@@ -124,7 +124,7 @@ def test_numbers_of_the_page_are_those_of_the_score(minimal):
 )
 def test_classifier_sentences(minimal, auc, words):
     data = score_data(minimal)
-    changed = {**data.fidelity, "auc": auc, "looked_at": {"same_account": 0.8, "hour": 0.05}}
+    changed = {**data.fidelity, "auc": auc, "feature_importance": {"same_account": 0.8, "hour": 0.05}}
     sentence = summary(score_data(minimal, fidelity=changed))[1]
     assert words in sentence
     assert ("most important features are same account as the user’s previous job (80.0 %)." in sentence) is (

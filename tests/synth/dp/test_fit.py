@@ -1,4 +1,4 @@
-"""Private fits: what one user can change is bounded, the books are Opacus', nothing of the log is in a folder."""
+"""Private fits: bounded sensitivity per user, privacy accounting by Opacus, no log data in the folder."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pytest
 from kilowait.errors import InputError, MissingExtraError
 from kilowait.synth import fit_generator, load_generator
 from kilowait.synth.dp.noisy_counts import (
-    FEW,
+    MAX_ENTRIES,
     Count,
     noisy_counts,
     shares,
 )
 from kilowait.synth.dp.public_bins import (
     REQUESTS_S,
-    grid_codes,
-    grid_facts,
-    grid_runs,
-    on_grid,
+    public_runtime_tokenizer,
+    public_schema,
+    public_tokenizer,
+    to_public_values,
 )
 from kilowait.synth.log_schema import log_schema, rows_of
 from tests.synth.test_generator import log
@@ -33,52 +33,52 @@ class TestCounting:
     def test_one_user_changes_no_count_by_more_than_one(self):
         rng = np.random.default_rng(0)
         user = rng.integers(0, 30, 5000)
-        kind = rng.integers(0, 7, 5000)
-        kind[user == 3] = 2  # a user who does one thing only, a hundred times
-        for most in (1, FEW):
-            every = Count(kind, user, 7, most)
-            without = Count(kind[user != 3], user[user != 3], 7, most)
-            # The same order of picking: what is compared is the bound, not the picks of others.
-            found = [
-                noisy_counts({"a": one}, 0.0, np.random.default_rng(1))[0]["a"] for one in (every, without)
+        category = rng.integers(0, 7, 5000)
+        category[user == 3] = 2  # a user with over a hundred entries of one category
+        for max_entries in (1, MAX_ENTRIES):
+            full = Count(category, user, 7, max_entries)
+            without = Count(category[user != 3], user[user != 3], 7, max_entries)
+            # The same random state for both counts: only the bound is compared.
+            counts = [
+                noisy_counts({"a": count}, 0.0, np.random.default_rng(1))[0]["a"] for count in (full, without)
             ]
-            assert found[0].sum() - found[1].sum() <= 1 + 1e-9
-            assert found[0].sum() <= 30 + 1e-9
+            assert counts[0].sum() - counts[1].sum() <= 1 + 1e-9
+            assert counts[0].sum() <= 30 + 1e-9
 
-    def test_noise_is_of_all_counts_together(self):
-        nothing = Count(np.zeros(0, np.int64), np.zeros(0, np.int64), 20_000)
-        found, deviation = noisy_counts(dict.fromkeys("abcd", nothing), 3.0, np.random.default_rng(0))
+    def test_noise_scales_with_the_number_of_counts(self):
+        empty = Count(np.zeros(0, np.int64), np.zeros(0, np.int64), 20_000)
+        noisy, deviation = noisy_counts(dict.fromkeys("abcd", empty), 3.0, np.random.default_rng(0))
         assert deviation == 6.0
-        assert found["a"].std() == pytest.approx(6.0, rel=0.02)
+        assert noisy["a"].std() == pytest.approx(6.0, rel=0.02)
 
-    def test_noise_alone_is_no_count(self):
+    def test_counts_below_the_noise_get_no_share(self):
         assert shares(np.array([1.0, -2.0, 30.0]), 3.0).tolist() == [0.0, 0.0, 1.0]
         assert shares(np.array([-1.0, -2.0]), 3.0).tolist() == [0.5, 0.5]
 
 
-class TestGrid:
-    def test_codes_and_facts_do_not_depend_on_the_jobs(self):
+class TestPublicBins:
+    def test_codes_and_schema_do_not_depend_on_the_jobs(self):
         one, other = log_schema(log(400)), log_schema(log(900, seed=5))
         for name in ("gap_s", "nodes", "gpus", "estimate_s", "queue", "status", "power_w"):
-            left, right = (grid_codes(name, facts, 1800.0).state() for facts in (one, other))
+            left, right = (public_tokenizer(name, schema, 1800.0).state() for schema in (one, other))
             assert all(np.array_equal(left[part], right[part]) for part in left)
-        left, right = grid_facts(one), grid_facts(other)
+        left, right = public_schema(one), public_schema(other)
         assert left.columns == right.columns and "account" not in left.columns
         assert left.most_over_s == 0 == left.first_s % (7 * 86400) == left.span_s % (7 * 86400)
         assert left.longest_s == right.longest_s
         assert all(np.array_equal(left.seen[name], right.seen[name]) for name in left.seen)
 
     def test_requests_are_rounded_up_and_run_times_stay_below(self):
-        facts = log_schema(log())
-        rows = rows_of(log(), facts)
-        found = on_grid(rows, facts)
+        schema = log_schema(log())
+        rows = rows_of(log(), schema)
+        found = to_public_values(rows, schema)
         assert np.isin(found["estimate_s"], REQUESTS_S).all()
         assert (found["estimate_s"] >= np.minimum(rows["estimate_s"], REQUESTS_S[-1])).all()
         assert (found["runtime_s"] <= found["estimate_s"]).all()
 
     @pytest.mark.parametrize("requests", [False, True])
-    def test_run_times_come_back_in_their_bin(self, requests):
-        runs = grid_runs(requests=requests)
+    def test_run_times_are_decoded_within_their_bin(self, requests):
+        runs = public_runtime_tokenizer(requests=requests)
         ran_s = np.array([0.0, 1, 90, 4000, 86400, 3e6])
         limit_s = np.array([60.0, 60, 100, 86400, 2e5, 4e6]) if requests else np.full(6, REQUESTS_S[-1])
         back_s = runs.decode(runs.encode(ran_s, limit_s), limit_s, np.random.default_rng(0))
@@ -87,9 +87,9 @@ class TestGrid:
         ended = runs.encode(np.array([3600.0]), np.array([3600.0]))
         assert runs.decode(ended, np.array([3600.0]), np.random.default_rng(0)).tolist() == [3600.0]
 
-    def test_no_share_of_a_request_is_too_long_for_it(self):
-        assert not grid_runs(requests=True).least_s().any()
-        assert grid_runs(requests=False).least_s().max() > 86400
+    def test_codes_relative_to_the_request_have_minimum_0(self):
+        assert not public_runtime_tokenizer(requests=True).least_s().any()
+        assert public_runtime_tokenizer(requests=False).least_s().max() > 86400
 
 
 def test_without_opacus(monkeypatch):
@@ -102,24 +102,24 @@ def test_without_opacus(monkeypatch):
 
 
 class TestBudget:
-    def test_what_is_spent_is_within_what_was_allowed_and_uses_it(self):
+    def test_spent_epsilon_is_just_below_the_budget(self):
         pytest.importorskip("opacus")
-        from kilowait.synth.dp.accountant import PrivacyBudget, noise_for, spent
+        from kilowait.synth.dp.accountant import PrivacyBudget, noise_multiplier, spent_epsilon
 
-        found = {}
+        noise = {}
         for epsilon in (1.0, 8.0):
             budget = PrivacyBudget(epsilon, 1e-5, 100, 0.1)
-            found[epsilon] = noise_for(budget)
-            used = spent([(found[epsilon], 1.0, 1), (found[epsilon], 0.1, 100)], 1e-5)
-            assert 0.9 * epsilon < used <= epsilon
-        assert found[1.0] > 3 * found[8.0]
+            noise[epsilon] = noise_multiplier(budget)
+            epsilon_spent = spent_epsilon([(noise[epsilon], 1.0, 1), (noise[epsilon], 0.1, 100)], 1e-5)
+            assert 0.9 * epsilon < epsilon_spent <= epsilon
+        assert noise[1.0] > 3 * noise[8.0]
 
-    def test_a_known_mechanism(self):
+    def test_epsilon_of_one_gaussian_mechanism(self):
         """One Gaussian mechanism, noise 1, delta 1e-5: exactly 4.38 (Balle and Wang 2018); Renyi's bound is above."""
         pytest.importorskip("opacus")
-        from kilowait.synth.dp.accountant import spent
+        from kilowait.synth.dp.accountant import spent_epsilon
 
-        assert 4.37 < spent([(1.0, 1.0, 1)], 1e-5) < 5.0
+        assert 4.37 < spent_epsilon([(1.0, 1.0, 1)], 1e-5) < 5.0
 
     @pytest.mark.parametrize(
         ("settings", "message"),
@@ -133,40 +133,40 @@ class TestBudget:
         with pytest.raises(InputError, match=message):
             fit_generator(log(), "transformer", **{**TINY, **settings})
 
-    def test_names_are_not_kept_in_private(self):
-        with pytest.raises(InputError, match="dp_epsilon protects users, and names keeps their names"):
-            fit_generator(log(), "transformer", names=True, **TINY)
+    def test_private_fit_rejects_keep_names(self):
+        with pytest.raises(InputError, match="dp_epsilon protects users, and keep_names keeps their names"):
+            fit_generator(log(), "transformer", keep_names=True, **TINY)
 
-    def test_nobody_to_hide(self):
+    def test_private_fit_rejects_a_log_without_users(self):
         from kilowait.jobs import JobTable
 
-        whole = log()
-        nobody = JobTable(
-            labels={"queue": whole.labels["queue"]},
-            meta=whole.meta,
-            **{name: whole[name] for name in whole.columns if name != "user"},
+        full_log = log()
+        without_users = JobTable(
+            labels={"queue": full_log.labels["queue"]},
+            meta=full_log.meta,
+            **{name: full_log[name] for name in full_log.columns if name != "user"},
         )
         with pytest.raises(InputError, match="this log has no users"):
-            fit_generator(nobody, "transformer", **TINY)
+            fit_generator(without_users, "transformer", **TINY)
 
 
 class TestTraining:
-    def test_one_users_gradient_is_clipped_and_added_up(self, monkeypatch):
-        """Without noise a step's gradient is the sum of clipped ones: no user moves it by more than the clip."""
+    def test_gradients_are_clipped_per_user_and_summed(self, monkeypatch):
+        """Without noise the gradient of a step is the sum of the clipped gradients of the users."""
         pytest.importorskip("opacus")
         import torch
         from opacus.optimizers import DPOptimizer
 
         from kilowait.synth.dp import train
-        from kilowait.synth.dp.calendar import blank, plain_calendar
-        from kilowait.synth.transformer import dataset as lessons
+        from kilowait.synth.dp.calendar import calendar_without_jobs, without_job_content
+        from kilowait.synth.transformer import dataset as dataset_module
         from kilowait.synth.transformer.calendar import by_user
-        from kilowait.synth.transformer.dataset import lesson_of, loss_of, make_batch
+        from kilowait.synth.transformer.dataset import dataset_tensors, make_batch, next_job_loss
         from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
 
-        monkeypatch.setattr(lessons, "DROPPED", 0.0)
-        facts = log_schema(log(400))
-        rows = rows_of(log(400), facts)
+        monkeypatch.setattr(dataset_module, "CONDITION_DROPOUT", 0.0)
+        schema = log_schema(log(400))
+        rows = rows_of(log(400), schema)
         shape = NetworkShape(
             sizes=(3, 5),
             conditions=(1, 24, 7, 32, 12, 14, 48, 24),
@@ -175,24 +175,29 @@ class TestTraining:
             layers=1,
             frequent_jobs=1,
         )
-        calendar = blank(plain_calendar(rows, 0.0, 1800.0), shape.copied, shape.sizes)
+        calendar = without_job_content(calendar_without_jobs(rows, 0.0, 1800.0), shape.copied, shape.sizes)
         codes = np.random.default_rng(0).integers(0, 3, (400, 2))
-        people = train._people(by_user(rows)[1])
+        user_ranges = train._user_ranges(by_user(rows)[1])
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             module = train._SequenceLoss(TransformerNetwork(shape))
-            lesson = lesson_of(calendar, codes, shape, torch.device("cpu"))
-            chosen = np.column_stack([np.arange(5), people[:5, 0]])
-            train._gradients(module, lesson, chosen, people)
-            one = {name: weight.grad_sample for name, weight in module.named_parameters()}
-            assert all(len(found) == 5 for found in one.values())
-            # Of the second user alone, the ordinary way.
-            low, high = people[1]
-            at = torch.arange(low, min(high, low + train.STRETCH))[None]
-            alone = make_batch(lesson, at, torch.zeros_like(at), torch.ones_like(at, dtype=torch.bool))
-            loss_of(module.network, alone).backward()
+            tensors = dataset_tensors(calendar, codes, shape, torch.device("cpu"))
+            sampled = np.column_stack([np.arange(5), user_ranges[:5, 0]])
+            train._gradients(module, tensors, sampled, user_ranges)
+            gradients = {name: weight.grad_sample for name, weight in module.named_parameters()}
+            assert all(len(gradient) == 5 for gradient in gradients.values())
+            # Gradient of the second user alone, by ordinary backpropagation.
+            low, high = user_ranges[1]
+            rows_of_user = torch.arange(low, min(high, low + train.SEQUENCE_JOBS))[None]
+            batch = make_batch(
+                tensors,
+                rows_of_user,
+                torch.zeros_like(rows_of_user),
+                torch.ones_like(rows_of_user, dtype=torch.bool),
+            )
+            next_job_loss(module.network, batch).backward()
             for name, weight in module.named_parameters():
-                assert torch.allclose(one[name][1], weight.grad, atol=1e-5), name
+                assert torch.allclose(gradients[name][1], weight.grad, atol=1e-5), name
             module.zero_grad()
             optimizer = DPOptimizer(
                 torch.optim.SGD(module.parameters(), lr=0.0),
@@ -202,69 +207,71 @@ class TestTraining:
             )
             optimizer.pre_step()
             total = torch.cat([weight.grad.flatten() for weight in module.parameters()])
-            apart = torch.cat([found.flatten(1) for found in one.values()], 1)
-        norms = apart.norm(dim=1)
+            per_user = torch.cat([gradient.flatten(1) for gradient in gradients.values()], 1)
+        norms = per_user.norm(dim=1)
         assert (norms > 0.5).any()
-        expected = (apart * (0.5 / norms).clamp(max=1)[:, None]).sum(0)
+        expected = (per_user * (0.5 / norms).clamp(max=1)[:, None]).sum(0)
         assert torch.allclose(total, expected, atol=1e-4)
 
-    def test_a_step_without_users_is_noise(self):
+    def test_step_without_sampled_users(self):
         pytest.importorskip("opacus")
         from kilowait.synth.dp import train
 
-        assert train._some_users(np.array([[0, 9], [9, 10]]), 1e-12, np.random.default_rng(0)).shape == (
+        assert train._sample_users(np.array([[0, 9], [9, 10]]), 1e-12, np.random.default_rng(0)).shape == (
             0,
             2,
         )
-        made = fit_generator(log(), "transformer", **{**TINY, "dp_rate": 1e-9})
-        assert made.privacy["epsilon"] <= 8
+        generator = fit_generator(log(), "transformer", **{**TINY, "dp_rate": 1e-9})
+        assert generator.privacy["epsilon"] <= 8
 
 
 @pytest.fixture(scope="module")
-def made():
+def generator():
     pytest.importorskip("opacus")
     return fit_generator(log(), "transformer", seed=3, **TINY)
 
 
 class TestFolder:
-    def test_the_card_says_what_is_promised(self, made, tmp_path):
-        made.save(tmp_path)
+    def test_card_states_the_privacy_guarantee(self, generator, tmp_path):
+        generator.save(tmp_path)
         card = json.loads((tmp_path / "card.json").read_text())
-        promised = card["privacy"]
-        assert 7 < promised["epsilon"] <= 8 and promised["delta"] == 1e-5
-        assert promised["unit"].startswith("user: all jobs of any one user")
-        assert promised["mechanisms"]["gradients of users"]["times"] == 3
-        assert promised["taken as public"] and promised["not covered"]
-        again = load_generator(tmp_path)
-        assert again.privacy == promised
-        assert np.array_equal(again.sample(200, seed=1)["runtime_s"], made.sample(200, seed=1)["runtime_s"])
+        privacy = card["privacy"]
+        assert 7 < privacy["epsilon"] <= 8 and privacy["delta"] == 1e-5
+        assert privacy["unit"].startswith("user: all jobs of any one user")
+        assert privacy["mechanisms"]["gradients of users"]["times"] == 3
+        assert privacy["taken as public"] and privacy["not covered"]
+        loaded = load_generator(tmp_path)
+        assert loaded.privacy == privacy
+        assert np.array_equal(
+            loaded.sample(200, seed=1)["runtime_s"], generator.sample(200, seed=1)["runtime_s"]
+        )
 
-    def test_samples_are_on_the_grid(self, made):
-        jobs = made.sample(500, seed=1)
+    def test_samples_are_on_the_grid(self, generator):
+        jobs = generator.sample(500, seed=1)
         assert np.isin(jobs["estimate_s"], REQUESTS_S).all()
         assert (jobs["runtime_s"] <= jobs["estimate_s"]).all()
         assert jobs["nodes"].max() <= 64 and "account" not in jobs
-        assert 1 <= jobs["user"].min() <= jobs["user"].max() <= made.schema.numbered["user"]
+        assert 1 <= jobs["user"].min() <= jobs["user"].max() <= generator.schema.numbered["user"]
 
-    def test_no_submission_of_the_log_is_in_the_folder(self, made):
+    def test_folder_contains_no_submission_times_of_the_log(self, generator):
         real = set(log()["submit_s"].tolist())
-        state = made._state()
+        state = generator._state()
         times = {float(value) for value in state["calendar.session_s"]}
         assert len(times & real) < 0.05 * len(times)
         assert not state["calendar.share"].any() and not state["calendar.daily_work"].any()
 
-    def test_two_fits_with_one_seed_differ_as_their_noise_is_secret(self, made):
+    def test_fits_with_the_same_seed_differ_by_secret_noise(self, generator):
         other = fit_generator(log(), "transformer", seed=3, **TINY)
-        one, two = made._state(), other._state()
+        one, two = generator._state(), other._state()
         assert not np.array_equal(one["network.answer.1.weight"], two["network.answer.1.weight"])
 
 
-def test_gone_on_with_it_is_the_same_fit():
+def test_resumed_fit_equals_the_uninterrupted_fit():
     pytest.importorskip("opacus")
     from kilowait.synth.dp import train
 
-    class Kept:
-        """Keeps states in memory; interrupts after the first if told to."""
+    class MemoryStore:
+        """Checkpoint store in memory; raises KeyboardInterrupt after the first write if `stop`."""
 
         def __init__(self, stop):
             self.states, self.stop, self.begin = [], stop, None
@@ -279,15 +286,15 @@ def test_gone_on_with_it_is_the_same_fit():
             if self.stop:
                 raise KeyboardInterrupt
 
-    every, train.KEPT_EVERY = train.KEPT_EVERY, 2
+    interval, train.CHECKPOINT_EVERY = train.CHECKPOINT_EVERY, 2
     try:
-        whole = Kept(stop=False)
-        first = fit_generator(log(), "transformer", keep=whole, **TINY)
-        again = Kept(stop=False)
-        again.begin = whole.states[0]
-        second = fit_generator(log(), "transformer", keep=again, **TINY)
+        complete = MemoryStore(stop=False)
+        uninterrupted = fit_generator(log(), "transformer", checkpoints=complete, **TINY)
+        resumed = MemoryStore(stop=False)
+        resumed.begin = complete.states[0]
+        resumed_fit = fit_generator(log(), "transformer", checkpoints=resumed, **TINY)
     finally:
-        train.KEPT_EVERY = every
-    one, two = first._state(), second._state()
-    assert all(np.array_equal(one[name], two[name]) for name in one)
-    assert first.privacy == second.privacy
+        train.CHECKPOINT_EVERY = interval
+    complete_state, resumed_state = uninterrupted._state(), resumed_fit._state()
+    assert all(np.array_equal(complete_state[name], resumed_state[name]) for name in complete_state)
+    assert uninterrupted.privacy == resumed_fit.privacy

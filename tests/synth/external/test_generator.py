@@ -1,4 +1,4 @@
-"""Generators of other people's libraries: what is said without them, what is kept, and who may open it."""
+"""Generators of external libraries: errors without the library, saved folders, and loading of pickles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.synth import fit_generator, load_generator
 from kilowait.synth.external import SdvTVAE
-from kilowait.synth.external.generator import SdvSettings, _packed
+from kilowait.synth.external.generator import SdvSettings, _zip_files
 from kilowait.synth.external.layout import Layout
 from kilowait.synth.log_schema import log_schema, rows_of
 from kilowait.synth.registry import EXTERNAL_GENERATORS, settings_of
@@ -21,68 +21,70 @@ from tests.synth.test_generator import log
 
 @pytest.fixture
 def folder(tmp_path):
-    """A generator's folder with a model in it that no library wrote."""
+    """Folder of a generator with arbitrary bytes as its model."""
     (tmp_path / "model" / "deep").mkdir(parents=True)
     (tmp_path / "model" / "deep" / "weights.bin").write_bytes(bytes(range(256)) * 20)
-    facts = log_schema(log())
-    made = SdvTVAE(facts, SdvSettings(python="/home/anna/python", epochs=7), 3)
-    made._layout, made._model = Layout.of(rows_of(log(), facts)), _packed(tmp_path / "model")
-    made.save(tmp_path / "kept")
-    return tmp_path / "kept"
+    schema = log_schema(log())
+    generator = SdvTVAE(schema, SdvSettings(python="/home/anna/python", epochs=7), 3)
+    generator._layout, generator._model = Layout.of(rows_of(log(), schema)), _zip_files(tmp_path / "model")
+    generator.save(tmp_path / "saved")
+    return tmp_path / "saved"
 
 
-@pytest.mark.skipif(find_spec("sdv") is not None, reason="SDV is installed beside kilowait here")
+@pytest.mark.skipif(find_spec("sdv") is not None, reason="SDV is installed next to kilowait")
 @pytest.mark.parametrize("name", [name for name in EXTERNAL_GENERATORS if name.startswith("sdv:")])
-def test_without_sdv_one_is_told_how_to_get_it_and_its_licence(name):
+def test_error_without_sdv_names_installation_and_licence(name):
     with pytest.raises(
         InputError, match="has no library sdv.*pip install sdv.*Business Source License"
-    ) as told:
+    ) as error:
         fit_generator(log(), name)
-    assert sys.executable in str(told.value)
+    assert sys.executable in str(error.value)
 
 
-@pytest.mark.skipif(find_spec("realtabformer") is not None, reason="it is installed beside kilowait here")
-def test_without_realtabformer_one_is_told_how_to_get_it():
+@pytest.mark.skipif(find_spec("realtabformer") is not None, reason="it is installed next to kilowait")
+def test_error_without_realtabformer_names_installation():
     with pytest.raises(InputError, match=r"has no library realtabformer.*\(MIT\).*pip install realtabformer"):
         fit_generator(log(), "realtabformer")
 
 
-def test_nothing_is_opened_without_trust(folder):
-    words = "contains a pickle of sdv:TVAE, and loading it runs any code in it; .* --allow-pickle-with PYTHON"
-    with pytest.raises(InputError, match=words):
+def test_pickles_are_not_loaded_without_permission(folder):
+    message = (
+        "contains a pickle of sdv:TVAE, and loading it runs any code in it; .* --allow-pickle-with PYTHON"
+    )
+    with pytest.raises(InputError, match=message):
         load_generator(folder)
     assert "runs any code in it" in json.loads((folder / "card.json").read_text())["warning"]
 
 
-def test_what_a_card_names_is_not_run(folder, tmp_path):
-    """Whoever writes a folder must not choose the program that opens it."""
-    planted = tmp_path / "planted"
-    planted.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
-    planted.chmod(0o755)
+def test_python_in_the_card_is_not_run(folder, tmp_path):
+    """The author of a folder must not choose the program that loads it."""
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    program.chmod(0o755)
     card = json.loads((folder / "card.json").read_text())
-    card["settings"]["python"] = str(planted)
+    card["settings"]["python"] = str(program)
     (folder / "card.json").write_text(json.dumps(card))
-    opened = load_generator(folder, trust=sys.executable)
-    assert opened.settings == SdvSettings(python=sys.executable, epochs=7)
+    generator = load_generator(folder, allow_pickle_with=sys.executable)
+    assert generator.settings == SdvSettings(python=sys.executable, epochs=7)
     with pytest.raises(InputError, match=sys.executable):
-        opened.sample(10)
+        generator.sample(10)
     assert not (tmp_path / "ran").exists()
 
 
-def test_what_is_kept_comes_back(folder, tmp_path):
-    opened = load_generator(folder, trust=sys.executable)
-    opened.save(tmp_path / "again")
+def test_save_and_load(folder, tmp_path):
+    generator = load_generator(folder, allow_pickle_with=sys.executable)
+    generator.save(tmp_path / "again")
     with np.load(folder / "state.npz") as one, np.load(tmp_path / "again" / "state.npz") as other:
         assert one.files == other.files
         assert all(np.array_equal(one[name], other[name]) for name in one.files)
-    assert opened._model == _packed(tmp_path / "model")
+    assert generator._model == _zip_files(tmp_path / "model")
 
 
-def test_a_truncated_state(folder):
+def test_truncated_state(folder):
     state = folder / "state.npz"
     state.write_bytes(state.read_bytes()[:1000])
     with pytest.raises(InputError, match=r"state.npz is damaged or missing"):
-        load_generator(folder, trust=sys.executable)
+        load_generator(folder, allow_pickle_with=sys.executable)
 
 
 def test_settings():
@@ -92,7 +94,7 @@ def test_settings():
 
 
 @pytest.mark.parametrize(
-    ("model", "setting", "words"),
+    ("model", "setting", "message"),
     [
         ("sdv:CTGAN", {"epochs": 0}, "epochs is 0; it must be at least 1"),
         ("sdv:CTGAN", {"batch_size": 25}, "batch_size is 25; it must be a multiple of 10"),
@@ -103,6 +105,6 @@ def test_settings():
         ("realtabformer", {"width": 100}, "width is 100; it must be a multiple of heads, which is 12"),
     ],
 )
-def test_settings_that_cannot_be(model, setting, words):
-    with pytest.raises(InputError, match=words):
+def test_invalid_settings(model, setting, message):
+    with pytest.raises(InputError, match=message):
         fit_generator(log(), model, **setting)

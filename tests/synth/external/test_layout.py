@@ -1,4 +1,4 @@
-"""Logs as tables for other people's models, and back."""
+"""Conversion of logs to tables for external models, and back."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from tests.synth.test_generator import log
 
 
 @pytest.fixture
-def known():
-    """The facts and rows of a log."""
-    facts = log_schema(log())
-    return facts, rows_of(log(), facts)
+def schema_and_rows():
+    """Schema and rows of a log."""
+    schema = log_schema(log())
+    return schema, rows_of(log(), schema)
 
 
-def test_a_table_has_a_row_for_each_job_with_one_before(known):
-    _, rows = known
+def test_table_has_a_row_per_job_but_the_first(schema_and_rows):
+    _, rows = schema_and_rows
     layout = Layout.of(rows)
     table = layout.table(rows)
-    assert list(table) == layout.varied
+    assert list(table) == layout.varying_columns
     assert np.array_equal(table["gap_s"], np.diff(rows["submit_s"]))
     assert np.array_equal(table["nodes"], rows["nodes"][1:])
-    assert set(layout.varied) - set(layout.kinds) == {"gap_s", "runtime_s", "energy_j"}
+    assert set(layout.varying_columns) - set(layout.categorical_columns) == {"gap_s", "runtime_s", "energy_j"}
     assert all(np.isfinite(column).all() for column in table.values())
     assert table["runtime_s"].dtype == np.int64  # whole seconds
     assert "submit_s" not in table
 
 
-def test_there_and_back(known):
-    facts, rows = known
+def test_round_trip(schema_and_rows):
+    schema, rows = schema_and_rows
     layout = Layout.of(rows)
-    back = layout.rows(layout.table(rows), facts, 500.0)
-    assert back["submit_s"][0] == 500
-    assert np.array_equal(np.diff(back["submit_s"]), np.diff(rows["submit_s"])[1:])
-    assert np.isnan(back["energy_j"]).any()
-    for name in facts.columns:
-        assert np.array_equal(back[name], rows[name][1:], equal_nan=name == "energy_j"), name
+    restored = layout.rows(layout.table(rows), schema, 500.0)
+    assert restored["submit_s"][0] == 500
+    assert np.array_equal(np.diff(restored["submit_s"]), np.diff(rows["submit_s"])[1:])
+    assert np.isnan(restored["energy_j"]).any()
+    for name in schema.columns:
+        assert np.array_equal(restored[name], rows[name][1:], equal_nan=name == "energy_j"), name
 
 
-def test_what_a_model_makes_up_becomes_what_the_log_has(known):
-    facts, rows = known
+def test_generated_values_are_mapped_to_values_of_the_log(schema_and_rows):
+    schema, rows = schema_and_rows
     layout = Layout.of(rows)
     table = {name: column[:4].astype(float) for name, column in layout.table(rows).items()}
     table |= {
@@ -52,46 +52,53 @@ def test_what_a_model_makes_up_becomes_what_the_log_has(known):
         "runtime_s": np.array([-5.0, 10.4, 1e9, np.nan]),
         "user": np.array([-1.0, 3.0, 11.0, 70.0]),
     }
-    back = layout.rows(table, facts, 500.0)
+    restored = layout.rows(table, schema, 500.0)
     gaps = np.diff(rows["submit_s"])
-    assert np.diff(back["submit_s"]).tolist() == [gaps.min(), gaps.max(), gaps.min()]
-    assert back["nodes"].tolist() == [1, 4, 16, 64]
-    assert back["estimate_s"].tolist() == [600, 3600, 7200, 600]
-    assert back["runtime_s"].tolist() == [rows["runtime_s"][1:].min(), 10, rows["runtime_s"][1:].max()] + [
-        rows["runtime_s"][1:].min()
-    ]
-    assert back["user"].tolist() == [0, 3, 11, 11]
+    assert np.diff(restored["submit_s"]).tolist() == [gaps.min(), gaps.max(), gaps.min()]
+    assert restored["nodes"].tolist() == [1, 4, 16, 64]
+    assert restored["estimate_s"].tolist() == [600, 3600, 7200, 600]
+    assert restored["runtime_s"].tolist() == [
+        rows["runtime_s"][1:].min(),
+        10,
+        rows["runtime_s"][1:].max(),
+    ] + [rows["runtime_s"][1:].min()]
+    assert restored["user"].tolist() == [0, 3, 11, 11]
 
 
-def test_columns_that_never_change_are_left_out_and_put_back():
+def test_constant_columns_are_removed_and_restored():
     jobs = log(150, nodes=np.full(150, 8), user=np.full(150, 5))
-    facts = log_schema(jobs)
-    rows = rows_of(jobs, facts)
+    schema = log_schema(jobs)
+    rows = rows_of(jobs, schema)
     layout = Layout.of(rows)
     table = layout.table(rows)
     assert "nodes" not in table and "user" not in table
-    back = layout.rows(table, facts, 500.0)
-    assert set(back["nodes"].tolist()) == {8} and set(back["user"].tolist()) == {0}
+    restored = layout.rows(table, schema, 500.0)
+    assert set(restored["nodes"].tolist()) == {8} and set(restored["user"].tolist()) == {0}
 
 
-def test_requests_of_all_lengths_are_amounts():
+def test_requests_with_many_values_are_numeric():
     jobs = log(600, estimate_s=np.arange(600) * 60.0)
     layout = Layout.of(rows_of(jobs, log_schema(jobs)))
-    assert "estimate_s" not in layout.kinds and "nodes" in layout.kinds
+    assert "estimate_s" not in layout.categorical_columns and "nodes" in layout.categorical_columns
 
 
-def test_values_that_are_not_whole_stay_so():
+def test_fractional_values_are_kept():
     jobs = log(150, runtime_s=np.linspace(0.25, 400.75, 150))
-    facts = log_schema(jobs)
-    rows = rows_of(jobs, facts)
+    schema = log_schema(jobs)
+    rows = rows_of(jobs, schema)
     layout = Layout.of(rows)
-    assert np.array_equal(layout.rows(layout.table(rows), facts, 500.0)["runtime_s"], rows["runtime_s"][1:])
+    assert np.array_equal(layout.rows(layout.table(rows), schema, 500.0)["runtime_s"], rows["runtime_s"][1:])
 
 
-def test_a_layout_is_kept_as_arrays(known):
-    facts, rows = known
+def test_state_restores_the_layout(schema_and_rows):
+    schema, rows = schema_and_rows
     layout = Layout.of(rows)
-    again = Layout.restored(layout.state())
-    assert again.varied == layout.varied and again.kinds == layout.kinds
+    restored_layout = Layout.restored(layout.state())
+    assert (
+        restored_layout.varying_columns == layout.varying_columns
+        and restored_layout.categorical_columns == layout.categorical_columns
+    )
     table = layout.table(rows)
-    assert np.array_equal(again.rows(table, facts, 500.0)["nodes"], layout.rows(table, facts, 500.0)["nodes"])
+    assert np.array_equal(
+        restored_layout.rows(table, schema, 500.0)["nodes"], layout.rows(table, schema, 500.0)["nodes"]
+    )

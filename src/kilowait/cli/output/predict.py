@@ -143,7 +143,7 @@ def show_card(card: ModelCard) -> None:
 
 def show_explanation(explanation: Explanation, card: ModelCard, count: int) -> None:
     """Print the prediction for a job, then its explanation."""
-    forecast = explanation.forecast
+    forecast = explanation.prediction
     console.title(f"job {explanation.job_id}: {card.target} by {card.model}, fitted on {card.data}")
     facts = [
         ("prediction", _amount(float(forecast.value[0]), card.unit)),
@@ -176,7 +176,7 @@ def show_explanation(explanation: Explanation, card: ModelCard, count: int) -> N
 
 def explanation_document(explanation: Explanation, card: ModelCard, count: int) -> dict[str, Any]:
     """The explanation as plain data."""
-    forecast = explanation.forecast
+    forecast = explanation.prediction
     return {
         "job_id": explanation.job_id,
         "target": card.target,

@@ -121,7 +121,9 @@ def _classifier(score: SyntheticScoreData) -> str:
             "contain the same jobs."
         )
     words = next(words for limit, words in AUC_SENTENCES if auc < limit)
-    features = [(column_label(name), float(part)) for name, part in score.fidelity["looked_at"].items()]
+    features = [
+        (column_label(name), float(part)) for name, part in score.fidelity["feature_importance"].items()
+    ]
     important = [f"{name} ({share(part)})" for name, part in features[:2] if part > IMPORTANT]
     return (
         f"{words}: given a real and a generated job, a classifier identifies the real one in {share(auc)} of the pairs "
@@ -144,7 +146,7 @@ def _columns(score: SyntheticScoreData) -> str:
     return (
         f"The least similar column is {column_label(name)} (KS {ks:.3f}): the shares of jobs {value_range} differ by "
         f"{100 * ks:.1f} percentage points. The least similar pair of columns is {column_label(str(pair['one']))} and "
-        f"{column_label(str(pair['other']))} with a correlation of {_signed(pair['made'])} instead of "
+        f"{column_label(str(pair['other']))} with a correlation of {_signed(pair['synthetic'])} instead of "
         f"{_signed(pair['real'])}."
     )
 

@@ -72,8 +72,11 @@ def feature_importance(score: SyntheticScoreData) -> ReportFigure:
     """Feature importance of the classifiers without and with the user's history."""
     fidelity = score.fidelity
     panels = [
-        (fidelity["looked_at"], f"single jobs: AUC {fidelity['auc']:.3f}"),
-        (fidelity["looked_at_history"], f"with the user’s history: AUC {fidelity['auc_history']:.3f}"),
+        (fidelity["feature_importance"], f"single jobs: AUC {fidelity['auc']:.3f}"),
+        (
+            fidelity["feature_importance_history"],
+            f"with the user’s history: AUC {fidelity['auc_history']:.3f}",
+        ),
     ]
     rows_shown = max(min(len(parts), TOP) for parts, _ in panels)
     with new_figure(height_in=1.0 + 0.29 * rows_shown, columns=2) as (figure, grid):
@@ -96,7 +99,8 @@ def feature_importance(score: SyntheticScoreData) -> ReportFigure:
             axes.set_title(label, loc="left", size=10)
             axes.set_xlabel("share of the total gain, %")
     alt = ", ".join(
-        f"{column_label(name)} {share(part)}" for name, part in list(fidelity["looked_at"].items())[:3]
+        f"{column_label(name)} {share(part)}"
+        for name, part in list(fidelity["feature_importance"].items())[:3]
     )
     return ReportFigure(
         figure,
@@ -117,8 +121,8 @@ def privacy(score: SyntheticScoreData) -> ReportFigure:
         shown = np.concatenate([at[1:] > EQUAL, [True]])  # the last point below EQUAL, and all above
         at = np.maximum(at[shown], EQUAL)
         for name, label, line in (
-            ("made_to_seen", "generated to training", AGENT),
-            ("made_to_held_out", "generated to held out", 2),
+            ("synthetic_to_seen", "generated to training", AGENT),
+            ("synthetic_to_held_out", "generated to held out", 2),
             ("held_out_to_seen", "held out to training", 0),
         ):
             left.step(at, 100 * np.array(closest[name])[shown], where="post", label=label, **line_style(line))
@@ -132,7 +136,11 @@ def privacy(score: SyntheticScoreData) -> ReportFigure:
         left.set_xlabel("distance to the closest record, standard deviations")
         left.legend(loc="lower right")
         right.plot([0, 100], [0, 100], color=FAINT, linewidth=1.0)
-        right.plot(100 * np.array(roc["wrong"]), 100 * np.array(roc["found"]), **line_style(AGENT))
+        right.plot(
+            100 * np.array(roc["false_positive_rate"]),
+            100 * np.array(roc["true_positive_rate"]),
+            **line_style(AGENT),
+        )
         false_positives, true_positives = (100 * float(part) for part in roc["best"])
         right.plot(
             [false_positives, false_positives],

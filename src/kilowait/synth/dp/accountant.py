@@ -11,9 +11,9 @@ from kilowait.errors import InputError, MissingExtraError
 if TYPE_CHECKING:
     from opacus.accountants import RDPAccountant
 
-__all__ = ["PrivacyBudget", "accountant", "noise_for", "spent"]
+__all__ = ["PrivacyBudget", "accountant", "noise_multiplier", "spent_epsilon"]
 
-LEAST_NOISE, MOST_NOISE = 0.3, 1000.0
+MIN_NOISE, MAX_NOISE = 0.3, 1000.0
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class PrivacyBudget:
     def __post_init__(self) -> None:
         if not 0 < self.epsilon <= 100:
             raise InputError(
-                f"dp_epsilon is {self.epsilon}; it must be above 0, and above 100 it guarantees nothing"
+                f"dp_epsilon is {self.epsilon}; it must be above 0 and at most 100; larger values guarantee nothing"
             )
         if not 0 < self.delta < 1:
             raise InputError(
@@ -49,29 +49,30 @@ def accountant() -> RDPAccountant:
     return RDPAccountant()
 
 
-def spent(history: list[tuple[float, float, int]], delta: float) -> float:
+def spent_epsilon(history: list[tuple[float, float, int]], delta: float) -> float:
     """Epsilon of a history of Gaussian mechanisms: noise over sensitivity, sampling rate, number of steps."""
-    book = accountant()
-    book.history = [(float(noise), float(rate), int(times)) for noise, rate, times in history]
+    rdp_accountant = accountant()
+    rdp_accountant.history = [(float(noise), float(rate), int(steps)) for noise, rate, steps in history]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warns if the largest order is the best: the bound still holds
-        return float(book.get_epsilon(delta))
+        # Opacus warns if the largest order is optimal; the bound is still valid.
+        warnings.simplefilter("ignore")
+        return float(rdp_accountant.get_epsilon(delta))
 
 
-def noise_for(budget: PrivacyBudget) -> float:
-    """The smallest noise multiplier, to one per cent, for which one release of counts and a training stay in the
-    budget."""
+def noise_multiplier(budget: PrivacyBudget) -> float:
+    """The smallest noise multiplier, to one per cent, for which one release of counts and one training stay within
+    the budget."""
 
     def epsilon(noise: float) -> float:
-        return spent([(noise, 1.0, 1), (noise, budget.rate, budget.steps)], budget.delta)
+        return spent_epsilon([(noise, 1.0, 1), (noise, budget.rate, budget.steps)], budget.delta)
 
-    low = high = LEAST_NOISE
+    low = high = MIN_NOISE
     while epsilon(high) > budget.epsilon:
         low, high = high, 2 * high
-        if high > MOST_NOISE:
+        if high > MAX_NOISE:
             raise InputError(
-                f"dp_epsilon {budget.epsilon:g} with dp_delta {budget.delta:g} takes more noise than there is use "
-                "for; allow more"
+                f"dp_epsilon {budget.epsilon:g} with dp_delta {budget.delta:g} needs a noise multiplier above "
+                f"{MAX_NOISE:g}; use a larger value"
             )
     while high - low > 0.01 * high:
         middle = (low + high) / 2

@@ -14,12 +14,12 @@ import torch
 
 from kilowait.errors import InputError
 from kilowait.synth.checkpoint import CheckpointStore
-from kilowait.synth.dp.accountant import PrivacyBudget, noise_for, spent
+from kilowait.synth.dp.accountant import PrivacyBudget, noise_multiplier, spent_epsilon
 from kilowait.synth.dp.calendar import (
-    blank,
     calendar_counts,
-    calendar_from,
-    plain_calendar,
+    calendar_without_jobs,
+    sample_calendar,
+    without_job_content,
 )
 from kilowait.synth.dp.noisy_counts import (
     Count,
@@ -27,7 +27,7 @@ from kilowait.synth.dp.noisy_counts import (
     shares,
     smooth,
 )
-from kilowait.synth.dp.public_bins import grid_facts
+from kilowait.synth.dp.public_bins import public_schema
 from kilowait.synth.dp.train import PrivateDataset, private_train
 from kilowait.synth.log_schema import Columns, LogSchema
 from kilowait.synth.sampler import SampleProgress
@@ -42,13 +42,13 @@ Ints = npt.NDArray[np.int64]
 UNIT = "user: all jobs of any one user, added to the log or taken out of it"
 PUBLIC = (
     "the name of the log, its columns and whether it has requests",
-    "the machine: its size, its clock, the names of its queues",
+    "the machine: its size, its time zero, the names of its queues",
     "the first and the last week of the log",
     "settings and seed",
 )
 NOT_COVERED = (
-    "other fits to the same log, settings chosen by looking at them included: each spends an epsilon of its own",
-    "one person with several user names, or users whose jobs depend on each other: each name is a separate user here",
+    "other fits to the same log, including those that settings were chosen by: each spends its own epsilon",
+    "one person with several user names, or users whose jobs depend on each other: each name is a separate user",
     "accounts, which are left out, and access to the log itself or to the state of an unfinished fit",
     "attacks on floating-point noise; noise is from NumPy's and torch's generators, not cryptographic",
 )
@@ -69,7 +69,7 @@ def private_fit(
     rows: Columns,
     codes: Ints,
     shape: NetworkShape,
-    facts: LogSchema,
+    schema: LogSchema,
     budget: PrivacyBudget,
     *,
     session_s: float,
@@ -77,7 +77,7 @@ def private_fit(
     seed: int,
     progress: SampleProgress,
     device: torch.device,
-    keep: CheckpointStore | None = None,
+    checkpoints: CheckpointStore | None = None,
 ) -> PrivateFit:
     """Fit on rows on the public grid within the privacy budget.
 
@@ -85,60 +85,64 @@ def private_fit(
         rows: the log, on the grid.
         codes: of its jobs by user, in public codes.
         shape: of the network.
-        facts: of the log.
+        schema: of the log.
         budget: epsilon, delta and steps.
         session_s: the longest time within a session.
         bins: for columns with ordered bins, the number of leading codes that are bins.
-        seed: of the initial weights; the noise is secret, so two fits with one seed differ.
-        told: progress callback.
-        device: where the network is trained.
-        keep: checkpoint store. Its state contains the noise: it is as secret as the log.
+        seed: of the initial weights; the noise is secret, so two fits with the same seed differ.
+        progress: progress callback.
+        device: training device of the network.
+        checkpoints: checkpoint store. Its state contains the noise: it is as secret as the log.
     """
     if "user" not in rows:
         raise InputError("dp_epsilon protects users, and this log has no users; fit without dp_epsilon")
-    public = grid_facts(facts)
-    noise = noise_for(budget)
-    begun = None if keep is None else keep.read()
-    secret = (
-        [secrets.randbits(64) for _ in range(2)] if begun is None else [int(one) for one in begun["secret"]]
+    public = public_schema(schema)
+    noise = noise_multiplier(budget)
+    state = None if checkpoints is None else checkpoints.read()
+    secret_seeds = (
+        [secrets.randbits(64) for _ in range(2)]
+        if state is None
+        else [int(number) for number in state["secret"]]
     )
-    rng = np.random.default_rng([*secret, 0])
+    rng = np.random.default_rng([*secret_seeds, 0])
     order, user = by_user(rows)
     counts = calendar_counts(rows, public.zero_s, session_s)
-    gaps = plain_calendar(rows, public.zero_s, session_s)
-    for column, kinds in enumerate(shape.sizes):
-        heeded = ~gaps.start if column == 0 else np.ones(len(order), np.bool_)
-        counts[f"column {column}"] = Count(codes[heeded, column], user[heeded], kinds)
+    log_calendar = calendar_without_jobs(rows, public.zero_s, session_s)
+    for column, size in enumerate(shape.sizes):
+        counted = ~log_calendar.start if column == 0 else np.ones(len(order), np.bool_)
+        counts[f"column {column}"] = Count(codes[counted, column], user[counted], size)
     noisy, deviation = noisy_counts(counts, noise, rng)
-    made = blank(calendar_from(noisy, deviation, public, session_s, rng), shape.copied, shape.sizes)
-    lesson = PrivateDataset(
-        blank(gaps, shape.copied, shape.sizes),
+    calendar = without_job_content(
+        sample_calendar(noisy, deviation, public, session_s, rng), shape.copied, shape.sizes
+    )
+    dataset = PrivateDataset(
+        without_job_content(log_calendar, shape.copied, shape.sizes),
         codes,
         user,
         shape,
         [
-            _often(noisy[f"column {column}"], deviation, bins.get(column, 0))
+            _frequencies(noisy[f"column {column}"], deviation, bins.get(column, 0))
             for column in range(len(shape.sizes))
         ],
         max(1.0, float(noisy["sessions"].sum())),
     )
     network, history = private_train(
-        lesson,
+        dataset,
         budget,
         noise,
         seed=seed,
-        secret=secret,
+        secret_seeds=secret_seeds,
         progress=progress,
         device=device,
-        keep=keep,
-        begun=begun,
+        checkpoints=checkpoints,
+        state=state,
     )
     return PrivateFit(
-        made,
+        calendar,
         network,
-        replace(public, jobs=len(made.first), numbered={"user": int(made.first.sum())}),
+        replace(public, jobs=len(calendar.first), numbered={"user": int(calendar.first.sum())}),
         {
-            "epsilon": round(spent([(noise, 1.0, 1), *history], budget.delta), 3),
+            "epsilon": round(spent_epsilon([(noise, 1.0, 1), *history], budget.delta), 3),
             "delta": budget.delta,
             "unit": UNIT,
             "mechanisms": {
@@ -152,7 +156,7 @@ def private_fit(
     )
 
 
-def _often(noisy: Floats, deviation: float, bins: int) -> Floats:
+def _frequencies(noisy: Floats, deviation: float, bins: int) -> Floats:
     """Frequencies of a column's codes: bins smoothed with their neighbors, other codes thresholded above the noise.
 
     Many bins with few users each are within the noise but large together, such as long run times: none is dropped.

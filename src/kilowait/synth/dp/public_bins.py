@@ -12,67 +12,67 @@ import numpy.typing as npt
 from kilowait.synth.log_schema import WEEK_S, Columns, LogSchema
 from kilowait.synth.transformer.tokenizer import RuntimeTokenizer, Tokenizer
 
-__all__ = ["grid_codes", "grid_facts", "grid_runs", "on_grid"]
+__all__ = ["public_tokenizer", "public_schema", "public_runtime_tokenizer", "to_public_values"]
 
 Floats = npt.NDArray[np.float64]
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 REQUESTS_S = (
-    *(MINUTE * many for many in (1, 2, 5, 10, 15, 20, 30, 45)),
-    *(HOUR * many for many in (1, 2, 3, 4, 6, 8, 10, 12, 15, 18, 20)),
-    *(DAY * many for many in (1, 1.5, 2, 3, 4, 5, 7, 10, 14, 21, 28, 60, 90)),
+    *(MINUTE * number for number in (1, 2, 5, 10, 15, 20, 30, 45)),
+    *(HOUR * number for number in (1, 2, 3, 4, 6, 8, 10, 12, 15, 18, 20)),
+    *(DAY * number for number in (1, 1.5, 2, 3, 4, 5, 7, 10, 14, 21, 28, 60, 90)),
 )
 """Common requests; each job's request is rounded up to the next."""
 LONGEST_S = REQUESTS_S[-1]
-LARGEST = 2**17
+MAX_NODES = 2**17
 """Maximum nodes of a job where the machine's size is not known."""
-STATUS = tuple(range(-1, 6))
-MOST_W = 1e5
-LEAST_SHARE = 2.0**-16
+STATUS_CODES = tuple(range(-1, 6))
+MAX_W = 1e5
+MIN_SHARE = 2.0**-16
 """Smallest share of the request with its own bin; smaller shares are one bin."""
-WITHIN = 16
+VALUES_PER_BIN = 16
 """Number of values decoded per bin, evenly spaced on a log scale."""
 
 
-def grid_codes(name: str, facts: LogSchema, session_s: float) -> Tokenizer:
+def public_tokenizer(name: str, schema: LogSchema, session_s: float) -> Tokenizer:
     """Public codes of a column.
 
     >>> from kilowait.synth import lublin
     >>> from kilowait.synth.log_schema import log_schema
-    >>> sizes = grid_codes("nodes", log_schema(lublin(200, 64)), 1800.0)
+    >>> sizes = public_tokenizer("nodes", log_schema(lublin(200, 64)), 1800.0)
     >>> sizes.decode(sizes.encode(np.array([1.0, 5.0, 64.0])), np.random.default_rng(0)).tolist()
     [1.0, 6.0, 64.0]
     """
     if name == "gap_s":
         return _bins(1.0, session_s)
     if name == "power_w":
-        return _bins(1.0, MOST_W, atoms=(-1.0,))
-    return _atoms(_values(name, facts))
+        return _bins(1.0, MAX_W, atoms=(-1.0,))
+    return _atoms(_values(name, schema))
 
 
-def grid_runs(*, requests: bool) -> RuntimeTokenizer:
+def public_runtime_tokenizer(*, requests: bool) -> RuntimeTokenizer:
     """Public codes of run times: bins of half an octave, and one code for "ended by its limit".
 
     Args:
         requests: run times are shares of the request. This suits noisy training: with absolute run times, long
             ones sampled with a short request are impossible, so that short ones would be too frequent.
     """
-    below = _bins(LEAST_SHARE, 1.0) if requests else _bins(1.0, LONGEST_S)
+    below = _bins(MIN_SHARE, 1.0) if requests else _bins(1.0, LONGEST_S)
     return RuntimeTokenizer(below, _atoms((0.0,)), of_request=requests)
 
 
-def grid_facts(facts: LogSchema) -> LogSchema:
+def public_schema(schema: LogSchema) -> LogSchema:
     """Public part of the schema: the columns, the machine, its queues and the weeks of the log."""
-    columns = tuple(name for name in facts.columns if _kept(name, facts))
+    columns = tuple(name for name in schema.columns if _is_public(name, schema))
     seen = {
-        name: np.asarray(_values(name, facts), np.float64 if name == "estimate_s" else np.int64)
+        name: np.asarray(_values(name, schema), np.float64 if name == "estimate_s" else np.int64)
         for name in columns
         if name not in ("user", "runtime_s", "energy_j")
     }
-    begin_s = (facts.first_s + facts.zero_s) // WEEK_S * WEEK_S - facts.zero_s
-    weeks = (facts.first_s + facts.span_s - begin_s) // WEEK_S + 1
+    begin_s = (schema.first_s + schema.zero_s) // WEEK_S * WEEK_S - schema.zero_s
+    weeks = (schema.first_s + schema.span_s - begin_s) // WEEK_S + 1
     return replace(
-        facts,
+        schema,
         jobs=0,
         first_s=begin_s,
         span_s=weeks * WEEK_S,
@@ -80,40 +80,46 @@ def grid_facts(facts: LogSchema) -> LogSchema:
         most_over_s=0.0,
         longest_s=LONGEST_S,
         seen=seen,
-        labels={name: words for name, words in facts.labels.items() if name in columns and name != "user"},
+        labels={name: texts for name, texts in schema.labels.items() if name in columns and name != "user"},
         numbered={},
     )
 
 
-def on_grid(rows: Columns, facts: LogSchema) -> Columns:
+def to_public_values(rows: Columns, schema: LogSchema) -> Columns:
     """The log's rows with sizes and requests on the grid, and without columns that have no public grid."""
-    rng = np.random.default_rng(0)  # atoms only: nothing is sampled
-    found = {name: column for name, column in rows.items() if name == "submit_s" or _kept(name, facts)}
+    rng = np.random.default_rng(0)  # unused: values with their own code are decoded without sampling
+    columns = {
+        name: column for name, column in rows.items() if name == "submit_s" or _is_public(name, schema)
+    }
     for name in ("nodes", "gpus", "estimate_s"):
-        if name in found:
-            codes = _atoms(_values(name, facts))
-            found[name] = codes.decode(codes.encode(found[name].astype(np.float64)), rng)
-    if facts.exact_requests:
-        found["estimate_s"] = np.full(len(found["runtime_s"]), LONGEST_S)
-    found["runtime_s"] = np.minimum(found["runtime_s"], found["estimate_s"])
-    return found
+        if name in columns:
+            codes = _atoms(_values(name, schema))
+            columns[name] = codes.decode(codes.encode(columns[name].astype(np.float64)), rng)
+    if schema.exact_requests:
+        columns["estimate_s"] = np.full(len(columns["runtime_s"]), LONGEST_S)
+    columns["runtime_s"] = np.minimum(columns["runtime_s"], columns["estimate_s"])
+    return columns
 
 
-def _kept(name: str, facts: LogSchema) -> bool:
+def _is_public(name: str, schema: LogSchema) -> bool:
     """Whether a column is public: accounts are personal, and unnamed queues are known only from the log."""
-    return name != "account" and (name != "queue" or "queue" in facts.labels)
+    return name != "account" and (name != "queue" or "queue" in schema.labels)
 
 
-def _values(name: str, facts: LogSchema) -> Sequence[float]:
+def _values(name: str, schema: LogSchema) -> Sequence[float]:
     if name == "estimate_s":
         return REQUESTS_S
     if name == "status":
-        return STATUS
+        return STATUS_CODES
     if name == "queue":
-        return range(len(facts.labels["queue"]))
-    most = int(facts.meta.get("max_procs") or facts.meta.get("max_nodes") or LARGEST)
-    sizes = {1, most, *(many * 2**power for many in (2, 3) for power in range(most.bit_length()))}
-    return sorted({size for size in sizes if size <= most} | ({0} if name == "gpus" else set()))
+        return range(len(schema.labels["queue"]))
+    max_nodes = int(schema.meta.get("max_procs") or schema.meta.get("max_nodes") or MAX_NODES)
+    sizes = {
+        1,
+        max_nodes,
+        *(factor * 2**power for factor in (2, 3) for power in range(max_nodes.bit_length())),
+    }
+    return sorted({size for size in sizes if size <= max_nodes} | ({0} if name == "gpus" else set()))
 
 
 def _atoms(values: Sequence[float]) -> Tokenizer:
@@ -125,9 +131,11 @@ def _bins(least: float, most: float, atoms: Sequence[float] = ()) -> Tokenizer:
     steps = max(1, int(np.ceil(2 * np.log2(most / least))))
     ends = least * 2.0 ** (np.arange(steps + 1) / 2)
     edges = ends[1:-1]
-    kept = [np.geomspace(low, high, WITHIN, endpoint=False) for low, high in pairwise(ends)]
-    kept[0] = np.linspace(0.0, ends[1], WITHIN, endpoint=False)
+    kept = [np.geomspace(low, high, VALUES_PER_BIN, endpoint=False) for low, high in pairwise(ends)]
+    kept[0] = np.linspace(0.0, ends[1], VALUES_PER_BIN, endpoint=False)
     values = np.minimum(np.concatenate(kept), most)
     if least >= 1:  # seconds and watts are whole
         values = np.round(values)
-    return Tokenizer(np.asarray(atoms, np.float64), edges, values, np.arange(0, WITHIN * steps + 1, WITHIN))
+    return Tokenizer(
+        np.asarray(atoms, np.float64), edges, values, np.arange(0, VALUES_PER_BIN * steps + 1, VALUES_PER_BIN)
+    )

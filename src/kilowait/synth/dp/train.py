@@ -1,7 +1,8 @@
 """Differentially private training (DP-SGD) with users as examples: one sequence of jobs per sampled user and step.
 
 M. Abadi et al., "Deep learning with differential privacy", CCS 2016, with users for examples (H. B. McMahan et al.,
-ICLR 2018). Gradients of single users come from `torch.func`; Opacus clips them, adds the noise and keeps the books.
+ICLR 2018). Gradients of single users come from `torch.func`; Opacus clips them, adds the noise and accounts the
+privacy loss.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.dataset import (
     DatasetTensors,
     SequenceBatch,
-    lesson_of,
-    loss_of,
+    dataset_tensors,
+    next_job_loss,
 )
 from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
-from kilowait.synth.transformer.train import begin_with
+from kilowait.synth.transformer.train import init_output_layer
 
 __all__ = ["PrivateDataset", "private_train"]
 
@@ -37,13 +38,13 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 History = list[tuple[float, float, int]]
 
-STRETCH = 64
+SEQUENCE_JOBS = 64
 """Maximum jobs of a user in a step."""
-CLIP = 1.0
+CLIPPING_NORM = 1.0
 """Clipping norm of a user's gradient."""
-RATE = 4e-3
-TOLD_EVERY, KEPT_EVERY = 10, 50
-"""Steps."""
+LEARNING_RATE = 4e-3
+REPORT_EVERY, CHECKPOINT_EVERY = 10, 50
+"""Steps between progress reports, and between checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -71,33 +72,33 @@ class _SequenceLoss(nn.Module):
 
     def forward(self, *parts: Tensor) -> Tensor:
         """Loss of the parts of a `SequenceBatch`."""
-        return loss_of(self.network, SequenceBatch(*parts))
+        return next_job_loss(self.network, SequenceBatch(*parts))
 
 
 def private_train(
-    lesson: PrivateDataset,
+    dataset: PrivateDataset,
     budget: PrivacyBudget,
     noise: float,
     *,
     seed: int,
-    secret: list[int],
+    secret_seeds: list[int],
     progress: SampleProgress,
     device: torch.device,
-    keep: CheckpointStore | None = None,
-    begun: Mapping[str, Any] | None = None,
+    checkpoints: CheckpointStore | None = None,
+    state: Mapping[str, Any] | None = None,
 ) -> tuple[TransformerNetwork, History]:
     """Train a network, and return it with the privacy mechanisms used.
 
     Args:
-        lesson: training data.
+        dataset: training data.
         budget: steps and sampling rate of users.
-        noise: deviation of the noise in units of `CLIP`.
+        noise: deviation of the noise in units of `CLIPPING_NORM`.
         seed: of the initial weights.
-        secret: random generators of the noise and of the user sampling; stored only in `keep`.
-        told: progress callback.
-        device: where it is trained.
-        keep: checkpoint store.
-        begun: a state to resume from.
+        secret_seeds: random generators of the noise and of the user sampling; stored only in `checkpoints`.
+        progress: progress callback.
+        device: training device.
+        checkpoints: checkpoint store.
+        state: a state to resume from.
     """
     try:
         with warnings.catch_warnings():
@@ -107,119 +108,127 @@ def private_train(
         raise MissingExtraError("opacus", "private") from None
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
-        network = TransformerNetwork(lesson.shape)
-        begin_with(network, [1000.0 * shares for shares in lesson.counts])
+        network = TransformerNetwork(dataset.shape)
+        init_output_layer(network, [1000.0 * shares for shares in dataset.counts])
         for table in (network.share, network.level):
             table.weight.requires_grad_(False)  # frequent-job lists are empty
         network = network.to(device)
         module = _SequenceLoss(network)
-        known = lesson_of(lesson.calendar, lesson.codes, lesson.shape, device)
-        people = _people(lesson.user)
-        choice = np.random.default_rng([*secret, 1])
-        noises = torch.Generator(device).manual_seed(int(np.random.default_rng([*secret, 2]).integers(2**62)))
-        torch.manual_seed(int(np.random.default_rng([*secret, 3]).integers(2**62)))
-        parameters = [one for one in network.parameters() if one.requires_grad]
-        optimizer = DPOptimizer(
-            torch.optim.Adam(parameters, lr=RATE),
-            noise_multiplier=noise,
-            max_grad_norm=CLIP,
-            expected_batch_size=max(1.0, budget.rate * lesson.users),
-            generator=noises,
+        tensors = dataset_tensors(dataset.calendar, dataset.codes, dataset.shape, device)
+        user_ranges = _user_ranges(dataset.user)
+        user_rng = np.random.default_rng([*secret_seeds, 1])
+        noise_generator = torch.Generator(device).manual_seed(
+            int(np.random.default_rng([*secret_seeds, 2]).integers(2**62))
         )
-        book = accountant()
-        optimizer.attach_step_hook(book.get_optimizer_hook_fn(sample_rate=budget.rate))
+        torch.manual_seed(int(np.random.default_rng([*secret_seeds, 3]).integers(2**62)))
+        parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        optimizer = DPOptimizer(
+            torch.optim.Adam(parameters, lr=LEARNING_RATE),
+            noise_multiplier=noise,
+            max_grad_norm=CLIPPING_NORM,
+            expected_batch_size=max(1.0, budget.rate * dataset.users),
+            generator=noise_generator,
+        )
+        rdp_accountant = accountant()
+        optimizer.attach_step_hook(rdp_accountant.get_optimizer_hook_fn(sample_rate=budget.rate))
         step = 0
-        if begun is not None:
-            step = _go_on(begun, network, optimizer, book, choice, noises)
+        if state is not None:
+            step = _restored_step(state, network, optimizer, rdp_accountant, user_rng, noise_generator)
         while step < budget.steps:
-            rows = _some_users(people, budget.rate, choice)
-            _gradients(module, known, rows, people)
+            rows = _sample_users(user_ranges, budget.rate, user_rng)
+            _gradients(module, tensors, rows, user_ranges)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             step += 1
-            if step % TOLD_EVERY == 1:
+            if step % REPORT_EVERY == 1:
                 progress("private training", step / budget.steps)
-            if keep is not None and step % KEPT_EVERY == 0 and step < budget.steps:
-                keep.write(_state(secret, step, network, optimizer, book, choice, noises))
+            if checkpoints is not None and step % CHECKPOINT_EVERY == 0 and step < budget.steps:
+                checkpoints.write(
+                    _state(secret_seeds, step, network, optimizer, rdp_accountant, user_rng, noise_generator)
+                )
     progress("private training", 1.0)
-    for one in network.parameters():
-        one.requires_grad_(True)
-    return network.cpu().eval(), [(float(a), float(b), int(c)) for a, b, c in book.history]
+    for parameter in network.parameters():
+        parameter.requires_grad_(True)
+    return network.cpu().eval(), [(float(a), float(b), int(c)) for a, b, c in rdp_accountant.history]
 
 
-def _people(user: Ints) -> Ints:
+def _user_ranges(user: Ints) -> Ints:
     """First row of each user's jobs, and one past the last."""
-    first = np.flatnonzero(np.append(True, user[1:] != user[:-1]))
-    return np.column_stack([first, np.append(first[1:], len(user))])
+    starts = np.flatnonzero(np.append(True, user[1:] != user[:-1]))
+    return np.column_stack([starts, np.append(starts[1:], len(user))])
 
 
-def _some_users(people: Ints, rate: float, rng: np.random.Generator) -> Ints:
+def _sample_users(user_ranges: Ints, rate: float, rng: np.random.Generator) -> Ints:
     """Poisson sample of users, and the start of a sequence of their jobs."""
-    who = np.flatnonzero(rng.random(len(people)) < rate)
-    room = np.maximum(people[who, 1] - people[who, 0] - STRETCH, 0)
-    begin = people[who, 0] + np.floor(rng.random(len(who)) * (room + 1)).astype(np.int64)
-    return np.column_stack([who, begin])
+    users = np.flatnonzero(rng.random(len(user_ranges)) < rate)
+    spare = np.maximum(user_ranges[users, 1] - user_ranges[users, 0] - SEQUENCE_JOBS, 0)
+    begin = user_ranges[users, 0] + np.floor(rng.random(len(users)) * (spare + 1)).astype(np.int64)
+    return np.column_stack([users, begin])
 
 
-def _gradients(module: _SequenceLoss, lesson: DatasetTensors, chosen: Ints, people: Ints) -> None:
+def _gradients(module: _SequenceLoss, tensors: DatasetTensors, sampled: Ints, user_ranges: Ints) -> None:
     """Set the per-user gradients of the sampled users on each parameter."""
-    named = {name: one for name, one in module.named_parameters() if one.requires_grad}
-    if not len(chosen):
-        for one in named.values():
-            one.grad_sample = torch.zeros((0, *one.shape), device=one.device)  # type: ignore[attr-defined]
+    trainable = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+    if not len(sampled):
+        for parameter in trainable.values():
+            parameter.grad_sample = torch.zeros((0, *parameter.shape), device=parameter.device)  # type: ignore[attr-defined]
         return
-    who, begin = chosen.T
-    place = np.arange(STRETCH)
-    rows = begin[:, None] + place
-    there = rows < people[who, 1][:, None]
+    users, begin = sampled.T
+    offset = np.arange(SEQUENCE_JOBS)
+    rows = begin[:, None] + offset
+    exists = rows < user_ranges[users, 1][:, None]
     # The first quarter of a sequence that starts amid a user's jobs has too little context.
-    counted = there & ((place >= STRETCH // 4) | (begin == people[who, 0])[:, None])
-    device = lesson.codes.device
-    at = torch.as_tensor(np.minimum(rows, people[who, 1][:, None] - 1), device=device)
-    own = {
-        "codes": lesson.codes[at],
-        "before": lesson.before[at],
-        "conditions": lesson.conditions[at],
-        "first": lesson.first[at],
-        "inside": lesson.inside[at],
-        "user": torch.as_tensor(np.where(there, 0, -1), device=device),
+    counted = exists & ((offset >= SEQUENCE_JOBS // 4) | (begin == user_ranges[users, 0])[:, None])
+    device = tensors.codes.device
+    row_indices = torch.as_tensor(np.minimum(rows, user_ranges[users, 1][:, None] - 1), device=device)
+    per_user = {
+        "codes": tensors.codes[row_indices],
+        "previous_codes": tensors.previous_codes[row_indices],
+        "conditions": tensors.conditions[row_indices],
+        "first": tensors.first[row_indices],
+        "in_session": tensors.in_session[row_indices],
+        "user": torch.as_tensor(np.where(exists, 0, -1), device=device),
         "counted": torch.as_tensor(counted, device=device),
-        "home": torch.zeros_like(at),
+        "list_index": torch.zeros_like(row_indices),
     }
-    shared = {name: getattr(lesson, name)[:1] for name in ("frequent_jobs", "offer", "share", "level")}
+    shared = {name: getattr(tensors, name)[:1] for name in ("frequent_jobs", "slot_codes", "share", "level")}
     order = [item.name for item in fields(SequenceBatch)]
-    buffers = {name: one for name, one in module.named_parameters() if not one.requires_grad}
+    buffers = {
+        name: parameter for name, parameter in module.named_parameters() if not parameter.requires_grad
+    }
 
-    def lost(parameters: dict[str, Tensor], *parts: Tensor) -> Tensor:
-        whole = [part if name in shared else part[None] for name, part in zip(order, parts, strict=True)]
-        return functional_call(module, {**parameters, **buffers}, tuple(whole))  # type: ignore[no-any-return]
+    def sequence_loss(parameters: dict[str, Tensor], *parts: Tensor) -> Tensor:
+        inputs = [part if name in shared else part[None] for name, part in zip(order, parts, strict=True)]
+        return functional_call(module, {**parameters, **buffers}, tuple(inputs))  # type: ignore[no-any-return]
 
-    every = vmap(
-        grad(lost), in_dims=(None, *(None if name in shared else 0 for name in order)), randomness="different"
+    per_user_gradients = vmap(
+        grad(sequence_loss),
+        in_dims=(None, *(None if name in shared else 0 for name in order)),
+        randomness="different",
     )
-    detached = {name: one.detach() for name, one in named.items()}
-    found = every(detached, *({**own, **shared}[name] for name in order))
-    for name, one in named.items():
-        one.grad_sample = found[name]  # type: ignore[attr-defined]
+    detached = {name: parameter.detach() for name, parameter in trainable.items()}
+    gradients = per_user_gradients(detached, *({**per_user, **shared}[name] for name in order))
+    for name, parameter in trainable.items():
+        parameter.grad_sample = gradients[name]  # type: ignore[attr-defined]
 
 
 def _state(
-    secret: list[int],
+    secret_seeds: list[int],
     step: int,
     network: TransformerNetwork,
     optimizer: Any,
-    book: Any,
-    choice: Any,
-    noises: Any,
+    rdp_accountant: Any,
+    user_rng: Any,
+    noise_generator: Any,
 ) -> dict[str, Any]:
     state = {
-        "secret": secret,
+        "secret": secret_seeds,
         "step": step,
         "network": network.state_dict(),
         "optimizer": optimizer.original_optimizer.state_dict(),
-        "history": [list(one) for one in book.history],
-        "choice": choice.bit_generator.state,
-        "noises": noises.get_state(),
+        "history": [list(entry) for entry in rdp_accountant.history],
+        "choice": user_rng.bit_generator.state,
+        "noises": noise_generator.get_state(),
         "torch": torch.get_rng_state(),
     }
     if network.firsts.is_cuda:
@@ -227,15 +236,20 @@ def _state(
     return state
 
 
-def _go_on(
-    state: Mapping[str, Any], network: TransformerNetwork, optimizer: Any, book: Any, choice: Any, noises: Any
+def _restored_step(
+    state: Mapping[str, Any],
+    network: TransformerNetwork,
+    optimizer: Any,
+    rdp_accountant: Any,
+    user_rng: Any,
+    noise_generator: Any,
 ) -> int:
     try:
         network.load_state_dict(state["network"])
         optimizer.original_optimizer.load_state_dict(state["optimizer"])
-        book.history = [(float(a), float(b), int(c)) for a, b, c in state["history"]]
-        choice.bit_generator.state = state["choice"]
-        noises.set_state(state["noises"])
+        rdp_accountant.history = [(float(a), float(b), int(c)) for a, b, c in state["history"]]
+        user_rng.bit_generator.state = state["choice"]
+        noise_generator.set_state(state["noises"])
         torch.set_rng_state(state["torch"])
         if network.firsts.is_cuda:
             torch.cuda.set_rng_state(state["cuda"])

@@ -51,45 +51,45 @@ class ExternalGenerator(RowGenerator):
     def _learn(self, rows: Columns, progress: SampleProgress) -> None:
         self._layout = Layout.of(rows)
         with TemporaryDirectory(prefix="kilowait-") as folder:
-            place = Path(folder)
-            csv.write_csv(pa.table(self._layout.table(rows)), place / "rows.csv")
+            path = Path(folder)
+            csv.write_csv(pa.table(self._layout.table(rows)), path / "rows.csv")
             rng = stream(self.seed, f"synth.{self.name}.fit")
-            self._run("fit", place, rng, progress, settings=self._options())
-            self._model = _packed(place / "model")
+            self._run("fit", path, rng, progress, settings=self._options())
+            self._model = _zip_files(path / "model")
 
     def _group(
         self, jobs: int, first_s: float, rng: np.random.Generator, progress: SampleProgress
     ) -> Columns:
-        # Jobs at a group's last time are held back; a few spare jobs avoid a second group.
-        asked = jobs + jobs // 20 + 20
+        # A few spare jobs, so that one group is enough.
+        requested = jobs + jobs // 20 + 20
         with TemporaryDirectory(prefix="kilowait-") as folder:
-            place = Path(folder)
+            path = Path(folder)
             with ZipFile(BytesIO(self._model)) as archive:
-                archive.extractall(place / "model")
-            self._run("sample", place, rng, progress, jobs=asked)
-            made = csv.read_csv(place / "made.csv")
-        table = {name: made[name].to_numpy() for name in self._layout.varied}
+                archive.extractall(path / "model")
+            self._run("sample", path, rng, progress, jobs=requested)
+            sampled = csv.read_csv(path / "sampled.csv")
+        table = {name: sampled[name].to_numpy() for name in self._layout.varying_columns}
         return self._layout.rows(table, self.schema, first_s)
 
     def _run(
-        self, task: str, place: Path, rng: np.random.Generator, progress: SampleProgress, **more: Any
+        self, task: str, path: Path, rng: np.random.Generator, progress: SampleProgress, **extra: Any
     ) -> None:
         check_device(self.device)
-        words = {
+        task_settings = {
             "library": self.library,
             "model": self.model,
-            "kinds": self._layout.kinds,
+            "kinds": self._layout.categorical_columns,
             "seed": int(rng.integers(2**31)),
-            **more,
+            **extra,
         }
-        (place / "task.json").write_text(json.dumps(words), encoding="utf-8")
+        (path / "task.json").write_text(json.dumps(task_settings), encoding="utf-8")
         run_worker(
             self.settings.python,
             task,
-            place,
-            cards=self.device != "cpu",
+            path,
+            use_gpu=self.device != "cpu",
             install=self.install,
-            what=f"fitting {self.name}" if task == "fit" else f"sampling from {self.name}",
+            activity=f"fitting {self.name}" if task == "fit" else f"sampling from {self.name}",
             progress=progress,
         )
 
@@ -100,12 +100,12 @@ class ExternalGenerator(RowGenerator):
         self._layout, self._model = Layout.restored(state), state["model"].tobytes()
 
 
-def _packed(place: Path) -> bytes:
+def _zip_files(folder: Path) -> bytes:
     """A folder's files as a ZIP archive; the same files give the same archive."""
     raw = BytesIO()
     with ZipFile(raw, "w") as archive:
-        for path in sorted(path for path in place.rglob("*") if path.is_file()):
-            with archive.open(str(path.relative_to(place)), "w") as file:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            with archive.open(str(path.relative_to(folder)), "w") as file:
                 file.write(path.read_bytes())
     return raw.getvalue()
 
@@ -118,7 +118,7 @@ class SdvSettings:
     """Settings of SDV's networks; all others are SDV's defaults."""
 
     python: str = ""
-    """Path of the Python that has the library; empty: the one that runs kilowait."""
+    """Path of the Python that has the library; empty: the Python that runs kilowait."""
     epochs: int = 300
     """Number of passes over the log."""
     batch_size: int = 500
@@ -136,7 +136,7 @@ class SdvCopulaSettings:
     """Settings of SDV's copula."""
 
     python: str = ""
-    """Path of the Python that has the library; empty: the one that runs kilowait."""
+    """Path of the Python that has the library; empty: the Python that runs kilowait."""
     default_distribution: str = "beta"
     """Marginal distribution of the columns: norm, beta, truncnorm, uniform, gamma or gaussian_kde."""
 
@@ -145,8 +145,8 @@ class _Sdv(ExternalGenerator):
     library = "sdv"
     install = (
         "Make an environment for SDV and name its Python: python3 -m venv ~/sdv; ~/sdv/bin/pip install sdv; then "
-        "--set python=~/sdv/bin/python. SDV is not open source: its Business Source License 1.1 does not allow to "
-        "offer it to others as a commercial service; read it first"
+        "--set python=~/sdv/bin/python. SDV is not open source: its Business Source License 1.1 does not allow "
+        "offering it to others as a commercial service; read the license first"
     )
 
 
@@ -190,7 +190,7 @@ class RealTabFormerSettings:
     """Settings of REaLTabFormer, with its own defaults where noted."""
 
     python: str = ""
-    """Path of the Python that has the library; empty: the one that runs kilowait."""
+    """Path of the Python that has the library; empty: the Python that runs kilowait."""
     epochs: int = 1000
     """Maximum number of passes over the log. REaLTabFormer's default."""
     batch_size: int = 8

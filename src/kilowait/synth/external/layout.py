@@ -17,14 +17,14 @@ from kilowait.synth.log_schema import Columns, LogSchema
 
 __all__ = ["Layout"]
 
-GAP = "gap_s"
+GAP_COLUMN = "gap_s"
 """Time since the previous submission of any user."""
-KNOWN = "energy_known"
-KINDS = ("user", "account", "queue", "status", KNOWN)
+ENERGY_KNOWN = "energy_known"
+CATEGORICAL = ("user", "account", "queue", "status", ENERGY_KNOWN)
 """Categorical columns."""
-SIZES = ("nodes", "gpus", "estimate_s")
-"""Numeric columns with few distinct values: categorical too, if at most `MOST_KINDS` values."""
-MOST_KINDS = 200
+SIZE_COLUMNS = ("nodes", "gpus", "estimate_s")
+"""Numeric columns with few distinct values: categorical too, if at most `MAX_CATEGORIES` values."""
+MAX_CATEGORIES = 200
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Layout:
     """The columns of a table, in order."""
 
     names: npt.NDArray[np.str_]
-    least: npt.NDArray[np.float64] = field(repr=False)
-    most: npt.NDArray[np.float64] = field(repr=False)
+    minimum: npt.NDArray[np.float64] = field(repr=False)
+    maximum: npt.NDArray[np.float64] = field(repr=False)
     """Minimum and maximum of each column."""
-    whole: npt.NDArray[np.bool_] = field(repr=False)
+    integer: npt.NDArray[np.bool_] = field(repr=False)
     """Whether all values are whole numbers."""
-    kind: npt.NDArray[np.bool_] = field(repr=False)
+    categorical: npt.NDArray[np.bool_] = field(repr=False)
     """Whether the column is categorical for the model."""
 
     @classmethod
@@ -52,50 +52,55 @@ class Layout:
             np.array([bool((column == np.floor(column)).all()) for column in values]),
             np.array(
                 [
-                    name in KINDS or (name in SIZES and len(np.unique(column)) <= MOST_KINDS)
+                    name in CATEGORICAL or (name in SIZE_COLUMNS and len(np.unique(column)) <= MAX_CATEGORIES)
                     for name, column in table.items()
                 ]
             ),
         )
 
     @property
-    def kinds(self) -> list[str]:
+    def categorical_columns(self) -> list[str]:
         """Categorical columns of the table."""
-        return [str(name) for name in self.names[(self.least < self.most) & self.kind]]
+        return [str(name) for name in self.names[(self.minimum < self.maximum) & self.categorical]]
 
     @property
-    def varied(self) -> list[str]:
+    def varying_columns(self) -> list[str]:
         """Columns of the table: those that are not constant."""
-        return [str(name) for name in self.names[self.least < self.most]]
+        return [str(name) for name in self.names[self.minimum < self.maximum]]
 
     def table(self, rows: Columns) -> dict[str, npt.NDArray[Any]]:
         """The table of a log's rows."""
         columns = _columns(rows)
-        whole = dict(zip(self.names, self.whole, strict=True))
-        return {name: columns[name].astype(np.int64 if whole[name] else np.float64) for name in self.varied}
+        integer = dict(zip(self.names, self.integer, strict=True))
+        return {
+            name: columns[name].astype(np.int64 if integer[name] else np.float64)
+            for name in self.varying_columns
+        }
 
-    def rows(self, table: dict[str, npt.NDArray[Any]], facts: LogSchema, first_s: float) -> Columns:
+    def rows(self, table: dict[str, npt.NDArray[Any]], schema: LogSchema, first_s: float) -> Columns:
         """The rows of a generated table, with numbers clipped to the log's range, and sizes, requests and categories
         mapped to the nearest value of the log.
 
         Args:
             table: output of a model.
-            facts: of the log.
+            schema: of the log.
             first_s: submission of the first job.
         """
         jobs = len(next(iter(table.values())))
         columns: Columns = {}
-        for name, least, most, whole in zip(self.names, self.least, self.most, self.whole, strict=True):
-            values = np.asarray(table[name], np.float64) if name in table else np.full(jobs, least)
-            values = np.clip(np.nan_to_num(values, nan=least), least, most)
-            known = np.arange(facts.numbered[name]) if name in facts.numbered else facts.seen.get(name)
+        for name, minimum, maximum, integer in zip(
+            self.names, self.minimum, self.maximum, self.integer, strict=True
+        ):
+            values = np.asarray(table[name], np.float64) if name in table else np.full(jobs, minimum)
+            values = np.clip(np.nan_to_num(values, nan=minimum), minimum, maximum)
+            known = np.arange(schema.numbered[name]) if name in schema.numbered else schema.seen.get(name)
             if known is None:
-                columns[str(name)] = np.rint(values) if whole else values
+                columns[str(name)] = np.rint(values) if integer else values
             else:
                 columns[str(name)] = _nearest(values, known)
-        gaps = columns.pop(GAP)
-        if KNOWN in columns:
-            columns["energy_j"] = np.where(columns.pop(KNOWN) > 0, columns["energy_j"], np.nan)
+        gaps = columns.pop(GAP_COLUMN)
+        if ENERGY_KNOWN in columns:
+            columns["energy_j"] = np.where(columns.pop(ENERGY_KNOWN) > 0, columns["energy_j"], np.nan)
         return {"submit_s": first_s + np.cumsum(gaps) - gaps[0], **columns}
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -110,11 +115,11 @@ class Layout:
 
 def _columns(rows: Columns) -> Columns:
     """All columns, from the second job on, which is the first with a previous job."""
-    columns = {GAP: np.diff(rows["submit_s"])}
+    columns = {GAP_COLUMN: np.diff(rows["submit_s"])}
     columns |= {name: values[1:] for name, values in rows.items() if name != "submit_s"}
     energy = columns.get("energy_j")
     if energy is not None and np.isnan(energy).any():
-        columns[KNOWN] = ~np.isnan(energy) * 1
+        columns[ENERGY_KNOWN] = ~np.isnan(energy) * 1
         columns["energy_j"] = np.nan_to_num(energy, nan=float(np.nanmedian(energy)))
     return columns
 

@@ -17,9 +17,9 @@ from kilowait.synth.generator import SampleProgress
 __all__ = ["interpreter", "run_worker"]
 
 WORKER = Path(__file__).with_name("worker.py")
-SHARE = re.compile(rb"(\d+)%\|")
+PERCENTAGE = re.compile(rb"(\d+)%\|")
 """Percentage of a progress bar."""
-KEPT = 20_000
+MAX_OUTPUT_BYTES = 20_000
 """Maximum bytes kept of the worker's output."""
 
 
@@ -33,13 +33,13 @@ def interpreter(python: str) -> str:
     ...
     kilowait.errors.InputError: python=/nowhere/python is not a program; name the Python of the environment ...
     """
-    found = which(os.path.expanduser(python)) if python else sys.executable
-    if found is None:
+    path = which(os.path.expanduser(python)) if python else sys.executable
+    if path is None:
         raise InputError(
             f"python={python} is not a program; name the Python of the environment the library is installed in, "
             "such as python=/home/me/sdv/bin/python"
         )
-    return str(Path(found).absolute())  # do not follow links: a virtual environment is identified by its path
+    return str(Path(path).absolute())  # do not follow links: a virtual environment is identified by its path
 
 
 def run_worker(
@@ -47,9 +47,9 @@ def run_worker(
     task: str,
     folder: Path,
     *,
-    cards: bool = False,
+    use_gpu: bool = False,
     install: str,
-    what: str,
+    activity: str,
     progress: SampleProgress,
 ) -> None:
     """Run a task in a folder.
@@ -58,26 +58,26 @@ def run_worker(
         python: path of the Python to run; empty: this one.
         task: fit or sample.
         folder: input and output files of the worker.
-        cards: whether it may use GPUs.
+        use_gpu: whether it may use GPUs.
         install: installation hint for a missing library.
-        what: description of the task.
-        told: progress callback.
+        activity: description of the task.
+        progress: progress callback.
     """
     path = interpreter(python)
     # String hashes are random by default. Paths of this Python must not affect another one.
-    settings = {**os.environ, "PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false"}
-    if not cards:
-        settings["CUDA_VISIBLE_DEVICES"] = ""
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false"}
+    if not use_gpu:
+        environment["CUDA_VISIBLE_DEVICES"] = ""
     if path != sys.executable:
-        settings = {
-            name: value for name, value in settings.items() if name not in ("PYTHONPATH", "PYTHONHOME")
+        environment = {
+            name: value for name, value in environment.items() if name not in ("PYTHONPATH", "PYTHONHOME")
         }
-    progress(what, 0.0)
+    progress(activity, 0.0)
     try:
         worker = subprocess.Popen(
             [path, str(WORKER), task, str(folder)],
             cwd=folder,
-            env=settings,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -87,25 +87,25 @@ def run_worker(
     with worker:
         try:
             assert worker.stdout is not None
-            said = _heard(worker.stdout, what, progress)
+            output = _read_output(worker.stdout, activity, progress)
         except BaseException:
             worker.kill()
             raise
     if worker.returncode:
-        lines = said.decode(errors="replace").strip().splitlines() or ["no output"]
+        lines = output.decode(errors="replace").strip().splitlines() or ["no output"]
         if worker.returncode == MISSING:
             raise InputError(f"{path} has no library {lines[-1].strip()}. {install}")
-        raise InputError(f"{what}, the library failed in {path}: {lines[-1].strip()}") from RuntimeError(
+        raise InputError(f"{activity}, the library failed in {path}: {lines[-1].strip()}") from RuntimeError(
             "\n".join(lines)
         )
 
 
-def _heard(stream: IO[bytes], what: str, progress: SampleProgress) -> bytes:
+def _read_output(stream: IO[bytes], activity: str, progress: SampleProgress) -> bytes:
     """The end of the worker's output; progress bars are forwarded to the callback."""
-    said = b""
+    output = b""
     while part := os.read(stream.fileno(), 65536):
-        said = (said + part)[-KEPT:]
-        shares = SHARE.findall(said[-500:])
+        output = (output + part)[-MAX_OUTPUT_BYTES:]
+        shares = PERCENTAGE.findall(output[-500:])
         if shares:
-            progress(what, min(1.0, int(shares[-1]) / 100))
-    return said
+            progress(activity, min(1.0, int(shares[-1]) / 100))
+    return output

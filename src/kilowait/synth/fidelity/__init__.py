@@ -2,7 +2,7 @@
 
 Distances by column (Kolmogorov-Smirnov, Wasserstein), correlations by pair of columns, a classifier on all columns,
 autocorrelation and spectrum of arrivals, and user statistics. Waits in simulations of both are compared elsewhere
-(`experiments.synthetic_score`).
+(`kilowait.experiments.synthetic_score`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
     "user_statistics",
 ]
 
-LEAST_JOBS = 100
+MIN_JOBS = 100
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Fidelity:
     """Real and generated, by statistic; empty where one of the two has no users."""
     user_distances: tuple[Distance, ...] = ()
     """Distances of jobs per user, jobs per session and time between a user's jobs; empty where there are no users."""
-    looked_at: Mapping[str, float] = field(default_factory=dict)
+    feature_importance: Mapping[str, float] = field(default_factory=dict)
     """Feature importance of the classifier (share of gain), largest first."""
-    looked_at_history: Mapping[str, float] = field(default_factory=dict)
+    feature_importance_history: Mapping[str, float] = field(default_factory=dict)
     """The same of the classifier with the user's history."""
 
     @property
@@ -69,34 +69,34 @@ class Fidelity:
 
 def fidelity(real: JobTable, synthetic: JobTable, *, seed: int = 0) -> Fidelity:
     """Compare a generated workload with a real one; needs the extra ``predict`` for the classifier."""
-    check_jobs((real, synthetic), LEAST_JOBS)
+    check_jobs((real, synthetic), MIN_JOBS)
     real, synthetic = real.sorted(), synthetic.sorted()
-    told, with_history = (
+    job_result, history_result = (
         classified(real, synthetic, seed=seed, history=history) for history in (False, True)
     )
     users: dict[str, tuple[float, float]] = {}
-    between: tuple[Distance, ...] = ()
+    user_distances: tuple[Distance, ...] = ()
     if has_users(real) and has_users(synthetic):
-        users = _beside(user_statistics(real), user_statistics(synthetic))
-        of_made = user_numbers(synthetic)
-        between = tuple(
-            distance(name, values, of_made[name])
+        users = _paired(user_statistics(real), user_statistics(synthetic))
+        synthetic_numbers = user_numbers(synthetic)
+        user_distances = tuple(
+            distance(name, values, synthetic_numbers[name])
             for name, values in user_numbers(real).items()
-            if len(values) and len(of_made[name])
+            if len(values) and len(synthetic_numbers[name])
         )
     return Fidelity(
         column_distances(real, synthetic),
         correlations(real, synthetic),
-        told.auc,
-        with_history.auc,
-        _beside(arrival_pattern(real), arrival_pattern(synthetic)),
+        job_result.auc,
+        history_result.auc,
+        _paired(arrival_pattern(real), arrival_pattern(synthetic)),
         users,
-        between,
-        told.looked_at,
-        with_history.looked_at,
+        user_distances,
+        job_result.feature_importance,
+        history_result.feature_importance,
     )
 
 
-def _beside(one: dict[str, float], other: dict[str, float]) -> dict[str, tuple[float, float]]:
+def _paired(one: dict[str, float], other: dict[str, float]) -> dict[str, tuple[float, float]]:
     """The values that both have."""
     return {name: (one[name], other[name]) for name in one if name in other}

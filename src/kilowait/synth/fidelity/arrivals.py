@@ -9,7 +9,14 @@ from kilowait.jobs import JobTable
 from kilowait.synth.fidelity.correlations import correlation
 from kilowait.synth.log_schema import DAY_S, WEEK_S, unix_zero_s
 
-__all__ = ["arrival_pattern", "autocorrelation", "band_edges_h", "calendar_kept", "profile", "spectrum"]
+__all__ = [
+    "arrival_pattern",
+    "autocorrelation",
+    "band_edges_h",
+    "calendar_correlation",
+    "profile",
+    "spectrum",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -19,7 +26,7 @@ BANDS = 39
 """Bands of periods, from two hours to four weeks."""
 STEP = 7.0 ** (1 / 13)
 """Ratio of consecutive bands, so that a day and a week lie at the center of theirs."""
-LEAST_HOURS = 7 * 24
+MIN_HOURS = 7 * 24
 """Minimum number of common hours to compare the calendars of two logs."""
 
 
@@ -44,8 +51,8 @@ def arrival_pattern(jobs: JobTable) -> dict[str, float]:
     centred = counts - counts.mean()
     variance = float((centred**2).sum())
     for name, period_s in (("day", DAY_S), ("week", WEEK_S)):
-        turn = np.exp(-2j * np.pi * np.arange(len(counts)) * 3600 / period_s)
-        power = 2 * abs(complex(centred @ turn)) ** 2 / len(counts)
+        wave = np.exp(-2j * np.pi * np.arange(len(counts)) * 3600 / period_s)
+        power = 2 * abs(complex(centred @ wave)) ** 2 / len(counts)
         pattern[f"{name}_power"] = float(power / variance) if variance > 0 else 0.0
     return pattern
 
@@ -68,9 +75,11 @@ def spectrum(jobs: JobTable) -> Floats:
         power[-1] /= 2  # the Nyquist frequency has no conjugate
     period_h = len(counts) / np.arange(1, len(power) + 1)
     edges = band_edges_h()
-    waves, parts = (np.histogram(period_h, edges, weights=weights)[0] for weights in (None, power))
+    frequencies, power_by_band = (
+        np.histogram(period_h, edges, weights=weights)[0] for weights in (None, power)
+    )
     total = float(power.sum())
-    return np.where(waves > 0, parts / total if total > 0 else 0.0, np.nan)
+    return np.where(frequencies > 0, power_by_band / total if total > 0 else 0.0, np.nan)
 
 
 def band_edges_h() -> Floats:
@@ -85,23 +94,23 @@ def band_edges_h() -> Floats:
     return edges
 
 
-def calendar_kept(real: JobTable, synthetic: JobTable) -> float | None:
+def calendar_correlation(real: JobTable, synthetic: JobTable) -> float | None:
     """Correlation of the hourly submissions of two logs, with the weekly cycle removed.
 
-    About 0 for a workload with a calendar of its own, 1 for one that keeps the real log's. None where
+    About 0 for a workload with another calendar, 1 for one with the calendar of the real log. None where
     the logs overlap by less than a week.
     """
     hours = [((jobs["submit_s"] + unix_zero_s(jobs)) // 3600).astype(np.int64) for jobs in (real, synthetic)]
     low, high = max(int(hour.min()) for hour in hours), min(int(hour.max()) for hour in hours)
-    if high - low + 1 < LEAST_HOURS:
+    if high - low + 1 < MIN_HOURS:
         return None
-    week = np.arange(high - low + 1) % LEAST_HOURS
-    both = []
+    week = np.arange(high - low + 1) % MIN_HOURS
+    residuals = []
     for hour in hours:
         counts = np.bincount(hour[(hour >= low) & (hour <= high)] - low, minlength=len(week))
-        usual = np.bincount(week, weights=counts) / np.bincount(week)
-        both.append(counts - usual[week])
-    return correlation(*both)
+        weekly_mean = np.bincount(week, weights=counts) / np.bincount(week)
+        residuals.append(counts - weekly_mean[week])
+    return correlation(*residuals)
 
 
 def profile(jobs: JobTable, period_s: float, *, dated: bool = True) -> Floats:

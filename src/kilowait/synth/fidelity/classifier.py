@@ -13,16 +13,16 @@ from scipy.stats import rankdata
 from kilowait.errors import InputError, MissingExtraError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
-from kilowait.synth.job_features import common, job_rows, some_rows
+from kilowait.synth.job_features import common_columns, job_rows, sample_rows
 
 __all__ = ["ClassifierResult", "classified", "classifier_auc"]
 
 Floats = npt.NDArray[np.float64]
 
 FOLDS = 5
-MOST_ROWS = 25_000
+MAX_ROWS = 25_000
 """Maximum jobs of each workload for the classifier."""
-TREES = {
+TREE_PARAMETERS = {
     "objective": "binary",
     "learning_rate": 0.1,
     "num_leaves": 31,
@@ -38,7 +38,7 @@ class ClassifierResult:
 
     auc: float
     """Area under the ROC curve over five folds; 0.5: indistinguishable, 1: perfectly distinguishable."""
-    looked_at: Mapping[str, float]
+    feature_importance: Mapping[str, float]
     """Feature importance: share of gain by column, largest first; sums to 1."""
 
 
@@ -47,42 +47,42 @@ def classified(
 ) -> ClassifierResult:
     """Classify generated and real jobs with LightGBM, in five folds.
 
-    The AUC is well below 0.5 where the same jobs are in both. Features are the columns of a job, hour and weekday, the
-    time since the last submission, and whether the job repeats the request of its user's previous job; with `history`
-    also the time since that job and the change of run time.
+    The AUC is well below 0.5 if both workloads contain the same jobs. Features are the columns of a job, hour and
+    weekday, the time since the last submission, and whether the job repeats the request of its user's previous job;
+    with `history` also the time since that job and the change of run time.
     """
     try:
         import lightgbm
     except ImportError:
         raise MissingExtraError("lightgbm", "predict") from None
     rng = stream(seed, "synth.classifier")
-    one, other = common(
+    real_columns, synthetic_columns = common_columns(
         job_rows(real.sorted(), history=history), job_rows(synthetic.sorted(), history=history)
     )
-    if not one:
-        raise InputError("the two workloads have no column in common")
-    count = min(len(real), len(synthetic), MOST_ROWS)
+    if not real_columns:
+        raise InputError("the two workloads have no column in common_columns")
+    count = min(len(real), len(synthetic), MAX_ROWS)
     rows = np.concatenate(
         [
-            np.column_stack([*columns.values()])[some_rows(len(jobs), count, rng)]
-            for jobs, columns in ((real, one), (synthetic, other))
+            np.column_stack([*columns.values()])[sample_rows(len(jobs), count, rng)]
+            for jobs, columns in ((real, real_columns), (synthetic, synthetic_columns))
         ]
     )
     truth = np.repeat([0.0, 1.0], count)
     fold = rng.permutation(np.arange(2 * count) % FOLDS)
-    guess = np.empty(2 * count)
-    gained = np.zeros(len(one))
+    predicted = np.empty(2 * count)
+    gain = np.zeros(len(real_columns))
     for number in range(FOLDS):
         train, test = fold != number, fold == number
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             data = lightgbm.Dataset(rows[train], truth[train], params={"verbose": -1})
-            trees = lightgbm.train({**TREES, "seed": seed, "verbose": -1}, data, ROUNDS)
-            guess[test] = trees.predict(rows[test], num_threads=1)
-        gained += trees.feature_importance("gain")
-    parts = dict(zip(one, (gained / max(float(gained.sum()), 1e-300)).tolist(), strict=True))
-    looked_at = dict(sorted(parts.items(), key=lambda part: -part[1]))
-    return ClassifierResult(_auc(guess[truth == 1], guess[truth == 0]), looked_at)
+            trees = lightgbm.train({**TREE_PARAMETERS, "seed": seed, "verbose": -1}, data, ROUNDS)
+            predicted[test] = trees.predict(rows[test], num_threads=1)
+        gain += trees.feature_importance("gain")
+    share_of_gain = dict(zip(real_columns, (gain / max(float(gain.sum()), 1e-300)).tolist(), strict=True))
+    feature_importance = dict(sorted(share_of_gain.items(), key=lambda part: -part[1]))
+    return ClassifierResult(_auc(predicted[truth == 1], predicted[truth == 0]), feature_importance)
 
 
 def classifier_auc(real: JobTable, synthetic: JobTable, *, seed: int = 0, history: bool = False) -> float:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.stats import rankdata
 
 from kilowait.jobs import JobTable
-from kilowait.synth.job_features import numbers_of
+from kilowait.synth.job_features import numeric_columns
 
 __all__ = ["ColumnPair", "correlation", "correlations"]
 
@@ -39,7 +39,7 @@ def correlations(real: JobTable, synthetic: JobTable) -> tuple[ColumnPair, ...]:
     """Correlations of numeric columns (of logarithms, and of ranks) and of categories, real and generated."""
     real, synthetic = real.sorted(), synthetic.sorted()
     pairs = []
-    one, other = numbers_of(real), numbers_of(synthetic)
+    one, other = numeric_columns(real), numeric_columns(synthetic)
     names = [name for name in one if name in other and name != "hour"]
     for first, second in combinations(names, 2):
         for kind, measure in (("pearson", _pearson), ("spearman", _spearman)):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.stats import wasserstein_distance
 
 from kilowait.jobs import JobTable
-from kilowait.synth.job_features import numbers_of
+from kilowait.synth.job_features import numeric_columns
 
 __all__ = ["Distance", "Shares", "column_distances", "column_shares", "distance", "shares"]
 
@@ -50,10 +50,10 @@ def distance(name: str, real: Floats, synthetic: Floats) -> Distance:
     >>> distance("wait_s", np.array([0.0, 10.0]), np.array([10.0, 20.0]))
     Distance(column='wait_s', ks=0.5, wasserstein=10.0, wasserstein_share=2.0)
     """
-    moved = float(wasserstein_distance(real, synthetic))
-    spread = float(real.std())
-    share = moved / spread if spread > 0 else float(moved > 0)
-    return Distance(name, float(np.abs(np.subtract(*_below(real, synthetic)[1:])).max()), moved, share)
+    wasserstein = float(wasserstein_distance(real, synthetic))
+    deviation = float(real.std())
+    share = wasserstein / deviation if deviation > 0 else float(wasserstein > 0)
+    return Distance(name, float(np.abs(np.subtract(*_below(real, synthetic)[1:])).max()), wasserstein, share)
 
 
 def shares(real: Floats, synthetic: Floats, *, points: int = POINTS) -> Shares:
@@ -63,24 +63,24 @@ def shares(real: Floats, synthetic: Floats, *, points: int = POINTS) -> Shares:
     Kolmogorov-Smirnov distance.
 
     >>> shares(np.array([1.0, 2.0]), np.array([2.0, 2.0]))
-    Shares(at=(1.0, 2.0), real=(0.5, 1.0), made=(0.0, 1.0), widest=1.0)
+    Shares(at=(1.0, 2.0), real=(0.5, 1.0), synthetic=(0.0, 1.0), widest=1.0)
     """
-    every, one, other = _below(real, synthetic)
+    values, one, other = _below(real, synthetic)
     widest = int(np.abs(one - other).argmax())
-    kept = np.unique([*np.linspace(0, len(every) - 1, points).round().astype(np.int64), widest])
-    _, first = np.unique(every[kept], return_index=True)
-    rows = kept[first]
-    at, below_real, below_made = (tuple(part[rows].tolist()) for part in (every, one, other))
-    return Shares(at, below_real, below_made, float(every[widest]))
+    stored = np.unique([*np.linspace(0, len(values) - 1, points).round().astype(np.int64), widest])
+    _, first = np.unique(values[stored], return_index=True)
+    rows = stored[first]
+    at, below_real, below_synthetic = (tuple(part[rows].tolist()) for part in (values, one, other))
+    return Shares(at, below_real, below_synthetic, float(values[widest]))
 
 
 def _below(real: Floats, synthetic: Floats) -> tuple[Floats, Floats, Floats]:
     """All values sorted, and the share of each set that is at most each value."""
-    every = np.sort(np.concatenate([real, synthetic]))
+    values = np.sort(np.concatenate([real, synthetic]))
     one, other = (
-        np.searchsorted(np.sort(part), every, side="right") / len(part) for part in (real, synthetic)
+        np.searchsorted(np.sort(part), values, side="right") / len(part) for part in (real, synthetic)
     )
-    return every, one, other
+    return values, one, other
 
 
 def column_distances(real: JobTable, synthetic: JobTable) -> tuple[Distance, ...]:
@@ -100,11 +100,11 @@ def column_shares(real: JobTable, synthetic: JobTable) -> dict[str, Shares]:
 
 def _compared(real: JobTable, synthetic: JobTable) -> dict[str, tuple[Floats, Floats]]:
     """The known values of the numeric columns that have some in both workloads."""
-    one, other = numbers_of(real.sorted()), numbers_of(synthetic.sorted())
-    found = {}
+    one, other = numeric_columns(real.sorted()), numeric_columns(synthetic.sorted())
+    compared = {}
     for name in one:
         if name in other:
             left, right = (values[np.isfinite(values)] for values in (one[name], other[name]))
             if len(left) and len(right):
-                found[name] = (left, right)
-    return found
+                compared[name] = (left, right)
+    return compared

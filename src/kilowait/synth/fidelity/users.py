@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.jobs import JobTable
-from kilowait.synth.job_features import REPEATED, job_before
+from kilowait.synth.job_features import REPEATED, previous_job
 
 __all__ = ["has_users", "user_numbers", "user_statistics"]
 
@@ -24,40 +24,40 @@ def has_users(jobs: JobTable) -> bool:
 def user_statistics(jobs: JobTable) -> dict[str, float]:
     """Number of users, inequality of use, session lengths, and share of repeated jobs."""
     jobs = jobs.sorted()
-    per_user = _jobs_a_user(jobs)
-    before = job_before(jobs)
+    per_user = _jobs_per_user(jobs)
+    before = previous_job(jobs)
     known = before >= 0
     gap_s = (jobs["submit_s"] - jobs["submit_s"][before])[known]
-    tenth = max(1, len(per_user) // 10)
-    found = {
+    count = max(1, len(per_user) // 10)
+    statistics = {
         "users": float(len(per_user)),
         "median_jobs_a_user": float(np.median(per_user)),
-        "share_of_busiest_tenth": float(per_user[:tenth].sum() / len(jobs)),
+        "share_of_busiest_tenth": float(per_user[:count].sum() / len(jobs)),
         "jobs_a_session": float(len(jobs) / (len(jobs) - int((gap_s <= SESSION_S).sum()))),
         "median_user_gap_s": float(np.median(gap_s)) if len(gap_s) else 0.0,
     }
     for name in REPEATED:
         if name in jobs:
             same = (jobs[name] == jobs[name][before])[known]
-            found[f"same_{name}"] = float(same.mean()) if len(same) else 0.0
-    return found
+            statistics[f"same_{name}"] = float(same.mean()) if len(same) else 0.0
+    return statistics
 
 
 def user_numbers(jobs: JobTable) -> dict[str, Floats]:
     """Distributions over users: jobs per user, jobs per session, and time between a user's jobs."""
     jobs = jobs.sorted()
-    before = job_before(jobs)
+    before = previous_job(jobs)
     known = before >= 0
     gap_s = np.full(len(jobs), np.inf)
     gap_s[known] = (jobs["submit_s"] - jobs["submit_s"][before])[known]
     return {
-        "jobs_a_user": _jobs_a_user(jobs),
+        "jobs_a_user": _jobs_per_user(jobs),
         "jobs_a_session": _sessions(before, gap_s),
         "user_gap_s": gap_s[known],
     }
 
 
-def _jobs_a_user(jobs: JobTable) -> Floats:
+def _jobs_per_user(jobs: JobTable) -> Floats:
     """Jobs per user, largest first."""
     return np.sort(np.unique(jobs.column("user"), return_counts=True)[1])[::-1].astype(np.float64)
 
@@ -65,6 +65,7 @@ def _jobs_a_user(jobs: JobTable) -> Floats:
 def _sessions(before: npt.NDArray[np.int64], gap_s: Floats) -> Floats:
     """Number of jobs of every session."""
     first = np.arange(len(before))
-    for job in np.flatnonzero(gap_s <= SESSION_S).tolist():  # in order of submission: the one before is known
+    # In order of submission, so that the first job of the previous job's session is known.
+    for job in np.flatnonzero(gap_s <= SESSION_S).tolist():
         first[job] = first[before[job]]
     return np.unique(first, return_counts=True)[1].astype(np.float64)

@@ -1,7 +1,7 @@
 """Weekly arrival intensity: a rescaled time in which submissions have no daily and weekly cycle.
 
-It has the relative intensity of every hour of the week. Interarrival times outside bursts are measured in the rescaled
-time, in training and sampling, so that nights are quiet in every generated workload.
+It stores the relative intensity of every hour of the week. Interarrival times outside bursts are measured in rescaled
+time, in training and sampling, so that every generated workload has the weekly cycle of the log.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from kilowait.synth.log_schema import WEEK_S
 from kilowait.synth.tabular.known_values import Floats
 
-__all__ = ["BURST_S", "HOURS", "WeeklyIntensity", "clock_of"]
+__all__ = ["BURST_S", "HOURS", "WeeklyIntensity", "fit_weekly_intensity"]
 
 HOURS = 168
 BURST_S = 1800.0
@@ -33,32 +33,34 @@ class WeeklyIntensity:
     pace: Floats
     """Intensity of each hour of the week; 1 on average."""
 
-    def passed(self, moment_s: Floats) -> Floats:
+    def rescaled_s(self, unix_s: Floats) -> Floats:
         """Rescaled time, seconds, at Unix times.
 
-        >>> WeeklyIntensity(np.tile([0.5, 1.5], 84)).passed(np.array([0.0, 3600.0, 5400.0, 7200.0])).tolist()
+        >>> WeeklyIntensity(np.tile([0.5, 1.5], 84)).rescaled_s(
+        ...     np.array([0.0, 3600.0, 5400.0, 7200.0])
+        ... ).tolist()
         [0.0, 1800.0, 4500.0, 7200.0]
         """
-        week, into = np.divmod(moment_s, WEEK_S)
-        passed: Floats = week * WEEK_S + np.interp(into, *self._ends())
-        return passed
+        week, into_week_s = np.divmod(unix_s, WEEK_S)
+        rescaled_s: Floats = week * WEEK_S + np.interp(into_week_s, *self._ends())
+        return rescaled_s
 
-    def later(self) -> Callable[[float, float], float]:
+    def time_adder(self) -> Callable[[float, float], float]:
         """A function that adds seconds of rescaled time to a Unix time.
 
-        >>> WeeklyIntensity(np.tile([0.5, 1.5], 84)).later()(3600.0, 2700.0)
+        >>> WeeklyIntensity(np.tile([0.5, 1.5], 84)).time_adder()(3600.0, 2700.0)
         5400.0
         """
         ends, pace = self._ends()[1].tolist(), self.pace.tolist()
 
-        def later(moment_s: float, gap_s: float) -> float:
-            week, into = divmod(moment_s, WEEK_S)
-            hour = min(int(into // 3600), HOURS - 1)
-            weeks, into = divmod(ends[hour] + pace[hour] * (into - 3600 * hour) + gap_s, WEEK_S)
-            hour = min(bisect_right(ends, into), HOURS) - 1
-            return float((week + weeks) * WEEK_S + 3600 * hour + (into - ends[hour]) / pace[hour])
+        def add(unix_s: float, gap_s: float) -> float:
+            week, into_week_s = divmod(unix_s, WEEK_S)
+            hour = min(int(into_week_s // 3600), HOURS - 1)
+            weeks, into_week_s = divmod(ends[hour] + pace[hour] * (into_week_s - 3600 * hour) + gap_s, WEEK_S)
+            hour = min(bisect_right(ends, into_week_s), HOURS) - 1
+            return float((week + weeks) * WEEK_S + 3600 * hour + (into_week_s - ends[hour]) / pace[hour])
 
-        return later
+        return add
 
     def _ends(self) -> tuple[Floats, Floats]:
         """Ends of the hours of the week, in real and in rescaled time."""
@@ -66,17 +68,17 @@ class WeeklyIntensity:
         return ends, 3600.0 * np.concatenate(([0.0], np.cumsum(self.pace)))
 
 
-def clock_of(moments_s: Floats, span_s: tuple[float, float]) -> WeeklyIntensity:
+def fit_weekly_intensity(unix_s: Floats, span_s: tuple[float, float]) -> WeeklyIntensity:
     """Estimate the weekly intensity from submissions at Unix times within an observed span."""
-    seen = np.bincount((moments_s // 3600 % HOURS).astype(np.int64), minlength=HOURS).reshape(7, 24)
-    watched = np.bincount(
+    counts = np.bincount((unix_s // 3600 % HOURS).astype(np.int64), minlength=HOURS).reshape(7, 24)
+    hours_observed = np.bincount(
         np.arange(int(span_s[0] // 3600), int(span_s[1] // 3600) + 1) % HOURS, minlength=HOURS
     ).reshape(7, 24)
-    mean = seen.sum() / watched.sum()
+    mean = counts.sum() / hours_observed.sum()
     by_hour, by_day = (
-        (seen.sum(axis=axis, keepdims=True) + mean) / (watched.sum(axis=axis, keepdims=True) + 1)
+        (counts.sum(axis=axis, keepdims=True) + mean) / (hours_observed.sum(axis=axis, keepdims=True) + 1)
         for axis in (0, 1)
     )
-    usual = by_hour * by_day / mean
-    rate = ((seen + PRIOR_HOURS * usual) / (watched + PRIOR_HOURS)).ravel()
+    expected = by_hour * by_day / mean
+    rate = ((counts + PRIOR_HOURS * expected) / (hours_observed + PRIOR_HOURS)).ravel()
     return WeeklyIntensity(rate / rate.mean())

@@ -20,7 +20,7 @@ from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.tabular.layout import ColumnLayout
 from kilowait.synth.tabular.settings import CtganSettings
 
-__all__ = ["GeneratorNetwork", "draw", "train"]
+__all__ = ["GeneratorNetwork", "sample_rows", "train"]
 
 NOISE = 128
 """Dimension of the noise."""
@@ -30,8 +30,8 @@ TEMPERATURE = 0.2
 """Temperature of the Gumbel softmax."""
 PENALTY = 10.0
 """Weight of the gradient penalty."""
-TOLD_EVERY = 20
-"""Steps."""
+REPORT_EVERY = 20
+"""Steps between progress reports."""
 
 
 class Residual(nn.Module):
@@ -51,18 +51,18 @@ class GeneratorNetwork(nn.Module):
 
     common: Tensor
 
-    def __init__(self, blocks: ColumnLayout, hidden: int) -> None:
+    def __init__(self, layout: ColumnLayout, hidden: int) -> None:
         super().__init__()
-        self.blocks = blocks
-        self.register_buffer("common", torch.zeros(sum(blocks.sizes)))
+        self.layout = layout
+        self.register_buffer("common", torch.zeros(sum(layout.sizes)))
         """Category frequencies of the log, concatenated by column; each column sums to 1."""
-        wide = NOISE + sum(blocks.sizes)
+        wide = NOISE + sum(layout.sizes)
         self.body = nn.Sequential(Residual(wide, hidden), Residual(wide + hidden, hidden))
-        self.last = nn.Linear(wide + 2 * hidden, blocks.width)
+        self.last = nn.Linear(wide + 2 * hidden, layout.width)
 
-    def forward(self, noise: Tensor, wish: Tensor) -> Tensor:
+    def forward(self, noise: Tensor, condition: Tensor) -> Tensor:
         """Rows: scalar values and logits of categories."""
-        rows: Tensor = self.last(self.body(torch.cat([noise, wish], 1)))
+        rows: Tensor = self.last(self.body(torch.cat([noise, condition], 1)))
         return rows
 
 
@@ -84,8 +84,8 @@ class Critic(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """One score per pack."""
-        answer: Tensor = self.body(rows.reshape(-1, self.width))
-        return answer
+        scores: Tensor = self.body(rows.reshape(-1, self.width))
+        return scores
 
     def gradient_penalty(self, real: Tensor, synthetic: Tensor) -> Tensor:
         """Gradient penalty: squared deviation of the gradient norm from 1 between real and generated packs."""
@@ -93,9 +93,9 @@ class Critic(nn.Module):
         between = torch.lerp(
             real.reshape(-1, self.width), synthetic.reshape(-1, self.width), share
         ).requires_grad_()
-        (slope,) = torch.autograd.grad(self.body(between).sum(), between, create_graph=True)
-        steepness: Tensor = ((slope.norm(2, 1) - 1) ** 2).mean()
-        return steepness
+        (gradient,) = torch.autograd.grad(self.body(between).sum(), between, create_graph=True)
+        penalty: Tensor = ((gradient.norm(2, 1) - 1) ** 2).mean()
+        return penalty
 
 
 @dataclass(frozen=True)
@@ -104,115 +104,126 @@ class ConditionSampler:
 
     common: Tensor
     """Category frequencies of the log, concatenated by column; each column sums to 1."""
-    blocks: ColumnLayout
+    layout: ColumnLayout
 
-    def drawn(self, count: int, *, evenly: bool) -> tuple[Tensor, Tensor, Tensor]:
+    def sample(self, count: int, *, evenly: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Sample conditional vectors, with their columns and categories.
 
         Args:
-            count: how many.
+            count: number of conditions.
             evenly: categories by the logarithm of their frequency; otherwise by their frequency in the log.
         """
-        sizes, device = self.blocks.sizes, self.common.device
-        wish = torch.zeros(count, sum(sizes), device=device)
+        sizes, device = self.layout.sizes, self.common.device
+        condition = torch.zeros(count, sum(sizes), device=device)
         column = torch.randint(len(sizes), (count,), device=device)
         kind = torch.zeros(count, dtype=torch.long, device=device)
         for number, weight in enumerate(torch.split(self.common, sizes)):
-            mine = (column == number).nonzero().flatten()
-            if len(mine):
-                weighed = torch.where(weight > 0, torch.log1p(weight / weight[weight > 0].min()), 0.0)
-                kind[mine] = torch.multinomial(weighed if evenly else weight, len(mine), replacement=True)
+            selected = (column == number).nonzero().flatten()
+            if len(selected):
+                log_weight = torch.where(weight > 0, torch.log1p(weight / weight[weight > 0].min()), 0.0)
+                kind[selected] = torch.multinomial(
+                    log_weight if evenly else weight, len(selected), replacement=True
+                )
         firsts = torch.tensor([0, *sizes], device=device).cumsum(0)[:-1]
-        wish[torch.arange(count, device=device), firsts[column] + kind] = 1.0
-        return wish, column, kind
+        condition[torch.arange(count, device=device), firsts[column] + kind] = 1.0
+        return condition, column, kind
 
 
-def said(rows: Tensor, blocks: ColumnLayout) -> Tensor:
+def activated(rows: Tensor, layout: ColumnLayout) -> Tensor:
     """Generator output: values between -1 and 1, and Gumbel-softmax categories."""
-    spoken = torch.empty_like(rows)
-    spoken[:, blocks.places] = torch.tanh(rows[:, blocks.places])
-    for part in blocks.kinds:
-        spoken[:, part] = functional.gumbel_softmax(rows[:, part], tau=TEMPERATURE)
-    return spoken
+    output = torch.empty_like(rows)
+    output[:, layout.scalars] = torch.tanh(rows[:, layout.scalars])
+    for part in layout.categories:
+        output[:, part] = functional.gumbel_softmax(rows[:, part], tau=TEMPERATURE)
+    return output
 
 
-def missed(rows: Tensor, column: Tensor, kind: Tensor, blocks: ColumnLayout) -> Tensor:
+def condition_loss(rows: Tensor, column: Tensor, kind: Tensor, layout: ColumnLayout) -> Tensor:
     """Cross-entropy of the conditioned categories."""
     total = rows.new_zeros(())
-    for number, part in enumerate(blocks.kinds):
-        mine = (column == number).nonzero().flatten()
-        if len(mine):
-            total = total + functional.cross_entropy(rows[mine, part], kind[mine], reduction="sum")
+    for number, part in enumerate(layout.categories):
+        selected = (column == number).nonzero().flatten()
+        if len(selected):
+            total = total + functional.cross_entropy(rows[selected, part], kind[selected], reduction="sum")
     return total / len(rows)
 
 
 def train(
-    kinds: Tensor,
-    places: Tensor,
-    blocks: ColumnLayout,
+    categories: Tensor,
+    scalars: Tensor,
+    layout: ColumnLayout,
     settings: CtganSettings,
     progress: SampleProgress,
-    keep: CheckpointStore | None = None,
+    checkpoints: CheckpointStore | None = None,
 ) -> GeneratorNetwork:
     """Train a generator on these rows, on their device, with torch's global random state."""
-    device, steps = kinds.device, settings.steps
-    batch = max(1, min(settings.batch, len(kinds)) // PACK) * PACK
-    dense = blocks.dense(kinds, places)
-    coded = kinds[:, blocks.kind_columns]
+    device, steps = categories.device, settings.steps
+    batch = max(1, min(settings.batch, len(categories)) // PACK) * PACK
+    dense = layout.dense(categories, scalars)
+    coded = categories[:, layout.category_columns]
     # Rows of each category, so that a real row can be sampled for every condition.
     order = coded.argsort(dim=0, stable=True)
-    ends = [torch.bincount(coded[:, one], minlength=size).cumsum(0) for one, size in enumerate(blocks.sizes)]
-    writer = GeneratorNetwork(blocks, settings.width).to(device)
-    writer.common.copy_(blocks.shares(kinds))
-    wishes = ConditionSampler(writer.common, blocks)
-    critic = Critic(blocks.width + sum(blocks.sizes), settings.width).to(device)
-    learn_writer = torch.optim.Adam(writer.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6)
-    learn_critic = torch.optim.Adam(critic.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6)
-    parts: dict[str, HasStateDict] = {"writer": writer, "critic": critic}
-    parts |= {"learn_writer": learn_writer, "learn_critic": learn_critic}
-    for step in checkpointed_steps(steps, keep, device, **parts):
-        wish, column, kind = wishes.drawn(batch, evenly=True)
+    ends = [torch.bincount(coded[:, one], minlength=size).cumsum(0) for one, size in enumerate(layout.sizes)]
+    generator = GeneratorNetwork(layout, settings.width).to(device)
+    generator.common.copy_(layout.shares(categories))
+    condition_sampler = ConditionSampler(generator.common, layout)
+    critic = Critic(layout.width + sum(layout.sizes), settings.width).to(device)
+    generator_optimizer = torch.optim.Adam(
+        generator.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6
+    )
+    critic_optimizer = torch.optim.Adam(
+        critic.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6
+    )
+    parts: dict[str, HasStateDict] = {"writer": generator, "critic": critic}
+    parts |= {"learn_writer": generator_optimizer, "learn_critic": critic_optimizer}
+    for step in checkpointed_steps(steps, checkpoints, device, **parts):
+        condition, column, kind = condition_sampler.sample(batch, evenly=True)
         with torch.no_grad():
-            made = said(writer(torch.randn(batch, NOISE, device=device), wish), blocks)
-        shown = _shown(order, ends, column, kind)
+            fake_rows = activated(generator(torch.randn(batch, NOISE, device=device), condition), layout)
+        real_rows = _matching_rows(order, ends, column, kind)
         shuffled = torch.randperm(batch, device=device)
-        real = torch.cat([dense[shown], wish], 1)[shuffled]
-        fake = torch.cat([made, wish], 1)
+        real = torch.cat([dense[real_rows], condition], 1)[shuffled]
+        fake = torch.cat([fake_rows, condition], 1)
         loss = critic(fake).mean() - critic(real).mean() + PENALTY * critic.gradient_penalty(real, fake)
-        learn_critic.zero_grad()
+        critic_optimizer.zero_grad()
         loss.backward()
-        learn_critic.step()
+        critic_optimizer.step()
 
-        wish, column, kind = wishes.drawn(batch, evenly=True)
-        rows = writer(torch.randn(batch, NOISE, device=device), wish)
-        loss = missed(rows, column, kind, blocks) - critic(torch.cat([said(rows, blocks), wish], 1)).mean()
-        learn_writer.zero_grad()
+        condition, column, kind = condition_sampler.sample(batch, evenly=True)
+        rows = generator(torch.randn(batch, NOISE, device=device), condition)
+        loss = (
+            condition_loss(rows, column, kind, layout)
+            - critic(torch.cat([activated(rows, layout), condition], 1)).mean()
+        )
+        generator_optimizer.zero_grad()
         loss.backward()
-        learn_writer.step()
-        if step % TOLD_EVERY == 0:
-            progress("learning", step / steps)
-    progress("learning", 1.0)
-    return writer.eval()
+        generator_optimizer.step()
+        if step % REPORT_EVERY == 0:
+            progress("training", step / steps)
+    progress("training", 1.0)
+    return generator.eval()
 
 
-def _shown(order: Tensor, ends: list[Tensor], column: Tensor, kind: Tensor) -> Tensor:
+def _matching_rows(order: Tensor, ends: list[Tensor], column: Tensor, kind: Tensor) -> Tensor:
     """A real row for each condition."""
     rows = torch.empty_like(kind)
     for number, end in enumerate(ends):
-        mine = (column == number).nonzero().flatten()
-        if len(mine):
-            high = end[kind[mine]]
-            low = torch.where(kind[mine] > 0, end[(kind[mine] - 1).clamp(min=0)], 0)
-            place = low + (torch.rand(len(mine), device=low.device) * (high - low)).long()
-            rows[mine] = order[place.minimum(high - 1), number]
+        selected = (column == number).nonzero().flatten()
+        if len(selected):
+            high = end[kind[selected]]
+            low = torch.where(kind[selected] > 0, end[(kind[selected] - 1).clamp(min=0)], 0)
+            place = low + (torch.rand(len(selected), device=low.device) * (high - low)).long()
+            rows[selected] = order[place.minimum(high - 1), number]
     return rows
 
 
 @torch.inference_mode()
-def draw(writer: GeneratorNetwork, count: int) -> tuple[Tensor, list[Tensor]]:
+def sample_rows(generator: GeneratorNetwork, count: int) -> tuple[Tensor, list[Tensor]]:
     """Sample `count` rows with conditions by the frequencies of the log."""
-    blocks = writer.blocks
-    wish, _, _ = ConditionSampler(writer.common, blocks).drawn(count, evenly=False)
-    rows = writer(torch.randn(count, NOISE), wish)
-    kinds = [functional.gumbel_softmax(rows[:, part], tau=TEMPERATURE).argmax(1) for part in blocks.kinds]
-    return torch.tanh(rows[:, blocks.places]), kinds
+    layout = generator.layout
+    condition, _, _ = ConditionSampler(generator.common, layout).sample(count, evenly=False)
+    rows = generator(torch.randn(count, NOISE), condition)
+    categories = [
+        functional.gumbel_softmax(rows[:, part], tau=TEMPERATURE).argmax(1) for part in layout.categories
+    ]
+    return torch.tanh(rows[:, layout.scalars]), categories

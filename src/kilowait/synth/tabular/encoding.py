@@ -4,8 +4,8 @@ The most frequent names are categories of their own; rare ones share one categor
 the log. So are numeric columns with few values. Other numbers have one of two forms:
 
 - *modes* (L. Xu and others, NeurIPS 2019): a mixture of normal distributions is fitted to their logarithms, and a
-  number is its component and where in it it lies. People type 1 h or 64 nodes again and again, so what is common is a
-  mode of its own.
+  number is encoded as its component and its position in it. Users often request the same round values, such as 1 h or
+  64 nodes, so each frequent value is a mode of its own.
 - *scores*: the rank of the number as a quantile of the normal distribution; ties are broken at random.
 
 Every output of a network is decoded to a value of the log.
@@ -21,22 +21,22 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from kilowait.synth.tabular.gaussian_mixture import GaussianMixture, mixture_of
+from kilowait.synth.tabular.gaussian_mixture import GaussianMixture, fit_mixture
 from kilowait.synth.tabular.known_values import (
     Floats,
     Ints,
-    kept_of,
     nearest,
+    rank_subsample,
 )
-from kilowait.synth.tabular.log_table import KINDS
+from kilowait.synth.tabular.log_table import CATEGORICAL_COLUMNS
 
-__all__ = ["REACH", "TableEncoder", "CategoryEncoder", "ModeEncoder", "NormalScoreEncoder", "encoding_of"]
+__all__ = ["REACH", "TableEncoder", "CategoryEncoder", "ModeEncoder", "NormalScoreEncoder", "fit_encoder"]
 
 REACH = 4.0
 """Range of the scalar of a mode, in standard deviations."""
 MODES = 10
 """Maximum number of components of a mixture."""
-LEAST_SHARE, LEAST_ROWS = 0.005, 10
+MIN_SHARE, MIN_ROWS = 0.005, 10
 """Minimum share and number of rows for a value to be a mode of its own."""
 
 
@@ -54,7 +54,7 @@ class ColumnEncoder(Protocol):
     def encode(self, values: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
         """Categories and scalars."""
 
-    def decode(self, kinds: Ints, places: Floats, rng: np.random.Generator) -> Floats:
+    def decode(self, categories: Ints, scalars: Floats, rng: np.random.Generator) -> Floats:
         """Values of categories and scalars."""
 
 
@@ -77,17 +77,17 @@ class CategoryEncoder:
 
     def encode(self, values: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
         """Categories; scalars are unused."""
-        kinds = np.minimum(np.searchsorted(self.values, values), len(self.values) - 1)
-        kinds = np.where(self.values[kinds] == values, kinds, self.size - 1)
-        return kinds.astype(np.int64), np.zeros(len(values))
+        categories = np.minimum(np.searchsorted(self.values, values), len(self.values) - 1)
+        categories = np.where(self.values[categories] == values, categories, self.size - 1)
+        return categories.astype(np.int64), np.zeros(len(values))
 
-    def decode(self, kinds: Ints, places: Floats, rng: np.random.Generator) -> Floats:
+    def decode(self, categories: Ints, scalars: Floats, rng: np.random.Generator) -> Floats:
         """The value of each category, or a random rare one."""
-        values: Floats = self.values[np.minimum(kinds, len(self.values) - 1)]
+        values: Floats = self.values[np.minimum(categories, len(self.values) - 1)]
         if len(self.rare):
-            drawn = np.searchsorted(self.rare_ends, rng.random(len(kinds)), side="right")
+            rare_index = np.searchsorted(self.rare_ends, rng.random(len(categories)), side="right")
             values = np.where(
-                kinds == len(self.values), self.rare[np.minimum(drawn, len(self.rare) - 1)], values
+                categories == len(self.values), self.rare[np.minimum(rare_index, len(self.rare) - 1)], values
             )
         return values
 
@@ -119,26 +119,26 @@ class ModeEncoder:
         """Modes, and positions in those that are not atoms."""
         mixture = GaussianMixture(self.share, self.mean, self.deviation)
         logs = np.log1p(np.maximum(np.nan_to_num(values), 0.0) / self.unit)
-        component = mixture.assigned(logs, rng)
-        places = np.clip((logs - self.mean[component]) / (REACH * self.deviation[component]), -1, 1)
-        kinds = component + len(self.atoms)
+        component = mixture.sample_components(logs, rng)
+        scalars = np.clip((logs - self.mean[component]) / (REACH * self.deviation[component]), -1, 1)
+        categories = component + len(self.atoms)
         if len(self.atoms):
             atom = np.minimum(np.searchsorted(self.atoms, values), len(self.atoms) - 1)
             common = self.atoms[atom] == values
-            kinds, places = np.where(common, atom, kinds), np.where(common, 0.0, places)
+            categories, scalars = np.where(common, atom, categories), np.where(common, 0.0, scalars)
         unknown = np.isnan(values)
-        return np.where(unknown, self.size - 1, kinds), np.where(unknown, 0.0, places)
+        return np.where(unknown, self.size - 1, categories), np.where(unknown, 0.0, scalars)
 
-    def decode(self, kinds: Ints, places: Floats, rng: np.random.Generator) -> Floats:
+    def decode(self, categories: Ints, scalars: Floats, rng: np.random.Generator) -> Floats:
         """Atoms, or the nearest value of the log."""
         first = len(self.atoms)
-        component = np.clip(kinds - first, 0, len(self.mean) - 1)
-        logs = self.mean[component] + REACH * self.deviation[component] * np.clip(places, -1, 1)
+        component = np.clip(categories - first, 0, len(self.mean) - 1)
+        logs = self.mean[component] + REACH * self.deviation[component] * np.clip(scalars, -1, 1)
         values = nearest(self.unit * np.expm1(np.clip(logs, 0.0, 500.0)), self.kept)
         if first:
-            values = np.where(kinds < first, self.atoms[np.minimum(kinds, first - 1)], values)
+            values = np.where(categories < first, self.atoms[np.minimum(categories, first - 1)], values)
         if self.missing[0]:
-            values = np.where(kinds == self.size - 1, np.nan, values)
+            values = np.where(categories == self.size - 1, np.nan, values)
         return values
 
 
@@ -162,15 +162,15 @@ class NormalScoreEncoder:
         low = np.searchsorted(self.margin, values, side="left")
         high = np.maximum(np.searchsorted(self.margin, values, side="right"), low + 1)
         rank = low + rng.random(len(values)) * (high - low)
-        places = ndtri(np.clip(rank / len(self.margin), 1e-6, 1 - 1e-6)) / REACH
+        scalars = ndtri(np.clip(rank / len(self.margin), 1e-6, 1 - 1e-6)) / REACH
         unknown = np.isnan(values)
-        return unknown.astype(np.int64), np.where(unknown, 0.0, places)
+        return unknown.astype(np.int64), np.where(unknown, 0.0, scalars)
 
-    def decode(self, kinds: Ints, places: Floats, rng: np.random.Generator) -> Floats:
+    def decode(self, categories: Ints, scalars: Floats, rng: np.random.Generator) -> Floats:
         """The value of that rank."""
-        rank = (ndtr(REACH * places) * len(self.margin)).astype(np.int64)
+        rank = (ndtr(REACH * scalars) * len(self.margin)).astype(np.int64)
         values: Floats = self.margin[np.clip(rank, 0, len(self.margin) - 1)]
-        return np.where(kinds == 1, np.nan, values) if self.missing[0] else values
+        return np.where(categories == 1, np.nan, values) if self.missing[0] else values
 
 
 FORMS: dict[str, type[CategoryEncoder] | type[ModeEncoder] | type[NormalScoreEncoder]] = {
@@ -198,20 +198,20 @@ class TableEncoder:
 
     def encode(self, table: dict[str, Floats], rng: np.random.Generator) -> tuple[Ints, Floats]:
         """Categories and scalars, (rows, columns) each."""
-        both = [coder.encode(table[name], rng) for name, coder in self.coders.items()]
-        return np.stack([kinds for kinds, _ in both], axis=1), np.stack(
-            [places for _, places in both], axis=1
+        encoded = [coder.encode(table[name], rng) for name, coder in self.coders.items()]
+        return np.stack([categories for categories, _ in encoded], axis=1), np.stack(
+            [scalars for _, scalars in encoded], axis=1
         )
 
-    def decode(self, kinds: Ints, places: Floats, rng: np.random.Generator) -> dict[str, Floats]:
+    def decode(self, categories: Ints, scalars: Floats, rng: np.random.Generator) -> dict[str, Floats]:
         """Decode categories and scalars to a table."""
         return {
-            name: coder.decode(kinds[:, column], places[:, column], rng)
+            name: coder.decode(categories[:, column], scalars[:, column], rng)
             for column, (name, coder) in enumerate(self.coders.items())
         }
 
     def state(self) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.bool_]]:
-        """As plain arrays, in the order of columns."""
+        """Plain arrays, in the order of columns."""
         return {
             f"{name}.{form}.{item.name}": getattr(coder, item.name)
             for name, coder in self.coders.items()
@@ -222,23 +222,23 @@ class TableEncoder:
 
     @classmethod
     def restored(cls, state: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """From `state`."""
+        """Restore the encoders from `state`."""
         parts: dict[tuple[str, str], dict[str, npt.NDArray[Any]]] = {}
         for key, values in state.items():
             name, form, part = key.split(".")
             parts.setdefault((name, form), {})[part] = values
-        return cls({name: FORMS[form](**found) for (name, form), found in parts.items()})
+        return cls({name: FORMS[form](**arrays) for (name, form), arrays in parts.items()})
 
 
-def encoding_of(
-    table: dict[str, Floats], *, numbers: str, most_kinds: int, rng: np.random.Generator
+def fit_encoder(
+    table: dict[str, Floats], *, numbers: str, max_categories: int, rng: np.random.Generator
 ) -> TableEncoder:
     """Fit the encoders of a table.
 
     Args:
         table: columns; NaN for what is not known.
         numbers: the form of numbers, `modes` or `scores`.
-        most_kinds: maximum number of values of a column that are categories of their own.
+        max_categories: maximum number of values of a column that are categories of their own.
         rng: random generator.
     """
     coders: dict[str, CategoryEncoder | ModeEncoder | NormalScoreEncoder] = {}
@@ -247,40 +247,42 @@ def encoding_of(
         values, counts = np.unique(known, return_counts=True)
         if not len(known):
             coders[name] = CategoryEncoder(np.array([np.nan]), np.empty(0), np.empty(0))
-        elif name in KINDS or (len(values) <= most_kinds and len(known) == len(column)):
-            coders[name] = _kinds(values, counts, most_kinds)
+        elif name in CATEGORICAL_COLUMNS or (len(values) <= max_categories and len(known) == len(column)):
+            coders[name] = _category_encoder(values, counts, max_categories)
         elif numbers == "modes":
-            coders[name] = _modes(column, most_kinds, rng)
+            coders[name] = _mode_encoder(column, max_categories, rng)
         else:
-            coders[name] = NormalScoreEncoder(kept_of(np.sort(known)), np.array([len(known) < len(column)]))
+            coders[name] = NormalScoreEncoder(
+                rank_subsample(np.sort(known)), np.array([len(known) < len(column)])
+            )
     return TableEncoder(coders)
 
 
-def _kinds(values: Floats, counts: Ints, most: int) -> CategoryEncoder:
+def _category_encoder(values: Floats, counts: Ints, max_categories: int) -> CategoryEncoder:
     order = np.argsort(-counts, kind="stable")
-    common = np.sort(order[:most])
-    rare = np.sort(order[most:])
+    common = np.sort(order[:max_categories])
+    rare = np.sort(order[max_categories:])
     ends = np.cumsum(counts[rare]) / counts[rare].sum() if len(rare) else np.empty(0)
     return CategoryEncoder(values[common], values[rare], ends)
 
 
-def _modes(column: Floats, most: int, rng: np.random.Generator) -> ModeEncoder:
+def _mode_encoder(column: Floats, max_atoms: int, rng: np.random.Generator) -> ModeEncoder:
     known = column[~np.isnan(column)]
     values, counts = np.unique(known, return_counts=True)
-    often = np.argsort(-counts, kind="stable")[:most]
-    atoms = np.sort(values[often[counts[often] >= max(LEAST_SHARE * len(known), LEAST_ROWS)]])
+    frequent = np.argsort(-counts, kind="stable")[:max_atoms]
+    atoms = np.sort(values[frequent[counts[frequent] >= max(MIN_SHARE * len(known), MIN_ROWS)]])
     rest = known[~np.isin(known, atoms)]
     if not len(rest):
         rest = known
-    above = rest[rest > 0]
-    unit = float(np.quantile(above, 0.05)) if len(above) else 1.0
-    mixture = mixture_of(np.log1p(np.maximum(rest, 0.0) / unit), most=MODES, rng=rng)
+    positive = rest[rest > 0]
+    unit = float(np.quantile(positive, 0.05)) if len(positive) else 1.0
+    mixture = fit_mixture(np.log1p(np.maximum(rest, 0.0) / unit), max_components=MODES, rng=rng)
     return ModeEncoder(
         atoms,
         mixture.share,
         mixture.mean,
         mixture.deviation,
         np.array([unit]),
-        kept_of(np.unique(rest)),
+        rank_subsample(np.unique(rest)),
         np.array([len(known) < len(column)]),
     )

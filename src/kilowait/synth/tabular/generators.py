@@ -20,15 +20,15 @@ from kilowait.synth.generator import State
 from kilowait.synth.log_schema import Columns
 from kilowait.synth.row_generator import RowGenerator
 from kilowait.synth.sampler import SampleProgress
-from kilowait.synth.tabular.encoding import TableEncoder, encoding_of
-from kilowait.synth.tabular.job_sequence import in_burst, in_runs, in_time
+from kilowait.synth.tabular.encoding import TableEncoder, fit_encoder
+from kilowait.synth.tabular.job_sequence import group_repeats, order_in_time, within_burst
 from kilowait.synth.tabular.known_values import Floats, Ints
 from kilowait.synth.tabular.log_table import (
-    ASKED,
-    PLACE,
+    CONTEXT_COLUMNS,
+    REQUEST_COLUMNS,
     LogTable,
-    asked_of,
-    frame_of,
+    fit_log_table,
+    request_keys,
 )
 from kilowait.synth.tabular.settings import (
     CopulaGANSettings,
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CopulaGanGenerator", "CtganGenerator", "DiffusionGenerator", "TvaeGenerator"]
 
-SPARE = 1.2
+OVERSAMPLING = 1.2
 """Rows sampled per job, so that the last hours still have rows to choose from."""
-LEAST_ROWS = 600
+MIN_ROWS = 600
 """Minimum number of rows sampled at a time."""
-TRIED, MOST_STRETCH = 4000, 20.0
+PILOT_JOBS, MAX_GAP_FACTOR = 4000, 20.0
 """Jobs of a pilot sample to calibrate the arrival rate, and the maximum factor on gaps."""
 
 
@@ -60,9 +60,9 @@ class TabularGenerator(RowGenerator):
     numbers: ClassVar[str] = "modes"
     """Encoding of numbers, see `encoding`."""
     _encoding: TableEncoder
-    _blocks: ColumnLayout
-    _frame: LogTable
-    _stretch: float
+    _layout: ColumnLayout
+    _log_table: LogTable
+    _gap_factor: float
     """Factor on gaps outside bursts, calibrated to the log's jobs per day."""
 
     _network: Module
@@ -74,7 +74,7 @@ class TabularGenerator(RowGenerator):
         """The untrained network."""
 
     @abstractmethod
-    def _trained(self, kinds: Tensor, places: Tensor, progress: SampleProgress) -> Module:
+    def _trained(self, categories: Tensor, scalars: Tensor, progress: SampleProgress) -> Module:
         """Train the network on rows, on their device."""
 
     @abstractmethod
@@ -88,35 +88,37 @@ class TabularGenerator(RowGenerator):
         import torch
 
         progress("coding", 0.0)
-        self._frame = frame_of(rows, self.schema)
+        self._log_table = fit_log_table(rows, self.schema)
         rng = stream(self.seed, f"synth.{self.name}")
-        table = self._frame.table(rows, self.schema)
-        self._encoding = encoding_of(table, numbers=self.numbers, most_kinds=self.settings.kinds, rng=rng)
-        self._blocks = self._made_blocks()
-        kinds, places = self._encoding.encode(table, rng)
+        table = self._log_table.table(rows, self.schema)
+        self._encoding = fit_encoder(table, numbers=self.numbers, max_categories=self.settings.kinds, rng=rng)
+        self._layout = self._column_layout()
+        categories, scalars = self._encoding.encode(table, rng)
         with _seeded(self.seed, device):
             self._network = self._trained(
-                torch.as_tensor(kinds, device=device),
-                torch.as_tensor(places, dtype=torch.float32, device=device),
+                torch.as_tensor(categories, device=device),
+                torch.as_tensor(scalars, dtype=torch.float32, device=device),
                 progress,
             ).cpu()
-        self._stretch = 1.0
-        self._stretch = self._found_stretch(rng)
+        self._gap_factor = 1.0
+        self._gap_factor = self._estimated_gap_factor(rng)
 
-    def _made_blocks(self) -> ColumnLayout:
+    def _column_layout(self) -> ColumnLayout:
         from kilowait.synth.tabular.layout import ColumnLayout
 
         return ColumnLayout(self._encoding.sizes, self._encoding.numbers)
 
-    def _found_stretch(self, rng: np.random.Generator) -> float:
-        """Estimate `_stretch` from a pilot sample."""
-        facts = self.schema
-        table = self._table(TRIED, rng, lambda what, share: None)
-        picked, _ = in_time(table, TRIED, facts.first_s, self._frame.clock, facts.zero_s, rng)
-        gap_s, bursts = table["gap_s"][picked], in_burst(table)[picked]
-        wanted_s = TRIED * facts.span_s / (facts.jobs - 1) - float(gap_s[bursts].sum())
-        has_s = float(gap_s[~bursts].sum())
-        return min(max(wanted_s / has_s, 1 / MOST_STRETCH), MOST_STRETCH) if has_s > 0 else 1.0
+    def _estimated_gap_factor(self, rng: np.random.Generator) -> float:
+        """Estimate `_gap_factor` from a pilot sample."""
+        schema = self.schema
+        table = self._table(PILOT_JOBS, rng, lambda what, share: None)
+        order, _ = order_in_time(
+            table, PILOT_JOBS, schema.first_s, self._log_table.intensity, schema.zero_s, rng
+        )
+        gap_s, in_burst = table["gap_s"][order], within_burst(table)[order]
+        target_s = PILOT_JOBS * schema.span_s / (schema.jobs - 1) - float(gap_s[in_burst].sum())
+        total_s = float(gap_s[~in_burst].sum())
+        return min(max(target_s / total_s, 1 / MAX_GAP_FACTOR), MAX_GAP_FACTOR) if total_s > 0 else 1.0
 
     def _table(self, jobs: int, rng: np.random.Generator, progress: SampleProgress) -> dict[str, Floats]:
         """Sample enough rows for `jobs` jobs."""
@@ -124,50 +126,52 @@ class TabularGenerator(RowGenerator):
         import torch
 
         with _seeded(int(rng.integers(2**62)), torch.device("cpu")):
-            places, kinds = self._rows(max(int(SPARE * jobs), LEAST_ROWS), progress)
-        table = self._encoding.decode(*self._blocks.parts(places, kinds), rng)
-        table["gap_s"] = np.where(in_burst(table), 1.0, self._stretch) * table["gap_s"]
+            scalars, categories = self._rows(max(int(OVERSAMPLING * jobs), MIN_ROWS), progress)
+        table = self._encoding.decode(*self._layout.parts(scalars, categories), rng)
+        table["gap_s"] = np.where(within_burst(table), 1.0, self._gap_factor) * table["gap_s"]
         return table
 
     def _group(
         self, jobs: int, first_s: float, rng: np.random.Generator, progress: SampleProgress
     ) -> Columns:
         table = self._table(jobs, rng, progress)
-        picked, submit_s = in_time(table, jobs, first_s, self._frame.clock, self.schema.zero_s, rng)
-        table = {name: column[picked] for name, column in table.items()}
+        order, submit_s = order_in_time(
+            table, jobs, first_s, self._log_table.intensity, self.schema.zero_s, rng
+        )
+        table = {name: column[order] for name, column in table.items()}
         user: Ints = table.get("user", np.zeros(jobs)).astype(np.int64)
-        moved, request = in_runs(user, asked_of(table), table["repeats"].astype(np.int64), rng)
+        row_order, request = group_repeats(user, request_keys(table), table["repeats"].astype(np.int64), rng)
         for name in table:
-            if name not in PLACE:
-                table[name] = table[name][request if name in ASKED else moved]
-        if self._frame.whole[0]:
+            if name not in CONTEXT_COLUMNS:
+                table[name] = table[name][request if name in REQUEST_COLUMNS else row_order]
+        if self._log_table.whole[0]:
             submit_s = np.floor(submit_s)
-        return {"submit_s": submit_s, **self._frame.jobs(table, self.schema)}
+        return {"submit_s": submit_s, **self._log_table.jobs(table, self.schema)}
 
     def _state(self) -> State:
-        from kilowait.synth.tabular.layout import weights_of
+        from kilowait.synth.tabular.layout import network_weights
 
         state: dict[str, npt.NDArray[Any]] = {
-            f"frame.{name}": values for name, values in self._frame.state().items()
+            f"frame.{name}": values for name, values in self._log_table.state().items()
         }
-        state["frame.stretch"] = np.array(self._stretch)
+        state["frame.stretch"] = np.array(self._gap_factor)
         state |= {f"encoding.{name}": values for name, values in self._encoding.state().items()}
-        return state | {f"network.{name}": values for name, values in weights_of(self._network).items()}
+        return state | {f"network.{name}": values for name, values in network_weights(self._network).items()}
 
     def _restore(self, state: State) -> None:
         check_torch()
-        from kilowait.synth.tabular.layout import load
+        from kilowait.synth.tabular.layout import load_weights
 
         groups: dict[str, dict[str, npt.NDArray[Any]]] = {"frame": {}, "encoding": {}, "network": {}}
         for key, values in state.items():
             group, _, name = key.partition(".")
             groups[group][name] = values
-        self._stretch = float(groups["frame"].pop("stretch"))
-        self._frame = LogTable.restored(groups["frame"])
+        self._gap_factor = float(groups["frame"].pop("stretch"))
+        self._log_table = LogTable.restored(groups["frame"])
         self._encoding = TableEncoder.restored(groups["encoding"])
-        self._blocks = self._made_blocks()
+        self._layout = self._column_layout()
         self._network = self._untrained().eval()
-        load(self._network, groups["network"])
+        load_weights(self._network, groups["network"])
 
 
 @contextmanager
@@ -189,17 +193,17 @@ class CtganGenerator(TabularGenerator):
     def _untrained(self) -> Module:
         from kilowait.synth.tabular.ctgan import GeneratorNetwork
 
-        return GeneratorNetwork(self._blocks, self.settings.width)
+        return GeneratorNetwork(self._layout, self.settings.width)
 
-    def _trained(self, kinds: Tensor, places: Tensor, progress: SampleProgress) -> Module:
+    def _trained(self, categories: Tensor, scalars: Tensor, progress: SampleProgress) -> Module:
         from kilowait.synth.tabular.ctgan import train
 
-        return train(kinds, places, self._blocks, self.settings, progress, self.keep)
+        return train(categories, scalars, self._layout, self.settings, progress, self.checkpoints)
 
     def _rows(self, count: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
-        from kilowait.synth.tabular.ctgan import draw
+        from kilowait.synth.tabular.ctgan import sample_rows
 
-        return draw(self._network, count)  # type: ignore[arg-type]
+        return sample_rows(self._network, count)  # type: ignore[arg-type]
 
 
 class CopulaGanGenerator(CtganGenerator):
@@ -219,17 +223,17 @@ class TvaeGenerator(TabularGenerator):
     def _untrained(self) -> Module:
         from kilowait.synth.tabular.tvae import Decoder
 
-        return Decoder(self._blocks, self.settings.width, self.settings.latent)
+        return Decoder(self._layout, self.settings.width, self.settings.latent)
 
-    def _trained(self, kinds: Tensor, places: Tensor, progress: SampleProgress) -> Module:
+    def _trained(self, categories: Tensor, scalars: Tensor, progress: SampleProgress) -> Module:
         from kilowait.synth.tabular.tvae import train
 
-        return train(kinds, places, self._blocks, self.settings, progress, self.keep)
+        return train(categories, scalars, self._layout, self.settings, progress, self.checkpoints)
 
     def _rows(self, count: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
-        from kilowait.synth.tabular.tvae import draw
+        from kilowait.synth.tabular.tvae import sample_rows
 
-        return draw(self._network, self._blocks, count)  # type: ignore[arg-type]
+        return sample_rows(self._network, self._layout, count)  # type: ignore[arg-type]
 
 
 class DiffusionGenerator(TabularGenerator):
@@ -242,14 +246,14 @@ class DiffusionGenerator(TabularGenerator):
     def _untrained(self) -> Module:
         from kilowait.synth.tabular.diffusion import Denoiser
 
-        return Denoiser(self._blocks, self.settings.width, self.settings.layers)
+        return Denoiser(self._layout, self.settings.width, self.settings.layers)
 
-    def _trained(self, kinds: Tensor, places: Tensor, progress: SampleProgress) -> Module:
+    def _trained(self, categories: Tensor, scalars: Tensor, progress: SampleProgress) -> Module:
         from kilowait.synth.tabular.diffusion import train
 
-        return train(kinds, places, self._blocks, self.settings, progress, self.keep)
+        return train(categories, scalars, self._layout, self.settings, progress, self.checkpoints)
 
     def _rows(self, count: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
-        from kilowait.synth.tabular.diffusion import draw
+        from kilowait.synth.tabular.diffusion import sample_rows
 
-        return draw(self._network, count, steps=self.settings.draw_steps, progress=progress)  # type: ignore[arg-type]
+        return sample_rows(self._network, count, steps=self.settings.draw_steps, progress=progress)  # type: ignore[arg-type]

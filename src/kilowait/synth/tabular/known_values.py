@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Floats", "Ints", "kept_of", "nearest"]
+__all__ = ["Floats", "Ints", "rank_subsample", "nearest"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -14,7 +14,7 @@ KEPT = 20_000
 """Maximum number of stored values of a column, evenly spaced by rank."""
 
 
-def kept_of(ascending: Floats) -> Floats:
+def rank_subsample(ascending: Floats) -> Floats:
     """All of some ascending values, or `KEPT` of them."""
     count = len(ascending)
     chosen: Floats = ascending[np.linspace(0, count - 1, min(count, KEPT)).round().astype(np.int64)]

@@ -11,84 +11,93 @@ from torch import Tensor, nn
 
 from kilowait.synth.tabular.known_values import Floats, Ints
 
-__all__ = ["ColumnLayout", "Weights", "begin_with", "drawn", "load", "weights_of"]
+__all__ = [
+    "ColumnLayout",
+    "Weights",
+    "init_output_layer",
+    "sample_category",
+    "load_weights",
+    "network_weights",
+]
 
 Weights = dict[str, npt.NDArray[np.float32]]
 """Weights of a network, by name."""
 
 
 class ColumnLayout:
-    """Positions of each column in a vector: its scalar, where it has one, and then one number per category.
+    """Positions of each column in a vector: its scalar, if it has one, and then one number per category.
 
     A column with one category has no numbers for categories.
     """
 
     def __init__(self, sizes: Sequence[int], numbers: Sequence[bool]) -> None:
         self.columns = len(sizes)
-        self.places: list[int] = []
+        self.scalars: list[int] = []
         """Positions of the scalars."""
-        self.place_columns = [column for column, number in enumerate(numbers) if number]
-        self.kinds: list[slice] = []
+        self.scalar_columns = [column for column, number in enumerate(numbers) if number]
+        self.categories: list[slice] = []
         """Positions of the categories, of columns that have several."""
-        self.kind_columns = [column for column, size in enumerate(sizes) if size > 1]
+        self.category_columns = [column for column, size in enumerate(sizes) if size > 1]
         self.width = 0
         for size, number in zip(sizes, numbers, strict=True):
             if number:
-                self.places.append(self.width)
+                self.scalars.append(self.width)
                 self.width += 1
             if size > 1:
-                self.kinds.append(slice(self.width, self.width + size))
+                self.categories.append(slice(self.width, self.width + size))
                 self.width += size
-        self.sizes = [part.stop - part.start for part in self.kinds]
-        """Indices of the columns in `kinds`."""
+        self.sizes = [part.stop - part.start for part in self.categories]
+        """Number of categories of each of those columns."""
 
-    def dense(self, kinds: Tensor, places: Tensor) -> Tensor:
+    def dense(self, categories: Tensor, scalars: Tensor) -> Tensor:
         """Vectors for categories and scalars, (rows, columns) each."""
-        rows = places.new_zeros(len(places), self.width)
-        rows[:, self.places] = places[:, self.place_columns]
-        firsts = torch.tensor([part.start for part in self.kinds], device=kinds.device)
-        return rows.scatter_(1, kinds[:, self.kind_columns] + firsts, 1.0)
+        rows = scalars.new_zeros(len(scalars), self.width)
+        rows[:, self.scalars] = scalars[:, self.scalar_columns]
+        firsts = torch.tensor([part.start for part in self.categories], device=categories.device)
+        return rows.scatter_(1, categories[:, self.category_columns] + firsts, 1.0)
 
-    def shares(self, kinds: Tensor) -> Tensor:
+    def shares(self, categories: Tensor) -> Tensor:
         """Category frequencies of the rows, concatenated by column; each column sums to 1."""
         counts = [
-            torch.bincount(kinds[:, column], minlength=size)
-            for column, size in zip(self.kind_columns, self.sizes, strict=True)
+            torch.bincount(categories[:, column], minlength=size)
+            for column, size in zip(self.category_columns, self.sizes, strict=True)
         ]
-        return torch.cat([torch.zeros(0, device=kinds.device), *counts]) / len(kinds)
+        return torch.cat([torch.zeros(0, device=categories.device), *counts]) / len(categories)
 
-    def parts(self, places: Tensor, kinds: Sequence[Tensor]) -> tuple[Ints, Floats]:
-        """Categories and scalars of all columns from network samples: scalars, and categories of `kind_columns`."""
-        found_kinds = np.zeros((len(places), self.columns), np.int64)
-        found_places = np.zeros((len(places), self.columns))
-        found_places[:, self.place_columns] = places.double().cpu().numpy()
-        for column, drawn in zip(self.kind_columns, kinds, strict=True):
-            found_kinds[:, column] = drawn.cpu().numpy()
-        return found_kinds, found_places
+    def parts(self, scalars: Tensor, categories: Sequence[Tensor]) -> tuple[Ints, Floats]:
+        """Categories and scalars of all columns from network samples: scalars, and categories of `category_columns`."""
+        found_categories = np.zeros((len(scalars), self.columns), np.int64)
+        found_scalars = np.zeros((len(scalars), self.columns))
+        found_scalars[:, self.scalar_columns] = scalars.double().cpu().numpy()
+        for column, sampled in zip(self.category_columns, categories, strict=True):
+            found_categories[:, column] = sampled.cpu().numpy()
+        return found_categories, found_scalars
 
 
-def drawn(logits: Tensor) -> Tensor:
+def sample_category(logits: Tensor) -> Tensor:
     """Sample a category for each row from its logits."""
-    ends = logits.softmax(1).cumsum(1)
-    coin = torch.rand(len(logits), 1) * ends[:, -1:]
-    return torch.searchsorted(ends, coin, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
+    cumulative = logits.softmax(1).cumsum(1)
+    uniform = torch.rand(len(logits), 1) * cumulative[:, -1:]
+    return torch.searchsorted(cumulative, uniform, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
 
 
-def begin_with(answer: nn.Linear, shares: Tensor) -> None:
+def init_output_layer(answer: nn.Linear, shares: Tensor) -> None:
     """Initialize an output layer to the category frequencies of the log."""
     with torch.no_grad():
         answer.weight *= 0.3
         answer.bias.copy_(torch.log(shares + 1e-5))
 
 
-def weights_of(network: nn.Module) -> Weights:
+def network_weights(network: nn.Module) -> Weights:
     """The weights of a network."""
     return {name: values.cpu().numpy() for name, values in network.state_dict().items()}
 
 
-def load(network: nn.Module, weights: Weights) -> None:
+def load_weights(network: nn.Module, weights: Weights) -> None:
     """Load weights; a `ValueError` if they are of another network."""
     try:
-        network.load_state_dict({name: torch.from_numpy(np.array(one)) for name, one in weights.items()})
+        network.load_state_dict(
+            {name: torch.from_numpy(np.array(values)) for name, values in weights.items()}
+        )
     except RuntimeError as problem:
         raise ValueError(str(problem).splitlines()[0]) from None

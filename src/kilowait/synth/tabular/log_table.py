@@ -15,22 +15,29 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.synth.log_schema import DAY_S, Columns, LogSchema
-from kilowait.synth.tabular.arrival_intensity import BURST_S, WeeklyIntensity, clock_of
+from kilowait.synth.tabular.arrival_intensity import BURST_S, WeeklyIntensity, fit_weekly_intensity
 from kilowait.synth.tabular.known_values import (
     Floats,
     Ints,
-    kept_of,
     nearest,
+    rank_subsample,
 )
 
-__all__ = ["ASKED", "KINDS", "PLACE", "LogTable", "asked_of", "frame_of"]
+__all__ = [
+    "REQUEST_COLUMNS",
+    "CATEGORICAL_COLUMNS",
+    "CONTEXT_COLUMNS",
+    "LogTable",
+    "request_keys",
+    "fit_log_table",
+]
 
-ASKED = ("account", "queue", "gpus", "nodes", "estimate_s")
+REQUEST_COLUMNS = ("account", "queue", "gpus", "nodes", "estimate_s")
 """Columns of the request, as far as a log has them."""
-PLACE = ("hour", "weekday", "gap_s", "again", "repeats", "user")
+CONTEXT_COLUMNS = ("hour", "weekday", "gap_s", "again", "repeats", "user")
 """Columns of the temporal context. `hour` and `weekday`: submission of the previous job; `gap_s`: time since then;
 `again`: 1 where that is of the same user; `repeats`: 1 where the user's previous job has the same request."""
-KINDS = ("hour", "weekday", "again", "repeats", "user", "account", "queue", "status")
+CATEGORICAL_COLUMNS = ("hour", "weekday", "again", "repeats", "user", "account", "queue", "status")
 """Categorical columns; the others are numeric."""
 
 
@@ -39,7 +46,7 @@ class LogTable:
     """Parameters of the conversion between a log and its table."""
 
     pace: Floats
-    """Of its clock."""
+    """Intensity of each hour of the week; 1 on average."""
     whole: npt.NDArray[np.bool_]
     """One value: whether submission times are whole seconds."""
     runtimes: Floats
@@ -50,31 +57,33 @@ class LogTable:
     """End index of each user's accounts; empty where there are no users or no accounts."""
 
     @property
-    def clock(self) -> WeeklyIntensity:
+    def intensity(self) -> WeeklyIntensity:
         """The log's weekly intensity."""
         return WeeklyIntensity(self.pace)
 
-    def table(self, rows: Columns, facts: LogSchema) -> dict[str, Floats]:
+    def table(self, rows: Columns, schema: LogSchema) -> dict[str, Floats]:
         """The table of a log's rows, one row for each job but the first; NaN for an unknown power."""
         rows = dict(rows)
-        if facts.exact_requests:
+        if schema.exact_requests:
             del rows["estimate_s"]
         submit = rows["submit_s"]
-        moment = submit + facts.zero_s
-        again, gap_s = _again(rows), np.diff(submit)
+        unix_s = submit + schema.zero_s
+        same_user, gap_s = _same_user(rows), np.diff(submit)
         table: Columns = {
-            "hour": moment[:-1] // 3600 % 24,
-            "weekday": moment[:-1] // DAY_S % 7,
-            "gap_s": np.where(again & (gap_s <= BURST_S), gap_s, np.diff(self.clock.passed(moment))),
+            "hour": unix_s[:-1] // 3600 % 24,
+            "weekday": unix_s[:-1] // DAY_S % 7,
+            "gap_s": np.where(
+                same_user & (gap_s <= BURST_S), gap_s, np.diff(self.intensity.rescaled_s(unix_s))
+            ),
         }
         if "user" in rows:
-            table["again"] = again
+            table["again"] = same_user
         table["repeats"] = _repeats(rows)[1:]
         if len(self.account_ends):
             rows["account"] = self._ranks(rows["user"], rows["account"])
-        table |= {name: rows[name][1:] for name in ("user", *ASKED, "status") if name in rows}
+        table |= {name: rows[name][1:] for name in ("user", *REQUEST_COLUMNS, "status") if name in rows}
         runtime = rows["runtime_s"][1:]
-        if facts.exact_requests:
+        if schema.exact_requests:
             table["runtime_s"] = runtime
         else:
             table["used"] = runtime / np.maximum(rows["estimate_s"][1:], 1.0)
@@ -82,78 +91,78 @@ class LogTable:
             table["power_w"] = rows["energy_j"][1:] / np.maximum(rows["nodes"][1:] * runtime, 1e-9)
         return {name: column.astype(np.float64) for name, column in table.items()}
 
-    def jobs(self, table: dict[str, Floats], facts: LogSchema) -> Columns:
+    def jobs(self, table: dict[str, Floats], schema: LogSchema) -> Columns:
         """The columns of jobs, without submission times, from rows of the table."""
         jobs: Columns = {
             name: table[name].astype(np.int64)
-            for name in ("user", *ASKED, "status")
-            if name in facts.columns and name != "estimate_s"
+            for name in ("user", *REQUEST_COLUMNS, "status")
+            if name in schema.columns and name != "estimate_s"
         }
         if len(self.account_ends):
             first = np.concatenate(([0], self.account_ends))[jobs["user"]]
             jobs["account"] = self.accounts[
                 np.minimum(first + jobs["account"], self.account_ends[jobs["user"]] - 1)
             ]
-        if facts.exact_requests:
+        if schema.exact_requests:
             jobs["estimate_s"] = jobs["runtime_s"] = table["runtime_s"]
         else:
             jobs["estimate_s"] = table["estimate_s"]
             wanted = table["used"] * np.maximum(table["estimate_s"], 1.0)
             jobs["runtime_s"] = nearest(wanted, self.runtimes)
-        if "energy_j" in facts.columns:
+        if "energy_j" in schema.columns:
             jobs["energy_j"] = table["power_w"] * jobs["nodes"] * jobs["runtime_s"]
-        return {name: jobs[name] for name in facts.columns}
+        return {name: jobs[name] for name in schema.columns}
 
     def _ranks(self, user: Ints, account: Ints) -> Ints:
         """Index of each job's account among its user's accounts."""
         owner = np.repeat(np.arange(len(self.account_ends)), np.diff(self.account_ends, prepend=0))
-        many = int(max(self.accounts.max(), account.max())) + 1
-        known = owner * many + self.accounts
-        order = np.argsort(known, kind="stable")
-        place = order[np.searchsorted(known, user * many + account, sorter=order)]
-        ranks: Ints = place - np.concatenate(([0], self.account_ends))[user]
+        key_base = int(max(self.accounts.max(), account.max())) + 1
+        keys = owner * key_base + self.accounts
+        order = np.argsort(keys, kind="stable")
+        index = order[np.searchsorted(keys, user * key_base + account, sorter=order)]
+        ranks: Ints = index - np.concatenate(([0], self.account_ends))[user]
         return ranks
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """As plain arrays."""
+        """The parameters as plain arrays."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
     @classmethod
     def restored(cls, state: dict[str, npt.NDArray[Any]]) -> Self:
-        """From `state`."""
+        """Restore the table from `state`."""
         return cls(**{item.name: state[item.name] for item in fields(cls)})
 
 
-def frame_of(rows: Columns, facts: LogSchema) -> LogTable:
+def fit_log_table(rows: Columns, schema: LogSchema) -> LogTable:
     """Fit the table conversion to a log."""
     submit = rows["submit_s"]
-    others = submit[np.concatenate(([True], ~_again(rows)))] + facts.zero_s
-    moments = submit + facts.zero_s
+    burst_starts_s = submit[np.concatenate(([True], ~_same_user(rows)))] + schema.zero_s
+    unix_s = submit + schema.zero_s
     accounts = ends = np.empty(0, np.int64)
     if "user" in rows and "account" in rows:
         pairs, jobs = np.unique(np.stack([rows["user"], rows["account"]]), axis=1, return_counts=True)
         accounts = pairs[1][np.lexsort((-jobs, pairs[0]))]
         ends = np.cumsum(np.bincount(pairs[0]))
     return LogTable(
-        clock_of(others, (float(moments[0]), float(moments[-1]))).pace,
+        fit_weekly_intensity(burst_starts_s, (float(unix_s[0]), float(unix_s[-1]))).pace,
         np.array([bool((submit == np.round(submit)).all())]),
-        kept_of(np.unique(rows["runtime_s"])),
+        rank_subsample(np.unique(rows["runtime_s"])),
         accounts,
         ends,
     )
 
 
-def asked_of(rows: Columns) -> Ints:
+def request_keys(rows: Columns) -> Ints:
     """Integer key of each job's request; jobs with equal requests have equal keys.
 
-    >>> asked_of({"nodes": np.array([4, 1, 4]), "estimate_s": np.array([60.0, 60.0, 60.0])}).tolist()
+    >>> request_keys({"nodes": np.array([4, 1, 4]), "estimate_s": np.array([60.0, 60.0, 60.0])}).tolist()
     [1, 0, 1]
     """
-    asked = np.stack([rows[name].astype(np.float64) for name in ASKED if name in rows], axis=1)
-    return np.unique(asked, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+    requests = np.stack([rows[name].astype(np.float64) for name in REQUEST_COLUMNS if name in rows], axis=1)
+    return np.unique(requests, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
 
 
-def _again(rows: Columns) -> npt.NDArray[np.bool_]:
+def _same_user(rows: Columns) -> npt.NDArray[np.bool_]:
     """Whether each job but the first has the same user as the previous one; false where there are no users."""
     if "user" not in rows:
         return np.zeros(len(rows["submit_s"]) - 1, np.bool_)
@@ -163,10 +172,10 @@ def _again(rows: Columns) -> npt.NDArray[np.bool_]:
 
 def _repeats(rows: Columns) -> npt.NDArray[np.bool_]:
     """Whether each job repeats the request of its user's previous job."""
-    asked = asked_of(rows)
-    user = rows["user"] if "user" in rows else np.zeros(len(asked), np.int64)
+    request = request_keys(rows)
+    user = rows["user"] if "user" in rows else np.zeros(len(request), np.int64)
     order = np.argsort(user, kind="stable")
-    same = (np.diff(user[order]) == 0) & (np.diff(asked[order]) == 0)
+    same = (np.diff(user[order]) == 0) & (np.diff(request[order]) == 0)
     repeats = np.zeros(len(user), np.bool_)
     repeats[order[1:][same]] = True
     return repeats

@@ -12,29 +12,29 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from kilowait.synth.checkpoint import CheckpointStore, checkpointed_steps
-from kilowait.synth.lr_schedule import rates_of
+from kilowait.synth.lr_schedule import one_cycle_schedule
 from kilowait.synth.sampler import SampleProgress
-from kilowait.synth.tabular.layout import ColumnLayout, begin_with, drawn
+from kilowait.synth.tabular.layout import ColumnLayout, init_output_layer, sample_category
 from kilowait.synth.tabular.settings import TvaeSettings
 
-__all__ = ["Decoder", "draw", "train"]
+__all__ = ["Decoder", "sample_rows", "train"]
 
-LEAST_SPREAD, MOST_SPREAD = 0.01, 1.0
+MIN_DEVIATION, MAX_DEVIATION = 0.01, 1.0
 """Standard deviation of scalars about their reconstruction."""
-WARMING = 0.3
+WARMUP_SHARE = 0.3
 """Share of the steps of the KL warm-up; without it the latent variables may
-never be used (S. R. Bowman and others, "Generating sentences from a continuous space", 2016)."""
-TOLD_EVERY = 20
-"""Steps."""
+remain unused (S. R. Bowman and others, "Generating sentences from a continuous space", 2016)."""
+REPORT_EVERY = 20
+"""Steps between progress reports."""
 
 
 class Encoder(nn.Module):
     """Encoder: a row to a normal distribution of the latent variables."""
 
-    def __init__(self, blocks: ColumnLayout, hidden: int, latent: int) -> None:
+    def __init__(self, layout: ColumnLayout, hidden: int, latent: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.Linear(blocks.width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()
+            nn.Linear(layout.width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()
         )
         self.mean, self.log_spread = nn.Linear(hidden, latent), nn.Linear(hidden, latent)
 
@@ -47,74 +47,76 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """Decoder: latent variables to scalars with their deviation, and logits of categories."""
 
-    def __init__(self, blocks: ColumnLayout, hidden: int, latent: int) -> None:
+    def __init__(self, layout: ColumnLayout, hidden: int, latent: int) -> None:
         super().__init__()
         self.latent = latent
         self.body = nn.Sequential(nn.Linear(latent, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
-        self.to_places = nn.Linear(hidden, len(blocks.places))
-        self.to_kinds = nn.Linear(hidden, sum(blocks.sizes))
-        self.spread = nn.Parameter(torch.full((len(blocks.places),), 0.1))
+        self.to_places = nn.Linear(hidden, len(layout.scalars))
+        self.to_kinds = nn.Linear(hidden, sum(layout.sizes))
+        self.spread = nn.Parameter(torch.full((len(layout.scalars),), 0.1))
 
-    def forward(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, latent: Tensor) -> tuple[Tensor, Tensor]:
         """Scalars, and logits of categories."""
-        x = self.body(numbers)
+        x = self.body(latent)
         return torch.tanh(self.to_places(x)), self.to_kinds(x)
 
 
-def lost(maker: Decoder, numbers: Tensor, kinds: Tensor, places: Tensor, blocks: ColumnLayout) -> Tensor:
+def reconstruction_loss(
+    decoder: Decoder, latent: Tensor, categories: Tensor, scalars: Tensor, layout: ColumnLayout
+) -> Tensor:
     """Negative log-likelihood per real row, given the decoder's output."""
-    made, logits = maker(numbers)
-    spread = maker.spread.clamp(LEAST_SPREAD, MOST_SPREAD)
-    away = (places[:, blocks.place_columns] - made) / spread
-    total = (0.5 * away**2 + spread.log()).sum()
-    for column, part in zip(blocks.kind_columns, logits.split(blocks.sizes, 1), strict=True):
-        total = total + functional.cross_entropy(part, kinds[:, column], reduction="sum")
-    loss: Tensor = total / len(numbers)
+    reconstructed, logits = decoder(latent)
+    deviation = decoder.spread.clamp(MIN_DEVIATION, MAX_DEVIATION)
+    deviations = (scalars[:, layout.scalar_columns] - reconstructed) / deviation
+    total = (0.5 * deviations**2 + deviation.log()).sum()
+    for column, part in zip(layout.category_columns, logits.split(layout.sizes, 1), strict=True):
+        total = total + functional.cross_entropy(part, categories[:, column], reduction="sum")
+    loss: Tensor = total / len(latent)
     return loss
 
 
 def train(
-    kinds: Tensor,
-    places: Tensor,
-    blocks: ColumnLayout,
+    categories: Tensor,
+    scalars: Tensor,
+    layout: ColumnLayout,
     settings: TvaeSettings,
     progress: SampleProgress,
-    keep: CheckpointStore | None = None,
+    checkpoints: CheckpointStore | None = None,
 ) -> Decoder:
     """Train a decoder on these rows, on their device, with torch's global random state."""
-    device, steps = kinds.device, settings.steps
-    dense = blocks.dense(kinds, places)
-    reader = Encoder(blocks, settings.width, settings.latent).to(device)
-    maker = Decoder(blocks, settings.width, settings.latent).to(device)
-    begin_with(maker.to_kinds, blocks.shares(kinds))
-    weights = [*reader.parameters(), *maker.parameters()]
+    device, steps = categories.device, settings.steps
+    dense = layout.dense(categories, scalars)
+    encoder = Encoder(layout, settings.width, settings.latent).to(device)
+    decoder = Decoder(layout, settings.width, settings.latent).to(device)
+    init_output_layer(decoder.to_kinds, layout.shares(categories))
+    weights = [*encoder.parameters(), *decoder.parameters()]
     optimizer = torch.optim.Adam(weights, settings.rate, weight_decay=1e-5)
-    rates = rates_of(optimizer, settings.rate, steps)
-    batch = min(settings.batch, len(kinds))
+    lr_schedule = one_cycle_schedule(optimizer, settings.rate, steps)
+    batch = min(settings.batch, len(categories))
     for step in checkpointed_steps(
-        steps, keep, device, reader=reader, maker=maker, optimizer=optimizer, rates=rates
+        steps, checkpoints, device, reader=encoder, maker=decoder, optimizer=optimizer, rates=lr_schedule
     ):
-        some = torch.randint(len(kinds), (batch,), device=device)
-        mean, log_spread = reader(dense[some])
-        numbers = mean + log_spread.exp() * torch.randn_like(mean)
-        beyond_chance = 0.5 * (mean**2 + (2 * log_spread).exp() - 1 - 2 * log_spread).sum() / batch
-        allowed = min(1.0, step / (WARMING * steps))
-        made_again = lost(maker, numbers, kinds[some], places[some], blocks)
-        loss = settings.likeness * made_again + allowed * beyond_chance
+        rows = torch.randint(len(categories), (batch,), device=device)
+        mean, log_spread = encoder(dense[rows])
+        latent = mean + log_spread.exp() * torch.randn_like(mean)
+        kl_divergence = 0.5 * (mean**2 + (2 * log_spread).exp() - 1 - 2 * log_spread).sum() / batch
+        kl_weight = min(1.0, step / (WARMUP_SHARE * steps))
+        reconstruction = reconstruction_loss(decoder, latent, categories[rows], scalars[rows], layout)
+        loss = settings.likeness * reconstruction + kl_weight * kl_divergence
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        rates.step()
-        if step % TOLD_EVERY == 0:
-            progress("learning", step / steps)
-    progress("learning", 1.0)
-    return maker.eval()
+        lr_schedule.step()
+        if step % REPORT_EVERY == 0:
+            progress("training", step / steps)
+    progress("training", 1.0)
+    return decoder.eval()
 
 
 @torch.inference_mode()
-def draw(maker: Decoder, blocks: ColumnLayout, count: int) -> tuple[Tensor, list[Tensor]]:
+def sample_rows(decoder: Decoder, layout: ColumnLayout, count: int) -> tuple[Tensor, list[Tensor]]:
     """Sample scalars and categories of `count` new rows."""
-    places, logits = maker(torch.randn(count, maker.latent))
-    spread = maker.spread.clamp(LEAST_SPREAD, MOST_SPREAD)
-    kinds = [drawn(part) for part in logits.split(blocks.sizes, 1)]
-    return (places + spread * torch.randn_like(places)).clamp(-1, 1), kinds
+    scalars, logits = decoder(torch.randn(count, decoder.latent))
+    deviation = decoder.spread.clamp(MIN_DEVIATION, MAX_DEVIATION)
+    categories = [sample_category(part) for part in logits.split(layout.sizes, 1)]
+    return (scalars + deviation * torch.randn_like(scalars)).clamp(-1, 1), categories

@@ -2,12 +2,11 @@
 
 A *session* is a run of jobs of one user with no more than `session_s` between them, cut where it lasts longer than
 `LONGEST_S`. Sessions keep their user, their size and, but for some minutes, their beginning; the times within are
-generated. In a log without users, accounts or else queues take their place. A *block* is one user's week
-(calendar week), a day of a busy one, or some hours of a busy day. Of a block the calendar keeps what a
-bystander would say of it: how many jobs there were, how heavy they were on average (in octaves), how quickly they came
-(in half octaves), and its *menu*, the commonest kinds of job (account, queue, GPUs, nodes, request, and short or long
-ones), each with its share and how long such jobs took (in quarter octaves). Of the whole machine it keeps the work of
-each day, by kind of job.
+generated. In a log without users, accounts or else queues take their place. A *block* is one user's calendar week, a
+day of a busy week, or some hours of a busy day. The calendar stores for each block the number of jobs and their mean
+node-seconds (in octaves), the mean gap between them (in half octaves), and its *frequent jobs*: the most frequent job
+shapes (account, queue, GPUs, nodes, request, and short or long run time), each with its share (in half octaves) and
+mean run time (in quarter octaves). For the complete machine it stores the work of each day by job class.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ CONDITIONS = {
     "work": 48,
     "pace": 24,
 }
-"""Conditions of a generated job and their numbers of values; users depend on the log.
+"""Conditions of a generated job and their numbers of values; the number of users depends on the log.
 
-`since`: 0 within a session, else how long the user was away; `left`: jobs still to come in the session; and of the
-block: `block_jobs`; `work`, node-seconds of a job on average; `pace`, the usual time between jobs of a session (the
-geometric mean; 0: none). `since` and `pace` in half octaves, the others in octaves."""
+`since`: 0 within a session, else the time since the user's previous session; `left`: remaining jobs of the session; and
+of the block: `block_jobs`; `work`, mean node-seconds of a job; `pace`, the geometric mean of the time between jobs of
+a session (0: none). `since` and `pace` in half octaves, the others in octaves."""
 LONGEST_S = 3600.0
 """Maximum length of a session, so that times within long sessions do not drift from the log's."""
 BUSY_JOBS, BUSY_DAY_JOBS = 300, 100
 """A user's week with more jobs is split into one block per day, and a day with more jobs into several: one list of
 frequent jobs cannot describe them."""
-PART_S = 4 * 3600.0
-"""Number of blocks of a busy day."""
-REQUEST_KINDS, SIZE_KINDS = 4, 3
-"""Numbers of job classes (by request, by size) whose daily work is stored, as waits depend on both."""
-SHARES, LEVELS = 12, 128
+BLOCK_S = 4 * 3600.0
+"""Length of a block of a busy day, seconds."""
+REQUEST_CLASSES, SIZE_CLASSES = 4, 3
+"""Number of job classes (by request, by size) whose daily work is stored, as waits depend on both."""
+SHARE_CODES, LEVEL_CODES = 12, 128
 """Number of codes of the shares and run-time levels of frequent jobs; 0 is an empty slot."""
-OCTAVES_A_KIND = 2
+OCTAVES_PER_SHAPE = 2
 """Run times of one frequent job shape lie within this number of octaves."""
 
 
@@ -98,7 +97,7 @@ class Calendar:
 
     def kind(self, request_s: Floats, nodes: npt.NDArray[Any]) -> Ints:
         """The class of each job."""
-        return _kind(request_s, nodes, self.request_limits_s, self.size_limits)
+        return _job_class(request_s, nodes, self.request_limits_s, self.size_limits)
 
     @property
     def user(self) -> Ints:
@@ -113,20 +112,20 @@ class Calendar:
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Plain arrays of small types."""
-        found = {}
+        arrays = {}
         for item in fields(self):
             values = getattr(self, item.name)
-            found[item.name] = values.astype(np.int32) if values.dtype == np.int64 else values
-        return found
+            arrays[item.name] = values.astype(np.int32) if values.dtype == np.int64 else values
+        return arrays
 
     @classmethod
     def restored(cls, state: dict[str, npt.NDArray[Any]]) -> Calendar:
-        """From `state`."""
-        found: dict[str, Any] = {item.name: state[item.name] for item in fields(cls)}
+        """Restore a calendar from `state`."""
+        arrays: dict[str, Any] = {item.name: state[item.name] for item in fields(cls)}
         return cls(
             **{
                 name: values.astype(np.int64) if values.dtype == np.int32 else values
-                for name, values in found.items()
+                for name, values in arrays.items()
             }
         )
 
@@ -172,51 +171,56 @@ def calendar_of(
 
     Args:
         rows: the log, in order of submission.
-        codes: of its jobs by user, one column for each generated one.
+        codes: of its jobs by user, one column for each generated column.
         copied: columns of the frequent job shapes.
         sizes: codes of each column.
         zero_s: Unix time of log time 0.
-        session_s: the longest time within a session, seconds.
-        menu: number of frequent job shapes stored per block.
+        session_s: the maximum time between jobs of a session, seconds.
+        frequent_jobs: number of frequent job shapes stored per block.
     """
     order, user = by_user(rows)
     submit = rows["submit_s"][order]
     work = (rows["runtime_s"] * rows["nodes"])[order]
     first, start = session_starts(submit, user, session_s)
-    away_s = np.diff(submit, prepend=submit[0])
+    user_gap_s = np.diff(submit, prepend=submit[0])
     session = np.cumsum(start) - 1
     begin_s = submit[start]
     room_s = np.append(np.diff(begin_s), np.inf)
     room_s[np.append(first[start][1:], True)] = np.inf
-    goes_on = (~first & (away_s <= session_s))[start]
-    clock_s = begin_s[session] + zero_s
-    week = (clock_s // WEEK_S).astype(np.int64)
+    goes_on = (~first & (user_gap_s <= session_s))[start]
+    session_unix_s = begin_s[session] + zero_s
+    week = (session_unix_s // WEEK_S).astype(np.int64)
     week -= week.min()
-    block = _blocks(first, week, clock_s)
+    block = _blocks(first, week, session_unix_s)
     block_jobs = np.bincount(block)
     left = np.bincount(session)[session] - (np.arange(len(user)) - np.flatnonzero(start)[session])
-    weekday = (clock_s // DAY_S % 7).astype(np.int64)
-    away_s = np.where(first, np.inf, away_s)
+    weekday = (session_unix_s // DAY_S % 7).astype(np.int64)
+    user_gap_s = np.where(first, np.inf, user_gap_s)
     conditions = np.stack(
         [
             user,
-            (clock_s // 3600 % 24).astype(np.int64),
+            (session_unix_s // 3600 % 24).astype(np.int64),
             weekday,
-            np.where(start, 1 + _steps(away_s / session_s, CONDITIONS["since"] - 1, per_octave=2), 0),
-            _steps(left, CONDITIONS["left"]),
-            _steps(block_jobs, CONDITIONS["block_jobs"])[block],
-            _steps(np.bincount(block, work) / block_jobs, CONDITIONS["work"])[block],
-            _pace(away_s, start, block)[block],
+            np.where(
+                start, 1 + _octave_codes(user_gap_s / session_s, CONDITIONS["since"] - 1, per_octave=2), 0
+            ),
+            _octave_codes(left, CONDITIONS["left"]),
+            _octave_codes(block_jobs, CONDITIONS["block_jobs"])[block],
+            _octave_codes(np.bincount(block, work) / block_jobs, CONDITIONS["work"])[block],
+            _pace(user_gap_s, start, block)[block],
         ],
         axis=1,
     )
     block_week = week[np.concatenate(([True], block[1:] != block[:-1]))]
     request = rows["estimate_s"][order] if "estimate_s" in rows else np.zeros(len(order))
-    limits = _limits(request, work, REQUEST_KINDS), _limits(rows["nodes"][order] * 1.0, work, SIZE_KINDS)
-    kinds = (len(limits[0]) + 1) * (len(limits[1]) + 1)
-    cell = (week * 7 + weekday) * kinds + _kind(request, rows["nodes"][order], *limits)
-    daily = np.bincount(cell, work, 7 * kinds * (int(week.max()) + 1)).reshape(-1, 7, kinds)
-    menus = _menus(block, codes, copied, sizes, rows["runtime_s"][order], frequent_jobs)
+    class_limits = (
+        _class_limits(request, work, REQUEST_CLASSES),
+        _class_limits(rows["nodes"][order] * 1.0, work, SIZE_CLASSES),
+    )
+    classes = (len(class_limits[0]) + 1) * (len(class_limits[1]) + 1)
+    cell = (week * 7 + weekday) * classes + _job_class(request, rows["nodes"][order], *class_limits)
+    daily = np.bincount(cell, work, 7 * classes * (int(week.max()) + 1)).reshape(-1, 7, classes)
+    frequent = _frequent_jobs(block, codes, copied, sizes, rows["runtime_s"][order], frequent_jobs)
     return Calendar(
         first,
         start,
@@ -227,34 +231,38 @@ def calendar_of(
         room_s,
         goes_on,
         block_week,
-        *menus,
+        *frequent,
         np.cumsum(daily, axis=1),
-        *limits,
+        *class_limits,
     )
 
 
-def _blocks(first: Bools, week: Ints, clock_s: Floats) -> Ints:
-    """Number of each job's block: a week, a day of a busy one, or some hours of a busy day."""
-    fresh = first | (np.diff(week, prepend=week[0]) != 0)
-    for busy_jobs, part_s in ((BUSY_JOBS, DAY_S), (BUSY_DAY_JOBS, PART_S)):
-        block = np.cumsum(fresh) - 1
-        part = clock_s // part_s
-        fresh = fresh | ((np.bincount(block)[block] > busy_jobs) & (np.diff(part, prepend=part[0]) != 0))
-    return np.cumsum(fresh) - 1
+def _blocks(first: Bools, week: Ints, unix_s: Floats) -> Ints:
+    """Block number of each job: a block is a week, a day of a busy week, or some hours of a busy day."""
+    new_block = first | (np.diff(week, prepend=week[0]) != 0)
+    for busy_jobs, part_s in ((BUSY_JOBS, DAY_S), (BUSY_DAY_JOBS, BLOCK_S)):
+        block = np.cumsum(new_block) - 1
+        part = unix_s // part_s
+        new_block = new_block | (
+            (np.bincount(block)[block] > busy_jobs) & (np.diff(part, prepend=part[0]) != 0)
+        )
+    return np.cumsum(new_block) - 1
 
 
-def _limits(values: Floats, work: Floats, kinds: int) -> Floats:
-    """Values that split the work into `kinds` about equal shares."""
+def _class_limits(values: Floats, work: Floats, classes: int) -> Floats:
+    """Values that split the work into `classes` about equal shares."""
     order = np.argsort(values, kind="stable")
-    reached = np.cumsum(work[order])
-    shares = np.arange(1, kinds) / kinds * reached[-1]
-    return np.unique(values[order][np.searchsorted(reached, shares)])
+    cumulative = np.cumsum(work[order])
+    shares = np.arange(1, classes) / classes * cumulative[-1]
+    return np.unique(values[order][np.searchsorted(cumulative, shares)])
 
 
-def _kind(request_s: Floats, nodes: npt.NDArray[Any], request_limits_s: Floats, size_limits: Floats) -> Ints:
-    sort = np.searchsorted(request_limits_s, request_s) * (len(size_limits) + 1)
-    kind: Ints = sort + np.searchsorted(size_limits, nodes)
-    return kind
+def _job_class(
+    request_s: Floats, nodes: npt.NDArray[Any], request_limits_s: Floats, size_limits: Floats
+) -> Ints:
+    request_class = np.searchsorted(request_limits_s, request_s) * (len(size_limits) + 1)
+    job_class: Ints = request_class + np.searchsorted(size_limits, nodes)
+    return job_class
 
 
 def _pace(gap_s: Floats, start: Bools, block: Ints) -> Ints:
@@ -262,39 +270,39 @@ def _pace(gap_s: Floats, start: Bools, block: Ints) -> Ints:
     inside = np.bincount(block, ~start)
     total = np.bincount(block, np.where(start, 0.0, np.log(1.0 + np.where(start, 0.0, gap_s))))
     mean_s = np.exp(total / np.maximum(inside, 1.0))
-    return np.where(inside > 0, 1 + _steps(mean_s, CONDITIONS["pace"] - 1, per_octave=2), 0)
+    return np.where(inside > 0, 1 + _octave_codes(mean_s, CONDITIONS["pace"] - 1, per_octave=2), 0)
 
 
-def _steps(values: npt.ArrayLike, count: int, *, per_octave: int = 1) -> Ints:
+def _octave_codes(values: npt.ArrayLike, count: int, *, per_octave: int = 1) -> Ints:
     """Codes in octaves, or fractions of them, from 1 on; the last one is open."""
     steps = np.floor(per_octave * np.log2(np.maximum(values, 1.0)))
     limited: Ints = np.minimum(steps, count - 1).astype(np.int64)
     return limited
 
 
-def _menus(
-    block: Ints, codes: Ints, copied: tuple[int, ...], sizes: tuple[int, ...], runtime_s: Floats, places: int
+def _frequent_jobs(
+    block: Ints, codes: Ints, copied: tuple[int, ...], sizes: tuple[int, ...], runtime_s: Floats, slots: int
 ) -> tuple[Ints, Ints, Ints]:
     """The most frequent job shapes of each block, with their shares and run-time levels."""
     octaves = np.log2(np.maximum(runtime_s, 1.0))
-    kinds, kind, jobs = np.unique(
-        np.column_stack([block, codes[:, copied], (octaves // OCTAVES_A_KIND).astype(np.int64)]),
+    shapes, shape, jobs = np.unique(
+        np.column_stack([block, codes[:, copied], (octaves // OCTAVES_PER_SHAPE).astype(np.int64)]),
         axis=0,
         return_inverse=True,
         return_counts=True,
     )
-    kind = kind.ravel()
-    took_s = 2.0 ** (np.bincount(kind, octaves) / jobs)
-    home = kinds[:, 0]
-    order = np.lexsort((-jobs, home))
-    place = np.arange(len(order)) - np.searchsorted(home[order], home[order])
-    order, place = order[place < places], place[place < places]
+    shape = shape.ravel()
+    mean_runtime_s = 2.0 ** (np.bincount(shape, octaves) / jobs)
+    shape_block = shapes[:, 0]
+    order = np.lexsort((-jobs, shape_block))
+    slot = np.arange(len(order)) - np.searchsorted(shape_block[order], shape_block[order])
+    order, slot = order[slot < slots], slot[slot < slots]
     blocks = int(block[-1]) + 1
-    frequent_jobs = np.tile(np.array([sizes[column] for column in copied]), (blocks, places, 1))
-    share, level = np.zeros((2, blocks, places), np.int64)
-    at = home[order], place
-    frequent_jobs[at] = kinds[order, 1:-1]
-    rarity = np.bincount(block)[home[order]] / jobs[order]
-    share[at] = 1 + _steps(rarity, SHARES - 1, per_octave=2)
-    level[at] = 1 + _steps(took_s[order], LEVELS - 1, per_octave=4)
+    frequent_jobs = np.tile(np.array([sizes[column] for column in copied]), (blocks, slots, 1))
+    share, level = np.zeros((2, blocks, slots), np.int64)
+    position = shape_block[order], slot
+    frequent_jobs[position] = shapes[order, 1:-1]
+    rarity = np.bincount(block)[shape_block[order]] / jobs[order]
+    share[position] = 1 + _octave_codes(rarity, SHARE_CODES - 1, per_octave=2)
+    level[position] = 1 + _octave_codes(mean_runtime_s[order], LEVEL_CODES - 1, per_octave=4)
     return frequent_jobs, share, level

@@ -16,14 +16,14 @@ from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns
 from kilowait.synth.transformer.calendar import CONDITIONS, Calendar, by_user, calendar_of, session_starts
 from kilowait.synth.transformer.load_matching import select_draws
 from kilowait.synth.transformer.settings import TransformerSettings
-from kilowait.synth.transformer.submit_times import JITTER_S, moments
+from kilowait.synth.transformer.submit_times import JITTER_S, submission_times
 from kilowait.synth.transformer.tokenizer import (
     RuntimeTokenizer,
     Tokenizer,
-    codes_of,
-    run_codes_of,
+    fit_runtime_tokenizer,
+    fit_tokenizer,
 )
-from kilowait.synth.transformer.week_order import DayRange, WeekPiece, weeks_of
+from kilowait.synth.transformer.week_order import DayRange, WeekPiece, sampled_weeks
 
 if TYPE_CHECKING:
     from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
@@ -35,11 +35,11 @@ Ints = npt.NDArray[np.int64]
 
 COPIED = ("account", "queue", "gpus", "nodes", "estimate_s")
 """Columns that users repeat, copied from an earlier job or from the frequent-jobs list by pointing."""
-SIZE, PRIVATE_SIZE = (64, 2), (16, 1)
+DEFAULT_SIZE, PRIVATE_SIZE = (64, 2), (16, 1)
 """Default width and number of layers."""
 NO_LIMIT_S = 1e12
 """A request longer than any run time."""
-GROUP = 50_000
+GROUP_JOBS = 50_000
 """Jobs sampled at a time. A change alters the jobs of a seed."""
 
 
@@ -49,10 +49,9 @@ class TransformerGenerator(Generator):
     name = "transformer"
     settings_type = TransformerSettings
     personal_data = (
-        "when each user submitted, to about a quarter of an hour, and the most frequent job shapes of each user's week "
-        "or busy hours, with how long they took, under new numbers; values of rare sizes "
-        "and requests; somebody who knows "
-        "a user's weeks can recognize them"
+        "submission times of each user, to about a quarter of an hour, and the most frequent job shapes of each user's "
+        "week or busy hours, with their run times, under new numbers; values of rare sizes and requests; somebody who "
+        "knows a user's weeks can recognize them"
     )
     _calendar: Calendar
     _codes: dict[str, Tokenizer]
@@ -74,13 +73,14 @@ class TransformerGenerator(Generator):
         values = _values(rows, settings.session_s, exact=self.schema.exact_requests)
         request, runtime = values["estimate_s"], values["runtime_s"]
         self._codes = {
-            name: codes_of(
-                column[column >= 0] if name == "gap_s" and (column >= 0).any() else column, **_fineness(name)
+            name: fit_tokenizer(
+                column[column >= 0] if name == "gap_s" and (column >= 0).any() else column,
+                **_code_limits(name),
             )
             for name, column in values.items()
             if name != "runtime_s"
         }
-        self._runs = run_codes_of(runtime, request, atoms=64, bins=160)
+        self._runs = fit_runtime_tokenizer(runtime, request, atoms=64, bins=160)
         codes = self._encoded(values)
         shape = self._shape(users=int(by_user(rows)[1].max()) + 1)
         self._calendar = calendar_of(
@@ -102,30 +102,32 @@ class TransformerGenerator(Generator):
                 seed=self.seed,
                 progress=progress,
                 device=device_of(self.device),
-                keep=self.keep,
+                checkpoints=self.checkpoints,
             )
 
     def _learn_private(self, rows: Columns, progress: SampleProgress) -> None:
         from kilowait.synth.dp import private_fit
         from kilowait.synth.dp.accountant import PrivacyBudget
-        from kilowait.synth.dp.public_bins import grid_codes, grid_runs, on_grid
+        from kilowait.synth.dp.public_bins import public_runtime_tokenizer, public_tokenizer, to_public_values
 
-        settings, facts = self.settings, self.schema
-        if any(name in facts.seen for name in facts.numbered):
-            raise InputError("dp_epsilon protects users, and names keeps their names; use only one of them")
+        settings, schema = self.settings, self.schema
+        if any(name in schema.seen for name in schema.numbered):
+            raise InputError(
+                "dp_epsilon protects users, and keep_names keeps their names; use only one of them"
+            )
         budget = PrivacyBudget(settings.dp_epsilon, settings.dp_delta, settings.dp_steps, settings.dp_rate)
-        gridded = on_grid(rows, facts)
-        values = _values(gridded, settings.session_s, exact=False)
+        public_rows = to_public_values(rows, schema)
+        values = _values(public_rows, settings.session_s, exact=False)
         self._codes = {
-            name: grid_codes(name, facts, settings.session_s) for name in values if name != "runtime_s"
+            name: public_tokenizer(name, schema, settings.session_s) for name in values if name != "runtime_s"
         }
-        self._runs = grid_runs(requests=not facts.exact_requests)
+        self._runs = public_runtime_tokenizer(requests=not schema.exact_requests)
         with one_thread():
-            made = private_fit(
-                gridded,
+            private = private_fit(
+                public_rows,
                 self._encoded(values),
                 self._shape(users=1),
-                facts,
+                schema,
                 budget,
                 session_s=settings.session_s,
                 bins={
@@ -135,10 +137,10 @@ class TransformerGenerator(Generator):
                 seed=self.seed,
                 progress=progress,
                 device=device_of(self.device),
-                keep=self.keep,
+                checkpoints=self.checkpoints,
             )
-        self._calendar, self._network, self.schema = made.calendar, made.network, made.schema
-        self.privacy = made.statement
+        self._calendar, self._network, self.schema = private.calendar, private.network, private.schema
+        self.privacy = private.statement
 
     def _encoded(self, values: dict[str, Floats]) -> Ints:
         """Codes of the columns, in order."""
@@ -155,14 +157,14 @@ class TransformerGenerator(Generator):
     def _order(self) -> list[str]:
         """Columns in the order in which they are generated: the run time after the request."""
         names = list(self._codes)
-        place = names.index("estimate_s") + 1
-        return [*names[:place], "runtime_s", *names[place:]]
+        index = names.index("estimate_s") + 1
+        return [*names[:index], "runtime_s", *names[index:]]
 
     def _shape(self, users: int) -> NetworkShape:
         from kilowait.synth.transformer.network import NetworkShape
 
         order, settings = self._order, self.settings
-        width, layers = PRIVATE_SIZE if settings.private else SIZE
+        width, layers = PRIVATE_SIZE if settings.private else DEFAULT_SIZE
         return NetworkShape(
             sizes=tuple(self._runs.size if name == "runtime_s" else self._codes[name].size for name in order),
             conditions=tuple({**CONDITIONS, "user": users}.values()),
@@ -181,83 +183,97 @@ class TransformerGenerator(Generator):
 
     def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[Part]:
         check_torch()
-        calendar, facts = self._calendar, self.schema
+        calendar, schema = self._calendar, self.schema
         weeks = len(calendar.daily_work)
         # The weeks depend on the seed only: another layer is other work of the same users at the same time.
-        order = stream(seed, "synth.transformer.weeks")
+        week_rng = stream(seed, "synth.transformer.weeks")
         rng = stream(seed, f"synth.transformer.draw.{layer}")
         # Samples shorter than the log start at a random week of it; others at its start.
-        first = int(order.integers(weeks)) if jobs < facts.jobs else 0
-        begin_s = facts.first_s + facts.zero_s
-        last_day = int((begin_s + facts.span_s) // DAY_S % 7)
-        coming = weeks_of(DayRange(weeks, int(begin_s // DAY_S % 7), last_day), first, order)
-        found = size = 0
+        first = int(week_rng.integers(weeks)) if jobs < schema.jobs else 0
+        begin_s = schema.first_s + schema.zero_s
+        last_day = int((begin_s + schema.span_s) // DAY_S % 7)
+        week_sequence = sampled_weeks(DayRange(weeks, int(begin_s // DAY_S % 7), last_day), first, week_rng)
+        sampled = group_size = 0
         while True:
-            size = min(GROUP, jobs - found if found < jobs else 2 * size)
+            group_size = min(GROUP_JOBS, jobs - sampled if sampled < jobs else 2 * group_size)
             pieces: list[WeekPiece] = []
-            picked: list[Ints] = []
+            piece_rows: list[Ints] = []
             count = 0
-            while count < size:
-                for piece in next(coming):
+            while count < group_size:
+                for piece in next(week_sequence):
                     pieces.append(piece)
-                    picked.append(self._rows(piece))
-                    count += len(picked[-1])
-            made = self._jobs(pieces, picked, rng, progress)
+                    piece_rows.append(self._rows(piece))
+                    count += len(piece_rows[-1])
+            jobs_sampled = self._jobs(pieces, piece_rows, rng, progress)
             if first:
-                fine = made["submit_s"] >= facts.first_s
-                made = {name: column[fine] for name, column in made.items()}
-            made["submit_s"] = np.maximum(made["submit_s"], facts.first_s)
-            found += count
-            next_s = (begin_s // WEEK_S + pieces[-1].place + 1) * WEEK_S - facts.zero_s
-            yield made, next_s - JITTER_S
+                in_log = jobs_sampled["submit_s"] >= schema.first_s
+                jobs_sampled = {name: column[in_log] for name, column in jobs_sampled.items()}
+            jobs_sampled["submit_s"] = np.maximum(jobs_sampled["submit_s"], schema.first_s)
+            sampled += count
+            next_s = (begin_s // WEEK_S + pieces[-1].place + 1) * WEEK_S - schema.zero_s
+            yield jobs_sampled, next_s - JITTER_S
 
     def _rows(self, piece: WeekPiece) -> Ints:
         """Rows of the calendar in a piece of a week."""
         calendar = self._calendar
-        there = calendar.week[calendar.block] == piece.week
-        return np.flatnonzero(there & (calendar.day >= piece.first) & (calendar.day <= piece.last))
+        in_week = calendar.week[calendar.block] == piece.week
+        return np.flatnonzero(in_week & (calendar.day >= piece.first) & (calendar.day <= piece.last))
 
     def _jobs(
-        self, pieces: list[WeekPiece], picked: list[Ints], rng: np.random.Generator, progress: SampleProgress
+        self,
+        pieces: list[WeekPiece],
+        piece_rows: list[Ints],
+        rng: np.random.Generator,
+        progress: SampleProgress,
     ) -> Columns:
         """Sample jobs for pieces of the calendar's weeks: several draws of each user's week, of which one is
         selected."""
         calendar = self._calendar
-        moved = np.concatenate(
-            [np.full(len(rows), piece.place - piece.week) for piece, rows in zip(pieces, picked, strict=True)]
+        shift_weeks = np.concatenate(
+            [
+                np.full(len(rows), piece.place - piece.week)
+                for piece, rows in zip(pieces, piece_rows, strict=True)
+            ]
         )
-        rows = np.concatenate(picked)
+        rows = np.concatenate(piece_rows)
         # Weeks with the same shift are consecutive as in the log: so are the jobs of their users.
-        ordered = np.lexsort((rows, moved))
-        rows, moved = rows[ordered], moved[ordered]
-        drawn = self._drawn(rows, rng, progress)
-        spread = int(calendar.block[-1]) + 1
-        home, block = np.unique(moved * spread + calendar.block[rows], return_inverse=True)
+        order = np.lexsort((rows, shift_weeks))
+        rows, shift_weeks = rows[order], shift_weeks[order]
+        draws = self._sample_draws(rows, rng, progress)
+        blocks = int(calendar.block[-1]) + 1
+        shifted_block, block = np.unique(shift_weeks * blocks + calendar.block[rows], return_inverse=True)
         day, kinds = block * 7 + calendar.day[rows], calendar.kinds
-        asked = "runtime_s" if self.schema.exact_requests else "estimate_s"
+        class_column = "runtime_s" if self.schema.exact_requests else "estimate_s"
         work: Floats = np.stack(
             [
                 np.bincount(
-                    day * kinds + calendar.kind(one[asked], one["nodes"]),
-                    one["runtime_s"] * one["nodes"],
-                    7 * kinds * len(home),
+                    day * kinds + calendar.kind(draw[class_column], draw["nodes"]),
+                    draw["runtime_s"] * draw["nodes"],
+                    7 * kinds * len(shifted_block),
                 ).reshape(-1, 7, kinds)
-                for one in drawn
+                for draw in draws
             ]
         )
-        place = home // spread + calendar.week[home % spread] - pieces[0].place
-        taken = select_draws(work, place, self._daily_work(pieces), rng)[block]
-        every = np.arange(len(rows))
-        made: Columns = {name: np.stack([one[name] for one in drawn])[taken, every] for name in drawn[0]}
-        gap_s = made.pop("gap_s")
-        made["submit_s"] = moments(calendar, rows, gap_s, rng) + moved * WEEK_S
+        sample_week = shifted_block // blocks + calendar.week[shifted_block % blocks] - pieces[0].place
+        selected = select_draws(work, sample_week, self._daily_work(pieces), rng)[block]
+        row_index = np.arange(len(rows))
+        columns: Columns = {
+            name: np.stack([draw[name] for draw in draws])[selected, row_index] for name in draws[0]
+        }
+        gap_s = columns.pop("gap_s")
+        columns["submit_s"] = submission_times(calendar, rows, gap_s, rng) + shift_weeks * WEEK_S
         if "user" in self.schema.columns:
-            made["user"] = calendar.user[rows]
-        if "power_w" in made:
-            power_w = made.pop("power_w")
-            made["energy_j"] = np.where(power_w < 0, np.nan, power_w * made["nodes"] * made["runtime_s"])
-        whole = ("account", "queue", "gpus", "nodes", "status")
-        return {name: column.astype(np.int64) if name in whole else column for name, column in made.items()}
+            columns["user"] = calendar.user[rows]
+        if "power_w" in columns:
+            power_w = columns.pop("power_w")
+            columns["energy_j"] = np.where(
+                power_w < 0, np.nan, power_w * columns["nodes"] * columns["runtime_s"]
+            )
+        integer_columns = ("account", "queue", "gpus", "nodes", "status")
+        return {
+            name: column.astype(np.int64) if name in integer_columns else column
+            for name, column in columns.items()
+        }
 
     def _daily_work(self, pieces: list[WeekPiece]) -> Floats:
         """The log's cumulative node-seconds by day for each week of a sample."""
@@ -268,42 +284,42 @@ class TransformerGenerator(Generator):
             work[piece.place - pieces[0].place, days] += daily[piece.week, days]
         return work.cumsum(1)
 
-    def _drawn(
+    def _sample_draws(
         self, rows: Ints, rng: np.random.Generator, progress: SampleProgress
     ) -> list[dict[str, Floats]]:
         """Several samples of the jobs at rows of the calendar."""
-        from kilowait.synth.transformer.sample import chains_of, draw_codes
+        from kilowait.synth.transformer.sample import job_sequences, sample_codes
 
         order, draws = self._order, self._draws
         with one_thread():
-            codes = draw_codes(
+            codes = sample_codes(
                 self._network,
                 self._calendar,
-                chains_of(rows, self._calendar.first, draws),
+                job_sequences(rows, self._calendar.first, draws),
                 request=(order.index("estimate_s"), self._codes["estimate_s"].least()),
                 runtime=(order.index("runtime_s"), self._runs.least_s()),
                 seed=int(rng.integers(2**62)),
                 progress=progress,
             )
-        return [self._decoded(one, rng) for one in codes.reshape(draws, len(rows), -1)]
+        return [self._decoded(draw, rng) for draw in codes.reshape(draws, len(rows), -1)]
 
     def _decoded(self, codes: Ints, rng: np.random.Generator) -> dict[str, Floats]:
         values: dict[str, Floats] = {}
-        for place, name in enumerate(self._order):
+        for column, name in enumerate(self._order):
             if name == "runtime_s":
-                values[name] = self._runs.decode(codes[:, place], values["estimate_s"], rng)
+                values[name] = self._runs.decode(codes[:, column], values["estimate_s"], rng)
             else:
-                free = name in ("gap_s", "power_w")
-                values[name] = self._codes[name].decode(codes[:, place], rng, between=free)
+                interpolate = name in ("gap_s", "power_w")
+                values[name] = self._codes[name].decode(codes[:, column], rng, between=interpolate)
         return values
 
     # -- storage -----------------------------------------------------------------------------------
 
-    def _holds(self) -> str:
+    def _personal_data_text(self) -> str:
         return (
-            super()._holds()
+            super()._personal_data_text()
             if self.privacy is None
-            else "nothing of any one user beyond what `privacy` allows"
+            else "nothing of any one user beyond the guarantee in `privacy`"
         )
 
     def _state(self) -> State:
@@ -355,20 +371,20 @@ def _values(rows: Columns, session_s: float, *, exact: bool) -> dict[str, Floats
     """
     order, user = by_user(rows)
     gap_s = np.diff(rows["submit_s"][order], prepend=0.0)
-    fresh = session_starts(rows["submit_s"][order], user, session_s)[1]
-    values = {"gap_s": np.where(fresh, -1.0, gap_s)}
+    starts = session_starts(rows["submit_s"][order], user, session_s)[1]
+    values = {"gap_s": np.where(starts, -1.0, gap_s)}
     for name in (*COPIED, "runtime_s", "status"):
         if name in rows:
             values[name] = rows[name][order].astype(np.float64)
     if exact:
         values["estimate_s"] = np.full(len(order), NO_LIMIT_S)
     if "energy_j" in rows:
-        spent_s = np.maximum(rows["nodes"] * rows["runtime_s"], 1e-9)
-        values["power_w"] = np.nan_to_num((rows["energy_j"] / spent_s)[order], nan=-1.0)
+        node_seconds = np.maximum(rows["nodes"] * rows["runtime_s"], 1e-9)
+        values["power_w"] = np.nan_to_num((rows["energy_j"] / node_seconds)[order], nan=-1.0)
     return values
 
 
-def _fineness(name: str) -> dict[str, int]:
+def _code_limits(name: str) -> dict[str, int]:
     """Maximum numbers of codes of a column."""
     return {"gap_s": {"atoms": 32, "bins": 64}, "power_w": {"atoms": 16, "bins": 64}}.get(
         name, {"atoms": 1000, "bins": 48}

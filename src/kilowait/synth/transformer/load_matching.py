@@ -15,19 +15,19 @@ __all__ = ["select_draws"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-SWEEPS = 3
-WHOLE_WEEK, KIND = 3.0, 2.0
+PASSES = 3
+WEEK_WEIGHT, CLASS_WEIGHT = 3.0, 2.0
 """Weights of the full week, and of a week's work of one job class, relative to each day's; their remaining deviation
 is carried into the next week."""
 
 
-def select_draws(work: Floats, week: Ints, wanted: Floats, rng: np.random.Generator) -> Ints:
+def select_draws(work: Floats, week: Ints, target: Floats, rng: np.random.Generator) -> Ints:
     """Select a draw for each block.
 
     Args:
         work: node-seconds of each draw, block, weekday and job class.
         week: of each block.
-        wanted: target: cumulative node-seconds of each week by day and class.
+        target: target: cumulative node-seconds of each week by day and class.
         rng: for the order of the blocks.
 
     >>> work = np.zeros((2, 2, 7, 1))
@@ -35,29 +35,29 @@ def select_draws(work: Floats, week: Ints, wanted: Floats, rng: np.random.Genera
     >>> select_draws(work, np.array([0, 0]), np.full((1, 7, 1), 3.0), np.random.default_rng(0)).tolist()
     [1, 1]
     """
-    draws, blocks, days, kinds = work.shape
-    taken = np.zeros(blocks, np.int64)
+    draws, blocks, days, classes = work.shape
+    selected = np.zeros(blocks, np.int64)
     if draws == 1:
-        return taken
-    reached, goals = _aims(work.cumsum(2)), _aims(wanted)
-    weight = np.array([1.0] * (days - 1) + [WHOLE_WEEK] + [KIND] * kinds)
-    excess = np.zeros(days + kinds)
+        return selected
+    draw_goals, target_goals = _goals(work.cumsum(2)), _goals(target)
+    weight = np.array([1.0] * (days - 1) + [WEEK_WEIGHT] + [CLASS_WEIGHT] * classes)
+    excess = np.zeros(days + classes)
     order = np.argsort(week, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(week[order])) + 1):
-        goal = goals[week[members[0]]] - excess
-        total = reached[taken[members], members].sum(0)
-        for _ in range(SWEEPS):
+        goal = target_goals[week[members[0]]] - excess
+        total = draw_goals[selected[members], members].sum(0)
+        for _ in range(PASSES):
             for block in rng.permutation(members):
-                others = total - reached[taken[block], block]
-                missed = ((others + reached[:, block] - goal) ** 2 * weight).sum(1)
-                taken[block] = np.argmin(missed)
-                total = others + reached[taken[block], block]
-        left = total - goal
-        excess = np.concatenate((np.full(days, left[days - 1]), left[days:]))
-    return taken
+                others = total - draw_goals[selected[block], block]
+                error = ((others + draw_goals[:, block] - goal) ** 2 * weight).sum(1)
+                selected[block] = np.argmin(error)
+                total = others + draw_goals[selected[block], block]
+        deviation = total - goal
+        excess = np.concatenate((np.full(days, deviation[days - 1]), deviation[days:]))
+    return selected
 
 
-def _aims(reached: Floats) -> Floats:
+def _goals(cumulative: Floats) -> Floats:
     """Matching goals: all classes together by each day, and each class by the last day."""
-    aims: Floats = np.concatenate((reached.sum(-1), reached[..., -1, :]), -1)
-    return aims
+    goals: Floats = np.concatenate((cumulative.sum(-1), cumulative[..., -1, :]), -1)
+    return goals

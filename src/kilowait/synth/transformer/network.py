@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kilowait.synth.transformer.calendar import LEVELS, SHARES
+from kilowait.synth.transformer.calendar import LEVEL_CODES, SHARE_CODES
 
 __all__ = ["TransformerNetwork", "NetworkShape"]
 
@@ -64,11 +64,11 @@ class TransformerLayer(nn.Module):
         query, key, value = mixed.unbind(-3)
         return query, key, value
 
-    def after(self, x: Tensor, on_progress: Tensor) -> Tensor:
+    def after(self, x: Tensor, attended: Tensor) -> Tensor:
         """Output of the layer, given the attention output."""
-        x = x + self.out(on_progress)
-        answer: Tensor = x + self.narrow(functional.gelu(self.wide(self.between(x))))
-        return answer
+        x = x + self.out(attended)
+        output: Tensor = x + self.narrow(functional.gelu(self.wide(self.between(x))))
+        return output
 
 
 class TransformerNetwork(nn.Module):
@@ -76,7 +76,7 @@ class TransformerNetwork(nn.Module):
 
     firsts: Tensor
     condition_firsts: Tensor
-    not_on_menus: Tensor
+    copy_mask: Tensor
     layers: Sequence[TransformerLayer]
     answer: Sequence[nn.Linear]
 
@@ -86,14 +86,14 @@ class TransformerNetwork(nn.Module):
         width, columns, slots = shape.width, len(shape.sizes), shape.recent + shape.frequent_jobs
         rows = torch.tensor([0, *(size + 1 for size in shape.sizes)]).cumsum(0)
         self.register_buffer("firsts", rows[:-1], persistent=False)
-        asked = torch.tensor([0, *shape.conditions]).cumsum(0)
-        self.register_buffer("condition_firsts", asked[:-1], persistent=False)
+        condition_rows = torch.tensor([0, *shape.conditions]).cumsum(0)
+        self.register_buffer("condition_firsts", condition_rows[:-1], persistent=False)
         self.job = nn.Embedding(int(rows[-1]), width)
         """Embedding of a previous job, by its columns."""
         self.now = nn.Embedding(int(rows[-1]), width)
         """Embedding of a column of the generated job."""
-        self.condition = nn.Embedding(int(asked[-1]), width)
-        self.share, self.level = nn.Embedding(SHARES, width), nn.Embedding(LEVELS, width)
+        self.condition = nn.Embedding(int(condition_rows[-1]), width)
+        self.share, self.level = nn.Embedding(SHARE_CODES, width), nn.Embedding(LEVEL_CODES, width)
         for table in (self.job, self.now, self.condition, self.share, self.level):
             nn.init.normal_(table.weight, std=0.3)
         self.layers = nn.ModuleList(TransformerLayer(shape) for _ in range(shape.layers))  # type: ignore[assignment]
@@ -107,9 +107,9 @@ class TransformerNetwork(nn.Module):
         self.point = nn.Parameter(scale * torch.randn(columns, width, KEY))
         self.point_bias = nn.Parameter(torch.full((columns, slots), -1.0))
         self.answer = nn.ModuleList(nn.Linear(width, size) for size in shape.sizes)  # type: ignore[assignment]
-        fixed = torch.zeros(columns, slots)
-        fixed[[column for column in range(columns) if column not in shape.copied], shape.recent :] = NEVER
-        self.register_buffer("not_on_menus", fixed, persistent=False)
+        mask = torch.zeros(columns, slots)
+        mask[[column for column in range(columns) if column not in shape.copied], shape.recent :] = NEVER
+        self.register_buffer("copy_mask", mask, persistent=False)
 
     def job_vector(self, codes: Tensor) -> Tensor:
         """Jobs by the codes of their columns, (..., columns) to (..., width)."""
@@ -119,35 +119,37 @@ class TransformerNetwork(nn.Module):
         """Embedding of the conditions."""
         return self.condition(codes + self.condition_firsts).sum(-2)  # type: ignore[no-any-return]
 
-    def menu_vector(self, frequent_jobs: Tensor, share: Tensor, level: Tensor) -> Tensor:
+    def frequent_jobs_vector(self, frequent_jobs: Tensor, share: Tensor, level: Tensor) -> Tensor:
         """Embedding of frequent jobs."""
         jobs = self.job(frequent_jobs + self.firsts[list(self.shape.copied)]).sum(-2)
         return jobs + self.share(share) + self.level(level)  # type: ignore[no-any-return]
 
-    def read(self, x: Tensor, seen: Tensor, distance: Tensor) -> Tensor:
-        """Run the transformer over full sequences; `seen` is the attention mask."""
+    def attend(self, x: Tensor, mask: Tensor, distance: Tensor) -> Tensor:
+        """Run the transformer over full sequences; `mask` is the attention mask."""
         for layer in self.layers:
             query, key, value = (part.transpose(1, 2) for part in layer.parts(x))
-            bias = layer.distance[:, distance].masked_fill(~seen[:, None], NEVER)
-            heard = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-            x = layer.after(x, heard.transpose(1, 2).flatten(2))
+            bias = layer.distance[:, distance].masked_fill(~mask[:, None], NEVER)
+            attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+            x = layer.after(x, attended.transpose(1, 2).flatten(2))
         return self.last(x)  # type: ignore[no-any-return]
 
-    def answers(
-        self, state: Tensor, keys: Tensor, values: Tensor, there: Tensor, columns: slice
+    def head_outputs(
+        self, state: Tensor, keys: Tensor, values: Tensor, available: Tensor, columns: slice
     ) -> tuple[Tensor, Tensor]:
         """Outputs of the heads of some columns for states (columns, jobs, width), and pointer logits.
 
         Returns hidden states, which `self.answer` turns into logits of codes, and pointer logits (jobs,
         columns, slots).
         """
-        absent = torch.where(there, 0.0, NEVER)[:, None]
-        turned = keys.transpose(1, 2)
-        looked = torch.bmm(state, self.look[columns]).transpose(0, 1)
-        weight = torch.bmm(looked, turned) / math.sqrt(KEY) + self.look_bias[columns] + absent
-        heard = torch.bmm(weight.softmax(-1), values).transpose(0, 1)
+        unavailable = torch.where(available, 0.0, NEVER)[:, None]
+        transposed_keys = keys.transpose(1, 2)
+        queries = torch.bmm(state, self.look[columns]).transpose(0, 1)
+        weight = torch.bmm(queries, transposed_keys) / math.sqrt(KEY) + self.look_bias[columns] + unavailable
+        attended = torch.bmm(weight.softmax(-1), values).transpose(0, 1)
         hidden = functional.gelu(
-            torch.baddbmm(self.hidden_bias[columns], state + heard, self.hidden[columns])
+            torch.baddbmm(self.hidden_bias[columns], state + attended, self.hidden[columns])
         )
-        pointed = torch.bmm(torch.bmm(hidden, self.point[columns]).transpose(0, 1), turned) / math.sqrt(KEY)
-        return hidden, pointed + (self.point_bias + self.not_on_menus)[columns] + absent
+        pointer_logits = torch.bmm(
+            torch.bmm(hidden, self.point[columns]).transpose(0, 1), transposed_keys
+        ) / math.sqrt(KEY)
+        return hidden, pointer_logits + (self.point_bias + self.copy_mask)[columns] + unavailable

@@ -23,13 +23,13 @@ class TransformerSettings:
     """Frequent job shapes stored per user and week. Fewer copy less of the log, and match its weeks less
     closely."""
     session_s: float = 1800.0
-    """The longest time within a session, seconds."""
+    """The maximum time between jobs of a session, seconds."""
     draws: int = 4
     """Samples of each user's week, of which one is selected to match the work of the log; 1: no
     selection."""
     dp_epsilon: float | None = None
-    """Epsilon of user-level differential privacy of the folder; None: no guarantee. With it, passes, menu and draws
-    have no effect."""
+    """Epsilon of user-level differential privacy of the folder; None: no guarantee. With it, passes, frequent_jobs and
+    draws have no effect."""
     dp_delta: float = 1e-5
     """Delta of the guarantee; it should be well below 1 / users."""
     dp_steps: int = 300

@@ -13,19 +13,19 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Tokenizer", "RuntimeTokenizer", "codes_of", "run_codes_of"]
+__all__ = ["Tokenizer", "RuntimeTokenizer", "fit_tokenizer", "fit_runtime_tokenizer"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 State = dict[str, npt.NDArray[np.float64]]
 
-KEPT = 64
+MAX_BIN_VALUES = 64
 """Maximum number of stored values of a bin, evenly spaced by rank."""
-LEAST_SHARE = 1 / 2000
+MIN_SHARE = 1 / 2000
 """Minimum share of the jobs for a value to have a code of its own, where there are too many values."""
 NEAR_S, NEAR_SHARE = 120.0, 0.9
-"""A run time this close to its request, in seconds and as a share of it, is coded by the difference: the limit ended
-it."""
+"""A run time this close to its request, in seconds and as a share of it, is coded by the difference: the job ended at
+its limit."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,18 @@ class Tokenizer:
         bins = np.searchsorted(self.edges, values, side="right") + len(self.atoms)
         if not len(self.atoms):
             return bins
-        place = np.minimum(np.searchsorted(self.atoms, values), len(self.atoms) - 1)
+        atom = np.minimum(np.searchsorted(self.atoms, values), len(self.atoms) - 1)
         if len(self.ends) == 1:
-            return place
-        return np.where(self.atoms[place] == values, place, bins)
+            return atom
+        return np.where(self.atoms[atom] == values, atom, bins)
 
     def decode(
-        self, codes: Ints, rng: np.random.Generator, *, between: bool = False, most: Floats | None = None
+        self,
+        codes: Ints,
+        rng: np.random.Generator,
+        *,
+        between: bool = False,
+        upper_bound: Floats | None = None,
     ) -> Floats:
         """Decode each code to its atom, or to a random value of its bin.
 
@@ -65,28 +70,28 @@ class Tokenizer:
             codes: codes to decode.
             rng: for the choice within bins.
             between: interpolate between consecutive values of the bin; integer where all of them are.
-            most: upper bound of the values, where the bin has any below; for `between`.
+            upper_bound: upper bound of the values, where the bin has any below; for `between`.
         """
-        single = codes < len(self.atoms)
-        bins = np.where(single, 0, codes - len(self.atoms))
-        draws = rng.random(len(codes))
+        is_atom = codes < len(self.atoms)
+        bins = np.where(is_atom, 0, codes - len(self.atoms))
+        uniforms = rng.random(len(codes))
         if len(self.ends) == 1:
-            alone: Floats = self.atoms[codes]
-            return alone
+            atom_values: Floats = self.atoms[codes]
+            return atom_values
         low, high = self.ends[bins], self.ends[bins + 1]
         values: Floats
         if between:
-            places = np.arange(len(self.kept))
+            positions = np.arange(len(self.kept))
             last = high - 1.0
-            if most is not None:
-                last = np.clip(np.interp(most, self.kept, places), low, last)
-            values = np.interp(low + draws * (last - low), places, self.kept)
+            if upper_bound is not None:
+                last = np.clip(np.interp(upper_bound, self.kept, positions), low, last)
+            values = np.interp(low + uniforms * (last - low), positions, self.kept)
             if (self.kept % 1 == 0).all():
                 values = np.round(values)
         else:
-            values = self.kept[(low + draws * (high - low)).astype(np.int64)]
+            values = self.kept[(low + uniforms * (high - low)).astype(np.int64)]
         if len(self.atoms):
-            values = np.where(single, self.atoms[np.where(single, codes, 0)], values)
+            values = np.where(is_atom, self.atoms[np.where(is_atom, codes, 0)], values)
         return values
 
     def least(self) -> Floats:
@@ -94,7 +99,7 @@ class Tokenizer:
         return np.concatenate((self.atoms, self.kept[self.ends[:-1]]))
 
     def state(self) -> State:
-        """As plain arrays."""
+        """The tokenizer as plain arrays."""
         return {
             "atoms": self.atoms,
             "edges": self.edges,
@@ -104,36 +109,36 @@ class Tokenizer:
 
     @classmethod
     def restored(cls, state: State) -> Tokenizer:
-        """From `state`."""
+        """Restore a tokenizer from `state`."""
         return cls(state["atoms"], state["edges"], state["kept"], state["ends"].astype(np.int64))
 
 
-def codes_of(values: Floats, *, atoms: int, bins: int) -> Tokenizer:
+def fit_tokenizer(values: Floats, *, atoms: int, bins: int) -> Tokenizer:
     """Fit a tokenizer to a column: at most `atoms` atoms, and about `bins` bins for the rest.
 
-    >>> codes = codes_of(np.array([60.0, 60, 60, 3600, 3600, 17, 23, 31, 99]), atoms=2, bins=2)
+    >>> codes = fit_tokenizer(np.array([60.0, 60, 60, 3600, 3600, 17, 23, 31, 99]), atoms=2, bins=2)
     >>> codes.encode(np.array([3600.0, 23, 99])).tolist(), codes.size
     ([1, 2, 3], 4)
     >>> codes.decode(np.array([0, 1, 3]), np.random.default_rng(0)).tolist()
     [60.0, 3600.0, 31.0]
     """
-    known, counts = np.unique(values, return_counts=True)
-    chosen = known
-    if len(known) > atoms:
+    distinct, counts = np.unique(values, return_counts=True)
+    atom_values = distinct
+    if len(distinct) > atoms:
         common = np.argsort(-counts, kind="stable")[:atoms]
-        chosen = np.sort(known[common[counts[common] >= max(2.0, LEAST_SHARE * len(values))]])
-    rest = np.sort(values[~np.isin(values, chosen)])
+        atom_values = np.sort(distinct[common[counts[common] >= max(2.0, MIN_SHARE * len(values))]])
+    rest = np.sort(values[~np.isin(values, atom_values)])
     if not len(rest):
-        return Tokenizer(chosen, np.empty(0), np.empty(0), np.zeros(1, np.int64))
+        return Tokenizer(atom_values, np.empty(0), np.empty(0), np.zeros(1, np.int64))
     edges = np.unique(rest[(np.arange(1, bins) * len(rest)) // bins])
     edges = edges[edges > rest[0]]
     ends = np.concatenate(([0], np.searchsorted(rest, edges), [len(rest)]))
-    kept, places = [], [0]
+    bin_values, bin_ends = [], [0]
     for low, high in pairwise(ends):
-        spread = np.linspace(low, high - 1, min(KEPT, high - low)).round().astype(np.int64)
-        kept.append(rest[spread])
-        places.append(places[-1] + len(spread))
-    return Tokenizer(chosen, edges, np.concatenate(kept), np.array(places))
+        ranks = np.linspace(low, high - 1, min(MAX_BIN_VALUES, high - low)).round().astype(np.int64)
+        bin_values.append(rest[ranks])
+        bin_ends.append(bin_ends[-1] + len(ranks))
+    return Tokenizer(atom_values, edges, np.concatenate(bin_values), np.array(bin_ends))
 
 
 @dataclass(frozen=True)
@@ -162,12 +167,12 @@ class RuntimeTokenizer:
     def decode(self, codes: Ints, request_s: Floats, rng: np.random.Generator) -> Floats:
         """Decode each code, given its request; a run time coded as below the request is not above it."""
         near = codes >= self.below.size
-        most = np.ones(len(codes)) if self.of_request else request_s
-        below = self.below.decode(np.where(near, 0, codes), rng, between=True, most=most)
+        upper_bound = np.ones(len(codes)) if self.of_request else request_s
+        below = self.below.decode(np.where(near, 0, codes), rng, between=True, upper_bound=upper_bound)
         values = np.minimum(np.ceil(below * request_s) if self.of_request else below, request_s)
         if self.near is not None:
-            over = request_s + self.near.decode(np.where(near, codes - self.below.size, 0), rng)
-            values = np.where(near, np.maximum(over, 0.0), values)
+            near_runtime = request_s + self.near.decode(np.where(near, codes - self.below.size, 0), rng)
+            values = np.where(near, np.maximum(near_runtime, 0.0), values)
         return values
 
     def least_s(self) -> Floats:
@@ -177,21 +182,25 @@ class RuntimeTokenizer:
         return np.concatenate((self.below.least(), np.zeros(self.size - self.below.size)))
 
 
-def run_codes_of(runtime_s: Floats, request_s: Floats, *, atoms: int, bins: int) -> RuntimeTokenizer:
+def fit_runtime_tokenizer(runtime_s: Floats, request_s: Floats, *, atoms: int, bins: int) -> RuntimeTokenizer:
     """Fit a tokenizer to the run times of a log.
 
-    >>> codes = run_codes_of(
+    >>> codes = fit_runtime_tokenizer(
     ...     np.array([30.0, 600.0, 3630.0]), np.array([60.0, 3600.0, 3600.0]), atoms=8, bins=4
     ... )
     >>> codes.encode(np.array([600.0, 7230.0]), np.array([3600.0, 7200.0])).tolist()
     [1, 2]
     """
-    near = _near(runtime_s, request_s)
-    below = runtime_s[~near] if not near.all() else runtime_s
-    beyond = codes_of((runtime_s - request_s)[near], atoms=atoms // 2, bins=bins // 3) if near.any() else None
-    return RuntimeTokenizer(codes_of(below, atoms=atoms, bins=bins), beyond)
+    is_near = _near(runtime_s, request_s)
+    below = runtime_s[~is_near] if not is_near.all() else runtime_s
+    near_tokenizer = (
+        fit_tokenizer((runtime_s - request_s)[is_near], atoms=atoms // 2, bins=bins // 3)
+        if is_near.any()
+        else None
+    )
+    return RuntimeTokenizer(fit_tokenizer(below, atoms=atoms, bins=bins), near_tokenizer)
 
 
 def _near(runtime_s: Floats, request_s: Floats) -> npt.NDArray[np.bool_]:
-    left = request_s - runtime_s
-    return (left <= 0) | ((left <= NEAR_S) & (runtime_s >= NEAR_SHARE * request_s))
+    remaining_s = request_s - runtime_s
+    return (remaining_s <= 0) | ((remaining_s <= NEAR_S) & (runtime_s >= NEAR_SHARE * request_s))

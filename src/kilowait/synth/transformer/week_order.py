@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["WeekPiece", "DayRange", "weeks_of"]
+__all__ = ["WeekPiece", "DayRange", "sampled_weeks"]
 
-STRETCH = 4
+MEAN_BLOCK_WEEKS = 4
 """Mean number of consecutive weeks of a block."""
 
 
@@ -41,49 +41,49 @@ class DayRange:
     first: int
     last: int
 
-    def whole(self) -> list[tuple[tuple[int, int, int], ...]]:
+    def complete_weeks(self) -> list[tuple[tuple[int, int, int], ...]]:
         """Complete weeks in the log's order, each as parts (week, first day, last day).
 
-        >>> DayRange(3, 2, 1).whole()
+        >>> DayRange(3, 2, 1).complete_weeks()
         [((1, 0, 6),), ((2, 0, 1), (0, 2, 6))]
         """
-        end = self.weeks - 1
-        found: list[tuple[tuple[int, int, int], ...]] = [((week, 0, 6),) for week in range(1, end)]
-        if self.first == 0 and (end > 0 or self.last == 6):
-            found.insert(0, ((0, 0, 6),))
-        if self.last == 6 and end > 0:
-            found.append(((end, 0, 6),))
-        elif self.first > 0 and self.last >= self.first - 1 and end > 0:
-            found.append(((end, 0, self.first - 1), (0, self.first, 6)))
-        return found or [((week, 0, 6),) for week in range(self.weeks)]
+        last_week = self.weeks - 1
+        weeks: list[tuple[tuple[int, int, int], ...]] = [((week, 0, 6),) for week in range(1, last_week)]
+        if self.first == 0 and (last_week > 0 or self.last == 6):
+            weeks.insert(0, ((0, 0, 6),))
+        if self.last == 6 and last_week > 0:
+            weeks.append(((last_week, 0, 6),))
+        elif self.first > 0 and self.last >= self.first - 1 and last_week > 0:
+            weeks.append(((last_week, 0, self.first - 1), (0, self.first, 6)))
+        return weeks or [((week, 0, 6),) for week in range(self.weeks)]
 
 
-def weeks_of(span: DayRange, first: int, rng: np.random.Generator) -> Iterator[tuple[WeekPiece, ...]]:
+def sampled_weeks(span: DayRange, first: int, rng: np.random.Generator) -> Iterator[tuple[WeekPiece, ...]]:
     """Endless sequence of the weeks of a sample, starting at a week of the log.
 
-    >>> weeks = weeks_of(DayRange(2, 0, 3), 0, np.random.default_rng(0))
+    >>> weeks = sampled_weeks(DayRange(2, 0, 3), 0, np.random.default_rng(0))
     >>> [[(part.week, part.first, part.last) for part in next(weeks)] for _ in range(3)]
     [[(0, 0, 6)], [(1, 0, 3), (0, 4, 6)], [(0, 0, 6)]]
     """
-    end, place = span.weeks - 1, 0
+    end, position = span.weeks - 1, 0
     for week in range(first, span.weeks):
         if week < end or span.last == 6:
-            yield (WeekPiece(week, place),)
+            yield (WeekPiece(week, position),)
         else:
-            rest = [other for other in range(end) if other > 0 or span.first <= span.last + 1]
-            filled = [WeekPiece(int(rng.choice(rest)), place, span.last + 1)] if rest else []
-            yield (WeekPiece(week, place, 0, span.last), *filled)
-        place += 1
-    whole = span.whole()
+            donors = [other for other in range(end) if other > 0 or span.first <= span.last + 1]
+            filling = [WeekPiece(int(rng.choice(donors)), position, span.last + 1)] if donors else []
+            yield (WeekPiece(week, position, 0, span.last), *filling)
+        position += 1
+    complete = span.complete_weeks()
     while True:
-        for turned in _turn(len(whole), rng):
-            yield tuple(WeekPiece(week, place, low, high) for week, low, high in whole[turned])
-            place += 1
+        for index in _shuffled_weeks(len(complete), rng):
+            yield tuple(WeekPiece(week, position, low, high) for week, low, high in complete[index])
+            position += 1
 
 
-def _turn(count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def _shuffled_weeks(count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """Each of `count` weeks once, in blocks of random length and order."""
     order = (np.arange(count) + rng.integers(count)) % count
-    cuts = 1 + np.flatnonzero(rng.random(count - 1) < 1 / STRETCH)
-    stretches = np.split(order, cuts)
-    return np.concatenate([stretches[number] for number in rng.permutation(len(stretches))])
+    cuts = 1 + np.flatnonzero(rng.random(count - 1) < 1 / MEAN_BLOCK_WEEKS)
+    blocks = np.split(order, cuts)
+    return np.concatenate([blocks[number] for number in rng.permutation(len(blocks))])
