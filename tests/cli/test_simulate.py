@@ -61,7 +61,7 @@ def test_a_table_of_text_with_a_column_map(kilowait, csv):
         "--json",
     )  # fmt: skip
     assert said.json()["metrics"]["jobs"] == 2
-    assert "note: the trace does not say how large its machine is: 4 nodes taken" in said.err
+    assert "note: the trace does not contain the size of its cluster: 4 nodes are assumed" in said.err
 
 
 def test_nan_is_null(kilowait):

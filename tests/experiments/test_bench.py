@@ -1,4 +1,4 @@
-"""The benchmark measures what it says; how fast it is, is no test's business."""
+"""The benchmark run_benchmarks what it says; how fast it is, is no test's business."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def test_best_of_several():
 
 def test_the_twin_is_beside_it(project, monkeypatch):
     jobs = kw.lublin(40, 16, load=1.0)
-    for policy, backfill, _ in bench.RULES.values():
-        seconds = bench_peers.twin_s(jobs, 16, policy, backfill)
+    for policy, backfill, _ in bench.POLICIES.values():
+        seconds = bench_peers.reference_simulator_s(jobs, 16, policy, backfill)
         assert seconds is not None and seconds > 0
     monkeypatch.setattr(kw, "__file__", "/nowhere/lib/kilowait/__init__.py")
-    assert bench_peers.twin_s(jobs, 16, "fcfs", "none") is None
+    assert bench_peers.reference_simulator_s(jobs, 16, "fcfs", "none") is None
 
 
 def test_accasim_is_not_there(monkeypatch):
@@ -83,11 +83,11 @@ def test_all_of_it_in_small(monkeypatch, tmp_path):
         return "[1.4, 1.6]" if "kilowait.experiments.bench_power_controls" in words else "0.1"
 
     monkeypatch.setattr(bench, "_python", python)
-    monkeypatch.setattr(bench_peers, "TWIN_JOBS", 20)
+    monkeypatch.setattr(bench_peers, "REFERENCE_JOBS", 20)
     monkeypatch.setattr(bench_gpu_engine, "first_fit_s", lambda count: 7.0)
     monkeypatch.setattr(bench_gpu_engine, "PODS", 30)
     monkeypatch.setattr(bench_peers, "accasim_s", lambda *_: 2.0)
-    found = list(bench.measures(data=tmp_path))
+    found = list(bench.run_benchmarks(data=tmp_path))
     names = [measure.name for measure in found]
     assert len(set(names)) == len(names)
     for part in ("lublin_256, FCFS + EASY", "Lublin model, FCFS", "HPC2N",
@@ -116,8 +116,8 @@ def test_levers_are_measured_over_the_plain_run(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(bench, "best_s", lambda call, **_: (ran.append(call), call(), 1.0)[2])
     kw.write_trace(kw.lublin(30, 16), tmp_path / "few.swf")
     bench_power_controls.main(str(tmp_path / "few.swf"), "quick")
-    assert json.loads(capsys.readouterr().out) == [1.0] * len(bench.LEVERS)
-    assert len(ran) == 6 * len(bench.LEVERS)
+    assert json.loads(capsys.readouterr().out) == [1.0] * len(bench.POWER_CONTROLS)
+    assert len(ran) == 6 * len(bench.POWER_CONTROLS)
     monkeypatch.setattr(bench, "_python", lambda *words, **_: "[1.4, 1.6]")
     found = list(bench._levers("SDSC-SP2", None, quick=True))
     assert [measure.met for measure in found] == [True, False]

@@ -29,13 +29,13 @@ def test_the_queue_stands_while_the_small_jobs_pass(policy, nodes):
 def test_every_decider_is_measured_along_the_queue_and_the_nodes():
     found = list(latencies(lengths=(64,), nodes=(256, 512), seconds=0.0, networks=False))
     assert {(one.queue, one.nodes) for one in found} == {(64, 256), (1024, 256), (1024, 512)}
-    assert {one.decider for one in found} == {"SAF", "WFP3", "linear agent"} == set(slopes(found))
+    assert {one.policy for one in found} == {"SAF", "WFP3", "linear agent"} == set(slopes(found))
     assert all(one.seconds > 0 for one in found)
 
 
 def test_networks_are_measured_too():
     found = list(latencies(lengths=(512,), nodes=(), seconds=0.0))
-    names = [one.decider for one in found if one.seconds > 0]
+    names = [one.policy for one in found if one.seconds > 0]
     assert names[-2:] == ["kernel network, 128 slots", "kernel network, all shown"]
 
 

@@ -22,10 +22,10 @@ from kilowait.experiments.comparison_plan import (
     run,
     save,
 )
-from kilowait.experiments.comparison_results import results_of
-from kilowait.experiments.policy_configs import contenders_of
+from kilowait.experiments.comparison_results import summarize_comparison
+from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.scenario import Scenario
-from kilowait.experiments.window_options import WindowOptions, protocol_of
+from kilowait.experiments.window_options import WindowOptions, parse_window_options
 
 TRACES = ("lublin:600:32:0.9:1", "lublin:500:16:1.0:2")
 
@@ -33,7 +33,7 @@ TRACES = ("lublin:600:32:0.9:1", "lublin:500:16:1.0:2")
 def plan(policies="fcfs,sjf", backfill="easy", traces=TRACES, **protocol):
     settings = {"windows": 4, "window_jobs": 80, "seed": 3, **protocol}
     scenarios = tuple(Scenario(trace) for trace in traces)
-    return ComparisonPlan(scenarios, contenders_of(policies, backfill), WindowOptions(**settings))
+    return ComparisonPlan(scenarios, make_policy_configs(policies, backfill), WindowOptions(**settings))
 
 
 def starts(contests):
@@ -67,7 +67,9 @@ def test_processes_do_not_change_a_bit():
 def test_what_goes_wrong_in_a_process_is_told_in_words():
     jobs = Scenario("lublin:300:32", cluster="nodes:4")
     ready = prepare(
-        ComparisonPlan((jobs,), contenders_of("fcfs,sjf", "easy"), WindowOptions(windows=4, window_jobs=50))
+        ComparisonPlan(
+            (jobs,), make_policy_configs("fcfs,sjf", "easy"), WindowOptions(windows=4, window_jobs=50)
+        )
     )
     for workers in (1, 2):
         with pytest.raises(InputError, match="larger than any group"):
@@ -98,7 +100,7 @@ def test_a_written_comparison_can_be_widened(tmp_path):
     ready = prepare(plan())
     store = ready.store(out)
     contests = run(ready, store=store)
-    found = {"traces": [results_of(contest, "mean_bsld", seed=0) for contest in contests]}
+    found = {"traces": [summarize_comparison(contest, "mean_bsld", seed=0) for contest in contests]}
     save(out, ready, contests, found, store, command=["kilowait"], date="today")
     assert not store.folder.exists() and load_comparison(out).manifest["seeds"]["comparison"] == 3
     wider = prepare(plan("fcfs,sjf,saf"))
@@ -141,12 +143,16 @@ def test_a_changed_agent_or_setting_is_run_again(tmp_path):
         assert store.found == (8 if number == 2 else 0)
     scenario = Scenario(TRACES[0], at_limit="kill")
     ready = prepare(
-        ComparisonPlan((scenario,), contenders_of("fcfs", "easy"), WindowOptions(windows=4, window_jobs=80))
+        ComparisonPlan(
+            (scenario,), make_policy_configs("fcfs", "easy"), WindowOptions(windows=4, window_jobs=80)
+        )
     )
     run(ready, store=ready.store(out))
     ready = prepare(
         ComparisonPlan(
-            (Scenario(TRACES[0]),), contenders_of("fcfs", "easy"), WindowOptions(windows=4, window_jobs=80)
+            (Scenario(TRACES[0]),),
+            make_policy_configs("fcfs", "easy"),
+            WindowOptions(windows=4, window_jobs=80),
         )
     )
     store = ready.store(out)
@@ -216,35 +222,37 @@ def test_perfect_estimates_have_no_clairvoyant():
 
 
 def test_protocol_as_people_write_it():
-    rules = contenders_of("fcfs", "easy")
-    assert protocol_of(5, "1024", "0", "auto", 1, rules) == WindowOptions(5, 1024, None, 0, 0.0, "all", 1)
-    assert protocol_of(5, "7d", "12h", "test", 1, rules) == WindowOptions(
+    rules = make_policy_configs("fcfs", "easy")
+    assert parse_window_options(5, "1024", "0", "auto", 1, rules) == WindowOptions(
+        5, 1024, None, 0, 0.0, "all", 1
+    )
+    assert parse_window_options(5, "7d", "12h", "test", 1, rules) == WindowOptions(
         5, None, 604800.0, 0, 43200.0, "test", 1
     )
     with pytest.raises(InputError, match="write a number of jobs such as 1024 or a span such as 7d"):
-        protocol_of(5, "soon", "0", "all", 1, rules)
+        parse_window_options(5, "soon", "0", "all", 1, rules)
     with pytest.raises(InputError, match="say how many with --windows"):
-        protocol_of(None, "1024", "10", "all", 1, rules)
+        parse_window_options(None, "1024", "10", "all", 1, rules)
 
 
 def test_an_agent_is_tried_on_the_last_part(tmp_path):
     from kilowait.agents import LinearAgent
 
     LinearAgent(np.eye(12)[0]).save(tmp_path / "agent.json")
-    who = contenders_of(f"saf,agent:{tmp_path / 'agent.json'}", "easy")
+    who = make_policy_configs(f"saf,agent:{tmp_path / 'agent.json'}", "easy")
     assert [policy.label for policy in who] == ["saf", "agent", "saf, perfect estimates"]
-    protocol = protocol_of(2, "50", "0", "auto", 0, who)
+    protocol = parse_window_options(2, "50", "0", "auto", 0, who)
     cut = protocol.cut(kw.lublin(600, 32, seed=1))
     assert protocol.split == "test" and cut.first.min() >= 480
 
 
 def test_wrong_plans():
     with pytest.raises(UnknownNameError, match="did you mean 'mean_bsld'"):
-        ComparisonPlan((), contenders_of("fcfs", "easy"), metric="mean_bslt")
+        ComparisonPlan((), make_policy_configs("fcfs", "easy"), metric="mean_bslt")
     with pytest.raises(UnknownNameError, match="did you mean 'sjf'"):
-        contenders_of("sfj", "easy")
+        make_policy_configs("sfj", "easy")
     with pytest.raises(InputError, match="list of policies is empty"):
-        contenders_of(",", "easy")
+        make_policy_configs(",", "easy")
     with pytest.raises(InputError, match="0 processes"):
         run(prepare(plan()), workers=0)
 
@@ -256,11 +264,11 @@ def test_results_speak_of_the_agent(tmp_path):
     cut = kw.cut_windows(jobs, 6, window_jobs=100, seed=0)
     who = {"fcfs": "fcfs", "saf": "saf", "agent": LinearAgent(np.eye(12)[0])}
     contest = kw.compare(cut, kw.Cluster.from_nodes(32), who, clairvoyant=True)
-    found = results_of(contest, "mean_bsld", seed=0)
+    found = summarize_comparison(contest, "mean_bsld", seed=0)
     assert all("agent" in sentence for sentence in found["sentences"]) and len(found["sentences"]) == 2
     assert found["lower_bounds"]["mean_wait_s"] <= min(row["metrics"]["mean_wait_s"] for row in found["rows"])
     assert set(found["gap_closed"]) == set(contest.labels)
     json.dumps(found["judgement"])
     rules = kw.compare(cut, kw.Cluster.from_nodes(32), ["fcfs", "saf"])
-    best = results_of(rules, "mean_bsld", seed=0)["judgement"]
+    best = summarize_comparison(rules, "mean_bsld", seed=0)["judgement"]
     assert len(best["pairs"]) == 1

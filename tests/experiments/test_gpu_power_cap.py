@@ -11,12 +11,12 @@ from kilowait.errors import InputError
 from kilowait.experiments.comparison_plan import (
     ComparisonPlan,
     prepare,
-    prepare_levers,
+    prepare_control_comparison,
     run,
 )
-from kilowait.experiments.gpu_power_cap import cap_of, check_controls_supported, parse_gpu_power_caps
+from kilowait.experiments.gpu_power_cap import check_controls_supported, gpu_cap_share, parse_gpu_power_caps
 from kilowait.experiments.gpu_settings import GpuOptions, speeds_for
-from kilowait.experiments.policy_configs import contenders_of
+from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.power import PowerSettings
 from kilowait.experiments.scenario import Scenario, run_scenario
 from kilowait.experiments.window_options import WindowOptions
@@ -40,7 +40,11 @@ def done_with(power_controls, **settings):
 
 def test_shares_are_read_and_written_alike():
     assert parse_gpu_power_caps(" none, 60%,0.6 ,0.825") == ["none", "gpu-cap=60%", "gpu-cap=82.5%"]
-    assert cap_of("gpu-cap=82.5%") == 0.825 and cap_of("none") is None and cap_of("all") is None
+    assert (
+        gpu_cap_share("gpu-cap=82.5%") == 0.825
+        and gpu_cap_share("none") is None
+        and gpu_cap_share("all") is None
+    )
     for text in ("200W", "0", "-5%", "101%", "nan", "inf", "", "60%%"):
         with pytest.raises(InputError, match="such as 60% or 0.6"):
             parse_gpu_power_caps(text)
@@ -83,7 +87,7 @@ def test_a_cap_of_all_is_none():
 def test_nobody_is_below_the_bound():
     """The bound knows the speeds of the run, and the contenders' caps."""
     scenario = Scenario(TRACE, power=PowerSettings(), gpu=GpuOptions(gpu_type_order="least-energy"))
-    who = contenders_of("fcfs,las", "none", parse_gpu_power_caps("none,80%,60%"), clairvoyant=False)
+    who = make_policy_configs("fcfs,las", "none", parse_gpu_power_caps("none,80%,60%"), clairvoyant=False)
     ready = prepare(ComparisonPlan((scenario,), who, WindowOptions(windows=2, window_jobs=60)))
     drew = run(ready)[0].energy
     for policy in drew.metrics:
@@ -91,18 +95,18 @@ def test_nobody_is_below_the_bound():
             assert 0 < window["least_kwh"] < window["energy_kwh"]
     meter, jobs = ready.cases[0].meter, ready.workloads[0].jobs
     speeds = speeds_for("auto", jobs, MIXED)
-    least = meter.least_kwh(jobs, speeds)
-    assert meter.least_kwh(jobs, speeds, (None, 0.8)) <= least
-    assert meter.least_kwh(jobs) < 0.9 * least  # as if a T4 were as fast as all others
+    least = meter.minimum_kwh(jobs, speeds)
+    assert meter.minimum_kwh(jobs, speeds, (None, 0.8)) <= least
+    assert meter.minimum_kwh(jobs) < 0.9 * least  # as if a T4 were as fast as all others
     alone = done_with("gpu-cap=80%", gpu_type_order="least-energy").accounts.by_state["jobs"]
-    assert alone >= meter.least_kwh(jobs, speeds, (0.8,))
+    assert alone >= meter.minimum_kwh(jobs, speeds, (0.8,))
 
 
 def test_the_levers_of_placed_nodes_are_caps():
-    ready = prepare_levers(Scenario(TRACE, power=PowerSettings()), "fcfs", "none")
+    ready = prepare_control_comparison(Scenario(TRACE, power=PowerSettings()), "fcfs", "none")
     assert [who.power_controls for who in ready.policies][:3] == ["none", "gpu-cap=90%", "gpu-cap=80%"]
     with pytest.raises(InputError, match="cap their GPUs with --gpu-power-cap"):
-        prepare_levers(Scenario(TRACE, power=PowerSettings()), "fcfs", "none", "sleep=break-even")
+        prepare_control_comparison(Scenario(TRACE, power=PowerSettings()), "fcfs", "none", "sleep=break-even")
     with pytest.raises(InputError, match="power caps are DVFS states"):
         check_controls_supported("gpu-cap=60%", kw.Cluster.from_nodes(4))
     with pytest.raises(InputError, match="gpu-cap=60% needs a power model"):

@@ -14,9 +14,9 @@ from kilowait.energy import PowerModel, energy_by_type
 from kilowait.errors import InputError, KilowaitError
 from kilowait.experiments.gpu_settings import (
     GpuOptions,
-    source_words,
+    gpu_type_energy,
+    speed_sources_text,
     speeds_for,
-    types_by_energy,
 )
 from kilowait.experiments.scenario import Scenario, run_scenario
 from kilowait.policies.simulation import gpu_settings_for
@@ -27,7 +27,7 @@ MIXED, GAVEL = kw.Cluster.preset("gpu-mixed"), kw.Cluster.preset("gavel")
 
 @pytest.mark.parametrize("policy", ["fcfs", "las", "gavel"])
 def test_what_is_not_asked_for_is_the_policy_s_own(policy):
-    assert GpuOptions().placing(policy, "none", None) == gpu_settings_for(policy)
+    assert GpuOptions().to_settings(policy, "none", None) == gpu_settings_for(policy)
 
 
 def test_what_is_asked_for_is_taken():
@@ -42,7 +42,7 @@ def test_what_is_asked_for_is_taken():
         preempt_min_runtime="5m",
         round_interval="6m",
     )
-    found = asked.placing("las", "skip", "fgd", at_limit="kill")
+    found = asked.to_settings("las", "skip", "fgd", at_limit="kill")
     assert (found.gpu_type_order, found.preempt, found.migrate, found.placement) == (
         "fastest",
         False,
@@ -57,7 +57,7 @@ def test_what_is_asked_for_is_taken():
         found.min_run_before_preempt_s,
     ) == (60.0, 30.0, 120.0, 300.0)
     assert (found.round_interval_s, found.rounds) == (360.0, True)
-    assert not GpuOptions(round_interval="0").placing("fcfs", "none", None).rounds
+    assert not GpuOptions(round_interval="0").to_settings("fcfs", "none", None).rounds
 
 
 def test_bad_settings_are_told_before_anything_runs():
@@ -81,7 +81,7 @@ def test_speeds_are_measured_where_they_can_be(tmp_path):
     assert 0 < known.sum() < known.size
     np.testing.assert_array_equal(found.speed[known], own.speed[known])
     assert (found.source[~known] == SOURCES.index("roofline")).all()
-    assert "measured" in source_words(found, jobs) and "by roofline" in source_words(found, jobs)
+    assert "measured" in speed_sources_text(found, jobs) and "by roofline" in speed_sources_text(found, jobs)
     assert (speeds_for("roofline", jobs, GAVEL).source == SOURCES.index("roofline")).all()
     assert speeds_for("none", jobs, GAVEL) is None
     rows = {f"('{model}', 1)": {"null": 3.0} for model in jobs.labels["model"]}
@@ -102,7 +102,7 @@ def test_types_nobody_knows_run_at_speed_1():
 def test_least_energy_goes_where_the_joules_are_fewest():
     jobs = gpu_workload(100, MIXED, seed=1)
     speeds = speeds_for("roofline", jobs, MIXED)
-    by_catalogue = types_by_energy(jobs, MIXED, speeds)
+    by_catalogue = gpu_type_energy(jobs, MIXED, speeds)
     assert set(by_catalogue.argmin(0).tolist()) == {gpu_types(MIXED).index("T4")}
     settings = GpuOptions(gpu_type_order="least-energy", gpu_speeds="roofline")
     done = run_scenario(Scenario("gpu:100:gpu-mixed:0.3:1", gpu=settings))
@@ -110,10 +110,10 @@ def test_least_energy_goes_where_the_joules_are_fewest():
     assert MIXED.groups[int(first[0])].gpu_type == "T4"
     power = PowerModel.preset("gpu-mixed")
     np.testing.assert_array_equal(
-        types_by_energy(jobs, MIXED, speeds, power), energy_by_type(jobs, MIXED, power, speeds)
+        gpu_type_energy(jobs, MIXED, speeds, power), energy_by_type(jobs, MIXED, power, speeds)
     )
     with pytest.raises(InputError, match="what a GPU of type 'G2' draws"):
-        types_by_energy(jobs, kw.Cluster.preset("openb"), None)
+        gpu_type_energy(jobs, kw.Cluster.preset("openb"), None)
 
 
 def test_the_scenario_holds_all_of_it():

@@ -21,17 +21,17 @@ JOBS = kw.JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4,
 
 
 def test_made_workloads_are_the_library_s():
-    made = inputs.workload_of("lublin:1_000:64:0.7:9").jobs
+    made = inputs.read_workload("lublin:1_000:64:0.7:9").jobs
     expected = kw.lublin(1000, 64, load=0.7, seed=9)
     assert made["submit_s"].tolist() == expected["submit_s"].tolist()
     assert kw.offered_load(made, 64) == pytest.approx(0.7)
-    assert inputs.workload_of("LUBLIN:10:4::3").jobs.meta["seed"] == 3  # no load, but a seed
+    assert inputs.read_workload("LUBLIN:10:4::3").jobs.meta["seed"] == 3  # no load, but a seed
 
 
 def test_a_file_of_that_name_is_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kw.write_trace(JOBS, "lublin:10:4", format="swf")
-    assert len(inputs.workload_of("lublin:10:4").jobs) == 2
+    assert len(inputs.read_workload("lublin:10:4").jobs) == 2
 
 
 @given(st.text(alphabet="0123456789:-_, abc", max_size=12))
@@ -48,19 +48,19 @@ def test_clusters(tmp_path):
     sized = kw.JobTable(
         job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], meta={"max_nodes": 9, "max_procs": 36}
     )
-    assert inputs.cluster_of("auto", sized)[0].nodes == 36
-    assert inputs.cluster_of("auto", sized)[1] is None
-    cluster, note = inputs.cluster_of("auto", JOBS)
+    assert inputs.resolve_cluster("auto", sized)[0].nodes == 36
+    assert inputs.resolve_cluster("auto", sized)[1] is None
+    cluster, note = inputs.resolve_cluster("auto", JOBS)
     assert cluster.nodes == 4 and note is not None and "--cluster" in note
-    assert inputs.cluster_of("1,024", JOBS)[0].nodes == 1024
-    assert inputs.cluster_of("Mira", JOBS)[0].nodes == 49_152
+    assert inputs.resolve_cluster("1,024", JOBS)[0].nodes == 1024
+    assert inputs.resolve_cluster("Mira", JOBS)[0].nodes == 49_152
     site = tmp_path / "site.toml"
     site.write_text('[[group]]\nname = "a"\nnodes = 3\n')
-    assert inputs.cluster_of(str(site), JOBS)[0].nodes == 3
+    assert inputs.resolve_cluster(str(site), JOBS)[0].nodes == 3
     with pytest.raises(UnknownNameError, match="nodes:N"):
-        inputs.cluster_of("miraa", JOBS)
+        inputs.resolve_cluster("miraa", JOBS)
     with pytest.raises(InputError, match="give a cluster"):
-        inputs.cluster_of("auto", JOBS[:0])
+        inputs.resolve_cluster("auto", JOBS[:0])
 
 
 def test_scenario_checks_names_before_it_reads():
@@ -155,14 +155,14 @@ def same(one, other):
 
 def test_gpu_workloads_are_the_library_s():
     mixed = kw.Cluster.preset("gpu-mixed")
-    made = inputs.workload_of("gpu:200:gpu-mixed:0.7:3").jobs
+    made = inputs.read_workload("gpu:200:gpu-mixed:0.7:3").jobs
     assert same(made, gpu_workload(200, mixed, load=0.7, seed=3))
-    assert gpu_load(inputs.workload_of("gpu:200:gpu-mixed").jobs, mixed) == pytest.approx(0.9)
-    assert inputs.cluster_of("auto", made) == (mixed, None)
-    assert same(inputs.workload_of("gavel:50:4:2").jobs, gavel_jobs(50, 4.0, 2))
-    several = inputs.workload_of("gavel:50:4::multi").jobs
+    assert gpu_load(inputs.read_workload("gpu:200:gpu-mixed").jobs, mixed) == pytest.approx(0.9)
+    assert inputs.resolve_cluster("auto", made) == (mixed, None)
+    assert same(inputs.read_workload("gavel:50:4:2").jobs, gavel_jobs(50, 4.0, 2))
+    several = inputs.read_workload("gavel:50:4::multi").jobs
     assert same(several, gavel_jobs(50, 4.0, 0, multi_gpu=True)) and several["gpus"].max() > 1
-    assert inputs.cluster_of("auto", several[:10])[0].name == "gavel"
+    assert inputs.resolve_cluster("auto", several[:10])[0].name == "gavel"
 
 
 @pytest.mark.parametrize(
@@ -178,33 +178,33 @@ def test_gpu_workloads_are_the_library_s():
 )
 def test_gpu_workloads_badly_written(text, words):
     with pytest.raises(KilowaitError, match=words):
-        inputs.workload_of(text)
+        inputs.read_workload(text)
 
 
 def test_a_list_of_nodes_is_a_machine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "nodes.csv"
     path.write_text(NODES)
-    cluster = inputs.cluster_of(str(path), JOBS)[0]
+    cluster = inputs.resolve_cluster(str(path), JOBS)[0]
     assert cluster.node_level and cluster.node_groups == (0, 1, 0)
     assert scenario.to_dict(cluster)["layout"] == [0, 1, 0]
-    made = inputs.workload_of("gpu:20:nodes.csv:0.5").jobs
-    assert inputs.cluster_of("auto", made)[0] == cluster
-    assert inputs.is_placed("nodes.csv", "log.swf") and inputs.is_placed("auto", "gpu:20:nodes.csv")
+    made = inputs.read_workload("gpu:20:nodes.csv:0.5").jobs
+    assert inputs.resolve_cluster("auto", made)[0] == cluster
+    assert inputs.is_node_level("nodes.csv", "log.swf") and inputs.is_node_level("auto", "gpu:20:nodes.csv")
 
 
 def test_a_folder_is_a_trace(tmp_path):
     folder = pai_folder(tmp_path, job_table=sample_files.PAI_JOBS, task_table=sample_files.PAI_TASKS)
-    read = inputs.workload_of(str(folder))
+    read = inputs.read_workload(str(folder))
     assert len(read.jobs) and read.sha256 == trace_sha256(folder)
 
 
 def test_the_load_of_placed_nodes_is_that_of_their_gpus():
     mixed = kw.Cluster.preset("gpu-mixed")
-    made = inputs.workload_of("gpu:200:gpu-mixed:0.7").jobs
-    assert gpu_load(inputs.rescaled_to_load(made, mixed, 1.5), mixed) == pytest.approx(1.5)
-    assert inputs.load_of(made, mixed) == pytest.approx(0.7)
+    made = inputs.read_workload("gpu:200:gpu-mixed:0.7").jobs
+    assert gpu_load(inputs.rescale_to_load(made, mixed, 1.5), mixed) == pytest.approx(1.5)
+    assert inputs.cluster_load(made, mixed) == pytest.approx(0.7)
     with pytest.raises(InputError, match="none of these jobs has a GPU"):
-        inputs.rescaled_to_load(made.with_columns(gpus=0 * made["gpus"]), mixed, 1.0)
+        inputs.rescale_to_load(made.with_columns(gpus=0 * made["gpus"]), mixed, 1.0)
     _, _, notes = scenario.prepare_scenario(scenario.Scenario("gpu:200:gpu-mixed:0.7", load=1.5))
     assert len(notes) == 1 and "1.5 times the work the GPUs of gpu-mixed can do" in notes[0]

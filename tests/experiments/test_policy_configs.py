@@ -14,9 +14,9 @@ from kilowait.experiments.comparison_plan import (
     run,
     save,
 )
-from kilowait.experiments.comparison_results import results_of
+from kilowait.experiments.comparison_results import summarize_comparison
 from kilowait.experiments.gpu_settings import speeds_for
-from kilowait.experiments.policy_configs import contenders_of, policy_and_placement
+from kilowait.experiments.policy_configs import make_policy_configs, policy_and_placement
 from kilowait.experiments.scenario import Scenario
 from kilowait.policies.simulation import gpu_settings_for
 
@@ -25,7 +25,7 @@ MIXED = kw.Cluster.preset("gpu-mixed")
 
 
 def ready_with(policies, placements):
-    who = contenders_of(policies, "none", placements=placements, clairvoyant=False)
+    who = make_policy_configs(policies, "none", placements=placements, clairvoyant=False)
     return prepare(ComparisonPlan((Scenario(TRACE),), who))
 
 
@@ -49,7 +49,7 @@ def test_every_policy_with_every_placement(tmp_path):
         assert (log.run["policy"], log.run["placement"]) == (policy, placement)
         np.testing.assert_array_equal(log.end_s, own.end_s)
         np.testing.assert_array_equal(log.pieces.node, own.pieces.node)
-    found = results_of(contest, "mean_turnaround_s", seed=0)
+    found = summarize_comparison(contest, "mean_turnaround_s", seed=0)
     assert [row["placement"] for row in found["rows"]] == ["first", "fgd"] * 3
     save(tmp_path / "both", ready, [contest], {"traces": [found]}, store, command=[], date="", force=False)
     opened = load_comparison(tmp_path / "both")
@@ -63,7 +63,9 @@ def test_every_policy_with_every_placement(tmp_path):
 
 
 def test_names_with_a_placement():
-    assert [who.policy for who in contenders_of("las@fgd,sjf", "none", placements=["best", "fgd"])][:3] == [
+    assert [who.policy for who in make_policy_configs("las@fgd,sjf", "none", placements=["best", "fgd"])][
+        :3
+    ] == [
         "las@fgd",
         "sjf@best",
         "sjf@fgd",
@@ -72,21 +74,21 @@ def test_names_with_a_placement():
     assert policy_and_placement("agent:a/b.json@fgd") == ("agent:a/b.json", "fgd")
     for make in (
         lambda: policy_and_placement("las@fdg"),
-        lambda: contenders_of("las", "none", "none", ["fdg"]),
+        lambda: make_policy_configs("las", "none", "none", ["fdg"]),
     ):
         with pytest.raises(UnknownNameError, match="did you mean 'fgd'"):
             make()
     with pytest.raises(UnknownNameError, match="unknown policy 'lsa'"):
-        contenders_of("lsa@fgd", "none")
+        make_policy_configs("lsa@fgd", "none")
     with pytest.raises(InputError, match="list of policies is empty"):
-        contenders_of(" ,", "none")
+        make_policy_configs(" ,", "none")
 
 
 def test_a_machine_that_lacks_the_placement_is_told_before_anything_runs():
-    who = contenders_of("fcfs", "none", placements=["first", "balance"])
+    who = make_policy_configs("fcfs", "none", placements=["first", "balance"])
     with pytest.raises(UnknownNameError, match="on 'gpu-mixed' 'balance'"):
         prepare(ComparisonPlan((Scenario(TRACE),), who))
-    who = contenders_of("fcfs", "easy", placements=["first", "fgd"])
+    who = make_policy_configs("fcfs", "easy", placements=["first", "fgd"])
     with pytest.raises(UnknownNameError, match="on '8 nodes' 'fgd'"):
         prepare(ComparisonPlan((Scenario("lublin:20:8"),), who))
 
@@ -105,7 +107,7 @@ def test_an_agent_at_several_placements(tmp_path):
 
 
 def test_who_predicts_has_no_use_for_perfect_estimates():
-    who = contenders_of("fcfs,easy++", "easy")
+    who = make_policy_configs("fcfs,easy++", "easy")
     assert [(each.policy, each.kind) for each in who] == [
         ("fcfs", "rule"),
         ("easy++", "rule"),

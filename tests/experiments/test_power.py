@@ -14,19 +14,19 @@ from kilowait.evaluation.storage import load_comparison
 from kilowait.experiments.comparison_plan import (
     ComparisonPlan,
     prepare,
-    prepare_levers,
+    prepare_control_comparison,
     run,
     save,
 )
-from kilowait.experiments.comparison_results import results_of
-from kilowait.experiments.policy_configs import contenders_of
-from kilowait.experiments.power import PowerSettings, meter_for, with_power
+from kilowait.experiments.comparison_results import summarize_comparison
+from kilowait.experiments.policy_configs import make_policy_configs
+from kilowait.experiments.power import PowerSettings, make_power_context, with_power
 from kilowait.experiments.scenario import Scenario, run_scenario
 from kilowait.experiments.window_options import WindowOptions
 from kilowait.jobs import JobTable
 
 TRACE = "lublin:300:32:0.7:1"
-LEVERS = "none,sleep=break-even,dvfs=1.1,shift=lowest_window:12h,budget=80%,all"
+POWER_CONTROLS = "none,sleep=break-even,dvfs=1.1,shift=lowest_window:12h,budget=80%,all"
 
 
 @pytest.fixture
@@ -46,9 +46,9 @@ def settings(carbon):
     return PowerSettings("taurus", carbon=str(carbon), log_start="2022-01-02", repeat_signals=True)
 
 
-def plan(settings, power_controls=LEVERS, trace=TRACE, **protocol):
+def plan(settings, power_controls=POWER_CONTROLS, trace=TRACE, **protocol):
     protocol = {"windows": 2, "window_jobs": 100, "warmup_jobs": 20, "seed": 3, **protocol}
-    policies = contenders_of("fcfs", "easy", power_controls, clairvoyant=False)
+    policies = make_policy_configs("fcfs", "easy", power_controls, clairvoyant=False)
     return ComparisonPlan((Scenario(trace, power=settings),), policies, WindowOptions(**protocol))
 
 
@@ -57,12 +57,12 @@ def drawn(contest):
 
 
 def test_contenders_are_rules_by_backfilling_by_levers():
-    found = contenders_of("fcfs,sjf", "easy", "none,all")
+    found = make_policy_configs("fcfs,sjf", "easy", "none,all")
     assert [who.label for who in found] == [
         "fcfs", "fcfs, all", "sjf", "sjf, all", "fcfs, perfect estimates", "sjf, perfect estimates",
     ]  # fmt: skip
     with pytest.raises(UnknownNameError, match="did you mean 'sleep'"):
-        contenders_of("fcfs", "easy", "none,sleeep=never")
+        make_policy_configs("fcfs", "easy", "none,sleeep=never")
 
 
 def test_all_contenders_are_accounted_over_the_same_time(settings):
@@ -98,7 +98,7 @@ def test_the_same_on_two_processes_and_when_taken_up_again(settings, tmp_path):
     store = prepare(plan(settings)).store(out)
     (again,) = run(prepare(plan(settings)), workers=1, store=store)
     assert store.found == ready.cells and drawn(again) == drawn(one)
-    results = {"traces": [results_of(one, "mean_bsld", seed=0)]}
+    results = {"traces": [summarize_comparison(one, "mean_bsld", seed=0)]}
     save(out, ready, [one], results, store, command=["kilowait"], date="now")
     kept = load_comparison(out)
     assert drawn(kept.comparisons[0]) == drawn(one)
@@ -126,7 +126,7 @@ def test_keys_know_levers_power_and_signals(settings, carbon, tmp_path):
 
 def test_savings_are_counted_from_the_first(settings):
     (contest,) = run(prepare(plan(settings, windows=None)))
-    found = results_of(contest, "energy_kwh", seed=0)
+    found = summarize_comparison(contest, "energy_kwh", seed=0)
     first = found["rows"][0]
     assert first["saved"]["energy_kwh"] == 0 and first["power_controls"] == "none"
     row = found["rows"][1]
@@ -164,16 +164,16 @@ def test_measured_energy_becomes_power():
     )
     found, notes = with_power(PowerSettings("taurus"), jobs)
     assert found["power_w"][0] == 150 and "1 with power from measured energy" in notes[0]
-    meter = meter_for(PowerSettings("taurus", utilization="columns"), found, Cluster.from_nodes(2))
+    meter = make_power_context(PowerSettings("taurus", utilization="columns"), found, Cluster.from_nodes(2))
     assert meter.utilization is None
 
 
 def test_levers_of_a_machine(settings):
-    ready = prepare_levers(Scenario(TRACE, power=settings), "fcfs", "easy")
+    ready = prepare_control_comparison(Scenario(TRACE, power=settings), "fcfs", "easy")
     assert [who.power_controls for who in ready.policies] == [
         "none", "sleep=break-even", "sleep=predictive", "dvfs=1.1", "shift=carbon_time:6h", "all",
     ]  # fmt: skip
-    ready = prepare_levers(Scenario(TRACE, power=PowerSettings("mira")), "fcfs", "easy")
+    ready = prepare_control_comparison(Scenario(TRACE, power=PowerSettings("mira")), "fcfs", "easy")
     assert [who.power_controls for who in ready.policies] == [
         "none",
         "sleep=break-even",
@@ -181,7 +181,7 @@ def test_levers_of_a_machine(settings):
         "all",
     ]
     with pytest.raises(InputError, match="name one with --power"):
-        prepare_levers(Scenario(TRACE), "fcfs", "easy")
+        prepare_control_comparison(Scenario(TRACE), "fcfs", "easy")
 
 
 @pytest.mark.parametrize(
@@ -227,10 +227,10 @@ def test_levers_and_metrics_need_a_power_model(settings):
     with pytest.raises(InputError, match="levers 'all' need a power model"):
         plan(None, "none,all")
     with pytest.raises(InputError, match="energy_kwh is known only with a power model"):
-        ComparisonPlan((Scenario(TRACE),), contenders_of("fcfs", "easy"), WindowOptions(), "energy_kwh")
+        ComparisonPlan((Scenario(TRACE),), make_policy_configs("fcfs", "easy"), WindowOptions(), "energy_kwh")
     with pytest.raises(InputError, match="give a file with --price"):
         ComparisonPlan(
-            (Scenario(TRACE, power=settings),), contenders_of("fcfs", "easy"), WindowOptions(), "cost"
+            (Scenario(TRACE, power=settings),), make_policy_configs("fcfs", "easy"), WindowOptions(), "cost"
         )
     assert PowerSettings.from_options(None) is None
     with pytest.raises(InputError, match="--repeat-signals needs a power model"):

@@ -8,9 +8,9 @@ import pytest
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, run
-from kilowait.experiments.policy_configs import contenders_of
+from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.power import PowerSettings
-from kilowait.experiments.predict_power import MODEL, with_planned_power
+from kilowait.experiments.predict_power import MODEL, with_predicted_watts
 from kilowait.experiments.scenario import Scenario, prepare_scenario, run_scenario
 from kilowait.traces import write_trace
 from tests.predict.example_logs import habits
@@ -28,15 +28,15 @@ def measured(jobs: int = 900) -> kw.JobTable:
 
 def test_what_is_expected_is_what_such_jobs_drew():
     jobs = measured()
-    told = with_planned_power(jobs, MACHINE, "forest", 191.0)
+    told = with_predicted_watts(jobs, MACHINE, "forest", 191.0)
     known = ~np.isnan(jobs["power_w"])
     assert (np.isnan(told["predicted_power_w"]) == ~known).all()
     off = np.abs(told["predicted_power_w"] / jobs["power_w"] - 1)[known]
     assert np.median(off[300:]) < 0.05
     np.testing.assert_array_equal(told["power_w"], jobs["power_w"])
-    turned = with_planned_power(jobs[::-1], MACHINE, "recent", 191.0)["predicted_power_w"][::-1]
+    turned = with_predicted_watts(jobs[::-1], MACHINE, "recent", 191.0)["predicted_power_w"][::-1]
     np.testing.assert_array_equal(
-        turned, with_planned_power(jobs, MACHINE, "recent", 191.0)["predicted_power_w"]
+        turned, with_predicted_watts(jobs, MACHINE, "recent", 191.0)["predicted_power_w"]
     )
 
 
@@ -46,17 +46,17 @@ def test_nobody_knows_a_job_before_it_has_ended(who):
     last = np.where(jobs["job_id"] >= 800, 1.0, jobs["power_w"])
     other = jobs.with_columns(power_w=np.where(np.isnan(jobs["power_w"]), np.nan, last))
     one, two = (
-        with_planned_power(table, MACHINE, who, 191.0)["predicted_power_w"] for table in (jobs, other)
+        with_predicted_watts(table, MACHINE, who, 191.0)["predicted_power_w"] for table in (jobs, other)
     )
     np.testing.assert_array_equal(one[:800], two[:800])
 
 
 def test_nothing_is_expected_beyond_full_load():
-    assert np.nanmax(with_planned_power(measured(), MACHINE, "recent", 120.0)["predicted_power_w"]) == 120.0
+    assert np.nanmax(with_predicted_watts(measured(), MACHINE, "recent", 120.0)["predicted_power_w"]) == 120.0
 
 
 def test_the_model_says_nothing_of_any_job():
-    assert np.isnan(with_planned_power(measured(), MACHINE, MODEL, 191.0)["predicted_power_w"]).all()
+    assert np.isnan(with_predicted_watts(measured(), MACHINE, MODEL, 191.0)["predicted_power_w"]).all()
 
 
 def test_scenarios(tmp_path):
@@ -88,7 +88,7 @@ def test_comparisons_plan_alike(tmp_path):
     path = tmp_path / "log.parquet"
     write_trace(measured(300), path)
     scenario = Scenario(str(path), cluster="nodes:4", power=POWER, power_predictor=MODEL)
-    who = contenders_of("fcfs", "easy", "none,budget=480W", clairvoyant=False)
+    who = make_policy_configs("fcfs", "easy", "none,budget=480W", clairvoyant=False)
     contest = run(prepare(ComparisonPlan((scenario,), who)), workers=1)[0]
     done = run_scenario(
         Scenario(
@@ -108,4 +108,4 @@ def test_words_for_what_will_not_do():
     with pytest.raises(InputError, match="the forest's mean is unsuitable for power"):
         Scenario("x.swf", power_predictor="forest:mean", power=POWER)
     with pytest.raises(InputError, match="none of these 900 jobs has any"):
-        with_planned_power(habits(), MACHINE, "forest", 191.0)
+        with_predicted_watts(habits(), MACHINE, "forest", 191.0)

@@ -8,7 +8,7 @@ import pytest
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, run
-from kilowait.experiments.policy_configs import contenders_of
+from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.predict_runtimes import with_predicted_runtimes, with_requests
 from kilowait.experiments.scenario import Scenario, prepare_scenario, resolve_policy
 
@@ -55,7 +55,7 @@ def test_nobody_is_killed_by_a_prediction():
 
 def test_a_comparison_with_and_without():
     scenario = Scenario("lublin:300:16:0.9:3", runtime_predictor="last2")
-    who = contenders_of("saf,saf_short", "easy", clairvoyant=False, users=True)
+    who = make_policy_configs("saf,saf_short", "easy", clairvoyant=False, users=True)
     assert [one.label for one in who] == ["saf", "saf_short", "saf (users)", "saf_short (users)"]
     with pytest.raises(InputError, match="no requests"):
         prepare(ComparisonPlan((scenario,), who))
@@ -65,7 +65,7 @@ def test_those_without_predictions_see_none(tmp_path):
     jobs = log()
     path = tmp_path / "log.parquet"
     jobs.to_parquet(path)
-    who = contenders_of("saf", "easy", clairvoyant=False, users=True)
+    who = make_policy_configs("saf", "easy", clairvoyant=False, users=True)
     ready = prepare(
         ComparisonPlan((Scenario(str(path), cluster="nodes:32", runtime_predictor="forest"),), who)
     )
