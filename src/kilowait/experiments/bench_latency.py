@@ -63,13 +63,12 @@ def standing_queue(queue: int, nodes: int, probes: int) -> JobTable:
     long_job_s = 100.0 * (probes + 2)
     waiting = np.arange(queue)
     count = 1 + queue + probes
+    # All waiting jobs have the same run time, but different estimates.
     estimate_s = np.concatenate([[long_job_s], 600.0 + 60.0 * (waiting % 97), np.full(probes, 30.0)])
     return JobTable(
         job_id=np.arange(count),
         submit_s=np.concatenate([[0.0], np.ones(queue), 100.0 * np.arange(1, probes + 1)]),
-        runtime_s=np.minimum(
-            estimate_s, np.append(long_job_s, np.full(count - 1, 600.0))
-        ),  # all waiting jobs run equally long
+        runtime_s=np.minimum(estimate_s, np.append(long_job_s, np.full(count - 1, 600.0))),
         estimate_s=estimate_s,
         nodes=np.concatenate([[part * (PARTS - 1)], np.full(queue, 2 * part), np.full(probes, part)]),
         user=np.arange(count) % 7,

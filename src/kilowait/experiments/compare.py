@@ -45,9 +45,9 @@ def compare(
 
     Args:
         jobs: a log, or windows cut from one (`kilowait.cut_windows`).
-        cluster: the machine.
+        cluster: nodes, groups and queues (`kilowait.Cluster`).
         policies: names ("sjf", "agent:runs/x"), functions or objects as in `kilowait.simulate`; a mapping names them.
-        windows: windows to cut from the log; None: one, the whole log.
+        windows: windows to cut from the log; None: one window, the full log.
         window_jobs: jobs of each window.
         seed: seed of the random positions of the windows.
         backfill: as in `kilowait.simulate`; None: easy, on GPU clusters none.

@@ -124,6 +124,6 @@ def _bounds(comparison: Comparison) -> dict[str, float]:
             jobs = jobs.with_columns(runtime_s=resolve_job_times(jobs, "kill").run_s)
         try:
             bounds.append(asdict(lower_bounds(jobs, comparison.nodes)))
-        except InputError:  # jobs that may be withdrawn, or are larger than the machine
+        except InputError:  # jobs that may be cancelled, or are larger than the cluster
             return {}
     return {name: sum(bound[name] for bound in bounds) / len(bounds) for name in bounds[0]}

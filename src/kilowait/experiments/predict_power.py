@@ -74,7 +74,7 @@ def with_predicted_watts(
 
     Args:
         jobs: with `power_w` where it was measured (see `experiments.power.with_power`), and the users' own estimates.
-        cluster: the machine of the first replay.
+        cluster: the cluster of the first replay.
         predictor: `MODEL`, a model of `kilowait predict score`, or the folder of a saved power predictor.
         max_node_w: power of a node at full load; an upper bound of predictions.
         seed: of models that learn.
@@ -130,7 +130,7 @@ def with_predicted_power(
     predictor: str,
     progress: Callable[[Any], None] | None = None,
 ) -> tuple[JobTable, str]:
-    """The jobs with predicted power on the machine of the power settings, and a note for the user."""
+    """The jobs with predicted power for the power model of the settings, and a note for the user."""
     # Cooling does not affect node power, and may need weather data.
     without_cooling = PowerSettings(settings.power, utilization=settings.utilization, cooling="pue:1")
     model = make_power_context(without_cooling, jobs, cluster).model

@@ -1,7 +1,7 @@
 """Run-time predictions for the replay of a log, each from what was known at the job's submission.
 
 The end times of earlier jobs come from a first replay of the full log, first come, first served, with the users' own
-estimates: the recorded times of another machine or load would not match the simulation.
+estimates: the recorded times of another cluster or load would not match the simulation.
 """
 
 from __future__ import annotations

@@ -99,7 +99,8 @@ def quickstart(
             ),
         )
     say(
-        f"3/4  comparing it with {len(POLICIES)} policies on {len(test_windows)} windows of {size.window_jobs:,} later jobs"
+        f"3/4  comparing it with {len(POLICIES)} policies on {len(test_windows)} windows of "
+        f"{size.window_jobs:,} later jobs"
     )
     with steps(2 * len(POLICIES) + 1) as step:
         comparison = train_batch.compare_agent(

@@ -47,14 +47,14 @@ CHUNK_JOBS = 50_000
 
 @dataclass(frozen=True)
 class ComparisonCase:
-    """A log on a machine, cut into windows."""
+    """A log on a cluster, cut into windows."""
 
     trace: str
     """Name of the log."""
     cluster: Cluster
     windows: Windows
     settings: Mapping[str, Any]
-    """What `simulate` takes by name besides backfill, or the settings of a scenario (with `GpuOptions` as "gpu")."""
+    """Keyword arguments of `simulate` except backfill, or the settings of a scenario (with `GpuOptions` as "gpu")."""
     power_context: PowerContext | None = None
     """Power model and signals that the runs are accounted with; None: no energy accounting."""
     settings_dict: Mapping[str, Any] = field(default_factory=dict)

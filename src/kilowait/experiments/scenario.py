@@ -132,7 +132,7 @@ class Scenario:
         if self.power_predictor is not None:
             if self.power is None:
                 raise InputError(
-                    "--power-predictor is of no use without a power model; name one with --power"
+                    "--power-predictor has no effect without a power model; name one with --power"
                 )
             check_power_predictor(self.power_predictor)
         check_power_controls(self.power_controls)
