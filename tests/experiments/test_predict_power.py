@@ -88,8 +88,8 @@ def test_comparisons_use_the_same_predictions_as_single_runs(tmp_path):
     path = tmp_path / "log.parquet"
     write_trace(measured(300), path)
     scenario = Scenario(str(path), cluster="nodes:4", power=POWER, power_predictor=MODEL)
-    predictor = make_policy_configs("fcfs", "easy", "none,budget=480W", clairvoyant=False)
-    comparison = run(prepare(ComparisonPlan((scenario,), predictor)), workers=1)[0]
+    configs = make_policy_configs("fcfs", "easy", "none,budget=480W", clairvoyant=False)
+    comparison = run(prepare(ComparisonPlan((scenario,), configs)), workers=1)[0]
     done = run_scenario(
         Scenario(
             str(path), cluster="nodes:4", power=POWER, power_predictor=MODEL, power_controls="budget=480W"

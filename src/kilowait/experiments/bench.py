@@ -51,7 +51,7 @@ SEED = 1
 NODES, SIZE_FACTOR = 256, 192
 """Nodes of the small cluster, and the factor to the large one: 49,152 = 192 x 256."""
 
-_MILLION = """
+_LARGE_RUN = """
 import json, sys, time
 import kilowait as kw
 count = int(sys.argv[1])
@@ -115,7 +115,7 @@ def run_benchmarks(*, quick: bool = False, data: str | PathLike[str] | None = No
         yield from _power_controls("SDSC-SP2", folder / "swf" / REAL_LOGS["SDSC-SP2"], quick)
     yield from _other_simulators(synthetic)
     yield _cluster_size(synthetic, quick)
-    yield from _million(100_000 if quick else 1_000_000)
+    yield from _large_run(100_000 if quick else 1_000_000)
     yield from _gpu_cluster(100_000 if quick else 1_000_000, folder)
     if folder is not None and not quick:
         yield from _curie(folder)
@@ -219,7 +219,7 @@ def _other_simulators(jobs: JobTable) -> Iterator[BenchResult]:
             yield BenchResult("AccaSim", None, note=peer_s)
             break
         own_s = best_s(partial(kw.simulate, first_jobs, cluster, policy, backfill), quick=True)
-        note = f"first {len(first_jobs):,} jobs, including reading; kilowait: {peer_s / own_s:,.0f} times"
+        note = f"first {len(first_jobs):,} jobs, including reading; kilowait is {peer_s / own_s:,.0f} times as fast"
         yield BenchResult(f"AccaSim, {label}", len(first_jobs) / peer_s, "jobs/s", note=note)
 
 
@@ -235,9 +235,9 @@ def _cluster_size(jobs: JobTable, quick: bool) -> BenchResult:
     return BenchResult("cost per job, 49,152 nodes over 256", ratio, "times", 1.2, less_is_better=True)
 
 
-def _million(count: int) -> Iterator[BenchResult]:
+def _large_run(count: int) -> Iterator[BenchResult]:
     name = f"{count:,} jobs, 49,152 nodes, load 0.9, EASY"
-    seconds, peak = json.loads(_python("-c", _MILLION, str(count)))
+    seconds, peak = json.loads(_python("-c", _LARGE_RUN, str(count)))
     has_target = count == 1_000_000
     yield BenchResult(name, seconds, "s", 10.0 if has_target else None, less_is_better=True)
     if peak is None:

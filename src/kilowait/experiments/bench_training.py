@@ -29,7 +29,7 @@ NODES, JOBS = 256, 20_000
 ALGORITHMS = ("ppo", "a2c", "d3qn", "sac")
 
 
-def _vector(copies: int, *, queue_window: int, threads: int | None = None, **hyperparameters: Any) -> Any:
+def _vector(copies: int, *, queue_window: int, threads: int | None = None, **env_options: Any) -> Any:
     from kilowait.envs.vector_env import BatchVectorEnv
 
     jobs = kw.lublin(JOBS, NODES, load=1.0, seed=0, estimates="rounded")
@@ -40,7 +40,7 @@ def _vector(copies: int, *, queue_window: int, threads: int | None = None, **hyp
         queue_window=queue_window,
         threads=threads,
         autoreset_mode="SameStep",
-        **hyperparameters,
+        **env_options,
     )
 
 

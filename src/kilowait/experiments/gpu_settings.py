@@ -43,7 +43,7 @@ Floats = npt.NDArray[np.float64]
 BACKFILLS = ("none", "skip")
 """Backfilling on GPU clusters. none: the first job that does not fit blocks the queue; skip: later jobs are tried."""
 GPU_TYPE_ORDERS = ("any", "fastest", "least-energy")
-_SPANS = {
+_DURATIONS = {
     "preempt_min_runtime": "min_run_before_preempt_s",
     "preempt_grace": "grace_s",
     "checkpoint_write_time": "checkpoint_write_s",
@@ -51,6 +51,7 @@ _SPANS = {
     "checkpoint_interval": "checkpoint_s",
     "round_interval": "round_interval_s",
 }
+"""Options that are durations, and the fields of `GpuSettings` they set."""
 NEVER = "never"
 
 
@@ -65,7 +66,7 @@ class GpuOptions:
     migrate: bool | None = None
     """Whether running jobs may be moved."""
     checkpoint_interval: str | None = None
-    """Time between checkpoints; 0: a checkpoint is written at every preemption; never: no checkpoints."""
+    """Run time between checkpoints; 0: a checkpoint is written at every preemption; never: no checkpoints."""
     checkpoint_load_time: str | None = None
     checkpoint_write_time: str | None = None
     preempt_grace: str | None = None
@@ -78,7 +79,7 @@ class GpuOptions:
     def __post_init__(self) -> None:
         if self.gpu_type_order is not None and self.gpu_type_order not in GPU_TYPE_ORDERS:
             raise UnknownNameError("order of GPU types", self.gpu_type_order, GPU_TYPE_ORDERS)
-        for name in _SPANS:
+        for name in _DURATIONS:
             self._seconds(name)
 
     def _seconds(self, name: str) -> float | None:
@@ -117,7 +118,7 @@ class GpuOptions:
         settings: dict[str, Any] = {"gpu_speeds": self.gpu_speeds, **engine_settings}
         if placement is not None:
             settings["placement"] = placement
-        for name, field in _SPANS.items():
+        for name, field in _DURATIONS.items():
             seconds = self._seconds(name)
             if seconds is not None:
                 settings[field] = seconds

@@ -23,7 +23,7 @@ from kilowait.energy.signals import Weather, read_carbon, read_price, read_weath
 from kilowait.energy.signals.align import ClockOrigin
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.inputs import resolve_cluster
-from kilowait.experiments.power_context import PowerContext, as_options, forecast_factory
+from kilowait.experiments.power_context import PowerContext, forecast_factory, option_names_in_errors
 from kilowait.jobs import JobTable
 from kilowait.series import Series
 
@@ -95,7 +95,7 @@ def with_power(settings: PowerSettings, jobs: JobTable) -> tuple[JobTable, tuple
     """The jobs with measured power and, if `log_start` is set, the date of the log; and notes for the user."""
     notes = []
     if settings.log_start is not None:
-        with as_options():
+        with option_names_in_errors():
             origin = ClockOrigin.of(jobs, settings.log_start)
         columns = {name: jobs[name] for name in jobs.columns}
         # Rounded up to a full second, so that signals are aligned with simulated time without rounding errors.
@@ -133,7 +133,7 @@ def make_power_context(settings: PowerSettings, jobs: JobTable, cluster: Cluster
             "--weather FILE, or choose another with --cooling pue:1.2"
         )
     origin = ClockOrigin.of(jobs)
-    with as_options():
+    with option_names_in_errors():
         if carbon is not None:
             carbon = _aligned(carbon, origin, "the carbon intensity", jobs, settings.repeat_signals)
         if price is not None:
@@ -223,7 +223,7 @@ def check_metric_available(metric: str, power: PowerSettings | None) -> None:
 def describe_power_model(
     model: str, cluster: str | None, cooling: str | None, temperature_c: float, wet_bulb_c: float
 ) -> dict[str, Any]:
-    """The `energy.power.power_breakdown` of a model, by name or file, for one node per group or for a cluster."""
+    """The `energy.power.power_breakdown` of a power model (name or file), with the node counts of a cluster if given."""
     no_jobs = JobTable(job_id=[], submit_s=[], runtime_s=[], nodes=[])
     resolved = None if cluster is None else resolve_cluster(cluster, no_jobs)[0]
     power_model = _model(model, Cluster.from_nodes(1) if resolved is None else resolved)

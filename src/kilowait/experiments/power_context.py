@@ -25,7 +25,7 @@ from kilowait.experiments.gpu_power_cap import gpu_cap_share
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.series import Series
 
-__all__ = ["PowerContext", "as_options", "forecast_factory"]
+__all__ = ["PowerContext", "option_names_in_errors", "forecast_factory"]
 
 FORECASTS = ("perfect", "persistence", "noisy")
 _DAY_S = 86400.0
@@ -54,7 +54,7 @@ class PowerContext:
 
     def resolve_controls(self, text: str, jobs: JobTable) -> ResolvedControls:
         """The jobs, controls and DVFS tables of a run with the power controls of a text."""
-        with as_options():
+        with option_names_in_errors():
             return resolve_controls(
                 text,
                 jobs,
@@ -80,7 +80,7 @@ class PowerContext:
             tables = None
         else:
             tables = dvfs_tables(power_controls, log.jobs_table, self.cluster, self.model, self.utilization)
-        with as_options():
+        with option_names_in_errors():
             accounts = account_energy(
                 log,
                 self.cluster,
@@ -100,7 +100,7 @@ class PowerContext:
 
     def gpu_caps(self, jobs: JobTable, cap: float, speeds: Speeds | None) -> GpuCaps:
         """Caps and speeds of these jobs with GPUs capped at a fraction of their power limit, on GPU clusters."""
-        with as_options():
+        with option_names_in_errors():
             return cap_gpus(jobs, self.cluster, self.model, cap, speeds, self.utilization)
 
     def minimum_kwh(
@@ -160,7 +160,7 @@ def _noisy(errors: Sequence[float], series: Series, horizon_s: float) -> forecas
 
 
 @contextmanager
-def as_options() -> Iterator[None]:
+def option_names_in_errors() -> Iterator[None]:
     """Replace the names of Python arguments by those of command-line options in error messages."""
     try:
         yield

@@ -39,9 +39,9 @@ __all__ = ["ComparisonCase", "Cell", "CellCache", "all_cells", "run_cell", "run_
 Cell = tuple[int, int, int]
 """Indices of the case, the policy and the window."""
 
-ENOUGH_JOBS = 2_000_000
+JOBS_PER_PROCESS = 2_000_000
 """Jobs to simulate per process: with fewer, starting another process takes longer than it saves."""
-CHUNK_JOBS = 50_000
+JOBS_PER_CHUNK = 50_000
 """Jobs that a process simulates before it returns results."""
 
 
@@ -124,7 +124,7 @@ class CellCache(Protocol):
 def default_workers(cases: Sequence[ComparisonCase], policies: Sequence[PolicyConfig]) -> int:
     """The number of processes: at most one per core, and only as many as the jobs justify."""
     jobs = sum(int(case.windows.size.sum() + case.windows.warmup.sum()) for case in cases) * len(policies)
-    return max(1, min(_cores(), jobs // ENOUGH_JOBS + 1))
+    return max(1, min(_cores(), jobs // JOBS_PER_PROCESS + 1))
 
 
 def _cores() -> int:
@@ -272,7 +272,7 @@ def _chunks(cases: Sequence[ComparisonCase], cells: Sequence[Cell]) -> Iterator[
         chunk.append(cell)
         windows = cases[cell[0]].windows
         jobs += int(windows.size[cell[2]] + windows.warmup[cell[2]])
-        if jobs >= CHUNK_JOBS:
+        if jobs >= JOBS_PER_CHUNK:
             yield chunk
             chunk, jobs = [], 0
     if chunk:
