@@ -62,7 +62,7 @@ def test_failing_python_process_is_an_error():
 def test_data_folder_must_contain_swf_logs(tmp_path, monkeypatch):
     monkeypatch.delenv("KILOWAIT_DATA", raising=False)
     assert bench._data_folder(None) is None
-    with pytest.raises(InputError, match="no swf/"):
+    with pytest.raises(InputError, match="no folder swf/"):
         bench._data_folder(tmp_path)
     (tmp_path / "swf").mkdir()
     assert [m.value for m in bench._real_logs(tmp_path, quick=True)] == [None, None, None]

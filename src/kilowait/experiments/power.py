@@ -223,7 +223,7 @@ def check_metric_available(metric: str, power: PowerSettings | None) -> None:
 def describe_power_model(
     model: str, cluster: str | None, cooling: str | None, temperature_c: float, wet_bulb_c: float
 ) -> dict[str, Any]:
-    """The `energy.power.power_breakdown` of a power model (name or file), with the node counts of a cluster if given."""
+    """The `energy.power.power_breakdown` of a power model (name or file), with the node counts of a cluster."""
     no_jobs = JobTable(job_id=[], submit_s=[], runtime_s=[], nodes=[])
     resolved = None if cluster is None else resolve_cluster(cluster, no_jobs)[0]
     power_model = _model(model, Cluster.from_nodes(1) if resolved is None else resolved)
