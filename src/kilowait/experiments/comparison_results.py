@@ -88,7 +88,7 @@ def _energy(comparison: Comparison, energy: EnergyResults) -> dict[str, Any]:
     return {
         "kwh_by_state": dict(zip(comparison.labels, map(dict, energy.states), strict=True)),
         "signals": {
-            signal.name: {"unit": signal.unit, "words": signal.description} for signal in energy.signals
+            signal.name: {"unit": signal.unit, "description": signal.description} for signal in energy.signals
         },
         "notes": list(energy.notes),
     }
