@@ -36,7 +36,7 @@ from kilowait.energy.power import (
     PowerModel,
     with_measured_power,
 )
-from kilowait.experiments.predict_power import MODEL, with_planned_power
+from kilowait.experiments.predict_power import MODEL, with_predicted_watts
 from kilowait.jobs import JobTable
 from kilowait.units import format_duration
 
@@ -72,7 +72,7 @@ def results(sources: Sources, say: Callable[[str], None], part: str = "later") -
     found: dict[str, Any] = {}
     for words, plan in PLANS.items():
         say(f"Kabre, {words} ...")
-        told = jobs if not plan else with_planned_power(jobs, machine, plan, most_w)
+        told = jobs if not plan else with_predicted_watts(jobs, machine, plan, most_w)
         for budget in BUDGETS:
             found[f"{budget} %, {words}"] = replayed(told[first:last], machine, model, f"budget={budget}%")
     found["none"] = replayed(jobs[first:last], machine, model, "none")

@@ -30,8 +30,8 @@ from kilowait.experiments.evaluate_power import (
     pareto_names,
     run_on,
 )
-from kilowait.experiments.inputs import rescaled_to_load
-from kilowait.experiments.power import PowerSettings, meter_for
+from kilowait.experiments.inputs import rescale_to_load
+from kilowait.experiments.power import PowerSettings, make_power_context
 from kilowait.experiments.power_context import PowerContext
 from kilowait.jobs import JobTable
 from kilowait.traces import read_trace
@@ -73,7 +73,7 @@ def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
         cluster = Cluster.preset(log.cluster)
         jobs = read_trace(sources.file(log.file, WHENCE)).sorted()
         if log.load is not None:
-            jobs = rescaled_to_load(jobs, cluster, log.load)
+            jobs = rescale_to_load(jobs, cluster, log.load)
         say(f"{name}: {len(jobs):,} jobs on {cluster.nodes:,} nodes")
         found[name] = judged(jobs, cluster, log.levers, say)
     return found
@@ -93,7 +93,7 @@ def judged(
     generations: int = GENERATIONS,
 ) -> dict[str, Any]:
     """Train, tune and evaluate on one log; the jobs must be sorted."""
-    meter = meter_for(PowerSettings("auto"), jobs, cluster)
+    meter = make_power_context(PowerSettings("auto"), jobs, cluster)
     first, second = int(TRAIN * len(jobs)), int(VALIDATION * len(jobs))
     past, chosen_on, later = jobs[:first], jobs[first:second], jobs[second:]
     sets = control_grid(meter.model, cluster.nodes) if sets is None else sets

@@ -40,13 +40,13 @@ def results(sources: Sources, report_progress: Callable[[str], None]) -> dict[st
         "speed": {},
         "agreement": [],
     }
-    first_jobs = jobs[: bench_peers.TWIN_JOBS]
+    first_jobs = jobs[: bench_peers.REFERENCE_JOBS]
     for label in OTHERS:
         report_progress(f"measuring {label}")
-        policy, backfill, _ = bench.RULES[label]
+        policy, backfill, _ = bench.POLICIES[label]
         ours = bench.best_s(partial(simulate, jobs, cluster, policy, backfill))
         short = bench.best_s(partial(simulate, first_jobs, cluster, policy, backfill), quick=True)
-        reference_s = bench_peers.twin_s(first_jobs, NODES, policy, backfill)
+        reference_s = bench_peers.reference_simulator_s(first_jobs, NODES, policy, backfill)
         results["speed"][label] = {
             "jobs_per_s": len(jobs) / ours,
             "twin_times_slower": None if reference_s is None else reference_s / short,
@@ -93,7 +93,7 @@ def text(results: dict[str, Any]) -> str:
             table(["", "other simulator", "kilowait", "speed-up"], rows),
             "Speeds of others are per CPU second, recorded on a different machine; ours is per second of "
             "wall-clock time.\n"
-            f"The reference simulator was measured now, on the first {bench_peers.TWIN_JOBS} jobs. "
+            f"The reference simulator was measured now, on the first {bench_peers.REFERENCE_JOBS} jobs. "
             "AccaSim does not enforce EASY's reservation.",
             table(["", "computed by", "starts equal", "mean wait", "mean bsld"], agreement),
         ]

@@ -17,7 +17,7 @@ from benchmarks.reproduce.power_budget import (
 )
 
 import kilowait as kw
-from kilowait.experiments.predict_power import with_planned_power
+from kilowait.experiments.predict_power import with_predicted_watts
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "scheduling-with-predictions.md"
 
@@ -28,7 +28,7 @@ def test_rows_without_predictions_are_those_of_the_page(data_dir):
     model = power_model(jobs[:cut])
     page = [line.split() for line in PAGE.read_text("utf-8").splitlines()]
     for words in ("full load", "measured, in hindsight"):
-        told = jobs if not PLANS[words] else with_planned_power(jobs, machine, PLANS[words], 344.0)
+        told = jobs if not PLANS[words] else with_predicted_watts(jobs, machine, PLANS[words], 344.0)
         row = row_of(words, replayed(told[cut:], machine, model, "budget=40%"))
         assert " ".join(row).split() in page
 

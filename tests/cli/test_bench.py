@@ -18,7 +18,7 @@ FOUND = [
 
 @pytest.fixture(autouse=True)
 def _measured(monkeypatch):
-    monkeypatch.setattr(bench, "measures", lambda **_: iter(FOUND))
+    monkeypatch.setattr(bench, "run_benchmarks", lambda **_: iter(FOUND))
 
 
 def test_table(kilowait):
@@ -39,7 +39,7 @@ def test_json(kilowait):
 def test_latency(kilowait, tmp_path):
     said = kilowait("bench", "latency", "--quick", "--out", tmp_path / "x.svg")
     assert said.status == 0 and "scaling exponent" in said.out and (tmp_path / "x.svg").exists()
-    assert "kernel network, all shown" in said.out
+    assert "kernel network, all observed" in said.out
 
 
 def test_training_speed(kilowait):

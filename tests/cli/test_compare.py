@@ -115,7 +115,7 @@ def test_folder(kilowait, swf, tmp_path):
         (["--windows", "0"], "0 windows; give at least 1"),
         (["--windows", "3", "--window", "500"], "does not fit into the 150 available jobs"),
         (["--windows", "3", "--window", "soon"], "write a number of jobs such as 1024"),
-        (["--warmup", "5"], "say how many with --windows"),
+        (["--warmup", "5"], "give their number with --windows"),
         (["--split", "tset"], "did you mean 'test'?"),
     ],
 )

@@ -121,7 +121,7 @@ def test_levers_one_by_one(kilowait, signals):
         (["--power", "taurus", "--cooling", "chiller"], "give --weather FILE"),
         (
             ["--power", "taurus", "--carbon-scope", "all"],
-            "the scope is 'all'; it must be life-cycle or direct",
+            "the carbon scope is 'all'; it must be life-cycle or direct",
         ),
     ],
 )

@@ -160,7 +160,7 @@ def test_gpu_caps(kilowait, tmp_path):
     run = kilowait("simulate", TRACE, "--power", "auto", "--gpu-power-cap", "0.6", "--json").json()
     assert run["scenario"]["power_controls"] == "gpu-cap=60%"
     assert run["metrics"]["mean_turnaround_s"] == held["mean_turnaround_s"]
-    assert run["energy"]["power_controls"] == "GPUs are held to 60 % of their limit"
+    assert run["energy"]["power_controls"] == "GPUs are capped at 60 % of their power limit"
     shown = kilowait("energy", "controls", TRACE, "--gpu-power-cap", "none,80%").out
     assert "fcfs, gpu-cap=80%" in shown and "on its most efficient GPU type" in shown
 
@@ -182,7 +182,7 @@ def test_dependencies_are_ignored_where_asked(kilowait, tmp_path):
     words = table(tmp_path, "2,10,60,1,4,1,1000,V100,1")
     assert "--ignore-dependencies" in kilowait("simulate", *words).error()
     said = kilowait("simulate", *words, "--ignore-dependencies", "--json")
-    assert "note: 1 of 2 jobs follow another one (after_id): submitted when the log says" in said.err
+    assert "note: 1 of 2 jobs follow another one (after_id): submitted at the times of the log" in said.err
     assert said.json()["metrics"]["mean_wait_s"] == 0.0
     assert said.json()["scenario"]["dependencies"] is False
     assert "follow another one" in kilowait("compare", *words, "--ignore-dependencies").err
@@ -220,7 +220,7 @@ def test_pods_that_are_never_deleted(kilowait, tmp_path):
         (("simulate", TRACE, "--backfill", "easy"), "take none"),
         (("simulate", "lublin:50:8", "--policy", "las"), "gpu-mixed"),
         (("simulate", "lublin:50:8", "--policy", "gavel"), "gpu-mixed"),
-        (("simulate", "lublin:50:8", "--migrate"), "--migrate is for clusters of placed nodes"),
+        (("simulate", "lublin:50:8", "--migrate"), "migrate is for GPU clusters"),
         (("simulate", TRACE, "--schedule-per", "event"), "--schedule-per is 'event'"),
         (
             ("simulate", TRACE, "--overrun", "steps"),
@@ -239,7 +239,7 @@ def test_pods_that_are_never_deleted(kilowait, tmp_path):
             "--gpu-power-cap is for GPU clusters",
         ),
         (("simulate", TRACE, "--gpu-power-cap", "60%"), "needs a power model; name one with --power"),
-        (("simulate", TRACE, "--power", "auto", "--gpu-power-cap", "200W"), "types differ in watts"),
+        (("simulate", TRACE, "--power", "auto", "--gpu-power-cap", "200W"), "GPU types differ"),
         (("simulate", TRACE, "--power", "auto", "--gpu-power-cap", "80%,60%"), "a run has one cap"),
         (("simulate", TRACE, "--power", "auto", "--gpu-power-cap", "5%"), "give a cap above"),
         (
@@ -250,7 +250,7 @@ def test_pods_that_are_never_deleted(kilowait, tmp_path):
         (("compare", TRACE, "--placement", "first,balance"), "on 'gpu-mixed' 'balance'"),
         (("simulate", TRACE, "--gpu-speeds", "none.json"), "speeds are 'none.json'"),
         (("simulate", TRACE, "--policy", "gavle"), "did you mean 'gavel'"),
-        (("compare", TRACE, "lublin:50:8"), "compare them apart"),
+        (("compare", TRACE, "lublin:50:8"), "compare them separately"),
         (("simulate", TRACE, "--placement", "fdg"), "did you mean 'fgd'"),
     ],
 )

@@ -138,7 +138,7 @@ def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
         in kilowait(*words[:-2], "--power-predictor", times).error()
     )
     error = kilowait("compare", log, "--power-predictor", "forest").error()
-    assert "--power-predictor is of no use without a power model" in error
+    assert "--power-predictor has no effect without a power model" in error
 
 
 def test_a_network_is_told_what_predictions_know(kilowait, log, kept, tmp_path):

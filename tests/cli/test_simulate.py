@@ -61,7 +61,7 @@ def test_a_table_of_text_with_a_column_map(kilowait, csv):
         "--json",
     )  # fmt: skip
     assert said.json()["metrics"]["jobs"] == 2
-    assert "note: the trace does not say how large its machine is: 4 nodes taken" in said.err
+    assert "note: the trace does not contain the size of its cluster: 4 nodes are assumed" in said.err
 
 
 def test_nan_is_null(kilowait):
@@ -143,7 +143,7 @@ WRONG = {
     "no load": (["lublin:20:8", "--load", "0"], "above 0"),
     "made from too little": (["lublin:20"], "lublin:JOBS:NODES"),
     "made of words": (["lublin:many:8"], "'many'"),
-    "format of a made one": (["lublin:20:8", "--format", "swf"], "made, not read"),
+    "format of a made one": (["lublin:20:8", "--format", "swf"], "is a synthetic workload"),
     "larger than the machine": (["lublin:200:64", "--cluster", "2"], "larger than any group"),
     "no agent": (["lublin:20:8", "--policy", "agent:"], "agent:PATH"),
 }

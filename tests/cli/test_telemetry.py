@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kilowait.cluster import Cluster
-from kilowait.experiments.power import PowerSettings, meter_for
+from kilowait.experiments.power import PowerSettings, make_power_context
 from kilowait.jobs import JobTable
 from kilowait.telemetry.labels import SampleFiles
 from kilowait.traces import read_trace
@@ -172,7 +172,7 @@ def test_carbon_of_a_span_is_read_by_the_carbon_option(kilowait, web, tmp_path):
     jobs = JobTable(
         job_id=[1], submit_s=[0], runtime_s=[60], nodes=[1], meta={"unix_start_s": 1767225600 + 3600}
     )
-    meter = meter_for(PowerSettings("taurus", carbon=str(out)), jobs, Cluster.from_nodes(4))
+    meter = make_power_context(PowerSettings("taurus", carbon=str(out)), jobs, Cluster.from_nodes(4))
     assert meter.carbon is not None and meter.carbon.unit == "g/kWh"
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kilowait.experiments.fit_generator import fit_folder
-from kilowait.experiments.inputs import workload_of
+from kilowait.experiments.inputs import read_workload
 
 TRACE = "lublin:1200:32:0.95:7"
 ES = ("--generations", "2", "--population", "4", "--windows", "2", "--window", "100")
@@ -17,7 +17,7 @@ PPO = ("--algo", "ppo", "--total-timesteps", "256", "--num-envs", "4", "--episod
 def model(tmp_path_factory):
     """A generator fitted to the first 60 % of the log."""
     folder = tmp_path_factory.mktemp("models") / "ours"
-    fit_folder(workload_of(TRACE, rows="720").jobs, "bootstrap", folder)
+    fit_folder(read_workload(TRACE, rows="720").jobs, "bootstrap", folder)
     return folder
 
 

@@ -32,10 +32,10 @@ def energy(copies=3, mode=AutoresetMode.SAME_STEP):
 
 
 def gpu(copies=3, mode=AutoresetMode.SAME_STEP):
-    from kilowait.experiments.inputs import workload_of
+    from kilowait.experiments.inputs import read_workload
 
     return GpuVectorEnv(
-        copies, jobs=workload_of("gpu:60:gpu-mixed:0.9:0").jobs, cluster=Cluster.preset("gpu-mixed"), episode_jobs=12,
+        copies, jobs=read_workload("gpu:60:gpu-mixed:0.9:0").jobs, cluster=Cluster.preset("gpu-mixed"), episode_jobs=12,
         queue_window=16, autoreset_mode=mode, threads=1, preferences={"jct": 2.0, "wait": 3.0, "makespan": 10.0},
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""One default per setting: the same question has the same answer from Python, a scenario and a comparison."""
+"""Tests that simulate, compare and scenarios have the same defaults of settings."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ SCENARIOS = {
 SETTINGS = ("backfill", "schedule_per", "on_oversized", "overrun")
 
 
-def same(one: kw.ExecutionLog, other: kw.ExecutionLog) -> bool:
-    ours, theirs = one.jobs(), other.jobs()
-    return all(np.array_equal(ours[name], theirs[name]) for name in ("start_s", "end_s"))
+def same(first: kw.ExecutionLog, second: kw.ExecutionLog) -> bool:
+    first_jobs, second_jobs = first.jobs(), second.jobs()
+    return all(np.array_equal(first_jobs[name], second_jobs[name]) for name in ("start_s", "end_s"))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -41,8 +41,8 @@ def test_defaults_are_the_same_everywhere(name: str) -> None:
     assert recorded[0] == recorded[1] == recorded[2]
 
 
-def test_a_default_matters() -> None:
-    """The parity test can fail: another backfilling gives another log."""
+def test_different_backfilling_gives_a_different_log() -> None:
+    """The comparison of logs can fail: another backfilling gives another log."""
     scenario = SCENARIOS["batch"]
     workload, cluster, _ = prepare_scenario(scenario)
     other = kw.simulate(workload.jobs, cluster, scenario.policy, backfill="none")
@@ -50,7 +50,7 @@ def test_a_default_matters() -> None:
 
 
 @pytest.mark.parametrize("blocking", [True, False])
-def test_settings_of_a_comparison_are_those_of_its_runs(blocking: bool) -> None:
+def test_settings_of_a_comparison_are_used_in_its_runs(blocking: bool) -> None:
     workload, cluster, _ = prepare_scenario(SCENARIOS["GPU"])
     settings = kw.GpuSettings(head_of_line_blocking=blocking)
     log = kw.compare(workload.jobs, cluster, ["sjf"], settings=settings).logs(0, 0)
@@ -58,12 +58,12 @@ def test_settings_of_a_comparison_are_those_of_its_runs(blocking: bool) -> None:
     assert same(log, kw.simulate(workload.jobs, cluster, "sjf", settings=settings))
 
 
-def test_backfilling_is_easy_unless_told_otherwise() -> None:
+def test_default_backfilling_is_easy() -> None:
     jobs = kw.lublin(50, 16, load=0.9, seed=1)
     assert kw.simulate(jobs, kw.Cluster.from_nodes(16)).run["backfill"] == "easy" == kw.Settings().backfill
 
 
-def test_simulate_and_compare_have_no_defaults_of_settings() -> None:
+def test_simulate_and_compare_take_defaults_from_the_settings() -> None:
     """Arguments that are settings default to None or are passed by name to the settings object."""
     for module, function in (("policies/simulation.py", "simulate"), ("experiments/compare.py", "compare")):
         source = Path(kw.__file__).parent / module
@@ -77,7 +77,7 @@ def test_simulate_and_compare_have_no_defaults_of_settings() -> None:
                 assert isinstance(defaults[name], ast.Constant) and defaults[name].value is None
 
 
-def test_training_and_environments_take_the_defaults_of_the_settings() -> None:
+def test_settings_have_no_other_defaults_in_the_package() -> None:
     """No other default of backfilling, limits or overruns is written down in the package."""
     root = Path(kw.__file__).parent
     written = []

@@ -1,4 +1,4 @@
-"""GPU caps in words: jobs run longer, draw less, and no joule is lost."""
+"""Tests of GPU power caps: jobs run longer and draw less power, and energy is conserved."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kilowait.errors import InputError
 from kilowait.experiments.comparison_plan import (
     ComparisonPlan,
     prepare,
-    prepare_levers,
+    prepare_control_comparison,
     run,
 )
-from kilowait.experiments.gpu_power_cap import cap_of, check_controls_supported, parse_gpu_power_caps
+from kilowait.experiments.gpu_power_cap import check_controls_supported, gpu_cap_share, parse_gpu_power_caps
 from kilowait.experiments.gpu_settings import GpuOptions, speeds_for
-from kilowait.experiments.policy_configs import contenders_of
+from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.power import PowerSettings
 from kilowait.experiments.scenario import Scenario, run_scenario
 from kilowait.experiments.window_options import WindowOptions
@@ -26,7 +26,7 @@ TRACE = "gpu:150:gpu-mixed:1.1:4"
 MIXED, POWER = kw.Cluster.preset("gpu-mixed"), PowerModel.preset("gpu-mixed")
 
 
-def done_with(power_controls, **settings):
+def run_with(power_controls, **settings):
     return run_scenario(
         Scenario(
             TRACE,
@@ -38,71 +38,79 @@ def done_with(power_controls, **settings):
     )
 
 
-def test_shares_are_read_and_written_alike():
+def test_gpu_power_caps_are_parsed():
     assert parse_gpu_power_caps(" none, 60%,0.6 ,0.825") == ["none", "gpu-cap=60%", "gpu-cap=82.5%"]
-    assert cap_of("gpu-cap=82.5%") == 0.825 and cap_of("none") is None and cap_of("all") is None
+    assert (
+        gpu_cap_share("gpu-cap=82.5%") == 0.825
+        and gpu_cap_share("none") is None
+        and gpu_cap_share("all") is None
+    )
     for text in ("200W", "0", "-5%", "101%", "nan", "inf", "", "60%%"):
         with pytest.raises(InputError, match="such as 60% or 0.6"):
             parse_gpu_power_caps(text)
 
 
-def test_a_cap_slows_jobs_before_the_clock_and_lowers_power_after_it():
-    """The run and its accounts are those of cap_gpus, simulate and account, called by hand."""
-    free, held = done_with("none"), done_with("gpu-cap=60%")
-    jobs = held.workload.jobs
-    capped = cap_gpus(jobs, MIXED, POWER, 0.6, speeds_for("auto", jobs, MIXED))
-    log = kw.simulate(jobs, MIXED, "las", settings=gpu_settings_for("las"), speeds=capped.speeds)
-    np.testing.assert_array_equal(held.log.end_s, log.end_s)
-    spent = account_energy(log, MIXED, POWER, gpu_cap=capped.gpu_cap)
-    assert held.accounts.it_kwh == spent.it_kwh and held.accounts.by_state == spent.by_state
-    assert held.accounts.notes == (*spent.notes, *capped.notes)
-    ran = [float(done.log.jobs()["run_s"].sum()) for done in (free, held)]
-    assert ran[1] > 1.1 * ran[0]
-    assert held.accounts.peak_it_w < 0.9 * free.accounts.peak_it_w
-    assert held.accounts.by_state["jobs"] < free.accounts.by_state["jobs"]
-    assert "60 %" in held.controls_description and held.speeds.speed.max() < free.speeds.speed.max()
+def test_gpu_cap_slows_jobs_and_lowers_power():
+    """The run and its accounts are equal to those of cap_gpus, simulate and account_energy called one by one."""
+    uncapped, capped = run_with("none"), run_with("gpu-cap=60%")
+    jobs = capped.workload.jobs
+    caps = cap_gpus(jobs, MIXED, POWER, 0.6, speeds_for("auto", jobs, MIXED))
+    log = kw.simulate(jobs, MIXED, "las", settings=gpu_settings_for("las"), speeds=caps.speeds)
+    np.testing.assert_array_equal(capped.log.end_s, log.end_s)
+    accounts = account_energy(log, MIXED, POWER, gpu_cap=caps.gpu_cap)
+    assert capped.accounts.it_kwh == accounts.it_kwh and capped.accounts.by_state == accounts.by_state
+    assert capped.accounts.notes == (*accounts.notes, *caps.notes)
+    run_s = [float(result.log.jobs()["run_s"].sum()) for result in (uncapped, capped)]
+    assert run_s[1] > 1.1 * run_s[0]
+    assert capped.accounts.peak_it_w < 0.9 * uncapped.accounts.peak_it_w
+    assert capped.accounts.by_state["jobs"] < uncapped.accounts.by_state["jobs"]
+    assert "60 %" in capped.controls_description and capped.speeds.speed.max() < uncapped.speeds.speed.max()
 
 
 @pytest.mark.parametrize("power_controls", ["none", "gpu-cap=90%", "gpu-cap=50%", "gpu-cap=100%"])
 @pytest.mark.parametrize("types", ["any", "least-energy"])
-def test_every_joule_is_somebody_s(power_controls, types):
-    spent = done_with(power_controls, gpu_type_order=types).accounts
-    edges = spent.it_power.edge_s
-    drawn_kwh = float(np.dot(np.diff(edges), spent.it_power.value)) / 3.6e6
-    assert sum(spent.by_state.values()) == pytest.approx(drawn_kwh, rel=1e-9)
-    assert spent.it_kwh == pytest.approx(drawn_kwh, rel=1e-9)
-    assert sum(sum(group.values()) for group in spent.by_group.values()) == pytest.approx(drawn_kwh, rel=1e-9)
+def test_energy_is_conserved(power_controls, types):
+    accounts = run_with(power_controls, gpu_type_order=types).accounts
+    edges = accounts.it_power.edge_s
+    it_kwh = float(np.dot(np.diff(edges), accounts.it_power.value)) / 3.6e6
+    assert sum(accounts.by_state.values()) == pytest.approx(it_kwh, rel=1e-9)
+    assert accounts.it_kwh == pytest.approx(it_kwh, rel=1e-9)
+    assert sum(sum(group.values()) for group in accounts.by_group.values()) == pytest.approx(it_kwh, rel=1e-9)
 
 
-def test_a_cap_of_all_is_none():
-    free, held = done_with("none"), done_with("gpu-cap=100%")
-    np.testing.assert_array_equal(free.log.end_s, held.log.end_s)
-    assert free.accounts.it_kwh == held.accounts.it_kwh
+def test_cap_of_100_percent_changes_nothing():
+    uncapped, capped = run_with("none"), run_with("gpu-cap=100%")
+    np.testing.assert_array_equal(uncapped.log.end_s, capped.log.end_s)
+    assert uncapped.accounts.it_kwh == capped.accounts.it_kwh
 
 
-def test_nobody_is_below_the_bound():
-    """The bound knows the speeds of the run, and the contenders' caps."""
+def test_energy_is_above_the_lower_bound():
+    """The lower bound uses the speeds of the run and the caps of the policies."""
     scenario = Scenario(TRACE, power=PowerSettings(), gpu=GpuOptions(gpu_type_order="least-energy"))
-    who = contenders_of("fcfs,las", "none", parse_gpu_power_caps("none,80%,60%"), clairvoyant=False)
-    ready = prepare(ComparisonPlan((scenario,), who, WindowOptions(windows=2, window_jobs=60)))
-    drew = run(ready)[0].energy
-    for policy in drew.metrics:
+    configs = make_policy_configs("fcfs,las", "none", parse_gpu_power_caps("none,80%,60%"), clairvoyant=False)
+    prepared = prepare(ComparisonPlan((scenario,), configs, WindowOptions(windows=2, window_jobs=60)))
+    energy = run(prepared)[0].energy
+    for policy in energy.metrics:
         for window in policy:
             assert 0 < window["least_kwh"] < window["energy_kwh"]
-    meter, jobs = ready.cases[0].meter, ready.workloads[0].jobs
+    context, jobs = prepared.cases[0].power_context, prepared.workloads[0].jobs
     speeds = speeds_for("auto", jobs, MIXED)
-    least = meter.least_kwh(jobs, speeds)
-    assert meter.least_kwh(jobs, speeds, (None, 0.8)) <= least
-    assert meter.least_kwh(jobs) < 0.9 * least  # as if a T4 were as fast as all others
-    alone = done_with("gpu-cap=80%", gpu_type_order="least-energy").accounts.by_state["jobs"]
-    assert alone >= meter.least_kwh(jobs, speeds, (0.8,))
+    minimum_kwh = context.minimum_kwh(jobs, speeds)
+    assert context.minimum_kwh(jobs, speeds, (None, 0.8)) <= minimum_kwh
+    assert context.minimum_kwh(jobs) < 0.9 * minimum_kwh  # without speeds a T4 is as fast as all others
+    jobs_kwh = run_with("gpu-cap=80%", gpu_type_order="least-energy").accounts.by_state["jobs"]
+    assert jobs_kwh >= context.minimum_kwh(jobs, speeds, (0.8,))
 
 
-def test_the_levers_of_placed_nodes_are_caps():
-    ready = prepare_levers(Scenario(TRACE, power=PowerSettings()), "fcfs", "none")
-    assert [who.power_controls for who in ready.policies][:3] == ["none", "gpu-cap=90%", "gpu-cap=80%"]
-    with pytest.raises(InputError, match="cap their GPUs with --gpu-power-cap"):
-        prepare_levers(Scenario(TRACE, power=PowerSettings()), "fcfs", "none", "sleep=break-even")
+def test_power_controls_of_gpu_clusters_are_gpu_caps():
+    prepared = prepare_control_comparison(Scenario(TRACE, power=PowerSettings()), "fcfs", "none")
+    assert [config.power_controls for config in prepared.policies][:3] == [
+        "none",
+        "gpu-cap=90%",
+        "gpu-cap=80%",
+    ]
+    with pytest.raises(InputError, match="cap GPUs with --gpu-power-cap"):
+        prepare_control_comparison(Scenario(TRACE, power=PowerSettings()), "fcfs", "none", "sleep=break-even")
     with pytest.raises(InputError, match="power caps are DVFS states"):
         check_controls_supported("gpu-cap=60%", kw.Cluster.from_nodes(4))
     with pytest.raises(InputError, match="gpu-cap=60% needs a power model"):

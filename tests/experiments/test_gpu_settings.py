@@ -1,4 +1,4 @@
-"""Settings of placed nodes in words; speeds and energy by GPU type."""
+"""Tests of GPU options, and of speeds and energy by GPU type."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kilowait.energy import PowerModel, energy_by_type
 from kilowait.errors import InputError, KilowaitError
 from kilowait.experiments.gpu_settings import (
     GpuOptions,
-    source_words,
+    gpu_type_energy,
+    speed_sources_text,
     speeds_for,
-    types_by_energy,
 )
 from kilowait.experiments.scenario import Scenario, run_scenario
 from kilowait.policies.simulation import gpu_settings_for
@@ -26,12 +26,12 @@ MIXED, GAVEL = kw.Cluster.preset("gpu-mixed"), kw.Cluster.preset("gavel")
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "las", "gavel"])
-def test_what_is_not_asked_for_is_the_policy_s_own(policy):
-    assert GpuOptions().placing(policy, "none", None) == gpu_settings_for(policy)
+def test_default_options_give_the_settings_of_the_policy(policy):
+    assert GpuOptions().to_settings(policy, "none", None) == gpu_settings_for(policy)
 
 
-def test_what_is_asked_for_is_taken():
-    asked = GpuOptions(
+def test_options_change_the_settings():
+    options = GpuOptions(
         gpu_type_order="fastest",
         preempt=False,
         migrate=True,
@@ -42,25 +42,29 @@ def test_what_is_asked_for_is_taken():
         preempt_min_runtime="5m",
         round_interval="6m",
     )
-    found = asked.placing("las", "skip", "fgd", at_limit="kill")
-    assert (found.gpu_type_order, found.preempt, found.migrate, found.placement) == (
+    settings = options.to_settings("las", "skip", "fgd", at_limit="kill")
+    assert (settings.gpu_type_order, settings.preempt, settings.migrate, settings.placement) == (
         "fastest",
         False,
         True,
         "fgd",
     )
-    assert found.checkpoint_s == math.inf and not found.head_of_line_blocking and found.at_limit == "kill"
     assert (
-        found.checkpoint_load_s,
-        found.checkpoint_write_s,
-        found.grace_s,
-        found.min_run_before_preempt_s,
+        settings.checkpoint_s == math.inf
+        and not settings.head_of_line_blocking
+        and settings.at_limit == "kill"
+    )
+    assert (
+        settings.checkpoint_load_s,
+        settings.checkpoint_write_s,
+        settings.grace_s,
+        settings.min_run_before_preempt_s,
     ) == (60.0, 30.0, 120.0, 300.0)
-    assert (found.round_interval_s, found.rounds) == (360.0, True)
-    assert not GpuOptions(round_interval="0").placing("fcfs", "none", None).rounds
+    assert (settings.round_interval_s, settings.rounds) == (360.0, True)
+    assert not GpuOptions(round_interval="0").to_settings("fcfs", "none", None).rounds
 
 
-def test_bad_settings_are_told_before_anything_runs():
+def test_invalid_options_are_rejected_before_any_run():
     with pytest.raises(KilowaitError, match="did you mean 'fastest'"):
         GpuOptions(gpu_type_order="fast")
     with pytest.raises(InputError, match="--preempt-grace: 'soon' is not a span"):
@@ -73,15 +77,16 @@ def test_bad_settings_are_told_before_anything_runs():
         run_scenario(Scenario("gpu:20:gpu-mixed", backfill="easy"))
 
 
-def test_speeds_are_measured_where_they_can_be(tmp_path):
+def test_measured_speeds_are_used_if_known(tmp_path):
     jobs = gavel_jobs(200, 4.0)
-    own = measured_speeds(jobs, gpu_types(GAVEL))
-    found = speeds_for("auto", jobs, GAVEL)
-    known = ~np.isnan(own.speed)
+    measured = measured_speeds(jobs, gpu_types(GAVEL))
+    speeds = speeds_for("auto", jobs, GAVEL)
+    known = ~np.isnan(measured.speed)
     assert 0 < known.sum() < known.size
-    np.testing.assert_array_equal(found.speed[known], own.speed[known])
-    assert (found.source[~known] == SOURCES.index("roofline")).all()
-    assert "measured" in source_words(found, jobs) and "by roofline" in source_words(found, jobs)
+    np.testing.assert_array_equal(speeds.speed[known], measured.speed[known])
+    assert (speeds.source[~known] == SOURCES.index("roofline")).all()
+    text = speed_sources_text(speeds, jobs)
+    assert "measured" in text and "by roofline" in text
     assert (speeds_for("roofline", jobs, GAVEL).source == SOURCES.index("roofline")).all()
     assert speeds_for("none", jobs, GAVEL) is None
     rows = {f"('{model}', 1)": {"null": 3.0} for model in jobs.labels["model"]}
@@ -92,44 +97,44 @@ def test_speeds_are_measured_where_they_can_be(tmp_path):
         speeds_for("no.json", jobs, GAVEL)
 
 
-def test_types_nobody_knows_run_at_speed_1():
+def test_unknown_gpu_types_have_speed_1():
     openb = kw.Cluster.preset("openb")
-    found = speeds_for("auto", gpu_workload(20, openb), openb)
-    found.require_known()
-    assert (found.speed[found.types.index("G2")] == 1.0).all()
+    speeds = speeds_for("auto", gpu_workload(20, openb), openb)
+    speeds.require_known()
+    assert (speeds.speed[speeds.types.index("G2")] == 1.0).all()
 
 
-def test_least_energy_goes_where_the_joules_are_fewest():
+def test_least_energy_order_starts_with_the_most_efficient_type():
     jobs = gpu_workload(100, MIXED, seed=1)
     speeds = speeds_for("roofline", jobs, MIXED)
-    by_catalogue = types_by_energy(jobs, MIXED, speeds)
+    by_catalogue = gpu_type_energy(jobs, MIXED, speeds)
     assert set(by_catalogue.argmin(0).tolist()) == {gpu_types(MIXED).index("T4")}
-    settings = GpuOptions(gpu_type_order="least-energy", gpu_speeds="roofline")
-    done = run_scenario(Scenario("gpu:100:gpu-mixed:0.3:1", gpu=settings))
-    first = done.log.pieces.node_group[done.log.pieces.node[done.log.pieces.segment == 0]]
-    assert MIXED.groups[int(first[0])].gpu_type == "T4"
+    options = GpuOptions(gpu_type_order="least-energy", gpu_speeds="roofline")
+    pieces = run_scenario(Scenario("gpu:100:gpu-mixed:0.3:1", gpu=options)).log.pieces
+    first_groups = pieces.node_group[pieces.node[pieces.segment == 0]]
+    assert MIXED.groups[int(first_groups[0])].gpu_type == "T4"
     power = PowerModel.preset("gpu-mixed")
     np.testing.assert_array_equal(
-        types_by_energy(jobs, MIXED, speeds, power), energy_by_type(jobs, MIXED, power, speeds)
+        gpu_type_energy(jobs, MIXED, speeds, power), energy_by_type(jobs, MIXED, power, speeds)
     )
-    with pytest.raises(InputError, match="what a GPU of type 'G2' draws"):
-        types_by_energy(jobs, kw.Cluster.preset("openb"), None)
+    with pytest.raises(InputError, match="power of GPU type 'G2' is unknown"):
+        gpu_type_energy(jobs, kw.Cluster.preset("openb"), None)
 
 
-def test_the_scenario_holds_all_of_it():
-    done = run_scenario(
+def test_scenario_with_gpu_options_can_be_repeated():
+    result = run_scenario(
         Scenario("gpu:50:gpu-mixed", policy="gavel", gpu=GpuOptions(checkpoint_load_time="1m"))
     )
-    said = done.resolved()
-    assert said["gpu"] == {"checkpoint_load_time": "1m", "gpu_speeds": "auto"}
-    assert (said["backfill"], said["placement"]) == ("none", "consolidate")
-    again = Scenario(**{**said, "cluster": "auto", "gpu": GpuOptions(**said["gpu"])})
-    np.testing.assert_array_equal(run_scenario(again).log.end_s, done.log.end_s)
+    resolved = result.resolved()
+    assert resolved["gpu"] == {"checkpoint_load_time": "1m", "gpu_speeds": "auto"}
+    assert (resolved["backfill"], resolved["placement"]) == ("none", "consolidate")
+    again = Scenario(**{**resolved, "cluster": "auto", "gpu": GpuOptions(**resolved["gpu"])})
+    np.testing.assert_array_equal(run_scenario(again).log.end_s, result.log.end_s)
     assert "gpu" not in Scenario("lublin:20:8").to_dict()
 
 
-def test_policies_side_by_side_from_python():
+def test_comparison_on_a_gpu_cluster():
     jobs = gpu_workload(60, MIXED, seed=1)
-    contest = kw.compare(kw.cut_windows(jobs, 2, window_jobs=30, seed=0), MIXED, ["fcfs", "las", "gavel"])
-    assert contest.values("mean_turnaround_s").shape == (3, 2)
-    assert [who.backfill for who in contest.policies] == ["none"] * 3
+    comparison = kw.compare(kw.cut_windows(jobs, 2, window_jobs=30, seed=0), MIXED, ["fcfs", "las", "gavel"])
+    assert comparison.values("mean_turnaround_s").shape == (3, 2)
+    assert [config.backfill for config in comparison.policies] == ["none"] * 3

@@ -9,7 +9,7 @@ import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.cell_cache import _policy_digest
 from kilowait.experiments.pareto import preference_front
-from kilowait.experiments.policy_configs import contenders_of
+from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.scenario import resolve_policy
 from kilowait.experiments.train_rl import RLTraining, train_network
 
@@ -100,12 +100,12 @@ def test_saved_agent_has_terms_and_units_and_runs_with_preference(run):
 
 def test_preference_in_policy_text(run, tmp_path):
     path = f"agent:{run[0] / 'agent.pt'}"
-    several = contenders_of(
+    several = make_policy_configs(
         f"saf,{path}:prefer=slowdown=1,{path}:prefer=slowdown=1+wait=3", "easy", clairvoyant=False
     )
     assert [who.label for who in several] == ["saf", "agent slowdown=1", "agent slowdown=1+wait=3"]
     with pytest.raises(InputError, match=r"none is set.*agent:PATH:prefer=slowdown=0.5\+wait=0.5"):
-        contenders_of(path, "easy")
+        make_policy_configs(path, "easy")
     with pytest.raises(UnknownNameError, match="unknown preference 'slowdwn'; did you mean 'slowdown'"):
         resolve_policy(f"{path}:prefer=slowdwn=1")
     with pytest.raises(InputError, match="'slowdown'; write terms with their weights"):

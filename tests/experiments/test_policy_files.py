@@ -1,4 +1,4 @@
-"""Policies of one's own from a Python file: rule:FILE.py:NAME."""
+"""Tests of policies that a Python file defines: rule:FILE.py:NAME."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_priority_function_of_a_file_is_a_policy(file: Path) -> None:
-    ours = run_scenario(Scenario("lublin:200:32:0.9:1", policy=f"rule:{file}:area")).log
+def test_priority_function_of_a_file(file: Path) -> None:
+    area = run_scenario(Scenario("lublin:200:32:0.9:1", policy=f"rule:{file}:area")).log
     saf = run_scenario(Scenario("lublin:200:32:0.9:1", policy="saf")).log
     fcfs = run_scenario(Scenario("lublin:200:32:0.9:1", policy="fcfs")).log
-    assert ours.run["policy"] == "area"
-    assert (ours.jobs()["start_s"] == saf.jobs()["start_s"]).all()
-    assert (ours.jobs()["start_s"] != fcfs.jobs()["start_s"]).any()
+    assert area.run["policy"] == "area"
+    assert (area.jobs()["start_s"] == saf.jobs()["start_s"]).all()
+    assert (area.jobs()["start_s"] != fcfs.jobs()["start_s"]).any()
 
 
-def test_a_function_of_a_view_is_a_policy(file: Path) -> None:
+def test_view_function_of_a_file(file: Path) -> None:
     jobs = kw.lublin(60, 16, load=0.9, seed=1)
     log = kw.simulate(jobs, kw.Cluster.from_nodes(16), resolve_policy(f"rule:{file}:widest"))
     assert log.run["policy"] == "widest" and len(log.jobs()) == 60
 
 
-def test_errors_name_the_file_and_what_it_has(file: Path) -> None:
+def test_errors_name_the_file_and_its_policies(file: Path) -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'area'.*known: area, widest"):
         resolve_policy(f"rule:{file}:aera")
     with pytest.raises(InputError, match="there is no file 'no.py'"):

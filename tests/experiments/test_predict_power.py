@@ -1,4 +1,4 @@
-"""Expected watts of a log that is replayed: learned from jobs that had ended, and never from the job itself."""
+"""Tests of predicted job power: from ended jobs only, never from the job itself (data leakage)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, run
-from kilowait.experiments.policy_configs import contenders_of
+from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.power import PowerSettings
-from kilowait.experiments.predict_power import MODEL, with_planned_power
+from kilowait.experiments.predict_power import MODEL, with_predicted_watts
 from kilowait.experiments.scenario import Scenario, prepare_scenario, run_scenario
 from kilowait.traces import write_trace
 from tests.predict.example_logs import habits
@@ -26,48 +26,48 @@ def measured(jobs: int = 900) -> kw.JobTable:
     return log.with_columns(power_w=np.where(log["job_id"] % 10 == 0, np.nan, watts))
 
 
-def test_what_is_expected_is_what_such_jobs_drew():
+def test_predictions_are_close_to_the_power_of_similar_jobs():
     jobs = measured()
-    told = with_planned_power(jobs, MACHINE, "forest", 191.0)
+    predicted = with_predicted_watts(jobs, MACHINE, "forest", 191.0)
     known = ~np.isnan(jobs["power_w"])
-    assert (np.isnan(told["predicted_power_w"]) == ~known).all()
-    off = np.abs(told["predicted_power_w"] / jobs["power_w"] - 1)[known]
-    assert np.median(off[300:]) < 0.05
-    np.testing.assert_array_equal(told["power_w"], jobs["power_w"])
-    turned = with_planned_power(jobs[::-1], MACHINE, "recent", 191.0)["predicted_power_w"][::-1]
+    assert (np.isnan(predicted["predicted_power_w"]) == ~known).all()
+    error = np.abs(predicted["predicted_power_w"] / jobs["power_w"] - 1)[known]
+    assert np.median(error[300:]) < 0.05
+    np.testing.assert_array_equal(predicted["power_w"], jobs["power_w"])
+    reversed_jobs = with_predicted_watts(jobs[::-1], MACHINE, "recent", 191.0)["predicted_power_w"][::-1]
     np.testing.assert_array_equal(
-        turned, with_planned_power(jobs, MACHINE, "recent", 191.0)["predicted_power_w"]
+        reversed_jobs, with_predicted_watts(jobs, MACHINE, "recent", 191.0)["predicted_power_w"]
     )
 
 
-@pytest.mark.parametrize("who", ["recent", "forest"])
-def test_nobody_knows_a_job_before_it_has_ended(who):
+@pytest.mark.parametrize("predictor", ["recent", "forest"])
+def test_predictions_do_not_use_jobs_that_have_not_ended(predictor):
     jobs = measured()
-    last = np.where(jobs["job_id"] >= 800, 1.0, jobs["power_w"])
-    other = jobs.with_columns(power_w=np.where(np.isnan(jobs["power_w"]), np.nan, last))
+    changed_w = np.where(jobs["job_id"] >= 800, 1.0, jobs["power_w"])
+    other = jobs.with_columns(power_w=np.where(np.isnan(jobs["power_w"]), np.nan, changed_w))
     one, two = (
-        with_planned_power(table, MACHINE, who, 191.0)["predicted_power_w"] for table in (jobs, other)
+        with_predicted_watts(table, MACHINE, predictor, 191.0)["predicted_power_w"] for table in (jobs, other)
     )
     np.testing.assert_array_equal(one[:800], two[:800])
 
 
-def test_nothing_is_expected_beyond_full_load():
-    assert np.nanmax(with_planned_power(measured(), MACHINE, "recent", 120.0)["predicted_power_w"]) == 120.0
+def test_predictions_are_at_most_full_load():
+    assert np.nanmax(with_predicted_watts(measured(), MACHINE, "recent", 120.0)["predicted_power_w"]) == 120.0
 
 
-def test_the_model_says_nothing_of_any_job():
-    assert np.isnan(with_planned_power(measured(), MACHINE, MODEL, 191.0)["predicted_power_w"]).all()
+def test_power_model_as_predictor_gives_no_predictions():
+    assert np.isnan(with_predicted_watts(measured(), MACHINE, MODEL, 191.0)["predicted_power_w"]).all()
 
 
-def test_scenarios(tmp_path):
+def test_power_budget_with_measured_modelled_and_predicted_power(tmp_path):
     path = tmp_path / "log.parquet"
     write_trace(measured(), path)
-    asked = {"cluster": "nodes:4", "power": POWER, "power_controls": "budget=480W"}
+    settings = {"cluster": "nodes:4", "power": POWER, "power_controls": "budget=480W"}
     done = {
-        who: run_scenario(Scenario(str(path), power_predictor=who, **asked))
-        for who in (None, MODEL, "recent")
+        predictor: run_scenario(Scenario(str(path), power_predictor=predictor, **settings))
+        for predictor in (None, MODEL, "recent")
     }
-    waits = {who: float(np.mean(one.log.jobs()["wait_s"])) for who, one in done.items()}
+    waits = {predictor: float(np.mean(one.log.jobs()["wait_s"])) for predictor, one in done.items()}
     assert waits[None] < waits[MODEL] and waits["recent"] < waits[MODEL]
     assert done[None].budget_violation.max_excess_w == 0 and done[MODEL].budget_violation.max_excess_w == 0
     assert done["recent"].budget_violation.max_excess_w > 0
@@ -76,29 +76,29 @@ def test_scenarios(tmp_path):
     )
     assert any("predicted watts (recent) of the 810 jobs" in note for note in done["recent"].notes)
     both = prepare_scenario(
-        Scenario(str(path), power_predictor="recent", runtime_predictor="last2", **asked)
+        Scenario(str(path), power_predictor="recent", runtime_predictor="last2", **settings)
     )[0].jobs
-    alone = prepare_scenario(Scenario(str(path), power_predictor="recent", **asked))[0].jobs
+    alone = prepare_scenario(Scenario(str(path), power_predictor="recent", **settings))[0].jobs
     np.testing.assert_array_equal(
         both["predicted_power_w"], alone["predicted_power_w"]
-    )  # learned in the same first replay
+    )  # from the same first replay
 
 
-def test_comparisons_plan_alike(tmp_path):
+def test_comparisons_use_the_same_predictions_as_single_runs(tmp_path):
     path = tmp_path / "log.parquet"
     write_trace(measured(300), path)
     scenario = Scenario(str(path), cluster="nodes:4", power=POWER, power_predictor=MODEL)
-    who = contenders_of("fcfs", "easy", "none,budget=480W", clairvoyant=False)
-    contest = run(prepare(ComparisonPlan((scenario,), who)), workers=1)[0]
+    configs = make_policy_configs("fcfs", "easy", "none,budget=480W", clairvoyant=False)
+    comparison = run(prepare(ComparisonPlan((scenario,), configs)), workers=1)[0]
     done = run_scenario(
         Scenario(
             str(path), cluster="nodes:4", power=POWER, power_predictor=MODEL, power_controls="budget=480W"
         )
     )
-    np.testing.assert_array_equal(contest.logs(1, 0).jobs()["start_s"], done.log.jobs()["start_s"])
+    np.testing.assert_array_equal(comparison.logs(1, 0).jobs()["start_s"], done.log.jobs()["start_s"])
 
 
-def test_words_for_what_will_not_do():
+def test_invalid_power_predictors_are_rejected():
     with pytest.raises(InputError, match="without a power model; name one with --power"):
         Scenario("x.swf", power_predictor="forest")
     with pytest.raises(UnknownNameError, match="did you mean 'forest'"):
@@ -108,4 +108,4 @@ def test_words_for_what_will_not_do():
     with pytest.raises(InputError, match="the forest's mean is unsuitable for power"):
         Scenario("x.swf", power_predictor="forest:mean", power=POWER)
     with pytest.raises(InputError, match="none of these 900 jobs has any"):
-        with_planned_power(habits(), MACHINE, "forest", 191.0)
+        with_predicted_watts(habits(), MACHINE, "forest", 191.0)

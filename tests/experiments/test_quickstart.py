@@ -1,4 +1,4 @@
-"""The first command people run, from end to end."""
+"""Tests of the quickstart and of train followed by compare, on the command line."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ SAME = (
 
 
 @pytest.mark.slow
-def test_quickstart_writes_a_page_and_repeats_itself(tmp_path, capsys):
+def test_quickstart_writes_a_report_and_is_deterministic(tmp_path, capsys):
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     (one / "mine.txt").write_text("kept")
     for folder in (one, two):
         assert main(["quickstart", "--fast", "--seed", "3", "--out", str(folder)]) == 0
-    shown = capsys.readouterr()
-    assert str(two / "report.html") in shown.out
-    assert "agent" in shown.out
-    assert "of the start" in shown.err
+    output = capsys.readouterr()
+    assert str(two / "report.html") in output.out
+    assert "agent" in output.out
+    assert "of the start" in output.err
     assert {path.name for path in one.iterdir()} == NAMES | {"mine.txt"}
     for name in SAME:
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
     found = load_comparison(one / "comparison")
-    (contest,) = found.comparisons
-    assert contest.windows.first.min() >= 0.8 * 12_000
-    assert [policy.kind for policy in contest.policies].count("agent") == 1
+    (comparison,) = found.comparisons
+    assert comparison.windows.first.min() >= 0.8 * 12_000
+    assert [policy.kind for policy in comparison.policies].count("agent") == 1
     results = found.results["traces"][0]
-    assert len(results["sentences"]) == 8 and all("agent" in said for said in results["sentences"])
+    assert len(results["sentences"]) == 8 and all("agent" in sentence for sentence in results["sentences"])
     assert load_agent(one / "agent" / "agent.json").provenance["seed"] == 3
     assert main(["quickstart", "--fast", "--seed", "4", "--out", str(one)]) == 0
     assert (one / "mine.txt").read_text() == "kept"
     assert (one / SAME[2]).read_bytes() != (two / SAME[2]).read_bytes()
 
 
-def test_quickstart_does_not_write_over_other_results(tmp_path, capsys):
+def test_quickstart_does_not_overwrite_other_files(tmp_path, capsys):
     (tmp_path / "comparison").mkdir()
     (tmp_path / "comparison" / "thesis.txt").write_text("years of work")
     assert main(["quickstart", "--fast", "--out", str(tmp_path)]) == 2
@@ -65,13 +65,13 @@ def test_quickstart_does_not_write_over_other_results(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_train_writes_an_agent_that_compare_takes(tmp_path, capsys):
+def test_trained_agent_can_be_compared(tmp_path, capsys):
     out = tmp_path / "x"
     small = ["--generations", "3", "--population", "6", "--windows", "2", "--window", "100"]
     assert main(["train", "lublin:1000:64:0.95:1", "--seed", "42", "--out", str(out), *small]) == 0
-    shown = capsys.readouterr()
-    assert "agent and saf" in shown.out or "agent has" in shown.out
-    assert "2 windows are few" in shown.err
+    output = capsys.readouterr()
+    assert "agent and saf" in output.out or "agent has" in output.out
+    assert "2 windows are few" in output.err
     assert isinstance(open_folder(out), AgentFolder)
     assert load_agent(out / "agent.json").provenance["seed"] == 42
     assert (
@@ -93,6 +93,6 @@ def test_train_writes_an_agent_that_compare_takes(tmp_path, capsys):
     assert found["cut"].startswith("jobs 240 to 300 of the log")
 
 
-def test_train_says_which_algorithms_there_are(tmp_path, capsys):
+def test_unknown_algorithm_lists_the_known_ones(tmp_path, capsys):
     assert main(["train", "lublin:100:64", "--algo", "pop", "--out", str(tmp_path / "x")]) == 2
     assert "known: a2c, cma-es, d3qn, ppo, sac" in capsys.readouterr().err

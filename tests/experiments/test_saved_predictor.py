@@ -10,7 +10,7 @@ import pytest
 import kilowait as kw
 from kilowait.errors import InputError
 from kilowait.experiments.comparison_plan import ComparisonPlan, prepare
-from kilowait.experiments.policy_configs import contenders_of
+from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.predict_runtimes import first_replay, with_predicted_runtimes
 from kilowait.experiments.saved_predictor import saved_predictor
 from kilowait.experiments.scenario import Scenario, prepare_scenario, run_scenario
@@ -101,7 +101,7 @@ def test_runs_and_comparisons_say_so(kept, place):
     assert done.log.run["overrun"] == "quantile"
     later = run_scenario(Scenario(trace, cluster="nodes:4", runtime_predictor=kept, jobs="500:"))
     assert not any("judged jobs" in note for note in later.notes)
-    who = contenders_of("saf", "easy", clairvoyant=False, users=True)
+    who = make_policy_configs("saf", "easy", clairvoyant=False, users=True)
     scenario = Scenario(trace, cluster="nodes:4", runtime_predictor=kept)
     cut = prepare(ComparisonPlan((scenario,), who, WindowOptions(windows=2, window_jobs=150, split="test")))
     assert not any("judged jobs" in note for note in cut.notes[0])

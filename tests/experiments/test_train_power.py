@@ -17,7 +17,7 @@ from kilowait.experiments.evaluate_power import (
     pareto_names,
     run_on,
 )
-from kilowait.experiments.policy_configs import contenders_of
+from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.power import PowerSettings
 from kilowait.experiments.scenario import Scenario, run_scenario
 from kilowait.experiments.train_power import (
@@ -109,7 +109,7 @@ def test_scenario_accepts_power_agent(tmp_path):
         run_scenario(Scenario("lublin:300:32:0.5:3", policy=f"agent:{path}"))
     names = [
         (who.kind, who.power_controls)
-        for who in contenders_of(f"fcfs,agent:{path}", "easy", f"none,{LEVERS}", clairvoyant=False)
+        for who in make_policy_configs(f"fcfs,agent:{path}", "easy", f"none,{LEVERS}", clairvoyant=False)
     ]
     assert ("agent", LEVERS) in names and ("agent", "none") not in names and ("rule", "none") in names
 

@@ -125,17 +125,17 @@ def anonymize(
 
     Without --out nothing is written: the plan and the k-anonymity check are printed.
     """
-    from kilowait.experiments.inputs import workload_of
+    from kilowait.experiments.inputs import read_workload
     from kilowait.traces import anonymize, written_format
 
     secret = anonymize.key_for(key, out, new=new_key)
     if out is not None:
         anonymize.check_output_path(trace, out)
     with console.busy(f"reading {trace} ..."):
-        read = workload_of(trace, format=format, columns=columns, rows=jobs)
+        read = read_workload(trace, format=format, columns=columns, rows=jobs)
     log = read.jobs
-    if read.ledger is not None and (read.ledger.dropped or read.ledger.corrected):
-        console.note("; ".join(read.ledger.lines()))
+    if read.cleaning_report is not None and (read.cleaning_report.dropped or read.cleaning_report.corrected):
+        console.note("; ".join(read.cleaning_report.lines()))
     plan = anonymize.make_plan(
         log,
         hashed=anonymize.parse_names(hash),

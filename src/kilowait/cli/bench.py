@@ -51,7 +51,7 @@ def bench(
     """
     if context.invoked_subcommand is not None:
         return
-    from kilowait.experiments.bench import measures
+    from kilowait.experiments.bench import run_benchmarks
 
     machine = _machine()
     if not json:
@@ -60,7 +60,7 @@ def bench(
         )
         print(f"{'':<48}{'measured':>12}  {'':<7}{'target':>12}")
     found = []
-    remaining = measures(quick=quick, data=data)
+    remaining = run_benchmarks(quick=quick, data=data)
     while True:
         with console.busy("measuring ..."):
             measure = next(remaining, None)
@@ -217,7 +217,7 @@ def latency(
         found.append(one)
         if not json:
             print(
-                f"{one.decider:<28}{one.queue:>10,}{one.nodes:>10,}{one.seconds * 1e6:>13,.1f} µs", flush=True
+                f"{one.policy:<28}{one.queue:>10,}{one.nodes:>10,}{one.seconds * 1e6:>13,.1f} µs", flush=True
             )
     slopes = measuring.slopes(found)
     if out is not None:

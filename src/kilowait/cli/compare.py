@@ -191,24 +191,24 @@ def compare(
     from kilowait.cli.output.compare import show_comparisons
     from kilowait.evaluation.storage import check_writable
     from kilowait.experiments import comparison_plan as planning
-    from kilowait.experiments.comparison_results import results_of
+    from kilowait.experiments.comparison_results import summarize_comparison
     from kilowait.experiments.gpu_settings import default_backfill
-    from kilowait.experiments.inputs import all_placed
-    from kilowait.experiments.policy_configs import contenders_of, listed
-    from kilowait.experiments.window_options import protocol_of
+    from kilowait.experiments.inputs import all_node_level
+    from kilowait.experiments.policy_configs import make_policy_configs, parse_names
+    from kilowait.experiments.window_options import parse_window_options
 
     if out is not None:
         check_writable(out, force=force)
     traces = list(dict.fromkeys(traces))
-    node_level = all_placed(cluster, traces)
-    metric = metric or planning.usual_metric(node_level)
+    node_level = all_node_level(cluster, traces)
+    metric = metric or planning.default_metric(node_level)
     backfill = backfill or default_backfill(node_level)
-    placements = [] if placement is None else listed("placements", placement)
+    placements = [] if placement is None else parse_names("placements", placement)
     single_placement = (
         placements.pop() if len(placements) == 1 else None
     )  # a single placement belongs to the scenario, not to the policies
     control_sets = options.power_controls_or_caps(power_controls, gpu_power_cap)
-    contenders = contenders_of(
+    contenders = make_policy_configs(
         policies,
         backfill,
         control_sets,
@@ -216,7 +216,7 @@ def compare(
         clairvoyant=clairvoyant,
         users=with_user_estimates and runtime_predictor is not None,
     )
-    protocol = protocol_of(windows, window, warmup, split, seed, contenders)
+    protocol = parse_window_options(windows, window, warmup, split, seed, contenders)
     scenarios = tuple(
         options.scenario_from_options(context, trace, placement=single_placement) for trace in traces
     )
@@ -224,29 +224,31 @@ def compare(
     with console.status() as update:
         update(f"reading {', '.join(traces)} ...")
         ready = planning.prepare(plan, lambda fit: update(f"predicting: fit {fit.number} of {fit.of} ..."))
-    store = None if out is None else ready.store(out)
-    with steps(ready.cells) as step:
+    cache = None if out is None else ready.cell_cache(out)
+    with steps(ready.cell_count) as step:
         try:
             contests = planning.run(
                 ready,
                 workers=workers,
-                store=store,
+                cache=cache,
                 progress=lambda cell, ran: step(ready.policies[cell[1]].label, False),
             )
         except KeyboardInterrupt:
-            if store is not None and store.folder.exists():
-                console.info(f"finished runs are stored in {store.folder}; repeat the command to resume")
+            if cache is not None and cache.folder.exists():
+                console.info(f"finished runs are stored in {cache.folder}; repeat the command to resume")
             raise
-    if store is not None and store.found:
-        console.note(f"{store.found:,} of {ready.cells:,} runs were read from the folder and not repeated")
-    found = [results_of(contest, metric, seed=seed) for contest in contests]
+    if cache is not None and cache.hits:
+        console.note(
+            f"{cache.hits:,} of {ready.cell_count:,} runs were read from the folder and not repeated"
+        )
+    found = [summarize_comparison(contest, metric, seed=seed) for contest in contests]
     if node_level:
-        for entry, gpus in zip(found, planning.gpu_means(ready, contests), strict=True):
+        for entry, gpus in zip(found, planning.gpu_tables(ready, contests), strict=True):
             entry["gpus"] = gpus
-    if out is not None and store is not None:
+    if out is not None and cache is not None:
         words = console.command(context)
         planning.save(
-            out, ready, contests, {"traces": found}, store, command=words, date=console.today(), force=force
+            out, ready, contests, {"traces": found}, cache, command=words, date=console.today(), force=force
         )
     for entry in found:
         for note in entry["notes"]:

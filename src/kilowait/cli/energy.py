@@ -65,9 +65,9 @@ def describe(
 
     Estimated numbers are marked est.; the others were measured or published.
     """
-    from kilowait.experiments.power import described_power
+    from kilowait.experiments.power import describe_power_model
 
-    found = described_power(model, cluster, cooling, temperature, wet_bulb)
+    found = describe_power_model(model, cluster, cooling, temperature, wet_bulb)
     if json:
         console.json_document(found)
         return
@@ -154,35 +154,35 @@ def controls(
     from kilowait.cli.output.energy import show_controls
     from kilowait.evaluation.storage import check_writable
     from kilowait.experiments import comparison_plan as planning
-    from kilowait.experiments.comparison_results import results_of
+    from kilowait.experiments.comparison_results import summarize_comparison
     from kilowait.experiments.gpu_settings import default_backfill
-    from kilowait.experiments.inputs import is_placed
+    from kilowait.experiments.inputs import is_node_level
 
     if out is not None:
         check_writable(out, force=force)
     if gpu_power_cap is not None:
         power_controls = options.power_controls_or_caps(power_controls or "none", gpu_power_cap)
-    backfill = backfill or default_backfill(is_placed(cluster, trace))
+    backfill = backfill or default_backfill(is_node_level(cluster, trace))
     scenario = options.scenario_from_options(context, trace)
     with console.busy(f"reading {trace} ..."):
-        ready = planning.prepare_levers(scenario, policy, backfill, power_controls)
-    store = None if out is None else ready.store(out)
-    with steps(ready.cells) as step:
+        ready = planning.prepare_control_comparison(scenario, policy, backfill, power_controls)
+    cache = None if out is None else ready.cell_cache(out)
+    with steps(ready.cell_count) as step:
         comparison = planning.run(
             ready,
             workers=workers,
-            store=store,
+            cache=cache,
             progress=lambda cell, ran: step(ready.policies[cell[1]].label, True),
         )[0]
-    found = results_of(comparison, ready.plan.metric, seed=0, bounds=False)
-    if out is not None and store is not None:
+    found = summarize_comparison(comparison, ready.plan.metric, seed=0, bounds=False)
+    if out is not None and cache is not None:
         words = console.command(context)
         planning.save(
             out,
             ready,
             [comparison],
             {"traces": [found]},
-            store,
+            cache,
             command=words,
             date=console.today(),
             force=force,

@@ -93,7 +93,7 @@ def evaluate(
     from kilowait.cli.output.compare import show_comparisons
     from kilowait.evaluation.comparison import cut_windows
     from kilowait.experiments.compare import compare
-    from kilowait.experiments.comparison_results import results_of
+    from kilowait.experiments.comparison_results import summarize_comparison
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import prepare_scenario, with_preference
     from kilowait.experiments.train_power import PowerAgent, bind_agent_power
@@ -118,7 +118,7 @@ def evaluate(
         seed=seed,
         within=(int(count * (1 - test_fraction)), count),
     )
-    for text in (*notes, *workload.judged_from(int(test_windows.first.min())).leakage_notes):
+    for text in (*notes, *workload.evaluated_from(int(test_windows.first.min())).leakage_notes):
         console.note(text)
     if getattr(policy, "skips", False):
         from kilowait.cli.train_rl import show_on_gpus
@@ -133,9 +133,9 @@ def evaluate(
         return
     if isinstance(policy, PowerAgent) and scenario.power is not None:
         from kilowait.cli.train_power import evaluate_on_windows, show_on_energy
-        from kilowait.experiments.power import meter_for
+        from kilowait.experiments.power import make_power_context
 
-        power_context = meter_for(scenario.power, workload.jobs, machine)
+        power_context = make_power_context(scenario.power, workload.jobs, machine)
         result = evaluate_on_windows(
             policy,
             [one.jobs for one in test_windows],
@@ -153,7 +153,7 @@ def evaluate(
     named: dict[str, Any] = {**{name.strip(): name.strip() for name in policies.split(",")}, "agent": policy}
     with console.busy("testing the agent ..."):
         comparison = compare(test_windows, machine, named, backfill=scenario.backfill, trace=trace)
-        found = results_of(comparison, "mean_bsld", seed=seed)
+        found = summarize_comparison(comparison, "mean_bsld", seed=seed)
     for text in found["notes"]:
         console.note(text)
     if json:

@@ -106,8 +106,8 @@ def simulate(
     from kilowait.errors import InputError
     from kilowait.evaluation import by_class, metrics
     from kilowait.evaluation.storage import check_writable, save_run
-    from kilowait.experiments.energy_results import accounts_as_data
-    from kilowait.experiments.gpu_results import placed_results
+    from kilowait.experiments.energy_results import accounts_to_dict
+    from kilowait.experiments.gpu_results import summarize_gpu_run
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import run_scenario
 
@@ -129,7 +129,7 @@ def simulate(
         done = run_scenario(scenario, lambda fit: update(f"predicting: fit {fit.number} of {fit.of} ..."))
         node_level = done.cluster.node_level
         measures = metrics(done.log, cluster=done.cluster if node_level else None)
-        gpus = placed_results(done) if node_level else None
+        gpus = summarize_gpu_run(done) if node_level else None
         classes = None if by is None else by_class(done.log, by)
     for note in done.notes:
         console.note(note)
@@ -139,11 +139,11 @@ def simulate(
     if classes is not None:
         results["by"] = {"kind": by, "rows": [asdict(row) for row in classes]}
     if done.accounts is not None:
-        results["energy"] = accounts_as_data(done.accounts, done.controls_description)
+        results["energy"] = accounts_to_dict(done.accounts, done.controls_description)
         if done.budget_violation is not None:
             results["energy"]["budget"] = asdict(done.budget_violation)
-    if done.workload.ledger is not None:
-        results["ledger"] = done.workload.ledger.to_dict()
+    if done.workload.cleaning_report is not None:
+        results["ledger"] = done.workload.cleaning_report.to_dict()
     if out is not None:
         manifest = done.workload.provenance(trace, console.command(context), console.today())
         save_run(out, done.log, scenario=done.resolved(), results=results, manifest=manifest, force=force)

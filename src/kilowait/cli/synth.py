@@ -104,12 +104,12 @@ def fit(
     gives the same folder as an uninterrupted one, byte for byte on a CPU.
     """
     from kilowait.experiments.fit_generator import fit_folder
-    from kilowait.experiments.inputs import workload_of
+    from kilowait.experiments.inputs import read_workload
     from kilowait.experiments.synthetic_workload import parse_settings
 
     hyperparameters = None if settings is None else parse_settings(settings)
     with console.busy(f"reading {trace} ..."):
-        read = workload_of(trace, format=format, columns=columns, strict=strict, rows=jobs)
+        read = read_workload(trace, format=format, columns=columns, strict=strict, rows=jobs)
     state = state_folder(out, resume=resume, force=force)
     with _progress() as progress, resumable(state, resume=resume):
         manifest = read.provenance(trace, console.command(context), console.today())

@@ -70,7 +70,7 @@ def score(
     """
     from kilowait.cluster.toml import to_dict
     from kilowait.evaluation.storage import check_writable
-    from kilowait.experiments.inputs import cluster_of, workload_of
+    from kilowait.experiments.inputs import read_workload, resolve_cluster
     from kilowait.experiments.synthetic_score import save_score
     from kilowait.experiments.synthetic_score import score as scored
 
@@ -80,10 +80,10 @@ def score(
     with console.status() as update:
         update("reading ...")
         read = [
-            workload_of(trace, rows=jobs if place == 0 else None)
+            read_workload(trace, rows=jobs if place == 0 else None)
             for place, trace in enumerate([real, synthetic, *([held_out] if held_out else [])])
         ]
-        machine, guessed = cluster_of(cluster, read[0].jobs)
+        machine, guessed = resolve_cluster(cluster, read[0].jobs)
         found = scored(
             read[0].jobs,
             read[1].jobs,

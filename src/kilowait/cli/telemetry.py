@@ -402,7 +402,7 @@ def label(
     counted with the reason; assigned and unassigned energy add up to the measured energy.
     """
     from kilowait.errors import InputError
-    from kilowait.experiments.inputs import workload_of
+    from kilowait.experiments.inputs import read_workload
     from kilowait.telemetry.labels import EnergySplit, SampleFiles, label_energy
     from kilowait.traces import write_trace
     from kilowait.units import parse_duration
@@ -412,7 +412,7 @@ def label(
     sharing = EnergySplit(share, idle, node_cores, node_gpus)
     with console.status() as update:
         update(f"reading {jobs} ...")
-        log = workload_of(jobs, format=format, columns=columns, strict=strict).jobs
+        log = read_workload(jobs, format=format, columns=columns, strict=strict).jobs
         update(f"reading {console.count(len(samples), 'file')} of samples ...")
         found = label_energy(
             log,

@@ -46,21 +46,21 @@ def describe(
     json: options.Json = False,
 ) -> None:
     """Describe job logs: number, sizes and run times of jobs, and which rows were dropped or corrected and why."""
-    from kilowait.experiments.inputs import cluster_of, workload_of
+    from kilowait.experiments.inputs import read_workload, resolve_cluster
     from kilowait.traces import describe as described
 
     facts = []
     for trace in traces:
         with console.busy(f"reading {trace} ..."):
-            read = workload_of(trace, format=format, columns=columns, strict=strict)
-        nodes = None if cluster == "auto" else cluster_of(cluster, read.jobs)[0].nodes
-        facts.append({"trace": trace, **described(read.jobs, read.ledger, nodes=nodes)})
+            read = read_workload(trace, format=format, columns=columns, strict=strict)
+        nodes = None if cluster == "auto" else resolve_cluster(cluster, read.jobs)[0].nodes
+        facts.append({"trace": trace, **described(read.jobs, read.cleaning_report, nodes=nodes)})
         if not json:
             from kilowait.cli.output.trace import show_description
 
             if len(facts) > 1:
                 print()
-            show_description(trace, facts[-1], read.ledger)
+            show_description(trace, facts[-1], read.cleaning_report)
     if json:
         console.json_document(facts if len(facts) > 1 else facts[0])
 
@@ -87,17 +87,17 @@ def convert(
     strict: options.Strict = False,
 ) -> None:
     """Convert a job log to another format, optionally scaled to another load."""
-    from kilowait.experiments.inputs import cluster_of, rescaled_to_load, workload_of
+    from kilowait.experiments.inputs import read_workload, rescale_to_load, resolve_cluster
     from kilowait.traces import write_trace
 
     with console.busy(f"converting {source} ..."):
-        read = workload_of(source, format=format, columns=columns, strict=strict, rows=jobs)
-        machine, text = cluster_of(cluster, read.jobs)
+        read = read_workload(source, format=format, columns=columns, strict=strict, rows=jobs)
+        machine, text = resolve_cluster(cluster, read.jobs)
         if text is not None:
             console.note(text)
-        write_trace(rescaled_to_load(read.jobs, machine, load), target, format=to, cluster=machine)
-    if read.ledger is not None and (read.ledger.dropped or read.ledger.corrected):
-        console.note("; ".join(read.ledger.lines()))
+        write_trace(rescale_to_load(read.jobs, machine, load), target, format=to, cluster=machine)
+    if read.cleaning_report is not None and (read.cleaning_report.dropped or read.cleaning_report.corrected):
+        console.note("; ".join(read.cleaning_report.lines()))
     print(f"{console.count(len(read.jobs), 'job')} written to {target}")
 
 

@@ -308,9 +308,9 @@ def train(
             power_controls=power_controls if power is not None else None,
         )
         return
-    from kilowait.experiments.inputs import is_placed
+    from kilowait.experiments.inputs import is_node_level
 
-    if max_wait is not None and (power is not None or is_placed(cluster, trace)):
+    if max_wait is not None and (power is not None or is_node_level(cluster, trace)):
         raise InputError(
             f"--max-wait {max_wait} with --algo {CMA_ES} is for batch clusters without --power; leave it out, or train "
             "a network with --algo ppo"
@@ -341,7 +341,7 @@ def train(
         )
         return
     search |= {} if objective is None else {"objective": objective}
-    if is_placed(cluster, trace):
+    if is_node_level(cluster, trace):
         from kilowait.cli.train_gpu import train_gpu_agent
 
         train_synthetic.refuse_generated(context, "GPU clusters")
@@ -361,9 +361,9 @@ def synthetic_workload_for(cluster: str) -> str:
     'gpu:100000:gpu-mixed:0.9:0'
     """
     from kilowait.errors import InputError
-    from kilowait.experiments.inputs import is_placed
+    from kilowait.experiments.inputs import is_node_level
 
-    if cluster == "auto" or not is_placed(cluster, ""):
+    if cluster == "auto" or not is_node_level(cluster, ""):
         raise InputError(
             "no job log to train on; name one, or a GPU cluster (--cluster gpu-mixed), for which one is generated"
         )

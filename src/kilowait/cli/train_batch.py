@@ -33,7 +33,7 @@ def train_batch_agent(
     from kilowait.cli.output.compare import show_comparisons
     from kilowait.cluster.toml import to_dict
     from kilowait.experiments import train_batch
-    from kilowait.experiments.comparison_results import results_of
+    from kilowait.experiments.comparison_results import summarize_comparison
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import prepare_scenario
 
@@ -68,7 +68,7 @@ def train_batch_agent(
         comparison = train_batch.compare_agent(
             agent, BASELINES, workload.jobs, machine, how, trace=trace, clairvoyant=True
         )
-        found = results_of(comparison, how.objective, seed=how.seed)
+        found = summarize_comparison(comparison, how.objective, seed=how.seed)
     manifest = workload.provenance(
         trace, console.command(context), console.today()
     ) | train_synthetic.synthetic_record(generated)

@@ -197,14 +197,14 @@ def _default_objective(node_level: bool, power: bool) -> str:
 
 def _evaluated(agent: Any, workload: Any, machine: Any, how: Any, trace: str) -> dict[str, Any]:
     from kilowait.experiments import train_batch
-    from kilowait.experiments.comparison_results import results_of
+    from kilowait.experiments.comparison_results import summarize_comparison
 
     with console.busy("testing the agent on later jobs ..."):
         test = train_batch.BatchTraining(seed=how.seed, backfill=how.backfill, window_jobs=how.window_jobs)
         comparison = train_batch.compare_agent(
             agent, BASELINES, workload.jobs, machine, test, trace=trace, clairvoyant=True
         )
-        return results_of(comparison, "mean_bsld", seed=how.seed)
+        return summarize_comparison(comparison, "mean_bsld", seed=how.seed)
 
 
 def _evaluated_on_gpus(agent: Any, later: Any, machine: Any, how: Any) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def generated_jobs(
     context: typer.Context, scenario: Scenario, workload: Workload, machine: Cluster, seed: int
 ) -> SyntheticJobs | None:
     """The synthetic jobs of the options, or None; prints a warning if a generator has seen test jobs."""
-    from kilowait.experiments.inputs import workload_of
+    from kilowait.experiments.inputs import read_workload
     from kilowait.experiments.synthetic_training import (
         SyntheticTraining,
         check_synthetic_supported,
@@ -77,7 +77,7 @@ def generated_jobs(
     )
     logged = None
     if scenario.load is not None:
-        logged = workload_of(
+        logged = read_workload(
             scenario.trace, format=scenario.format, columns=scenario.columns, strict=scenario.strict,
             rows=scenario.jobs,
         ).jobs  # fmt: skip

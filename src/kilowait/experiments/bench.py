@@ -1,6 +1,7 @@
-"""How fast the clock is on this machine, one measure after another, each beside its target.
+"""Benchmark of the simulator on this machine: throughput, memory and start-up time, with targets.
 
-Through the public API, on one core, the best of several repetitions. The rest of the machine should be idle.
+Every measurement uses the public API on one core and is the best of several repetitions. The machine should be idle
+otherwise.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from kilowait.errors import InputError
 from kilowait.experiments import bench_gpu_engine, bench_peers
 from kilowait.jobs import JobTable
 
-__all__ = ["BenchResult", "measures"]
+__all__ = ["BenchResult", "run_benchmarks"]
 
-RULES: dict[str, tuple[str, str, float]] = {
+POLICIES: dict[str, tuple[str, str, float]] = {
     "FCFS": ("fcfs", "none", 5e6),
     "FCFS + EASY": ("fcfs", "easy", 2e6),
     "SJF + EASY": ("sjf", "easy", 1e6),
     "WFP3 + EASY": ("wfp3", "easy", 1e5),
     "FCFS + conservative": ("fcfs", "conservative", 5e4),
 }
-"""Rule to policy, backfilling, and the jobs per second they are to reach on lublin_256."""
+"""Label to policy, backfilling, and the target in jobs per second on lublin_256."""
 
 LUBLIN_256 = "lublin_256.swf.gz"
 REAL_LOGS = {
@@ -40,17 +41,17 @@ REAL_LOGS = {
     "KTH-SP2": "KTH-SP2-1996-2.1-cln.swf.gz",
     "HPC2N": "HPC2N-2002-2.2-cln.swf.gz",
 }
-LEVERS = {
-    "sleep + levels + accounts": "sleep=break-even+dvfs=1.1",
+POWER_CONTROLS = {
+    "sleep + DVFS + accounting": "sleep=break-even+dvfs=1.1",
     "the same, budget 95 %": "sleep=break-even+dvfs=1.1+budget=95%",
 }
-"""Levers whose whole path, accounts included, is to take at most 1.5 times the plain run and its metrics."""
+"""Label to power controls; the target with energy accounting is 1.5 times the time of a plain run with metrics."""
 CURIE = "CEA-Curie-2011-2.1-cln.swf.gz"
 SEED = 1
-NODES, TIMES_LARGER = 256, 192
-"""49,152 nodes are 192 times 256."""
+NODES, SIZE_FACTOR = 256, 192
+"""Nodes of the small cluster, and the factor to the large one: 49,152 = 192 x 256."""
 
-_MILLION = """
+_LARGE_RUN = """
 import json, sys, time
 import kilowait as kw
 count = int(sys.argv[1])
@@ -60,7 +61,7 @@ began = time.perf_counter()
 kw.simulate(jobs, cluster, "fcfs", "easy")
 seconds = time.perf_counter() - began
 peak = None
-try:  # not getrusage: that begins with the size of whoever started us
+try:  # not getrusage, which includes the memory of the parent process
     with open("/proc/self/status") as file:
         peak = next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
 except OSError:
@@ -71,11 +72,11 @@ print(json.dumps([seconds, peak]))
 
 @dataclass(frozen=True)
 class BenchResult:
-    """One number beside its target."""
+    """One measurement and its target."""
 
     name: str
     value: float | None
-    """None: it could not be measured here; the note says why."""
+    """None: it could not be measured; the note states the reason."""
     unit: str = ""
     target: float | None = None
     less_is_better: bool = False
@@ -93,69 +94,71 @@ class BenchResult:
         return {**asdict(self), "met": self.met}
 
 
-def measures(*, quick: bool = False, data: str | PathLike[str] | None = None) -> Iterator[BenchResult]:
-    """Every measure, as soon as it is made.
+def run_benchmarks(*, quick: bool = False, data: str | PathLike[str] | None = None) -> Iterator[BenchResult]:
+    """Yield every measurement as soon as it is finished.
 
-    `data` is the folder of real logs (with ``swf/`` in it); the default is what KILOWAIT_DATA names. `quick` leaves
-    out what takes long: millions of jobs, CEA-Curie and the cold start.
+    `data` is the folder of real logs (with ``swf/`` in it); the default is the environment variable KILOWAIT_DATA.
+    `quick` omits slow measurements: a million jobs, CEA-Curie and the start without compiled kernels.
     """
-    folder = _data(data)
-    made = kw.lublin(10_000, NODES, load=1.06, seed=SEED)
-    real = folder / "swf" / LUBLIN_256 if folder is not None else None
-    if real is not None and real.exists():
-        yield from _rules("lublin_256", kw.read_trace(real), targets=True, quick=quick)
-        yield from _rules("Lublin model", made, targets=False, quick=quick)
+    folder = _data_folder(data)
+    synthetic = kw.lublin(10_000, NODES, load=1.06, seed=SEED)
+    swf_file = folder / "swf" / LUBLIN_256 if folder is not None else None
+    if swf_file is not None and swf_file.exists():
+        yield from _policies("lublin_256", kw.read_trace(swf_file), targets=True, quick=quick)
+        yield from _policies("Lublin model", synthetic, targets=False, quick=quick)
     else:
-        yield from _rules("Lublin model", made, targets=True, quick=quick)
+        yield from _policies("Lublin model", synthetic, targets=True, quick=quick)
     if folder is not None:
         yield from _real_logs(folder, quick)
-    yield from _levers("Lublin model", None, quick)
+    yield from _power_controls("Lublin model", None, quick)
     if folder is not None:
-        yield from _levers("SDSC-SP2", folder / "swf" / REAL_LOGS["SDSC-SP2"], quick)
-    yield from _beside(made)
-    yield _machine_size(made, quick)
-    yield from _million(100_000 if quick else 1_000_000)
-    yield from _placed(100_000 if quick else 1_000_000, folder)
+        yield from _power_controls("SDSC-SP2", folder / "swf" / REAL_LOGS["SDSC-SP2"], quick)
+    yield from _other_simulators(synthetic)
+    yield _cluster_size(synthetic, quick)
+    yield from _large_run(100_000 if quick else 1_000_000)
+    yield from _gpu_cluster(100_000 if quick else 1_000_000, folder)
     if folder is not None and not quick:
         yield from _curie(folder)
     yield from _start_up(quick)
 
 
 def best_s(call: Callable[[], Any], *, quick: bool = False, warm: bool = True) -> float:
-    """Seconds of the fastest of at least five calls over at least 3 s (three, and a quarter of one, when quick)."""
+    """Seconds of the fastest call, of at least five calls in at least 3 s (if `quick`: three calls in 0.25 s)."""
     if warm:
         call()
-    least, least_s = (3, 0.25) if quick else (5, 3.0)
+    min_calls, min_total_s = (3, 0.25) if quick else (5, 3.0)
     times: list[float] = []
-    while len(times) < least or (sum(times) < least_s and len(times) < 2000):
+    while len(times) < min_calls or (sum(times) < min_total_s and len(times) < 2000):
         began = time.perf_counter()
         call()
         times.append(time.perf_counter() - began)
     return min(times)
 
 
-def _data(given: str | PathLike[str] | None) -> Path | None:
-    named = given if given is not None else os.environ.get("KILOWAIT_DATA")
-    if not named:
+def _data_folder(data: str | PathLike[str] | None) -> Path | None:
+    path = data if data is not None else os.environ.get("KILOWAIT_DATA")
+    if not path:
         return None
-    folder = Path(named)
+    folder = Path(path)
     if not (folder / "swf").is_dir():
-        raise InputError(f"the folder of real logs is {folder}, but it has no swf/ in it; name the right one")
+        raise InputError(
+            f"the folder of real logs is {folder}, but it has no folder swf/; name the right folder"
+        )
     return folder
 
 
-def _rules(name: str, jobs: JobTable, *, targets: bool, quick: bool) -> Iterator[BenchResult]:
+def _policies(name: str, jobs: JobTable, *, targets: bool, quick: bool) -> Iterator[BenchResult]:
     cluster = kw.Cluster.from_nodes(NODES)
-    for rule, (policy, backfill, target) in RULES.items():
+    for label, (policy, backfill, target) in POLICIES.items():
         seconds = best_s(partial(kw.simulate, jobs, cluster, policy, backfill), quick=quick)
-        yield BenchResult(f"{name}, {rule}", len(jobs) / seconds, "jobs/s", target if targets else None)
+        yield BenchResult(f"{name}, {label}", len(jobs) / seconds, "jobs/s", target if targets else None)
 
 
 def _real_logs(folder: Path, quick: bool) -> Iterator[BenchResult]:
     for name, file in REAL_LOGS.items():
         path = folder / "swf" / file
         if not path.exists():
-            yield BenchResult(f"{name}, FCFS + EASY", None, note=f"{path} is not there")
+            yield BenchResult(f"{name}, FCFS + EASY", None, note=f"{path} does not exist")
             continue
         jobs = kw.read_trace(path)
         cluster = kw.Cluster.from_nodes(int(jobs.meta["max_procs"]))
@@ -165,20 +168,25 @@ def _real_logs(folder: Path, quick: bool) -> Iterator[BenchResult]:
         yield BenchResult(f"{name}, FCFS + EASY", len(jobs) / seconds, "jobs/s", 4e6)
 
 
-def _levers(name: str, log: Path | None, quick: bool) -> Iterator[BenchResult]:
-    """What levers cost on a log, or on the Lublin model's workload."""
+def _power_controls(name: str, log: Path | None, quick: bool) -> Iterator[BenchResult]:
+    """Run time with power controls relative to a plain run, on a log or on the workload of the Lublin model."""
     if log is not None and not log.exists():
-        yield BenchResult(f"{name}, levers", None, note=f"{log} is not there")
+        yield BenchResult(f"{name}, power controls", None, note=f"{log} does not exist")
         return
-    words = ("-m", "kilowait.experiments.bench_power_controls", str(log or ""), "quick" if quick else "whole")
-    ratios = json.loads(_python(*words, OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1"))
-    for what, ratio in zip(LEVERS, ratios, strict=True):
-        note = "the plain run and its metrics"
-        yield BenchResult(f"{name}, {what}", ratio, "times", 1.5, less_is_better=True, note=note)
+    arguments = (
+        "-m",
+        "kilowait.experiments.bench_power_controls",
+        str(log or ""),
+        "quick" if quick else "full",
+    )
+    ratios = json.loads(_python(*arguments, OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1"))
+    for label, ratio in zip(POWER_CONTROLS, ratios, strict=True):
+        note = "relative to a plain run with metrics"
+        yield BenchResult(f"{name}, {label}", ratio, "times", 1.5, less_is_better=True, note=note)
 
 
 def interleaved_ratio(one: Callable[[], Any], other: Callable[[], Any], *, quick: bool) -> float:
-    """Seconds of the other over seconds of the one; by turns, so that a change of the clock rate meets both."""
+    """Seconds of `other` over seconds of `one`, measured in turns, so that CPU frequency changes affect both."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(3):
         for call, seconds in zip((one, other), times, strict=True):
@@ -186,74 +194,77 @@ def interleaved_ratio(one: Callable[[], Any], other: Callable[[], Any], *, quick
     return min(times[1]) / min(times[0])
 
 
-def _beside(jobs: JobTable) -> Iterator[BenchResult]:
-    """Others on the first jobs of the same workload, and kilowait on just those."""
-    few = jobs[: bench_peers.TWIN_JOBS]
+def _other_simulators(jobs: JobTable) -> Iterator[BenchResult]:
+    """Throughput of other simulators, and of kilowait, on the first jobs of the workload."""
+    first_jobs = jobs[: bench_peers.REFERENCE_JOBS]
     cluster = kw.Cluster.from_nodes(NODES)
-    for rule, (policy, backfill, _) in RULES.items():
-        seconds = bench_peers.twin_s(few, NODES, policy, backfill)
+    for label, (policy, backfill, _) in POLICIES.items():
+        seconds = bench_peers.reference_simulator_s(first_jobs, NODES, policy, backfill)
         if seconds is None:
             yield BenchResult(
-                "plain-Python twin", None, note="runs from a checkout only: tests/oracle is not there"
+                "reference simulator", None, note="runs only from a checkout: tests/oracle is missing"
             )
             break
-        ours = best_s(partial(kw.simulate, few, cluster, policy, backfill), quick=True)
+        own_s = best_s(partial(kw.simulate, first_jobs, cluster, policy, backfill), quick=True)
         note = (
-            f"first {len(few):,} jobs; kilowait on those: {len(few) / ours:,.0f}, {seconds / ours:,.0f} times"
+            f"first {len(first_jobs):,} jobs; kilowait: {len(first_jobs) / own_s:,.0f} jobs/s, "
+            f"{seconds / own_s:,.0f} times"
         )
-        yield BenchResult(f"plain-Python twin, {rule}", len(few) / seconds, "jobs/s", note=note)
-    few = jobs[: bench_peers.ACCASIM_JOBS]
-    for rule in ("FCFS", "FCFS + EASY"):
-        policy, backfill, _ = RULES[rule]
-        answer = bench_peers.accasim_s(few, NODES, backfill)
-        if isinstance(answer, str):
-            yield BenchResult("AccaSim", None, note=answer)
+        yield BenchResult(f"reference simulator, {label}", len(first_jobs) / seconds, "jobs/s", note=note)
+    first_jobs = jobs[: bench_peers.ACCASIM_JOBS]
+    for label in ("FCFS", "FCFS + EASY"):
+        policy, backfill, _ = POLICIES[label]
+        peer_s = bench_peers.accasim_s(first_jobs, NODES, backfill)
+        if isinstance(peer_s, str):
+            yield BenchResult("AccaSim", None, note=peer_s)
             break
-        ours = best_s(partial(kw.simulate, few, cluster, policy, backfill), quick=True)
-        note = f"first {len(few):,} jobs, reading included; {answer / ours:,.0f} times"
-        yield BenchResult(f"AccaSim, {rule}", len(few) / answer, "jobs/s", note=note)
+        own_s = best_s(partial(kw.simulate, first_jobs, cluster, policy, backfill), quick=True)
+        note = f"first {len(first_jobs):,} jobs, including reading; kilowait is {peer_s / own_s:,.0f} times as fast"
+        yield BenchResult(f"AccaSim, {label}", len(first_jobs) / peer_s, "jobs/s", note=note)
 
 
-def _machine_size(jobs: JobTable, quick: bool) -> BenchResult:
-    """The same jobs 192 times larger on a machine 192 times larger: the same queue, so the same cost is due."""
-    larger = jobs.with_columns(nodes=jobs["nodes"] * TIMES_LARGER)
-    small, large = kw.Cluster.from_nodes(NODES), kw.Cluster.from_nodes(NODES * TIMES_LARGER)
+def _cluster_size(jobs: JobTable, quick: bool) -> BenchResult:
+    """Cost per job if jobs and cluster are 192 times larger: the queue is the same, so the cost should be too."""
+    larger = jobs.with_columns(nodes=jobs["nodes"] * SIZE_FACTOR)
+    small, large = kw.Cluster.from_nodes(NODES), kw.Cluster.from_nodes(NODES * SIZE_FACTOR)
     ratio = interleaved_ratio(
         partial(kw.simulate, jobs, small, "fcfs", "easy"),
         partial(kw.simulate, larger, large, "fcfs", "easy"),
         quick=quick,
     )
-    return BenchResult("cost a job, 49,152 nodes over 256", ratio, "times", 1.2, less_is_better=True)
+    return BenchResult("cost per job, 49,152 nodes over 256", ratio, "times", 1.2, less_is_better=True)
 
 
-def _million(count: int) -> Iterator[BenchResult]:
+def _large_run(count: int) -> Iterator[BenchResult]:
     name = f"{count:,} jobs, 49,152 nodes, load 0.9, EASY"
-    seconds, peak = json.loads(_python("-c", _MILLION, str(count)))
-    whole = count == 1_000_000
-    yield BenchResult(name, seconds, "s", 10.0 if whole else None, less_is_better=True)
+    seconds, peak = json.loads(_python("-c", _LARGE_RUN, str(count)))
+    has_target = count == 1_000_000
+    yield BenchResult(name, seconds, "s", 10.0 if has_target else None, less_is_better=True)
     if peak is None:
-        yield BenchResult("their peak memory", None, note="this system has no /proc to say it")
+        yield BenchResult("their peak memory", None, note="this system has no /proc, which reports it")
     else:
-        yield BenchResult("their peak memory", peak / 1e9, "GB", 1.0 if whole else None, less_is_better=True)
+        yield BenchResult(
+            "their peak memory", peak / 1e9, "GB", 1.0 if has_target else None, less_is_better=True
+        )
 
 
-def _placed(count: int, folder: Path | None) -> Iterator[BenchResult]:
+def _gpu_cluster(count: int, folder: Path | None) -> Iterator[BenchResult]:
     name = f"{count:,} jobs of one GPU, 6,212 GPUs, first fit"
-    whole = count == 1_000_000
+    has_target = count == 1_000_000
     yield BenchResult(
-        name, bench_gpu_engine.first_fit_s(count), "s", 30.0 if whole else None, less_is_better=True
+        name, bench_gpu_engine.first_fit_s(count), "s", 30.0 if has_target else None, less_is_better=True
     )
     pods = bench_gpu_engine.pods_of(folder)
-    whose = "openb's" if "workload" not in pods.meta else "made"
+    source = "openb" if "workload" not in pods.meta else "synthetic"
     seconds = best_s(bench_gpu_engine.fgd_run(pods), quick=True)
     note = f"{len(pods):,} pods"
-    yield BenchResult(f"{whose} pods, 6,212 GPUs, FGD", seconds, "s", 2.0, less_is_better=True, note=note)
+    yield BenchResult(f"{source} pods, 6,212 GPUs, FGD", seconds, "s", 2.0, less_is_better=True, note=note)
 
 
 def _curie(folder: Path) -> Iterator[BenchResult]:
     path = folder / "swf" / CURIE
     if not path.exists():
-        yield BenchResult("CEA-Curie", None, note=f"{path} is not there")
+        yield BenchResult("CEA-Curie", None, note=f"{path} does not exist")
         return
     seconds = best_s(partial(kw.read_trace, path), quick=True, warm=False)
     jobs = kw.read_trace(path)
@@ -264,31 +275,33 @@ def _curie(folder: Path) -> Iterator[BenchResult]:
 
 
 def _start_up(quick: bool) -> Iterator[BenchResult]:
-    clock = "import time; t = time.perf_counter(); import kilowait; print(time.perf_counter() - t)"
-    seconds = min(float(_python("-c", clock)) for _ in range(3))
+    code = "import time; t = time.perf_counter(); import kilowait; print(time.perf_counter() - t)"
+    seconds = min(float(_python("-c", code)) for _ in range(3))
     yield BenchResult("import kilowait", seconds, "s", 0.4, less_is_better=True)
-    words = ("-m", "kilowait.cli", "simulate", "lublin:1000:128")
-    seconds = best_s(partial(_python, *words), quick=True)
-    yield BenchResult("from shell to table, cached", seconds, "s", 1.5, less_is_better=True)
+    arguments = ("-m", "kilowait.cli", "simulate", "lublin:1000:128")
+    seconds = best_s(partial(_python, *arguments), quick=True)
+    yield BenchResult("from shell to table, kernels cached", seconds, "s", 1.5, less_is_better=True)
     if quick:
         return
     with tempfile.TemporaryDirectory() as empty:
         began = time.perf_counter()
-        _python(*words, KILOWAIT_CACHE_DIR=empty)
+        _python(*arguments, KILOWAIT_CACHE_DIR=empty)
         seconds = time.perf_counter() - began
-    yield BenchResult("from shell to table, nothing compiled yet", seconds, "s", 20.0, less_is_better=True)
+    yield BenchResult("from shell to table, kernels not compiled", seconds, "s", 20.0, less_is_better=True)
 
 
-def _python(*words: str, **environment: str) -> str:
-    """What another Python says on stdout."""
-    done = subprocess.run(
-        [sys.executable, *words],
+def _python(*arguments: str, **environment: str) -> str:
+    """The standard output of another Python process."""
+    completed = subprocess.run(
+        [sys.executable, *arguments],
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
         check=False,
     )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no words"])[-1]
-        raise InputError(f"a measure could not be made: another Python ended with {done.returncode}: {last}")
-    return done.stdout
+    if completed.returncode:
+        last = (completed.stderr.strip().splitlines() or ["no message"])[-1]
+        raise InputError(
+            f"a measurement failed: another Python process ended with {completed.returncode}: {last}"
+        )
+    return completed.stdout

@@ -1,9 +1,10 @@
-"""How long a decision takes: against the length of the queue, and against the size of the machine.
+"""Benchmark of decision latency as a function of queue length and of cluster size.
 
-The workload holds the queue at one length. A job that runs for days has all but one part of the machine; Q others wait
-for two parts each and cannot start; small short jobs come one by one and fill the last part, and each of them makes
-the rule, or the agent, look at the whole queue. Its cost is told apart from all else by two runs, one with more such
-jobs than the other. A larger machine has larger parts: the same queue, the same decisions.
+The workload keeps the queue at a constant length. The cluster is divided into 256 equal parts. One long job occupies
+all parts but one. Q jobs wait for two parts each and cannot start. Small short jobs arrive one by one and fill the
+last part; for each of them the policy or agent evaluates the full queue. The cost of a decision is the difference
+between two runs with different numbers of small jobs. On a larger cluster the parts are larger, so queue and
+decisions are the same.
 """
 
 from __future__ import annotations
@@ -24,26 +25,27 @@ __all__ = ["LENGTHS", "NODES", "Latency", "latencies", "slope", "slopes", "stand
 LENGTHS = (64, 256, 1024, 4096, 16384)
 NODES = (256, 1024, 4096, 16384, 49152)
 QUEUE_OF_NODES = 1024
-"""Waiting jobs where the machine is what changes."""
+"""Waiting jobs when the cluster size is varied."""
 PARTS = 256
-"""Parts a machine has."""
-SLOTS = 128
-"""Jobs a network is shown at once, unless it is shown all."""
-MOST_PROBES = 16_384
-FLAT = 256
-"""Queues shorter than this are left out of the slope: there other costs are as large."""
+"""Parts of the cluster."""
+QUEUE_WINDOW = 128
+"""Queue window of a network that does not observe all jobs."""
+MAX_PROBES = 16_384
+"""Upper limit of the number of small jobs."""
+MIN_QUEUE_OF_SLOPE = 256
+"""Shorter queues are excluded from the slope, because other costs dominate there."""
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Of one decider, in one setting."""
+    """Decision latency of one policy with one queue length and cluster size."""
 
-    decider: str
+    policy: str
     queue: int
-    """Jobs that wait."""
+    """Waiting jobs."""
     nodes: int
     seconds: float
-    """A decision: scoring, choosing, starting, and the events in between."""
+    """Seconds per decision: scoring, choosing and starting a job, and the events in between."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -51,22 +53,23 @@ class Latency:
 
 
 def standing_queue(queue: int, nodes: int, probes: int) -> JobTable:
-    """A queue that stands, and so many small jobs that pass it.
+    """A workload with `queue` jobs that wait and `probes` small jobs that are started before them.
 
     >>> jobs = standing_queue(3, 256, probes=2)
     >>> jobs["nodes"].tolist(), jobs["submit_s"].tolist()
     ([255, 2, 2, 2, 1, 1], [0.0, 1.0, 1.0, 1.0, 100.0, 200.0])
     """
     part = nodes // PARTS
-    lasting_s = 100.0 * (probes + 2)
+    long_job_s = 100.0 * (probes + 2)
     waiting = np.arange(queue)
     count = 1 + queue + probes
-    asked_s = np.concatenate([[lasting_s], 600.0 + 60.0 * (waiting % 97), np.full(probes, 30.0)])
+    # All waiting jobs have the same run time, but different estimates.
+    estimate_s = np.concatenate([[long_job_s], 600.0 + 60.0 * (waiting % 97), np.full(probes, 30.0)])
     return JobTable(
         job_id=np.arange(count),
         submit_s=np.concatenate([[0.0], np.ones(queue), 100.0 * np.arange(1, probes + 1)]),
-        runtime_s=np.minimum(asked_s, np.append(lasting_s, np.full(count - 1, 600.0))),  # they end together
-        estimate_s=asked_s,
+        runtime_s=np.minimum(estimate_s, np.append(long_job_s, np.full(count - 1, 600.0))),
+        estimate_s=estimate_s,
         nodes=np.concatenate([[part * (PARTS - 1)], np.full(queue, 2 * part), np.full(probes, part)]),
         user=np.arange(count) % 7,
     )
@@ -79,83 +82,83 @@ def latencies(
     seconds: float = 0.3,
     networks: bool = True,
 ) -> Iterator[Latency]:
-    """Every decider at every length of the queue, then on every size of machine; each as soon as it is measured.
+    """Yield the latency of every policy for every queue length, then for every cluster size.
 
-    `seconds` are spent on each figure, at least; the best of several runs counts.
+    Each measurement takes at least `seconds`; it is the best of several runs.
     """
-    deciders = _deciders(networks)
+    measurements = _measurements(networks)
     settings = [(length, NODES[0]) for length in lengths]
     settings += [(QUEUE_OF_NODES, size) for size in nodes if (QUEUE_OF_NODES, size) not in settings]
     for queue, size in settings:
-        for name, measured in deciders.items():
-            yield Latency(name, queue, size, measured(queue, size, seconds))
+        for name, measure in measurements.items():
+            yield Latency(name, queue, size, measure(queue, size, seconds))
 
 
-def slope(found: Sequence[Latency], decider: str, along: str) -> float:
-    """Growth of the latency along "queue" or "nodes", as a power: 1 is in proportion, 0 not at all.
+def slope(results: Sequence[Latency], policy: str, variable: str) -> float:
+    """Exponent of the growth of the latency with "queue" or "nodes": 1 is proportional, 0 is constant.
 
-    >>> made = [Latency("x", queue, 256, 1e-9 * queue**2) for queue in (256, 512, 1024)]
-    >>> round(slope(made, "x", "queue"), 6)
+    >>> results = [Latency("x", queue, 256, 1e-9 * queue**2) for queue in (256, 512, 1024)]
+    >>> round(slope(results, "x", "queue"), 6)
     2.0
     """
-    fixed, least = ("nodes", FLAT) if along == "queue" else ("queue", 0)
-    other = NODES[0] if along == "queue" else QUEUE_OF_NODES
-    rows = [one for one in found if one.decider == decider and getattr(one, fixed) == other]
-    points = [(getattr(one, along), one.seconds) for one in rows if getattr(one, along) >= least]
-    if len({at for at, _ in points}) < 2:
+    fixed, minimum = ("nodes", MIN_QUEUE_OF_SLOPE) if variable == "queue" else ("queue", 0)
+    fixed_value = NODES[0] if variable == "queue" else QUEUE_OF_NODES
+    rows = [row for row in results if row.policy == policy and getattr(row, fixed) == fixed_value]
+    points = [(getattr(row, variable), row.seconds) for row in rows if getattr(row, variable) >= minimum]
+    if len({value for value, _ in points}) < 2:
         return float("nan")
-    at, took = np.log(np.array(points).T)
-    return float(np.polyfit(at, took, 1)[0])
+    log_value, log_seconds = np.log(np.array(points).T)
+    return float(np.polyfit(log_value, log_seconds, 1)[0])
 
 
-def slopes(found: Sequence[Latency]) -> dict[str, tuple[float, float]]:
-    """By decider: along the queue, and along the nodes."""
-    names = dict.fromkeys(one.decider for one in found)
-    return {name: (slope(found, name, "queue"), slope(found, name, "nodes")) for name in names}
+def slopes(results: Sequence[Latency]) -> dict[str, tuple[float, float]]:
+    """For each policy, the exponents of the growth with the queue length and with the number of nodes."""
+    names = dict.fromkeys(row.policy for row in results)
+    return {name: (slope(results, name, "queue"), slope(results, name, "nodes")) for name in names}
 
 
 Measure = Callable[[int, int, float], float]
 
 
-def _deciders(networks: bool) -> dict[str, Measure]:
+def _measurements(networks: bool) -> dict[str, Measure]:
     from kilowait.agents import FEATURES, LinearAgent
 
     linear = LinearAgent(np.linspace(1.0, 0.1, len(FEATURES)))
-    found: dict[str, Measure] = {
-        "SAF": partial(_rule_s, "saf"),
-        "WFP3": partial(_rule_s, "wfp3"),
-        "linear agent": partial(_rule_s, linear),
+    measurements: dict[str, Measure] = {
+        "SAF": partial(_policy_s, "saf"),
+        "WFP3": partial(_policy_s, "wfp3"),
+        "linear agent": partial(_policy_s, linear),
     }
     if networks:
-        found[f"kernel network, {SLOTS} slots"] = partial(_network_s, SLOTS)
-        found["kernel network, all shown"] = partial(_network_s, 0)
-    return found
+        measurements[f"kernel network, {QUEUE_WINDOW} jobs observed"] = partial(_network_s, QUEUE_WINDOW)
+        measurements["kernel network, all observed"] = partial(_network_s, 0)
+    return measurements
 
 
-def _rule_s(policy: Any, queue: int, nodes: int, seconds: float) -> float:
-    """By two whole runs; what comes before and after the small jobs is the same in both."""
+def _policy_s(policy: Any, queue: int, nodes: int, seconds: float) -> float:
+    """Seconds per decision: the difference between two runs that differ only in the number of small jobs."""
     cluster = kw.Cluster.from_nodes(nodes)
     few, many = 8, 64
 
-    def took_s(jobs: JobTable) -> float:
+    def run_s(jobs: JobTable) -> float:
         began = time.perf_counter()
         kw.simulate(jobs, cluster, policy, "easy")
         return time.perf_counter() - began
 
     short = standing_queue(queue, nodes, few)
-    took_s(short)  # compiled
-    base = min(took_s(short) for _ in range(3))
-    while took_s(long := standing_queue(queue, nodes, many)) < 2 * base and many < MOST_PROBES:
-        many *= 4  # until what is looked for is half of what is measured
+    run_s(short)  # compiles the kernels
+    base = min(run_s(short) for _ in range(3))
+    while run_s(long := standing_queue(queue, nodes, many)) < 2 * base and many < MAX_PROBES:
+        many *= 4  # until the small jobs take half of the time
     times: list[tuple[float, float]] = []
     while len(times) < 3 or np.sum(times) < seconds:
-        times.append((took_s(short), took_s(long)))
-    least = np.min(times, axis=0)
-    return float(max(least[1] - least[0], 1e-9) / (many - few))
+        times.append((run_s(short), run_s(long)))
+    fastest = np.min(times, axis=0)
+    return float(max(fastest[1] - fastest[0], 1e-9) / (many - few))
 
 
 def _network_s(queue_window: int, queue: int, nodes: int, seconds: float) -> float:
-    """Inside the engine, from the first decision to the start of the last small job."""
+    """Seconds per decision of a network in the engine, until the last small job has started."""
     from kilowait.agents.network_policies.batch import engine_weights
     from kilowait.agents.networks import network
     from kilowait.envs.kernels.inline_network import inference_kernel
@@ -170,18 +173,17 @@ def _network_s(queue_window: int, queue: int, nodes: int, seconds: float) -> flo
     layers = engine_weights(network(vec.observation_spec, "kernel"))
     assert layers is not None
     arrays = (vec.simulator.states, vec.simulator.buffers, vec.simulator.log_arrays)
-    think = inference_kernel(*arrays, layers)
+    run_episode = inference_kernel(*arrays, layers)
     best, spent, runs = np.inf, 0.0, 0
     while runs < 3 or spent < seconds:
         vec.reset(options={"first": 0})
-        vec.simulator.buffers.copies["jobs"] = (
-            1 + probes
-        )  # over when the small ones have started; the queue stays
+        # The episode ends when the small jobs have started; the queue remains.
+        vec.simulator.buffers.copies["jobs"] = 1 + probes
         before = int(vec.simulator.buffers.copies["steps"][0])
         began = time.perf_counter()
-        think(*arrays, layers, 0, 1)
-        took = time.perf_counter() - began
-        best = min(best, took / max(int(vec.simulator.buffers.copies["steps"][0]) - before, 1))
-        spent, runs = spent + took, runs + 1
+        run_episode(*arrays, layers, 0, 1)
+        elapsed = time.perf_counter() - began
+        best = min(best, elapsed / max(int(vec.simulator.buffers.copies["steps"][0]) - before, 1))
+        spent, runs = spent + elapsed, runs + 1
     vec.close()
     return best

@@ -1,4 +1,4 @@
-"""Other simulators on the same jobs: the slow twin of our own tests, and AccaSim where it is installed."""
+"""Run times of other simulators on the same jobs: the reference simulator of the tests, and AccaSim if installed."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from kilowait.cluster import Cluster
 from kilowait.jobs import JobTable
 from kilowait.traces import write_trace
 
-__all__ = ["ACCASIM_JOBS", "TWIN_JOBS", "accasim_s", "twin_s"]
+__all__ = ["ACCASIM_JOBS", "REFERENCE_JOBS", "accasim_s", "reference_simulator_s"]
 
-TWIN_JOBS = 300
-"""The twin plans anew at every pass; a thousand jobs under conservative backfilling take it a minute."""
+REFERENCE_JOBS = 300
+"""The reference simulator replans at every pass; 1,000 jobs with conservative backfilling take a minute."""
 ACCASIM_JOBS = 1000
 
 _DEPTHS = {"none": 0, "easy": 1, "conservative": None}
 _ACCASIM = """
 import collections, collections.abc, sys, time
 for name in ("Mapping", "MutableMapping", "Iterable", "Callable", "Sequence"):
-    if not hasattr(collections, name):  # its last release looks for them where Python 3.9 had them
+    if not hasattr(collections, name):  # the last release of AccaSim imports them from their place in Python 3.9
         setattr(collections, name, getattr(collections.abc, name))
 from accasim.base.allocator_class import FirstFit
 from accasim.base.scheduler_class import EASYBackfilling, FirstInFirstOut
@@ -45,19 +45,21 @@ print("\\nseconds", time.perf_counter() - began)
 """
 
 
-def twin_s(jobs: JobTable, nodes: int, policy: str, backfill: str) -> float | None:
-    """Seconds the twin takes; None where this kilowait is no checkout with its tests."""
-    twin = _of_checkout("tests.oracle.reference")
-    rules = _of_checkout("tests.oracle.priority_rules")
-    if twin is None or rules is None:
+def reference_simulator_s(jobs: JobTable, nodes: int, policy: str, backfill: str) -> float | None:
+    """Seconds of the reference simulator; None if kilowait is not run from a checkout with its tests."""
+    reference = _import_from_checkout("tests.oracle.reference")
+    rules = _import_from_checkout("tests.oracle.priority_rules")
+    if reference is None or rules is None:
         return None
     columns = ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes")
-    rows = [twin.ReferenceJob(*row) for row in zip(*(jobs[name].tolist() for name in columns), strict=True)]
+    rows = [
+        reference.ReferenceJob(*row) for row in zip(*(jobs[name].tolist() for name in columns), strict=True)
+    ]
     rule, fixed = rules.rule_for(policy, rows)
     began = time.perf_counter()
-    twin.simulate(
+    reference.simulate(
         rows,
-        [twin.ReferenceGroup("nodes", nodes)],
+        [reference.ReferenceGroup("nodes", nodes)],
         queues={},
         outages=(),
         reservations=(),
@@ -68,24 +70,24 @@ def twin_s(jobs: JobTable, nodes: int, policy: str, backfill: str) -> float | No
     return time.perf_counter() - began
 
 
-def _of_checkout(name: str) -> Any:
+def _import_from_checkout(name: str) -> Any:
     root = Path(kilowait.__file__).resolve().parents[2]
     if not (root / Path(*name.split("."))).with_suffix(".py").exists():
         return None
     sys.path.insert(0, str(root))
     try:
         return import_module(name)
-    except ImportError:  # another package called tests was there first
+    except ImportError:  # another package called tests was imported earlier
         return None
     finally:
         sys.path.remove(str(root))
 
 
 def accasim_s(jobs: JobTable, nodes: int, backfill: str) -> float | str:
-    """Seconds AccaSim takes, reading its files included; words where it is not there or fails."""
+    """Seconds of AccaSim, including reading its files; a message if it is not installed or fails."""
     if find_spec("accasim") is None:
         return "AccaSim is not installed (pip install accasim)"
-    whole = jobs.with_columns(submit_s=np.floor(jobs["submit_s"]))  # it knows whole seconds only
+    rounded = jobs.with_columns(submit_s=np.floor(jobs["submit_s"]))  # AccaSim needs integer seconds
     system = {
         "groups": {"node": {"core": 1}},
         "resources": {"node": nodes},
@@ -93,10 +95,10 @@ def accasim_s(jobs: JobTable, nodes: int, backfill: str) -> float | str:
         "start_time": 0,
     }
     with tempfile.TemporaryDirectory() as folder:
-        write_trace(whole, Path(folder) / "jobs.swf", cluster=Cluster.from_nodes(nodes))
+        write_trace(rounded, Path(folder) / "jobs.swf", cluster=Cluster.from_nodes(nodes))
         (Path(folder) / "system.json").write_text(json.dumps(system))
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 [sys.executable, "-c", _ACCASIM, backfill],
                 cwd=folder,
                 capture_output=True,
@@ -106,8 +108,8 @@ def accasim_s(jobs: JobTable, nodes: int, backfill: str) -> float | str:
             )
         except subprocess.TimeoutExpired:
             return "AccaSim is installed, but did not end within 120 s"
-    seconds = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("seconds ")]
-    if done.returncode or not seconds:
-        last = (done.stderr.strip().splitlines() or ["no words"])[-1]
+    seconds = [line.split()[1] for line in completed.stdout.splitlines() if line.startswith("seconds ")]
+    if completed.returncode or not seconds:
+        last = (completed.stderr.strip().splitlines() or ["no message"])[-1]
         return f"AccaSim is installed, but does not run here: {last}"
     return float(seconds[0])

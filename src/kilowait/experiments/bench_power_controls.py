@@ -1,8 +1,8 @@
-"""What levers and accounts cost: from jobs to metrics with them, over the same without; what a user waits for.
+"""Benchmark of power controls and energy accounting: run time relative to a plain run, from jobs to metrics.
 
-`python -m kilowait.experiments.bench_power_controls LOG quick|whole`, as `bench` calls it, prints a ratio for each of
-`bench.LEVERS`. It is a process of its own because numpy takes the number of its threads when it is first imported:
-with several, on a busy machine, short sums wait for other threads longer than they take, in the plain run too.
+`python -m kilowait.experiments.bench_power_controls LOG quick|full`, called by `bench`, prints one ratio for each of
+`bench.POWER_CONTROLS`. It runs in a separate process because numpy sets its number of threads when it is imported: with
+several threads on a busy machine, waiting for other threads would take longer than short sums, also in the plain run.
 """
 
 from __future__ import annotations
@@ -14,32 +14,34 @@ from functools import partial
 import kilowait as kw
 from kilowait.energy import PowerModel, account_energy
 from kilowait.energy.controls import resolve_controls
-from kilowait.experiments.bench import LEVERS, NODES, SEED, interleaved_ratio
+from kilowait.experiments.bench import NODES, POWER_CONTROLS, SEED, interleaved_ratio
 from kilowait.jobs import JobTable
 
 __all__ = ["ratios"]
 
 
 def ratios(jobs: JobTable, nodes: int, *, quick: bool) -> list[float]:
-    """For each of `LEVERS`: seconds with it, accounts included, over seconds of the plain run and its metrics."""
+    """For each of `POWER_CONTROLS`: seconds with controls and accounting over seconds of a plain run with metrics."""
     cluster, model = kw.Cluster.from_nodes(nodes), PowerModel.preset("taurus")
 
     def plain() -> None:
         kw.metrics(kw.simulate(jobs, cluster, "fcfs", "easy", on_oversized="drop"))
 
-    def levered(text: str) -> None:
-        pulled = resolve_controls(text, jobs, cluster, model)
+    def controlled(text: str) -> None:
+        resolved = resolve_controls(text, jobs, cluster, model)
         log = kw.simulate(
-            pulled.jobs, cluster, "fcfs", "easy", on_oversized="drop", power_controls=pulled.controls
+            resolved.jobs, cluster, "fcfs", "easy", on_oversized="drop", power_controls=resolved.controls
         )
         kw.metrics(log)
-        account_energy(log, cluster, model, tables=pulled.tables).metrics()
+        account_energy(log, cluster, model, tables=resolved.tables).metrics()
 
-    return [interleaved_ratio(plain, partial(levered, text), quick=quick) for text in LEVERS.values()]
+    return [
+        interleaved_ratio(plain, partial(controlled, text), quick=quick) for text in POWER_CONTROLS.values()
+    ]
 
 
 def main(log: str, speed: str) -> None:
-    """Print them; without a log, of the Lublin model's workload."""
+    """Print the ratios for a log; without a log, for the workload of the Lublin model."""
     if log:
         jobs = kw.read_trace(log)
         nodes = int(jobs.meta["max_procs"])

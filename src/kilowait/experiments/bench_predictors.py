@@ -27,10 +27,10 @@ def predictor_speeds(
     jobs: int = 12_000, *, rows: int = 500, models: tuple[str, ...] = ("forest", "boosting:median")
 ) -> Iterator[BenchResult]:
     """Yield each measurement on a synthetic workload of `jobs` jobs."""
-    made = lublin(jobs, NODES, load=0.9, seed=SEED).sorted()
-    made, times, _ = history_of(made, Cluster.from_nodes(NODES), "simulated")
+    log = lublin(jobs, NODES, load=0.9, seed=SEED).sorted()
+    log, times, _ = history_of(log, Cluster.from_nodes(NODES), "simulated")
     began = perf_counter()
-    dataset = make_dataset(made, times, NODES)
+    dataset = make_dataset(log, times, NODES)
     yield BenchResult(f"features of {jobs:,} jobs", perf_counter() - began, "s")
     for name in models:
         began = perf_counter()
@@ -40,13 +40,13 @@ def predictor_speeds(
         began = perf_counter()
         predictor.predict_rows(values, anchor, max_value)
         yield BenchResult(f"{name}, all jobs at once", jobs / (perf_counter() - began), "jobs/s")
-        took = []
+        seconds = []
         for row in range(rows):
             one = slice(row, row + 1)
             began = perf_counter()
             predictor.predict_rows(values[one], anchor[one], max_value[one])
-            took.append(perf_counter() - began)
-        words = f"99 % within {1e3 * float(np.quantile(took, 0.99)):.2f} ms"
+            seconds.append(perf_counter() - began)
+        note = f"99 % within {1e3 * float(np.quantile(seconds, 0.99)):.2f} ms"
         yield BenchResult(
-            f"{name}, one job: value and 3 bounds", 1e3 * float(np.median(took)), "ms", ROW_MS, True, words
+            f"{name}, one job: value and 3 bounds", 1e3 * float(np.median(seconds)), "ms", ROW_MS, True, note
         )

@@ -29,7 +29,7 @@ NODES, JOBS = 256, 20_000
 ALGORITHMS = ("ppo", "a2c", "d3qn", "sac")
 
 
-def _vector(copies: int, *, queue_window: int, threads: int | None = None, **how: Any) -> Any:
+def _vector(copies: int, *, queue_window: int, threads: int | None = None, **env_options: Any) -> Any:
     from kilowait.envs.vector_env import BatchVectorEnv
 
     jobs = kw.lublin(JOBS, NODES, load=1.0, seed=0, estimates="rounded")
@@ -40,7 +40,7 @@ def _vector(copies: int, *, queue_window: int, threads: int | None = None, **how
         queue_window=queue_window,
         threads=threads,
         autoreset_mode="SameStep",
-        **how,
+        **env_options,
     )
 
 
@@ -167,21 +167,24 @@ def training_speeds(
             copied = name in ("d3qn", "sac")  # replay buffers need new arrays
             vec = _Timed(_vector(envs, queue_window=queue_window, graph=kind == "gat", copy=copied))
             train = getattr(agents, f"train_{name}")
-            how = getattr(agents, f"{name.upper()}Settings")(network=kind, precision=precision)
-            known = {key: value for key, value in (settings or {}).items() if hasattr(how, key)}
-            if hasattr(how, "learning_starts"):
+            hyperparameters = getattr(agents, f"{name.upper()}Settings")(network=kind, precision=precision)
+            known = {key: value for key, value in (settings or {}).items() if hasattr(hyperparameters, key)}
+            if hasattr(hyperparameters, "learning_starts"):
                 known |= {
-                    "learning_starts": agents.steps_per_update(how) * envs,
-                    "buffer_size": max(4096, 4 * agents.steps_per_update(how) * envs),
+                    "learning_starts": agents.steps_per_update(hyperparameters) * envs,
+                    "buffer_size": max(4096, 4 * agents.steps_per_update(hyperparameters) * envs),
                 }
-            how = replace(how, **known)
-            how = replace(how, total_timesteps=(updates + 2) * agents.steps_per_update(how) * envs)
+            hyperparameters = replace(hyperparameters, **known)
+            hyperparameters = replace(
+                hyperparameters,
+                total_timesteps=(updates + 2) * agents.steps_per_update(hyperparameters) * envs,
+            )
             marks: list[tuple[float, float, int]] = []
 
             def note(update: Any, marks: list[tuple[float, float, int]] = marks, vec: _Timed = vec) -> None:
                 marks.append((time.perf_counter(), vec.seconds, update.steps))
 
-            train(vec, how, seed=0, device=device, threads=threads, progress=note)
+            train(vec, hyperparameters, seed=0, device=device, threads=threads, progress=note)
             total = marks[-1][0] - marks[1][0]
             in_env = marks[-1][1] - marks[1][1]
             steps = marks[-1][2] - marks[1][2]

@@ -1,8 +1,7 @@
-"""Finished cells of a comparison, kept while it is not whole.
+"""Cache of the finished cells of a comparison, so that an interrupted comparison can be resumed.
 
-A cell is kept under a name made from everything it depends on (jobs, machine, rule, window, settings, the simulator's
-own sources), so that a comparison that was interrupted goes on where it stopped, and one that was changed runs what
-is new in it.
+The key of a cell is a digest of everything it depends on: jobs, cluster, policy, window, settings and the source code
+of the simulator. A changed comparison therefore runs only the cells that are new.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from kilowait.evaluation.comparison import Comparison, PolicyConfig
 from kilowait.evaluation.storage import ComparisonFolder, load_comparison
 from kilowait.experiments.policy_configs import policy_and_placement
 from kilowait.experiments.run_matrix import Cell, ComparisonCase
-from kilowait.experiments.scenario import AGENT, PREFER, agent_and_preference
+from kilowait.experiments.scenario import AGENT_PREFIX, PREFERENCE_PREFIX, agent_and_preference
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Allocations, NodeStates
 
@@ -43,53 +42,62 @@ _PIECES = ("segment", "node", "gpus", "gpu_milli", "count", "work_s", "lost_s", 
 
 
 class FolderCellCache:
-    """Finished cells, by content: in a folder beside the one the comparison is to be written to, and in that itself.
+    """Finished cells by digest, in the folder OUT.cells and in an earlier comparison in the folder OUT.
 
-    The folder beside it is there only while a comparison is not finished.
+    OUT.cells exists only while a comparison is unfinished.
     """
 
     def __init__(self, out: Path, cases: Sequence[ComparisonCase], policies: Sequence[PolicyConfig]) -> None:
         self.folder = out.with_name(f"{out.name}.cells")
-        self.found = 0
-        """Cells that did not have to be run."""
-        self._cases, self._contenders = cases, policies
+        self.hits = 0
+        """Cells that were read instead of run."""
+        self._cases, self._configs = cases, policies
         self._digests = [case.digest for case in cases]
-        self._policies = [_policy_digest(contender.policy) for contender in policies]
+        self._policies = [_policy_digest(config.policy) for config in policies]
         self._earlier: dict[str, tuple[Comparison, int, int]] = {}
         if (out / "manifest.json").exists():
-            self._earlier = _cells_of(load_comparison(out))
+            self._earlier = _cells_by_key(load_comparison(out))
 
     def key(self, cell: Cell) -> str:
-        """A name made from everything the cell depends on."""
-        case, contender, window = cell
-        windows, who = self._cases[case].windows, self._contenders[contender]
-        place = (int(windows.first[window]), int(windows.size[window]), int(windows.warmup[window]))
-        what = [self._digests[case], place, self._policies[contender], str(who.backfill), who.kind, _code()]
-        meter = self._cases[case].meter
-        by_energy = self._cases[case].recorded.get("gpu", {}).get("gpu_type_order") == "least-energy"
-        if meter is not None and (who.power_controls != "none" or by_energy):
-            what += [who.power_controls, meter.digest]
-        return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
+        """The digest of everything the cell depends on."""
+        case, policy, window = cell
+        windows, config = self._cases[case].windows, self._configs[policy]
+        rows = (int(windows.first[window]), int(windows.size[window]), int(windows.warmup[window]))
+        parts = [
+            self._digests[case],
+            rows,
+            self._policies[policy],
+            str(config.backfill),
+            config.kind,
+            _code_digest(),
+        ]
+        context = self._cases[case].power_context
+        gpu_options = self._cases[case].settings_dict.get("gpu", {})
+        needs_power = config.power_controls != "none" or gpu_options.get("gpu_type_order") == "least-energy"
+        if context is not None and needs_power:
+            parts += [config.power_controls, context.digest]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
     def load(self, cell: Cell) -> ExecutionLog | None:
-        """The log of a cell that was finished before; None where there is none that can be read."""
+        """The log of a finished cell; None if there is none, or it cannot be read."""
         key = self.key(cell)
         jobs = self._cases[cell[0]].windows[cell[2]].jobs
         if key in self._earlier:
-            contest, contender, window = self._earlier[key]
-            self.found += 1
-            return replace(contest.logs(contender, window), jobs_table=jobs)
+            comparison, policy, window = self._earlier[key]
+            self.hits += 1
+            return replace(comparison.logs(policy, window), jobs_table=jobs)
         try:
-            with (self.folder / f"{key}.npz").open("rb") as file, np.load(file) as held:
-                columns = {name: held[name] for name in _COLUMNS}
-                note = json.loads(str(held["note"]))
-                states = NodeStates(*(held[f"states_{name}"] for name in _STATES)) if note["states"] else None
-                pieces = (
-                    Allocations(*(held[f"pieces_{name}"] for name in _PIECES)) if note["pieces"] else None
-                )
+            with (self.folder / f"{key}.npz").open("rb") as file, np.load(file) as arrays:
+                columns = {name: arrays[name] for name in _COLUMNS}
+                note = json.loads(str(arrays["note"]))
+                states = pieces = None
+                if note["states"]:
+                    states = NodeStates(*(arrays[f"states_{name}"] for name in _STATES))
+                if note["pieces"]:
+                    pieces = Allocations(*(arrays[f"pieces_{name}"] for name in _PIECES))
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None
-        self.found += 1
+        self.hits += 1
         return ExecutionLog(
             jobs_table=jobs,
             groups=tuple(note["groups"]),
@@ -100,7 +108,7 @@ class FolderCellCache:
         )
 
     def save(self, cell: Cell, log: ExecutionLog) -> None:
-        """Keep a finished cell; it is there whole or not at all."""
+        """Write a finished cell; the file is replaced atomically."""
         path = self.folder / f"{self.key(cell)}.npz"
         part = path.with_suffix(f".{os.getpid()}.part")
         note = json.dumps(
@@ -118,66 +126,68 @@ class FolderCellCache:
             columns |= {f"pieces_{name}": getattr(log.pieces, name) for name in _PIECES}
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with _undisturbed():
+            with _delay_interrupts():
                 with part.open("wb") as file:
                     np.savez(file, note=np.array(note), **columns)
                 part.replace(path)
         except OSError as problem:
             part.unlink(missing_ok=True)
             raise InputError(
-                f"cannot keep a finished cell in {path}: {problem.strerror or problem}"
+                f"cannot write the finished cell {path}: {problem.strerror or problem}"
             ) from None
 
     def clear(self) -> None:
-        """The comparison is written: what was kept on the way is not needed any more."""
+        """Remove the folder of cells, after the comparison was written."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Ctrl-C waits until a file is written: a zip file that is interrupted fails with an error of its own."""
-    if threading.current_thread() is not threading.main_thread():  # where nobody is interrupted
+def _delay_interrupts() -> Iterator[None]:
+    """Delay Ctrl-C until a file is written: numpy raises another error if writing a zip file is interrupted."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
         yield
         return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    received: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if came:
+    if received:
         raise KeyboardInterrupt
 
 
-def _cells_of(earlier: ComparisonFolder) -> dict[str, tuple[Comparison, int, int]]:
-    places = [
-        (contest, contender, window)
-        for contest in earlier.comparisons
-        for contender in range(len(contest.policies))
-        for window in range(len(contest.windows))
+def _cells_by_key(earlier: ComparisonFolder) -> dict[str, tuple[Comparison, int, int]]:
+    cells = [
+        (comparison, policy, window)
+        for comparison in earlier.comparisons
+        for policy in range(len(comparison.policies))
+        for window in range(len(comparison.windows))
     ]
-    return dict(zip(earlier.cells, places, strict=True))
+    return dict(zip(earlier.cells, cells, strict=True))
 
 
 def _policy_digest(policy: str) -> str:
-    """The rule as written; of an agent what its file holds instead of its name."""
-    if not policy.startswith(AGENT):
+    """The text of the policy; for an agent, the digest of its file instead of its path."""
+    if not policy.startswith(AGENT_PREFIX):
         return policy
-    whole, placement = policy_and_placement(policy)
-    path, preference = agent_and_preference(whole)
-    told = PREFER + preference if preference else ""
+    agent, placement = policy_and_placement(policy)
+    path, preference = agent_and_preference(agent)
+    suffix = PREFERENCE_PREFIX + preference if preference else ""
     try:
-        return f"{AGENT}{hashlib.sha256(Path(path).read_bytes()).hexdigest()}{told}@{placement or ''}"
+        return (
+            f"{AGENT_PREFIX}{hashlib.sha256(Path(path).read_bytes()).hexdigest()}{suffix}@{placement or ''}"
+        )
     except OSError:
-        return policy  # load_agent has the words for what is wrong with it
+        return policy  # load_agent raises the error later
 
 
 @cache
-def _code() -> str:
-    """Of the sources a simulation depends on: a cell of another version is run again."""
-    found = hashlib.sha256(np.__version__.encode())
+def _code_digest() -> str:
+    """Digest of the source code of the simulator: cells of another version are run again."""
+    digest = hashlib.sha256(np.__version__.encode())
     root = Path(kilowait.__file__).parent
-    for room in ("engine", "energy", "policies", "agents", "jobs", "cluster"):
-        for source in sorted((root / room).rglob("*.py")):
-            found.update(source.read_bytes())
-    return found.hexdigest()
+    for package in ("engine", "energy", "policies", "agents", "jobs", "cluster"):
+        for source in sorted((root / package).rglob("*.py")):
+            digest.update(source.read_bytes())
+    return digest.hexdigest()

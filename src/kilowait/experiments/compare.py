@@ -13,10 +13,10 @@ from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.policy import Policy
 from kilowait.engine.settings import Settings
 from kilowait.evaluation.comparison import Comparison, PolicyConfig, Windows, cut_windows, single_window
-from kilowait.experiments.energy_results import energy_record
+from kilowait.experiments.energy_results import compute_energy_results
 from kilowait.experiments.gpu_settings import default_backfill
 from kilowait.experiments.run_matrix import Cell, ComparisonCase, run_cells
-from kilowait.experiments.scenario import AGENT, resolve_policy
+from kilowait.experiments.scenario import AGENT_PREFIX, resolve_policy
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies.registry import AnyPolicy, as_policy
 
@@ -41,20 +41,20 @@ def compare(
     """Run several policies on the same jobs, or on the same windows of a log, and compare them.
 
     The result has the metrics of every policy in every window (`table`, `values`, `to_pandas`), the significance of
-    differences (`judge`), and all logs (`logs`).
+    differences (`significance`), and all logs (`logs`).
 
     Args:
         jobs: a log, or windows cut from one (`kilowait.cut_windows`).
-        cluster: the machine.
+        cluster: nodes, groups and queues (`kilowait.Cluster`).
         policies: names ("sjf", "agent:runs/x"), functions or objects as in `kilowait.simulate`; a mapping names them.
-        windows: windows to cut from the log; None: one, the whole log.
+        windows: windows to cut from the log; None: one window, the full log.
         window_jobs: jobs of each window.
-        seed: of the places of the windows.
+        seed: seed of the random positions of the windows.
         backfill: as in `kilowait.simulate`; None: easy, on GPU clusters none.
         settings: all settings of the runs, as in `kilowait.simulate`.
         clairvoyant: run every priority policy that does not predict once more with perfect estimates.
         trace: name of the log in tables.
-        progress: is called with the label of a policy before it runs.
+        progress: is called with the label of a policy when its first run ends.
         changes: single settings by name, as in `kilowait.simulate`.
 
     >>> import kilowait as kw
@@ -71,16 +71,16 @@ def compare(
             if windows is None
             else cut_windows(jobs, windows, window_jobs=window_jobs, seed=seed)
         )
-    used = default_backfill(cluster.node_level) if backfill is None and settings is None else backfill
+    if backfill is None:
+        backfill = default_backfill(cluster.node_level) if settings is None else _backfill(settings)
     named = (
         dict(policies) if isinstance(policies, Mapping) else {_name(policy): policy for policy in policies}
     )
-    found = {name: _policy(policy) for name, policy in named.items()}
-    shown = _backfill(settings) if used is None else used
-    pairs = [(PolicyConfig(name, shown, _kind(named[name])), policy) for name, policy in found.items()]
+    resolved = {name: _policy(policy) for name, policy in named.items()}
+    pairs = [(PolicyConfig(name, backfill, _kind(named[name])), policy) for name, policy in resolved.items()]
     if clairvoyant:
         pairs += [
-            (PolicyConfig(config.policy, shown, "clairvoyant"), policy)
+            (PolicyConfig(config.policy, backfill, "clairvoyant"), policy)
             for config, policy in pairs
             if config.kind == "rule" and not (isinstance(policy, PriorityPolicy) and policy.predicts)
         ]
@@ -90,12 +90,12 @@ def compare(
     )
     started: set[int] = set()
 
-    def hear(cell: Cell, ran: bool) -> None:
+    def report(cell: Cell, ran: bool) -> None:
         if progress is not None and cell[1] not in started:
             started.add(cell[1])
             progress(configs[cell[1]].label)
 
-    logs = run_cells((case,), configs, workers=1, policies=[policy for _, policy in pairs], progress=hear)
+    logs = run_cells((case,), configs, workers=1, policies=[policy for _, policy in pairs], progress=report)
     return comparison_of(0, case, configs, logs)
 
 
@@ -105,7 +105,7 @@ def comparison_of(
     configs: tuple[PolicyConfig, ...],
     logs: Mapping[Cell, ExecutionLog],
     *,
-    ledger: Mapping[str, Any] | None = None,
+    cleaning_report: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
 ) -> Comparison:
     """The comparison of one case (number `number` of the run matrix) from its logs."""
@@ -116,18 +116,18 @@ def comparison_of(
         windows=case.windows,
         policies=configs,
         logs=of_case,
-        cleaning_report=ledger,
+        cleaning_report=cleaning_report,
         cluster=to_dict(case.cluster),
         notes=notes,
         energy=None
-        if case.meter is None
-        else energy_record(case.meter, case.windows, configs, of_case, case.speeds),
+        if case.power_context is None
+        else compute_energy_results(case.power_context, case.windows, configs, of_case, case.gpu_speeds),
     )
 
 
 @dataclass(frozen=True)
 class _Logs:
-    """The logs of one case, by number of policy and window."""
+    """The logs of one case, by the indices of policy and window."""
 
     logs: Mapping[Cell, ExecutionLog]
     case: int
@@ -141,7 +141,7 @@ def _name(policy: AnyPolicy) -> str:
 
 
 def _backfill(settings: Settings | GpuSettings | None) -> str | int:
-    """The backfilling that the settings of a run say."""
+    """The backfilling of the settings of a run."""
     if isinstance(settings, GpuSettings):
         return "none" if settings.head_of_line_blocking else "skip"
     return Settings.backfill if settings is None else settings.backfill
@@ -149,7 +149,7 @@ def _backfill(settings: Settings | GpuSettings | None) -> str | int:
 
 def _kind(policy: AnyPolicy) -> str:
     if isinstance(policy, str):
-        return "agent" if policy.startswith(AGENT) else "rule"
+        return "agent" if policy.startswith(AGENT_PREFIX) else "rule"
     return "rule" if isinstance(policy, PriorityPolicy) else "agent"
 
 

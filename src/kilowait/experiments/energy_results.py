@@ -1,4 +1,4 @@
-"""What runs drew, for those who compare and keep them."""
+"""Energy results of comparisons and of single runs, as stored and reported."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ from kilowait.evaluation.comparison import (
     SignalCurve,
     Windows,
 )
-from kilowait.experiments.gpu_power_cap import CAPS, cap_of, parse_gpu_power_caps
+from kilowait.experiments.gpu_power_cap import DEFAULT_GPU_CAPS, gpu_cap_share, parse_gpu_power_caps
 from kilowait.experiments.gpu_settings import speeds_for
 from kilowait.experiments.power_context import PowerContext
 from kilowait.jobs import ExecutionLog
 
-__all__ = ["accounts_as_data", "energy_record", "lever_sets"]
+__all__ = ["accounts_to_dict", "compute_energy_results", "default_control_sets"]
 
 BINS = 480
-"""Of the curves that reports draw."""
+"""Time bins of the power curves in reports."""
 
 
-def energy_record(
-    meter: PowerContext,
+def compute_energy_results(
+    context: PowerContext,
     windows: Windows,
     policies: Sequence[PolicyConfig],
     logs: Callable[[int, int], ExecutionLog],
     speeds: str = "auto",
 ) -> EnergyResults:
-    """What every contender drew in every window.
+    """Energy metrics of every policy in every window, and power curves of the first window.
 
-    In each window all are accounted over the same time, from the first counted submission to the last end of any of
-    them: who is done sooner goes on idle, or asleep. `least_kwh` is what the work of the window's counted jobs takes
-    at best, with nothing idle; on placed nodes at these `speeds`, under the best of the contenders' caps.
+    In each window all policies are accounted over the same time, from the first evaluated submission to the last end
+    of any of them; nodes that finish earlier are idle or asleep. `least_kwh` is the lower bound of the energy of the
+    window's evaluated jobs, without idle nodes; on GPU clusters at these `speeds`, with the best cap of any policy.
     """
     metrics: list[list[dict[str, float]]] = [[] for _ in policies]
     states: list[list[dict[str, float]]] = [[] for _ in policies]
     curves: list[PowerCurve] = []
     signals: tuple[SignalCurve, ...] = ()
     notes: list[str] = []
-    caps = {cap_of(contender.power_controls) for contender in policies}
+    caps = {gpu_cap_share(config.power_controls) for config in policies}
     for number, window in enumerate(windows):
-        ran = [logs(contender, number) for contender in range(len(policies))]
-        first = float(window.jobs["submit_s"][window.warmup])
-        counted = window.jobs[window.warmup :]
-        fast = speeds_for(speeds, counted, meter.cluster) if meter.cluster.node_level else None
-        least = meter.least_kwh(counted, fast, caps)
-        last = max((float(log.end_s.max()) for log in ran if len(log)), default=first)
-        for contender, log in enumerate(ran):
-            spent = meter.account(log, policies[contender].power_controls, (first, last))
-            metrics[contender].append({**spent.metrics(), "least_kwh": least})
-            states[contender].append(spent.by_state)
-            notes += spent.notes
+        window_logs = [logs(policy, number) for policy in range(len(policies))]
+        start_s = float(window.jobs["submit_s"][window.warmup])
+        evaluated = window.jobs[window.warmup :]
+        gpu_speeds = speeds_for(speeds, evaluated, context.cluster) if context.cluster.node_level else None
+        minimum_kwh = context.minimum_kwh(evaluated, gpu_speeds, caps)
+        end_s = max((float(log.end_s.max()) for log in window_logs if len(log)), default=start_s)
+        for policy, log in enumerate(window_logs):
+            accounts = context.account(log, policies[policy].power_controls, (start_s, end_s))
+            metrics[policy].append({**accounts.metrics(), "least_kwh": minimum_kwh})
+            states[policy].append(accounts.by_state)
+            notes += accounts.notes
             if number == 0:
-                bins = spent.power(BINS)
+                bins = accounts.power(BINS)
                 curves.append(PowerCurve(_tuple(bins.edge_s), _tuple(bins.it_w), _tuple(bins.facility_w)))
-                signals = signals or _signals(spent)
+                signals = signals or _signals(accounts)
     return EnergyResults(
         metrics=tuple(tuple(row) for row in metrics),
         states=tuple(_summed(row) for row in states),
@@ -69,50 +69,50 @@ def energy_record(
     )
 
 
-def lever_sets(meter: PowerContext) -> list[str]:
-    """Always on, each lever alone that this machine and these signals have, and all of them; on placed nodes caps."""
-    if meter.cluster.node_level:
-        return ["none", *parse_gpu_power_caps(",".join(map(str, CAPS)))]
+def default_control_sets(context: PowerContext) -> list[str]:
+    """No control, each control that cluster and signals support, and all of them; on GPU clusters GPU power caps."""
+    if context.cluster.node_level:
+        return ["none", *parse_gpu_power_caps(",".join(map(str, DEFAULT_GPU_CAPS)))]
     sets = ["none"]
-    if any(group.sleep is not None for group in meter.model.groups):
+    if any(group.sleep is not None for group in context.model.groups):
         sets += ["sleep=break-even", "sleep=predictive"]
-    if any(len(group.levels) > 1 for group in meter.model.groups):
+    if any(len(group.levels) > 1 for group in context.model.groups):
         sets.append(f"dvfs={DEFAULT_SLOWDOWN:g}")
-    if meter.carbon is not None:
+    if context.carbon is not None:
         sets.append(f"shift={DEFAULT_SHIFT}")
-    if meter.price is not None:
+    if context.price is not None:
         sets.append(f"shift=price:{DEFAULT_SHIFT}")
     sets.append("all")
     return sets
 
 
-def accounts_as_data(spent: EnergyAccounts, power_controls: str) -> dict[str, Any]:
-    """What a run drew, as plain data: for JSON and for the run folder; `levers` in words."""
+def accounts_to_dict(accounts: EnergyAccounts, power_controls: str) -> dict[str, Any]:
+    """The energy accounts of a run as plain data, for JSON output and the run folder."""
     return {
         "power_controls": power_controls,
-        "horizon_s": list(spent.horizon_s),
-        "metrics": spent.metrics(),
-        "kwh_by_state": spent.by_state,
-        "kwh_by_group": {name: dict(states) for name, states in spent.by_group.items()},
-        "currency": spent.currency or None,
-        "signals": dict(spent.signals),
-        "notes": list(spent.notes),
+        "horizon_s": list(accounts.horizon_s),
+        "metrics": accounts.metrics(),
+        "kwh_by_state": accounts.by_state,
+        "kwh_by_group": {name: dict(states) for name, states in accounts.by_group.items()},
+        "currency": accounts.currency or None,
+        "signals": dict(accounts.signals),
+        "notes": list(accounts.notes),
     }
 
 
 def _signals(accounts: EnergyAccounts) -> tuple[SignalCurve, ...]:
-    """Means over the bins of the curves."""
+    """The signals as means over the bins of the power curves."""
     bins = accounts.power(BINS)
-    found = []
+    curves = []
     for name, series, mean in (
         ("carbon", accounts.carbon, bins.carbon_g_per_kwh),
         ("price", accounts.price, bins.price_per_mwh),
     ):
         if series is not None and mean is not None:
-            found.append(
+            curves.append(
                 SignalCurve(name, series.unit, accounts.signals[name], _tuple(bins.edge_s), _tuple(mean))
             )
-    return tuple(found)
+    return tuple(curves)
 
 
 def _summed(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -10,7 +10,7 @@ import numpy as np
 import kilowait as kw
 from kilowait.cluster import Cluster
 from kilowait.evaluation.comparison.bootstrap import ratio_interval
-from kilowait.experiments.gpu_settings import GpuOptions, arguments
+from kilowait.experiments.gpu_settings import GpuOptions, simulate_arguments
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.rng import stream
 
@@ -36,7 +36,7 @@ def simulate_to_end(
 
     Utilization is over the time in which jobs arrive, which is the same for all policies.
     """
-    settings = arguments(
+    settings = simulate_arguments(
         {**_FIXED, "placement": placement, "gpu": GpuOptions(**way)}, jobs, cluster, policy, "skip"
     )
     log = kw.simulate(jobs, cluster, policy, "skip", **settings)

@@ -82,7 +82,7 @@ def run_on(
     power_controls: str,
 ) -> dict[str, float]:
     """`FIGURES` of a window under a policy with these power controls, or under an agent that uses them."""
-    pulled = meter.pull(power_controls, jobs)
+    pulled = meter.resolve_controls(power_controls, jobs)
     log = simulate(pulled.jobs, cluster, policy, backfill, power_controls=pulled.controls)
     log = replace(log, jobs_table=jobs)
     return run_metrics(log, meter.account(log, pulled))

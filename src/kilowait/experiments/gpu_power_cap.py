@@ -1,4 +1,4 @@
-"""GPU power caps in words: on placed nodes, which have no other lever, ``gpu-cap=60%`` stands where levers do."""
+"""GPU power caps as text: on GPU clusters ``gpu-cap=60%`` is the only power control."""
 
 from __future__ import annotations
 
@@ -7,65 +7,67 @@ from kilowait.energy.controls import parse_controls
 from kilowait.errors import InputError
 
 __all__ = [
-    "CAPS",
-    "cap_of",
-    "cap_description",
+    "DEFAULT_GPU_CAPS",
+    "gpu_cap_share",
+    "gpu_cap_description",
     "parse_gpu_power_caps",
     "check_power_controls",
     "check_controls_supported",
 ]
 
-CAPS = (0.9, 0.8, 0.7, 0.6, 0.5)
-"""Tried where nobody says which."""
+DEFAULT_GPU_CAPS = (0.9, 0.8, 0.7, 0.6, 0.5)
+"""Caps that are compared by default, as fractions of the GPU power limit."""
 _CAP = "gpu-cap="
 
 
 def parse_gpu_power_caps(text: str) -> list[str]:
-    """Sets of levers of a list of caps: shares of the limit (TDP) of whatever GPU a job is on; none: no cap.
+    """The power controls of a list of caps, fractions of the power limit (TDP) of the job's GPU; none: no cap.
 
     >>> parse_gpu_power_caps("none,0.8,60%")
     ['none', 'gpu-cap=80%', 'gpu-cap=60%']
     """
-    found = [_cap_text(part.strip()) for part in text.split(",") if part.strip()]
-    if not found:
-        raise InputError("--gpu-power-cap is empty; write a share of the GPUs' limit such as 60% or 0.6")
-    return list(dict.fromkeys(found))
+    controls = [_cap_text(part.strip()) for part in text.split(",") if part.strip()]
+    if not controls:
+        raise InputError(
+            "--gpu-power-cap is empty; write a fraction of the GPU power limit such as 60% or 0.6"
+        )
+    return list(dict.fromkeys(controls))
 
 
-def cap_of(power_controls: str) -> float | None:
-    """The cap that levers are, as a share; None: they are none.
+def gpu_cap_share(power_controls: str) -> float | None:
+    """The GPU power cap of a text, as a fraction; None: the text is not a GPU power cap.
 
-    >>> cap_of("gpu-cap=60%"), cap_of("sleep=break-even")
+    >>> gpu_cap_share("gpu-cap=60%"), gpu_cap_share("sleep=break-even")
     (0.6, None)
     """
     text = power_controls.strip()
     return _share(text[len(_CAP) :]) if text.startswith(_CAP) else None
 
 
-def cap_description(share: float) -> str:
-    """For people.
+def gpu_cap_description(share: float) -> str:
+    """The cap as text for the user.
 
-    >>> cap_words(0.6)
-    'GPUs are held to 60 % of their limit'
+    >>> gpu_cap_description(0.6)
+    'GPUs are capped at 60 % of their power limit'
     """
-    return f"GPUs are held to {100 * share:g} % of their limit"
+    return f"GPUs are capped at {100 * share:g} % of their power limit"
 
 
 def check_power_controls(power_controls: str) -> None:
-    """Raise unless some machine knows these levers."""
-    if cap_of(power_controls) is None:
+    """Raise unless batch or GPU clusters support these power controls."""
+    if gpu_cap_share(power_controls) is None:
         parse_controls(power_controls)
 
 
 def check_controls_supported(power_controls: str, cluster: Cluster) -> None:
-    """Raise unless this machine knows these levers."""
-    capped = cap_of(power_controls) is not None
-    if capped and not cluster.node_level:
+    """Raise unless this cluster supports these power controls."""
+    is_gpu_cap = gpu_cap_share(power_controls) is not None
+    if is_gpu_cap and not cluster.node_level:
         raise InputError(
             f"--gpu-power-cap is for GPU clusters; {cluster.name!r} has whole nodes, where power caps "
             "are DVFS states: take --power-controls dvfs=1.1, or a preset such as gpu-mixed"
         )
-    if cluster.node_level and not capped and power_controls.strip() != "none":
+    if cluster.node_level and not is_gpu_cap and power_controls.strip() != "none":
         raise InputError(
             f"power controls {power_controls!r} are for batch clusters, which have node sleep and DVFS; cap GPUs with "
             "--gpu-power-cap 60%, or leave --power-controls out"
@@ -84,7 +86,7 @@ def _share(text: str) -> float:
         share = 0.0
     if not 0 < share <= 1:
         raise InputError(
-            f"--gpu-power-cap is {text!r}; write a share of the GPUs' limit (TDP) above 0 and up to 1, such as 60% "
-            "or 0.6: types differ in watts"
+            f"--gpu-power-cap is {text!r}; write a fraction of the GPU power limit (TDP) above 0 and up to 1, such as "
+            "60% or 0.6; watts are not accepted, because GPU types differ"
         )
     return share

@@ -1,4 +1,4 @@
-"""How jobs are placed on single nodes, preempted and moved: settings in words, for clusters of placed nodes."""
+"""GPU scheduling options of the command line, the engine settings they define, and speeds and energy by GPU type."""
 
 from __future__ import annotations
 
@@ -11,18 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.gpu_speeds import (
-    SOURCES,
-    Speeds,
-    speeds_for,
-)
+from kilowait.cluster.gpu_speeds import SOURCES, Speeds, speeds_for
 from kilowait.cluster.gpus import gpu
 from kilowait.energy.power import PowerModel, UtilizationProfile, energy_by_type
 from kilowait.engine.gpu.demand import node_types
 from kilowait.engine.gpu.settings import PLACEMENTS, GpuSettings
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.gpu_power_cap import cap_of
+from kilowait.experiments.gpu_power_cap import gpu_cap_share
 from kilowait.experiments.power_context import PowerContext
 from kilowait.jobs import JobTable
 from kilowait.policies.registry import AnyPolicy
@@ -31,23 +27,23 @@ from kilowait.units import parse_duration
 
 __all__ = [
     "BACKFILLS",
-    "TYPES",
+    "GPU_TYPE_ORDERS",
     "GpuOptions",
-    "arguments",
+    "simulate_arguments",
     "check_placement",
     "check_placement_on",
     "run_speeds",
-    "source_words",
+    "speed_sources_text",
     "speeds_for",
-    "types_by_energy",
+    "gpu_type_energy",
     "default_backfill",
 ]
 
 Floats = npt.NDArray[np.float64]
 BACKFILLS = ("none", "skip")
-"""What the first job that does not fit means for the others: they wait, or the next are tried."""
-TYPES = ("any", "fastest", "least-energy")
-_SPANS = {
+"""Backfilling on GPU clusters. none: the first job that does not fit blocks the queue; skip: later jobs are tried."""
+GPU_TYPE_ORDERS = ("any", "fastest", "least-energy")
+_DURATIONS = {
     "preempt_min_runtime": "min_run_before_preempt_s",
     "preempt_grace": "grace_s",
     "checkpoint_write_time": "checkpoint_write_s",
@@ -55,32 +51,35 @@ _SPANS = {
     "checkpoint_interval": "checkpoint_s",
     "round_interval": "round_interval_s",
 }
+"""Options that are durations, and the fields of `GpuSettings` they set."""
 NEVER = "never"
 
 
 @dataclass(frozen=True)
 class GpuOptions:
-    """What a command line says of placed nodes; None: the policy's own way. Spans as people write them: 5m, 90s."""
+    """Options for GPU clusters; None: the default of the policy. Times are written with units: 5m, 90s."""
 
     gpu_type_order: str | None = None
-    """Which GPU types are tried first: any, fastest, least-energy."""
+    """Order in which GPU types are tried: any, fastest, least-energy."""
     preempt: bool | None = None
+    """Whether jobs may be preempted."""
     migrate: bool | None = None
+    """Whether running jobs may be moved."""
     checkpoint_interval: str | None = None
-    """Work between checkpoints; 0: one is written whenever the job is preempted; never."""
+    """Run time between checkpoints; 0: a checkpoint is written at every preemption; never: no checkpoints."""
     checkpoint_load_time: str | None = None
     checkpoint_write_time: str | None = None
     preempt_grace: str | None = None
     preempt_min_runtime: str | None = None
     round_interval: str | None = None
-    """Passes are made at these intervals only; 0: at every event."""
+    """Time between scheduling rounds; 0: a scheduling pass at every event."""
     gpu_speeds: str = GpuSettings.gpu_speeds
-    """auto (measured where known, else roofline, else 1), roofline, none (all 1), or a file of throughputs."""
+    """auto (measured if known, else roofline, else 1), roofline, none (all 1), or a file of throughputs."""
 
     def __post_init__(self) -> None:
-        if self.gpu_type_order is not None and self.gpu_type_order not in TYPES:
-            raise UnknownNameError("order of GPU types", self.gpu_type_order, TYPES)
-        for name in _SPANS:
+        if self.gpu_type_order is not None and self.gpu_type_order not in GPU_TYPE_ORDERS:
+            raise UnknownNameError("order of GPU types", self.gpu_type_order, GPU_TYPE_ORDERS)
+        for name in _DURATIONS:
             self._seconds(name)
 
     def _seconds(self, name: str) -> float | None:
@@ -95,101 +94,101 @@ class GpuOptions:
             raise InputError(f"--{name.replace('_', '-')}: {problem}") from None
 
     @property
-    def unusual(self) -> list[str]:
-        """Names of what was asked for."""
-        usual = asdict(GpuOptions())
-        return [name for name, value in asdict(self).items() if value != usual[name]]
+    def changed_options(self) -> list[str]:
+        """The names of options that differ from their defaults."""
+        defaults = asdict(GpuOptions())
+        return [name for name, value in asdict(self).items() if value != defaults[name]]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, without what was not asked for."""
+        """Plain data, without options that have no value."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
-    def placing(
+    def to_settings(
         self,
         policy: AnyPolicy,
         backfill: str | int,
         placement: str | None,
-        **rules: Any,
+        **engine_settings: Any,
     ) -> GpuSettings:
-        """The policy's own settings with what was asked for.
+        """The default settings of the policy, changed by these options.
 
-        >>> GpuOptions(checkpoint_interval="1h", preempt=False).placing("las", "skip", "fgd").checkpoint_s
+        >>> GpuOptions(checkpoint_interval="1h", preempt=False).to_settings("las", "skip", "fgd").checkpoint_s
         3600.0
         """
-        asked: dict[str, Any] = {"gpu_speeds": self.gpu_speeds, **rules}
+        settings: dict[str, Any] = {"gpu_speeds": self.gpu_speeds, **engine_settings}
         if placement is not None:
-            asked["placement"] = placement
-        for name, field in _SPANS.items():
+            settings["placement"] = placement
+        for name, field in _DURATIONS.items():
             seconds = self._seconds(name)
             if seconds is not None:
-                asked[field] = seconds
+                settings[field] = seconds
         if self.round_interval is not None:
-            asked["rounds"] = asked["round_interval_s"] > 0
+            settings["rounds"] = settings["round_interval_s"] > 0
         if self.preempt is not None:
-            asked["preempt"] = self.preempt
+            settings["preempt"] = self.preempt
         if self.migrate is not None:
-            asked["migrate"] = self.migrate
+            settings["migrate"] = self.migrate
         if self.gpu_type_order is not None:
-            asked["gpu_type_order"] = (
+            settings["gpu_type_order"] = (
                 "given" if self.gpu_type_order == "least-energy" else self.gpu_type_order
             )
-        return gpu_settings_for(policy, backfill, **asked)
+        return gpu_settings_for(policy, backfill, **settings)
 
 
-def arguments(
-    rules: Mapping[str, Any],
+def simulate_arguments(
+    settings: Mapping[str, Any],
     jobs: JobTable,
     cluster: Cluster,
     policy: AnyPolicy,
     backfill: str | int,
-    meter: PowerContext | None = None,
+    context: PowerContext | None = None,
     power_controls: str = "none",
 ) -> dict[str, Any]:
-    """What `simulate` takes on this machine, of the rules a scenario has; `placed` among them holds `PlacedSettings`.
+    """The arguments of `simulate` for the settings of a scenario; on GPU clusters "settings" is a `GpuSettings`.
 
-    Of the levers only a cap of the GPUs is looked at. What the machine does not know is an error.
+    Of the power controls only a GPU power cap is used here. Raises if the cluster does not support an option.
     """
-    plain = {name: value for name, value in rules.items() if name != "gpu"}
-    settings: GpuOptions = rules["gpu"]
-    placement: str | None = plain.pop("placement")
+    arguments = {name: value for name, value in settings.items() if name != "gpu"}
+    options: GpuOptions = settings["gpu"]
+    placement: str | None = arguments.pop("placement")
     if not cluster.node_level:
-        if settings.unusual:
+        if options.changed_options:
             raise InputError(
-                f"{settings.unusual[0]} is for GPU clusters, and {cluster.name!r} is a batch cluster: take a preset "
-                "such as gpu-mixed, or leave it out"
+                f"{options.changed_options[0]} is for GPU clusters, and {cluster.name!r} is a batch cluster: take a "
+                "preset such as gpu-mixed, or leave it out"
             )
-        return {**plain, "placement": placement}
-    own = {name: plain.pop(name) for name in ("at_limit", "on_oversized")}
-    plain.pop("dependencies")
-    speeds = run_speeds(settings.gpu_speeds, jobs, cluster, meter, power_controls)
+        return {**arguments, "placement": placement}
+    engine_settings = {name: arguments.pop(name) for name in ("at_limit", "on_oversized")}
+    arguments.pop("dependencies")
+    speeds = run_speeds(options.gpu_speeds, jobs, cluster, context, power_controls)
     preference = None
-    if settings.gpu_type_order == "least-energy":
-        cap = cap_of(power_controls)
+    if options.gpu_type_order == "least-energy":
+        cap = gpu_cap_share(power_controls)
         caps = None if cap is None else np.full(len(jobs), cap)
-        model, profile = (None, None) if meter is None else (meter.model, meter.utilization)
-        preference = types_by_energy(jobs, cluster, speeds, model, profile, caps)
+        model, utilization = (None, None) if context is None else (context.model, context.utilization)
+        preference = gpu_type_energy(jobs, cluster, speeds, model, utilization, caps)
     return {
-        **plain,
-        "settings": settings.placing(policy, backfill, placement, **own),
+        **arguments,
+        "settings": options.to_settings(policy, backfill, placement, **engine_settings),
         "speeds": speeds,
         "preference": preference,
     }
 
 
 def default_backfill(node_level: bool) -> str:
-    """Backfilling where none is named: the default of the settings; GPU clusters have no reservations."""
+    """The default backfilling: that of `Settings`; on GPU clusters none, because they have no reservations."""
     return "none" if node_level else str(Settings.backfill)
 
 
 def check_placement(name: str | None) -> None:
-    """Raise unless some machine knows this placement."""
+    """Raise unless batch or GPU clusters support this placement."""
     known = ("balance", *PLACEMENTS)
     if name is not None and name not in known:
         raise UnknownNameError("placement rule", name, known)
 
 
 def check_placement_on(name: str | None, cluster: Cluster) -> None:
-    """Raise unless this machine knows this placement."""
+    """Raise unless this cluster supports this placement."""
     known = tuple(PLACEMENTS) if cluster.node_level else ("first", "balance")
     if name is not None and name not in known:
         raise UnknownNameError(f"placement rule on {cluster.name!r}", name, known)
@@ -202,33 +201,33 @@ def run_speeds(
     text: str,
     jobs: JobTable,
     cluster: Cluster,
-    meter: PowerContext | None = None,
+    context: PowerContext | None = None,
     power_controls: str = "none",
 ) -> Speeds | None:
-    """Those of a run with these levers: where they are a cap of the GPUs, its slowdown is in them."""
-    speeds, cap = speeds_for(text, jobs, cluster), cap_of(power_controls)
-    return speeds if cap is None or meter is None else meter.capped(jobs, cap, speeds).speeds
+    """The speeds of a run with these power controls, including the slowdown by a GPU power cap."""
+    speeds, cap = speeds_for(text, jobs, cluster), gpu_cap_share(power_controls)
+    return speeds if cap is None or context is None else context.gpu_caps(jobs, cap, speeds).speeds
 
 
-def source_words(speeds: Speeds | None, jobs: JobTable) -> str:
-    """Where speeds come from, in words.
+def speed_sources_text(speeds: Speeds | None, jobs: JobTable) -> str:
+    """The sources of the speeds, as text.
 
-    >>> source_words(None, JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1]))
+    >>> speed_sources_text(None, JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1]))
     'the same on every type of GPU'
     """
     if speeds is None or not len(jobs):
         return "the same on every type of GPU"
     names = {"measured": "measured", "roofline": "by roofline (a guess)", "given": "taken as 1"}
     rows = jobs["gpus"] > 0
-    of_gpus = [place for place, name in enumerate(speeds.types) if name]
-    codes = speeds.source[of_gpus][:, rows]
+    gpu_types = [index for index, name in enumerate(speeds.types) if name]
+    codes = speeds.source[gpu_types][:, rows]
     if not codes.size:
         return "the same on every type of GPU"
     shares = {name: float(np.mean(codes == SOURCES.index(name))) for name in names}
     return ", ".join(f"{100 * share:.0f} % {names[name]}" for name, share in shares.items() if share > 0)
 
 
-def types_by_energy(
+def gpu_type_energy(
     jobs: JobTable,
     cluster: Cluster,
     speeds: Speeds | None,
@@ -236,27 +235,27 @@ def types_by_energy(
     utilization: UtilizationProfile | None = None,
     gpu_cap: Floats | None = None,
 ) -> Floats:
-    """(types of the cluster, jobs): joules by the power model; without one, of a second of work by the catalogue's TDP.
+    """(types of the cluster, jobs): joules of each job by the power model; without one, TDP over speed.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], gpus=[1])
-    >>> types_by_energy(jobs, Cluster.preset("gpu-mixed"), None).ravel().tolist()
+    >>> gpu_type_energy(jobs, Cluster.preset("gpu-mixed"), None).ravel().tolist()
     [400.0, 300.0, 70.0, 450.0]
     """
     if model is not None:
         return energy_by_type(jobs, cluster, model, speeds, utilization, gpu_cap)
     names = [kind.gpu for kind in node_types(cluster)]
     watts = np.zeros((len(names), len(jobs)))
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         try:
             limit = gpu(name).tdp_w if name else 0.0
         except UnknownNameError:
             limit = math.nan
         if math.isnan(limit):
             raise InputError(
-                f"nobody knows what a GPU of type {name!r} draws; give a power model with --power, or another "
-                "order of types"
+                f"the power of GPU type {name!r} is unknown; give a power model with --power, or another order of GPU "
+                "types"
             )
-        watts[place] = limit
+        watts[index] = limit
     if speeds is None:
         return watts
     speed = speeds.speed[[speeds.types.index(name) for name in names]]

@@ -1,8 +1,8 @@
-"""What people write on a command line becomes jobs, a machine and a rule.
+"""Parsing of command-line texts for traces, clusters, job ranges, column maps and backfilling.
 
-A trace is a file, a folder, or a workload to be made (`MADE`); a cluster is a preset's name, ``nodes:N``, ``N``, a TOML
-file, a list of nodes (``nodes.csv``) or ``auto``; jobs are ``N`` (the first N) or ``A:B``; columns are
-``submit_s=submitted,estimate_s=limit_min*60``.
+A trace is a file, a folder, or a synthetic workload (`SYNTHETIC_WORKLOADS`). A cluster is the name of a preset,
+``nodes:N``, ``N``, a TOML file, a list of nodes (``nodes.csv``) or ``auto``. Jobs are ``N`` (the first N) or ``A:B``.
+Columns are ``submit_s=submitted,estimate_s=limit_min*60``.
 """
 
 from __future__ import annotations
@@ -25,68 +25,72 @@ from kilowait.synth.gpu_workload import counts_gpus
 from kilowait.traces import CleaningReport, read_nodes, read_trace_with_report, trace_sha256
 
 __all__ = [
-    "MADE",
+    "SYNTHETIC_WORKLOADS",
     "Workload",
-    "all_placed",
-    "rescaled_to_load",
-    "cluster_of",
-    "is_placed",
-    "load_of",
+    "all_node_level",
+    "rescale_to_load",
+    "resolve_cluster",
+    "is_node_level",
+    "cluster_load",
     "named_cluster",
     "parse_backfill",
     "parse_columns",
     "parse_rows",
-    "workload_of",
+    "read_workload",
 ]
 
 T = TypeVar("T", int, float)
-MADE = {
+SYNTHETIC_WORKLOADS = {
     "lublin": "lublin:JOBS:NODES[:LOAD[:SEED]], for instance lublin:1000:128:0.9:7",
     "gpu": "gpu:JOBS:CLUSTER[:LOAD[:SEED]], for instance gpu:2000:gpu-mixed:0.9:7",
     "gavel": "gavel:JOBS:JOBS_PER_HOUR[:SEED[:multi]], for instance gavel:1000:4:0:multi",
 }
-"""A trace that begins with one of these and a colon is made, not read; and how it is written."""
-
+"""Synthetic workloads by name, with their text format: a trace NAME:... is generated instead of read."""
 
 GPU_LOAD = 0.9
-"""Of a GPU workload that does not say."""
+"""Default load of a GPU workload."""
 NODE_LIST = re.compile(r"\.csv(\.(gz|bz2|xz|zst))?$")
-"""How files of nodes are called; the other machine files are TOML."""
+"""Suffix of node lists; all other cluster files are TOML."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Jobs and where they come from."""
+    """Jobs and their provenance."""
 
     jobs: JobTable
-    ledger: CleaningReport | None = None
-    """Of the file; None for a workload that was made."""
+    cleaning_report: CleaningReport | None = None
+    """Cleaning report of the file; None for a synthetic workload."""
     sha256: str | None = None
-    """Of the file or folder as it lies on the disk."""
+    """Digest of the file or folder; None for a synthetic workload."""
     predictors: tuple[SavedPredictor, ...] = ()
-    """Kept ones that say something of these jobs."""
+    """Saved predictors that were applied to these jobs."""
 
-    def judged_from(self, first: int) -> Workload:
-        """The same where only jobs from a place on, by submission, are judged."""
-        return replace(self, predictors=tuple(one.evaluated_from(first) for one in self.predictors))
+    def evaluated_from(self, first: int) -> Workload:
+        """The workload with only the jobs from row `first`, by submission, evaluated; this affects `leakage_notes`."""
+        predictors = tuple(predictor.evaluated_from(first) for predictor in self.predictors)
+        return replace(self, predictors=predictors)
 
     @property
     def leakage_notes(self) -> tuple[str, ...]:
-        """What people are told where a predictor may have seen the jobs that are judged."""
-        return tuple(one.note for one in self.predictors if one.note is not None)
+        """Notes about predictors that may have been trained on evaluated jobs."""
+        return tuple(predictor.note for predictor in self.predictors if predictor.note is not None)
 
     def provenance(self, trace: str, command: Sequence[str], date: str) -> dict[str, Any]:
-        """What a manifest says of where the jobs come from; the date is the caller's."""
+        """The command, date, seed and inputs of the jobs for a manifest."""
         return {
             "command": list(command),
             "date": date,
             "seeds": {"workload": self.jobs.meta.get("seed")},
             "inputs": {trace: self.sha256},
-            **({"predictors": [one.to_dict() for one in self.predictors]} if self.predictors else {}),
+            **(
+                {"predictors": [predictor.to_dict() for predictor in self.predictors]}
+                if self.predictors
+                else {}
+            ),
         }
 
 
-def workload_of(
+def read_workload(
     trace: str,
     *,
     format: str | None = None,
@@ -94,38 +98,42 @@ def workload_of(
     strict: bool = False,
     rows: str | None = None,
 ) -> Workload:
-    """The jobs of a file or of a made workload, all of them or some rows.
+    """Read or generate the jobs of a trace, and select rows.
 
-    >>> len(workload_of("lublin:50:16:0.8:3", rows="10:30").jobs)
+    >>> len(read_workload("lublin:50:16:0.8:3", rows="10:30").jobs)
     20
     """
-    picked = None if rows is None else parse_rows(rows)
-    if _is_made(trace):
+    selection = None if rows is None else parse_rows(rows)
+    if _is_synthetic(trace):
         if columns is not None or format is not None:
-            raise InputError(f"{trace} is made, not read: it takes no format and no column map")
-        made = Workload(_made(trace))
+            raise InputError(f"{trace} is a synthetic workload: it takes no format and no column map")
+        workload = Workload(_synthetic(trace))
     else:
         mapping = None if columns is None else parse_columns(columns)
-        jobs, ledger = read_trace_with_report(trace, format=format, columns=mapping, strict=strict)
-        made = Workload(jobs, ledger, trace_sha256(trace))
-    if picked is None:
-        return made
-    jobs = made.jobs[picked]
+        jobs, report = read_trace_with_report(trace, format=format, columns=mapping, strict=strict)
+        workload = Workload(jobs, report, trace_sha256(trace))
+    if selection is None:
+        return workload
+    jobs = workload.jobs[selection]
     if not len(jobs):
-        raise InputError(f"jobs {rows} of {trace} are none: it has {len(made.jobs):,} jobs, counted from 0")
-    return Workload(jobs, made.ledger, made.sha256)
+        raise InputError(
+            f"the range {rows} selects no jobs: {trace} has {len(workload.jobs):,} jobs, counted from 0"
+        )
+    return Workload(jobs, workload.cleaning_report, workload.sha256)
 
 
-def _is_made(trace: str) -> bool:
-    return ":" in trace and trace.partition(":")[0].lower() in MADE and not Path(trace).exists()
+def _is_synthetic(trace: str) -> bool:
+    return (
+        ":" in trace and trace.partition(":")[0].lower() in SYNTHETIC_WORKLOADS and not Path(trace).exists()
+    )
 
 
-def _made(text: str) -> JobTable:
+def _synthetic(text: str) -> JobTable:
     name, *fields = text.split(":")
     name = name.lower()
-    usage = MADE[name]
+    usage = SYNTHETIC_WORKLOADS[name]
     if not 2 <= len(fields) <= 4:
-        raise InputError(f"trace {text!r}; a workload to be made is written {usage}")
+        raise InputError(f"trace {text!r}: this synthetic workload is written {usage}")
     jobs = _number(int, "number of jobs", fields[0], usage)
     fields += [""] * (4 - len(fields))
     if name == "gavel":
@@ -137,31 +145,31 @@ def _made(text: str) -> JobTable:
     seed = _seed(fields[3], usage)
     if name == "lublin":
         return lublin(jobs, _number(int, "number of nodes", fields[1], usage), load=load, seed=seed)
-    machine = named_cluster(fields[1])
-    made = gpu_workload(jobs, machine, load=GPU_LOAD if load is None else load, seed=seed)
-    # --cluster auto is the cluster as it was written here, which may be a file.
-    columns = {column: made[column] for column in made.columns}
-    return JobTable(labels=made.labels, meta={**made.meta, "cluster": fields[1]}, **columns)
+    cluster = named_cluster(fields[1])
+    workload = gpu_workload(jobs, cluster, load=GPU_LOAD if load is None else load, seed=seed)
+    # For --cluster auto: the text, because it may name a file.
+    columns = {column: workload[column] for column in workload.columns}
+    return JobTable(labels=workload.labels, meta={**workload.meta, "cluster": fields[1]}, **columns)
 
 
 def _seed(text: str, usage: str) -> int:
     return _number(int, "seed", text, usage) if text else 0
 
 
-def _number(kind: Callable[[str], T], what: str, text: str, usage: str) -> T:
+def _number(convert: Callable[[str], T], what: str, text: str, usage: str) -> T:
     try:
-        return kind(text.replace(",", "").replace("_", ""))
+        return convert(text.replace(",", "").replace("_", ""))
     except ValueError:
-        raise InputError(f"the {what} is {text!r}, which is no number; write {usage}") from None
+        raise InputError(f"the {what} is {text!r}, which is not a number; write {usage}") from None
 
 
 def parse_rows(text: str) -> slice:
-    """Rows of a table, by submission: ``N`` is the first N, ``A:B`` those from A on and before B.
+    """The rows of a job range, by submission: ``N`` is the first N, ``A:B`` is from A up to but not including B.
 
     >>> parse_rows("100"), parse_rows("100:200"), parse_rows("5_000:")
     (slice(0, 100, None), slice(100, 200, None), slice(5000, None, None))
     """
-    usage = "N for the first N jobs, or A:B for those from the A-th on and before the B-th, counted from 0"
+    usage = "N for the first N jobs, or A:B for jobs A up to but not including B, counted from 0"
     first, colon, last = text.partition(":")
     low = _number(int, "range of jobs", first, usage) if colon and first else 0
     end = last if colon else first
@@ -172,7 +180,7 @@ def parse_rows(text: str) -> slice:
 
 
 def parse_columns(text: str) -> dict[str, Any]:
-    """A column map: kilowait's name = the file's name, times a factor where the unit differs.
+    """A column map: kilowait's name = the file's name, times a factor if the units differ.
 
     >>> parse_columns("submit_s=submitted,estimate_s=limit_min*60")
     {'submit_s': 'submitted', 'estimate_s': ('limit_min', 60.0)}
@@ -184,7 +192,7 @@ def parse_columns(text: str) -> dict[str, Any]:
     for part in text.split(","):
         name, equals, source = (piece.strip() for piece in part.partition("="))
         if not (name and equals and source):
-            raise InputError(f"the column map has {part!r}; write {usage}")
+            raise InputError(f"the column map contains {part!r}; write {usage}")
         if name in mapping:
             raise InputError(f"the column map names {name!r} twice")
         column, star, factor = source.rpartition("*")
@@ -193,7 +201,7 @@ def parse_columns(text: str) -> dict[str, Any]:
 
 
 def parse_backfill(text: str) -> str | int:
-    """none, easy, conservative, or a number of reservations; on placed nodes none or skip.
+    """The backfilling: none, easy, conservative, or a number of reservations; on GPU clusters none or skip.
 
     >>> parse_backfill("easy"), parse_backfill("3")
     ('easy', 3)
@@ -201,47 +209,51 @@ def parse_backfill(text: str) -> str | int:
     return int(text) if text.strip().lstrip("-").isdecimal() else text.strip().lower()
 
 
-def cluster_of(text: str, jobs: JobTable) -> tuple[Cluster, str | None]:
-    """The machine, and a note where its size had to be guessed.
+def resolve_cluster(text: str, jobs: JobTable) -> tuple[Cluster, str | None]:
+    """The cluster, and a note if its size had to be guessed.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])
-    >>> cluster_of("auto", jobs)[0].nodes, cluster_of("nodes:64", jobs)[0].nodes
+    >>> resolve_cluster("auto", jobs)[0].nodes, resolve_cluster("nodes:64", jobs)[0].nodes
     (4, 64)
     """
     if text.strip().lower() == "auto":
-        return _automatic(jobs)
+        return _cluster_of_jobs(jobs)
     return named_cluster(text), None
 
 
-def is_placed(text: str, trace: str) -> bool:
-    """Whether the machine so written gives out single nodes and GPUs; with ``auto`` the trace says so, and is not read.
+def is_node_level(text: str, trace: str) -> bool:
+    """Whether a text names a GPU cluster; with ``auto`` the name of the trace decides, and the trace is not read.
 
-    >>> is_placed("gpu-mixed", "log.swf"), is_placed("auto", "lublin:10:4"), is_placed("auto", "gavel:10:4")
+    >>> (
+    ...     is_node_level("gpu-mixed", "log.swf"),
+    ...     is_node_level("auto", "lublin:10:4"),
+    ...     is_node_level("auto", "gavel:10:4"),
+    ... )
     (True, False, True)
     """
     if text.strip().lower() == "auto":
-        return _is_made(trace) and trace.partition(":")[0].lower() in ("gpu", "gavel")
+        return _is_synthetic(trace) and trace.partition(":")[0].lower() in ("gpu", "gavel")
     return named_cluster(text).node_level
 
 
-def all_placed(cluster: str, traces: Sequence[str]) -> bool:
-    """Whether the traces run on machines of placed nodes; an error where some do and some do not.
+def all_node_level(cluster: str, traces: Sequence[str]) -> bool:
+    """Whether all traces run on GPU clusters; raises if only some do.
 
-    >>> all_placed("auto", ["gpu:10:gpu-mixed"]), all_placed("nodes:4", ["log.swf"])
+    >>> all_node_level("auto", ["gpu:10:gpu-mixed"]), all_node_level("nodes:4", ["log.swf"])
     (True, False)
     """
-    placed = [is_placed(cluster, trace) for trace in traces]
-    if any(placed) and not all(placed):
-        one, other = traces[placed.index(True)], traces[placed.index(False)]
+    node_level = [is_node_level(cluster, trace) for trace in traces]
+    if any(node_level) and not all(node_level):
+        one, other = traces[node_level.index(True)], traces[node_level.index(False)]
         raise InputError(
-            f"{one} runs on single GPUs and {other} on whole nodes; rules and metrics differ: compare them apart, or "
-            "name one machine with --cluster"
+            f"{one} runs on a GPU cluster and {other} on a batch cluster; policies and metrics differ: compare them "
+            "separately, or name one cluster with --cluster"
         )
-    return all(placed)
+    return all(node_level)
 
 
 def named_cluster(text: str) -> Cluster:
-    """The machine written in words that do not depend on the jobs."""
+    """The cluster of a text other than ``auto``."""
     text = text.strip()
     count = text[6:] if text.lower().startswith("nodes:") else text
     if count != text or count.lstrip("-").replace(",", "").replace("_", "").isdecimal():
@@ -258,8 +270,8 @@ def named_cluster(text: str) -> Cluster:
     )
 
 
-def _automatic(jobs: JobTable) -> tuple[Cluster, str | None]:
-    if jobs.meta.get("workload") == "gpu":  # its cluster may be a file
+def _cluster_of_jobs(jobs: JobTable) -> tuple[Cluster, str | None]:
+    if jobs.meta.get("workload") == "gpu":  # the text, because it may name a file
         return named_cluster(str(jobs.meta["cluster"])), None
     cluster = Cluster.from_trace(jobs)
     if jobs.meta.get("workload") == "gavel" or any(
@@ -269,13 +281,13 @@ def _automatic(jobs: JobTable) -> tuple[Cluster, str | None]:
     largest = cluster.nodes
     return (
         cluster,
-        f"the trace does not say how large its machine is: {largest:,} nodes taken, as its largest job has; "
-        "give the real size with --cluster",
+        f"the trace does not contain the size of its cluster: {largest:,} nodes are assumed, as many as its largest "
+        "job has; give the real size with --cluster",
     )
 
 
-def rescaled_to_load(jobs: JobTable, cluster: Cluster, load: float | None) -> JobTable:
-    """The jobs at another offered load on the cluster, or as they are; on placed nodes with GPUs the load of these."""
+def rescale_to_load(jobs: JobTable, cluster: Cluster, load: float | None) -> JobTable:
+    """The jobs with arrivals scaled to an offered load (of GPUs on GPU clusters); None: unchanged."""
     if load is None:
         return jobs
     nodes = cluster.nodes
@@ -283,15 +295,15 @@ def rescaled_to_load(jobs: JobTable, cluster: Cluster, load: float | None) -> Jo
         return rescale_load(jobs, nodes, load)
     now = gpu_load(jobs, cluster)
     if not now > 0:
-        raise InputError("none of these jobs has a GPU, so they cannot be brought to a load of GPUs")
-    # Both loads fall alike with the time between submissions, so the one is brought about through the other.
+        raise InputError("none of these jobs has a GPU, so their arrivals cannot be scaled to a GPU load")
+    # Both loads are inversely proportional to the time between submissions, so node load can be used to set GPU load.
     return rescale_load(jobs, nodes, offered_load(jobs, nodes) * load / now)
 
 
-def load_of(jobs: JobTable, cluster: Cluster) -> float:
-    """The offered load: of GPUs on placed nodes that have some, else of nodes; 0 where there is none to speak of.
+def cluster_load(jobs: JobTable, cluster: Cluster) -> float:
+    """The offered load: of GPUs on clusters with GPUs, else of nodes; 0 if all jobs are submitted at one time.
 
-    >>> load_of(JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1]), Cluster.from_nodes(4))
+    >>> cluster_load(JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1]), Cluster.from_nodes(4))
     0.0
     """
     if len(jobs) < 2 or not np.ptp(jobs["submit_s"]) > 0:

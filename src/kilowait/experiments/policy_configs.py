@@ -1,4 +1,4 @@
-"""Who takes part in a comparison: every policy with every kind of backfilling, placement and set of levers."""
+"""Policy configurations of a comparison: policies combined with backfilling, placements and power controls."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from kilowait.evaluation.comparison import PolicyConfig
 from kilowait.experiments.gpu_power_cap import check_power_controls
 from kilowait.experiments.gpu_settings import check_placement
 from kilowait.experiments.inputs import parse_backfill
-from kilowait.experiments.predict_runtimes import USERS
-from kilowait.experiments.scenario import AGENT, agent_and_preference, check_backfill, resolve_policy
+from kilowait.experiments.predict_runtimes import USERS_PREFIX
+from kilowait.experiments.scenario import AGENT_PREFIX, agent_and_preference, check_backfill, resolve_policy
 from kilowait.experiments.train_power import PowerAgent
 
-__all__ = ["contenders_of", "listed", "policy_and_placement"]
+__all__ = ["make_policy_configs", "parse_names", "policy_and_placement"]
 
-AT = "@"
-"""Between a policy and the placement it is tried with: las@fgd."""
+PLACEMENT_SEPARATOR = "@"
+"""Separates a policy from its placement: las@fgd."""
 
 
-def contenders_of(
+def make_policy_configs(
     policies: str | Sequence[str],
     backfills: str | Sequence[str],
     power_controls: str | Sequence[str] = "none",
@@ -29,104 +29,107 @@ def contenders_of(
     clairvoyant: bool = True,
     users: bool = False,
 ) -> tuple[PolicyConfig, ...]:
-    """Every policy with every kind of backfilling, every placement and every set of levers.
+    """Combine every policy with every kind of backfilling, every placement and every set of power controls.
 
-    Without placements all have that of the scenario; a policy that is written with its own (las@fgd) keeps it. Each
-    rule takes part once more with perfect estimates, without levers, but those that predict: they would not use them.
-    With `users` every policy takes part without predictions too (users:saf).
+    A policy with its own placement (las@fgd) is not combined with `placements`; without `placements`, the others use
+    the placement of the scenario. With `clairvoyant`, priority policies that do not predict run times are repeated with
+    perfect estimates and without power controls. With `users`, every policy is repeated with the users' estimates
+    instead of predictions (users:saf).
 
-    Names are checked here, before anything runs.
+    All names are checked here, before anything runs.
 
-    >>> [contender.label for contender in contenders_of("fcfs", "none,2")][:2]
+    >>> [config.label for config in make_policy_configs("fcfs", "none,2")][:2]
     ['fcfs, no backfill', 'fcfs, 2 backfill']
-    >>> [
-    ...     who.policy
-    ...     for who in contenders_of("fcfs,las", "none", placements=["best", "fgd"], clairvoyant=False)
-    ... ]
+    >>> configs = make_policy_configs("fcfs,las", "none", placements=["best", "fgd"], clairvoyant=False)
+    >>> [config.policy for config in configs]
     ['fcfs@best', 'fcfs@fgd', 'las@best', 'las@fgd']
     """
-    written = listed("policies", policies)
-    names, pulling, predicting = [], set(), set()
+    written = parse_names("policies", policies)
+    names, power_agents, predicting = [], set(), set()
     for text in written:
-        policy, own = policy_and_placement(text)
-        rule = resolve_policy(policy)
-        if isinstance(rule, PowerAgent):
-            pulling.add(text)
-        if isinstance(rule, PriorityPolicy) and rule.predicts:
-            predicting.add(policy)
-        names += [text] if own is not None or not placements else [text + AT + place for place in placements]
+        name, own_placement = policy_and_placement(text)
+        policy = resolve_policy(name)
+        if isinstance(policy, PowerAgent):
+            power_agents.add(text)
+        if isinstance(policy, PriorityPolicy) and policy.predicts:
+            predicting.add(name)
+        if own_placement is not None or not placements:
+            names.append(text)
+        else:
+            names += [text + PLACEMENT_SEPARATOR + placement for placement in placements]
     if users:
-        names += [USERS + name for name in names if not name.startswith(USERS)]
-    for place in placements:
-        check_placement(place)
-    depths = [parse_backfill(text) for text in listed("kinds of backfilling", backfills)]
+        names += [USERS_PREFIX + name for name in names if not name.startswith(USERS_PREFIX)]
+    for placement in placements:
+        check_placement(placement)
+    depths = [parse_backfill(text) for text in parse_names("kinds of backfilling", backfills)]
     for depth in depths:
         check_backfill(depth)
-    sets = listed("sets of levers", power_controls)
-    for text in sets:
+    control_sets = parse_names("power controls", power_controls)
+    for text in control_sets:
         check_power_controls(text)
-    found = [
-        PolicyConfig(name, depth, _kind(name), _short(name, written), text)
+    configs = [
+        PolicyConfig(name, depth, _kind(name), _short_name(name, written), text)
         for name in dict.fromkeys(names)
         for depth in depths
-        for text in sets
-        if text != "none" or name not in pulling or sets == ["none"]  # who pulls levers is not tried without
+        for text in control_sets
+        # An agent that sets power controls is not run without them.
+        if text != "none" or name not in power_agents or control_sets == ["none"]
     ]
     if clairvoyant:
-        found += [
-            PolicyConfig(who.policy, who.backfill, "clairvoyant", who.name)
-            for who in found
-            if who.kind == "rule"
-            and who.power_controls == "none"
-            and policy_and_placement(who.policy)[0] not in predicting
-            and not who.policy.startswith(USERS)
+        configs += [
+            PolicyConfig(config.policy, config.backfill, "clairvoyant", config.name)
+            for config in configs
+            if config.kind == "rule"
+            and config.power_controls == "none"
+            and policy_and_placement(config.policy)[0] not in predicting
+            and not config.policy.startswith(USERS_PREFIX)
         ]
-    return tuple(found)
+    return tuple(configs)
 
 
 def _kind(name: str) -> str:
-    return "agent" if name.removeprefix(USERS).startswith(AGENT) else "rule"
+    return "agent" if name.removeprefix(USERS_PREFIX).startswith(AGENT_PREFIX) else "rule"
 
 
 def policy_and_placement(text: str) -> tuple[str, str | None]:
-    """What a contender's policy is made of; None: no placement of its own.
+    """The policy and its own placement, if it has one.
 
     >>> policy_and_placement("las@fgd"), policy_and_placement("agent:me@home/agent.json")
     (('las', 'fgd'), ('agent:me@home/agent.json', None))
     """
-    policy, _, placement = text.rpartition(AT)
-    if not policy or "/" in placement or "." in placement:  # of a path
+    policy, _, placement = text.rpartition(PLACEMENT_SEPARATOR)
+    if not policy or "/" in placement or "." in placement:  # the @ belongs to a path
         return text, None
     check_placement(placement)
     return policy, placement
 
 
-def listed(what: str, given: str | Sequence[str]) -> list[str]:
-    """What stands between commas, each once.
+def parse_names(what: str, text: str | Sequence[str]) -> list[str]:
+    """The names of a comma-separated list, without duplicates.
 
-    >>> listed("policies", "fcfs, sjf,fcfs")
+    >>> parse_names("policies", "fcfs, sjf,fcfs")
     ['fcfs', 'sjf']
     """
-    names = [name.strip() for name in (given.split(",") if isinstance(given, str) else given)]
+    names = [name.strip() for name in (text.split(",") if isinstance(text, str) else text)]
     names = [name for name in dict.fromkeys(names) if name]
     if not names:
         raise InputError(f"the list of {what} is empty; name at least one, with commas between")
     return names
 
 
-def _short(name: str, written: Sequence[str]) -> str | None:
-    """The only agent of a comparison is called agent, with what it is told to prefer."""
-    if name.startswith(USERS):
-        plain = name.removeprefix(USERS)
-        return f"{_short(plain, written) or plain} (users)"
+def _short_name(name: str, written: Sequence[str]) -> str | None:
+    """The name in tables: a single agent is called "agent", with its preference; None: the name itself."""
+    if name.startswith(USERS_PREFIX):
+        policy_name = name.removeprefix(USERS_PREFIX)
+        return f"{_short_name(policy_name, written) or policy_name} (users)"
     agents = {
         agent_and_preference(policy_and_placement(other)[0])[0]
         for other in written
-        if other.startswith(AGENT)
+        if other.startswith(AGENT_PREFIX)
     }
-    if not name.startswith(AGENT) or len(agents) > 1:
+    if not name.startswith(AGENT_PREFIX) or len(agents) > 1:
         return None
     policy, placement = policy_and_placement(name)
     preference = agent_and_preference(policy)[1]
-    called = f"agent {preference}" if preference else "agent"
-    return called if placement is None else f"{called}{AT}{placement}"
+    short = f"agent {preference}" if preference else "agent"
+    return short if placement is None else f"{short}{PLACEMENT_SEPARATOR}{placement}"

@@ -1,4 +1,4 @@
-"""A meter: what power, prices and weather were like for a log on a machine; it makes accounts of runs."""
+"""Power model, carbon intensity, prices and weather for one log on one cluster; energy accounting of its runs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from kilowait.energy.controls import (
 from kilowait.energy.power import GpuCaps, PowerModel, UtilizationProfile, cap_gpus
 from kilowait.energy.signals import Weather, forecast
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.gpu_power_cap import cap_of
+from kilowait.experiments.gpu_power_cap import gpu_cap_share
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.series import Series
 
-__all__ = ["PowerContext", "as_options", "foresight_of"]
+__all__ = ["PowerContext", "option_names_in_errors", "forecast_factory"]
 
 FORECASTS = ("perfect", "persistence", "noisy")
 _DAY_S = 86400.0
-_SAID_AS_OPTIONS = {
+_OPTION_NAMES = {
     "repeat_signals=True": "--repeat-signals",
     "start='2022-01-01'": "--log-start 2022-01-01",
     "weather=read_weather(...)": "--weather FILE",
@@ -39,7 +39,7 @@ _SAID_AS_OPTIONS = {
 
 @dataclass(frozen=True, eq=False)
 class PowerContext:
-    """Power, prices and weather for one log on one machine; all on the log's clock."""
+    """Power model, signals and weather for one log on one cluster; all in the simulated time of the log."""
 
     cluster: Cluster
     model: PowerModel
@@ -50,20 +50,20 @@ class PowerContext:
     forecast: str
     repeat_signals: bool
     digest: str
-    """Of all of it, by content."""
+    """Digest of the content of all fields."""
 
-    def pull(self, text: str, jobs: JobTable) -> ResolvedControls:
-        """What a run of these jobs with the levers of a text is made with."""
-        with as_options():
+    def resolve_controls(self, text: str, jobs: JobTable) -> ResolvedControls:
+        """The jobs, controls and DVFS tables of a run with the power controls of a text."""
+        with option_names_in_errors():
             return resolve_controls(
                 text,
                 jobs,
                 self.cluster,
                 self.model,
                 utilization=self.utilization,
-                carbon=self._ahead(self.carbon, jobs),
-                price=self._ahead(self.price, jobs),
-                make_forecast=foresight_of(self.forecast),
+                carbon=self._extended(self.carbon, jobs),
+                price=self._extended(self.price, jobs),
+                make_forecast=forecast_factory(self.forecast),
             )
 
     def account(
@@ -72,16 +72,16 @@ class PowerContext:
         power_controls: str | ResolvedControls = "none",
         horizon: tuple[float, float] | None = None,
     ) -> EnergyAccounts:
-        """The accounts of a run that was made with these levers."""
-        cap = None if isinstance(power_controls, ResolvedControls) else cap_of(power_controls)
+        """The energy accounts of a run with these power controls, within a time horizon (start and end, seconds)."""
+        cap = None if isinstance(power_controls, ResolvedControls) else gpu_cap_share(power_controls)
         if isinstance(power_controls, ResolvedControls):
             tables = power_controls.tables
         elif cap is not None:
             tables = None
         else:
             tables = dvfs_tables(power_controls, log.jobs_table, self.cluster, self.model, self.utilization)
-        with as_options():
-            spent = account_energy(
+        with option_names_in_errors():
+            accounts = account_energy(
                 log,
                 self.cluster,
                 self.model,
@@ -95,63 +95,63 @@ class PowerContext:
                 repeat_signals=self.repeat_signals,
             )
         if cap is None:
-            return spent
-        return replace(spent, notes=(*spent.notes, *self.capped(log.jobs_table, cap, None).notes))
+            return accounts
+        return replace(accounts, notes=(*accounts.notes, *self.gpu_caps(log.jobs_table, cap, None).notes))
 
-    def capped(self, jobs: JobTable, cap: float, speeds: Speeds | None) -> GpuCaps:
-        """What a run of these jobs with GPUs held to a share of their limit is made with, on placed nodes."""
-        with as_options():
+    def gpu_caps(self, jobs: JobTable, cap: float, speeds: Speeds | None) -> GpuCaps:
+        """Caps and speeds of these jobs with GPUs capped at a fraction of their power limit, on GPU clusters."""
+        with option_names_in_errors():
             return cap_gpus(jobs, self.cluster, self.model, cap, speeds, self.utilization)
 
-    def least_kwh(
+    def minimum_kwh(
         self, jobs: JobTable, speeds: Speeds | None = None, caps: Iterable[float | None] = (None,)
     ) -> float:
-        """IT energy of the work alone, with nothing idle; no schedule can draw less.
+        """A lower bound of the IT energy of any schedule: the energy of the jobs alone, without idle nodes.
 
-        Every job is at its level of least energy; on placed nodes on the type where it takes least at these `speeds`,
-        under that of the `caps` under which all take least together (None: without one).
+        Every job runs in the DVFS state with minimum energy. On GPU clusters it runs on the GPU type with minimum
+        energy at these `speeds`, and the bound is the minimum over the `caps` (None: no cap).
         """
         if self.cluster.node_level:
-            return min(self._least_placed_kwh(jobs, speeds, cap) for cap in caps)
-        several = any(len(group.levels) > 1 for group in self.model.groups)
-        tables = dvfs_tables("dvfs=1", jobs, self.cluster, self.model, self.utilization) if several else None
+            return min(self._minimum_gpu_kwh(jobs, speeds, cap) for cap in caps)
+        has_dvfs = any(len(group.levels) > 1 for group in self.model.groups)
+        tables = dvfs_tables("dvfs=1", jobs, self.cluster, self.model, self.utilization) if has_dvfs else None
         return lower_bound_kwh(jobs, self.cluster, self.model, tables, self.utilization)
 
-    def _least_placed_kwh(self, jobs: JobTable, speeds: Speeds | None, cap: float | None) -> float:
-        held = None if cap is None else self.capped(jobs, cap, speeds)
+    def _minimum_gpu_kwh(self, jobs: JobTable, speeds: Speeds | None, cap: float | None) -> float:
+        caps = None if cap is None else self.gpu_caps(jobs, cap, speeds)
         return lower_bound_kwh(
             jobs,
             self.cluster,
             self.model,
             utilization=self.utilization,
-            speeds=speeds if held is None else held.speeds,
-            gpu_cap=None if held is None else held.gpu_cap,
+            speeds=speeds if caps is None else caps.speeds,
+            gpu_cap=None if caps is None else caps.gpu_cap,
         )
 
-    def _ahead(self, signal: Series | None, jobs: JobTable) -> Series | None:
-        """The signal as far as holds may look, where it may be repeated."""
+    def _extended(self, signal: Series | None, jobs: JobTable) -> Series | None:
+        """The signal, repeated to cover all times that load shifting may consider, if `repeat_signals` is set."""
         if signal is None or not self.repeat_signals or not len(jobs):
             return signal
-        submit, own = jobs["submit_s"], jobs.column("slack_s")
-        slack_s = float(np.max(own, initial=0.0, where=~np.isnan(own)))
+        submit, slack = jobs["submit_s"], jobs.column("slack_s")
+        slack_s = float(np.max(slack, initial=0.0, where=~np.isnan(slack)))
         reach_s = 2 * (slack_s + float(jobs["estimate_s"].max())) + 60 * _DAY_S
         first, last = float(submit.min()) - 8 * _DAY_S, float(submit.max()) + reach_s
         return signal if signal.covers(first, last) else signal.wrapped(first, last)
 
 
-def foresight_of(text: str) -> ForecastFactory | None:
-    """What tells holds the future; None: the signal itself."""
+def forecast_factory(text: str) -> ForecastFactory | None:
+    """The forecasts of a text for load shifting; None: perfect, the signal itself."""
     kind, _, grid = text.partition(":")
     if kind not in FORECASTS:
         raise UnknownNameError("forecast", kind, FORECASTS)
     if kind == "persistence":
         return lambda series, horizon_s: forecast.persistence(series, horizon_s=horizon_s)
     if kind == "noisy":
-        known = forecast.FORECAST_ERRORS
+        errors = forecast.FORECAST_ERRORS
         name = grid or "CISO"
-        if name not in known:
-            raise UnknownNameError("grid whose forecast errors are known", name, known)
-        return partial(_noisy, known[name])
+        if name not in errors:
+            raise UnknownNameError("grid with known forecast errors", name, errors)
+        return partial(_noisy, errors[name])
     return None
 
 
@@ -160,12 +160,12 @@ def _noisy(errors: Sequence[float], series: Series, horizon_s: float) -> forecas
 
 
 @contextmanager
-def as_options() -> Iterator[None]:
-    """Errors name Python's arguments; here people wrote options."""
+def option_names_in_errors() -> Iterator[None]:
+    """Replace the names of Python arguments by those of command-line options in error messages."""
     try:
         yield
     except InputError as problem:
         text = str(problem)
-        for argument, option in _SAID_AS_OPTIONS.items():
+        for argument, option in _OPTION_NAMES.items():
             text = text.replace(argument, option)
         raise InputError(text) from None

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.power import PowerSettings, meter_for
+from kilowait.experiments.power import PowerSettings, make_power_context
 from kilowait.experiments.predict_runtimes import first_replay
 from kilowait.experiments.saved_predictor import read_predictor_card
 from kilowait.jobs import JobTable
@@ -32,7 +32,7 @@ __all__ = [
     "check_power_predictor",
     "is_saved_power_predictor",
     "with_predicted_power",
-    "with_planned_power",
+    "with_predicted_watts",
 ]
 
 MODEL = "model"
@@ -61,11 +61,11 @@ def check_power_predictor(predictor: str) -> None:
         )
 
 
-def with_planned_power(
+def with_predicted_watts(
     jobs: JobTable,
     cluster: Cluster,
     predictor: str,
-    most_w: float,
+    max_node_w: float,
     *,
     seed: int = 0,
     progress: Callable[[Any], None] | None = None,
@@ -73,10 +73,10 @@ def with_planned_power(
     """The jobs with `predicted_power_w`, the predicted mean power of all nodes together.
 
     Args:
-        jobs: with `power_w` where it was measured (`experiments.power.dressed`), and the users' own estimates.
-        cluster: the machine of the first replay.
+        jobs: with `power_w` where it was measured (see `experiments.power.with_power`), and the users' own estimates.
+        cluster: the cluster of the first replay.
         predictor: `MODEL`, a model of `kilowait predict score`, or the folder of a saved power predictor.
-        most_w: power of a node at full load; an upper bound of predictions.
+        max_node_w: power of a node at full load; an upper bound of predictions.
         seed: of models that learn.
         progress: called after every fit.
 
@@ -87,13 +87,14 @@ def with_planned_power(
     ...     nodes=[1, 1, 2],
     ...     power_w=[80, 50, np.nan],
     ... )
-    >>> with_planned_power(jobs, Cluster.from_nodes(4), "recent", 200.0)["predicted_power_w"].round().tolist()
+    >>> with_predicted_watts(jobs, Cluster.from_nodes(4), "recent", 200.0)[
+    ...     "predicted_power_w"
+    ... ].round().tolist()
     [200.0, 80.0, nan]
     """
     check_power_predictor(predictor)
-    nothing = np.full(len(jobs), np.nan)
     if predictor == MODEL:
-        return jobs.with_columns(predicted_power_w=nothing)
+        return jobs.with_columns(predicted_power_w=np.full(len(jobs), np.nan))
     measured = ~np.isnan(jobs.column("power_w"))
     if not measured.any():
         raise InputError(
@@ -108,18 +109,18 @@ def with_planned_power(
         predicted = load(predictor).predict(dataset).value
     else:
         threads = min(2, os.cpu_count() or 1)
-        (told,) = predictions(
+        (result,) = predictions(
             [PredictionModel.of(predictor)],
             dataset,
             seed=seed,
             threads=threads,
             progress=None if progress is None else lambda _, refit: progress(refit),
         )
-        predicted = told.values
-    predicted = np.minimum(predicted, ordered["nodes"] * most_w)
-    planned = nothing
-    planned[slice(None) if jobs.order is None else jobs.order] = predicted
-    return jobs.with_columns(predicted_power_w=np.where(measured, planned, np.nan))
+        predicted = result.values
+    predicted = np.minimum(predicted, ordered["nodes"] * max_node_w)
+    predicted_power_w = np.full(len(jobs), np.nan)
+    predicted_power_w[slice(None) if jobs.order is None else jobs.order] = predicted
+    return jobs.with_columns(predicted_power_w=np.where(measured, predicted_power_w, np.nan))
 
 
 def with_predicted_power(
@@ -129,15 +130,16 @@ def with_predicted_power(
     predictor: str,
     progress: Callable[[Any], None] | None = None,
 ) -> tuple[JobTable, str]:
-    """The jobs with predicted power on the machine of the power settings, and a note for the user."""
+    """The jobs with predicted power for the power model of the settings, and a note for the user."""
     # Cooling does not affect node power, and may need weather data.
-    bare = PowerSettings(settings.power, utilization=settings.utilization, cooling="pue:1")
-    most_w = max(group.full_w for group in meter_for(bare, jobs, cluster).model.groups)
-    told = with_planned_power(jobs, cluster, predictor, most_w, progress=progress)
+    without_cooling = PowerSettings(settings.power, utilization=settings.utilization, cooling="pue:1")
+    model = make_power_context(without_cooling, jobs, cluster).model
+    max_node_w = max(group.full_w for group in model.groups)
+    predicted = with_predicted_watts(jobs, cluster, predictor, max_node_w, progress=progress)
     if predictor == MODEL:
-        return told, "power controls use the power model's watts; accounting uses the measured power"
-    count = int(np.count_nonzero(~np.isnan(told["predicted_power_w"])))
-    return told, (
+        return predicted, "power controls use the power model's watts; accounting uses the measured power"
+    count = int(np.count_nonzero(~np.isnan(predicted["predicted_power_w"])))
+    return predicted, (
         f"power controls use predicted watts ({predictor}) of the {count:,} jobs whose power was measured, from jobs "
         "that had ended in a first replay; accounting uses the measured power"
     )

@@ -1,7 +1,7 @@
 """Run-time predictions for the replay of a log, each from what was known at the job's submission.
 
 The end times of earlier jobs come from a first replay of the full log, first come, first served, with the users' own
-estimates: the recorded times of another machine or load would not match the simulation.
+estimates: the recorded times of another cluster or load would not match the simulation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kilowait.predict.runtime import predict_runtimes
 
 __all__ = [
     "PREDICTORS",
-    "USERS",
+    "USERS_PREFIX",
     "check_predictor",
     "first_replay",
     "with_predicted_runtimes",
@@ -36,7 +36,7 @@ __all__ = [
     "with_requests",
 ]
 
-USERS = "users:"
+USERS_PREFIX = "users:"
 """Prefix of a policy in a comparison that uses the users' estimates instead of predictions."""
 
 PREDICTORS = {
@@ -44,12 +44,12 @@ PREDICTORS = {
     "last2": "the mean of the last two ended jobs of the user (Tsafrir)",
 }
 """Predictors by name; anything else is the folder of a saved one (`kilowait predict fit`)."""
-OWN = ("planned_s", "overrun_planned_s", "expected_inverse_runtime", "limit_s")
+ADDED_COLUMNS = ("planned_s", "overrun_planned_s", "expected_inverse_runtime", "limit_s")
 """Columns that predictions add besides the estimate."""
 
 
 def is_saved_predictor(predictor: str) -> bool:
-    """Whether the predictor is a folder: not a known name, and an existing or path-like string."""
+    """Whether the predictor is a folder: not a known name, and an existing path or a text with a slash."""
     return predictor not in PREDICTORS and (
         os.sep in predictor or "/" in predictor or Path(predictor).exists()
     )
@@ -64,9 +64,8 @@ def check_predictor(predictor: str) -> None:
 
 
 def first_replay(jobs: JobTable, cluster: Cluster) -> KnownTimes:
-    """When jobs start and end, first come, first served, with the users' estimates."""
-    placed = cluster.node_level
-    backfill = "skip" if placed else default_backfill(placed)
+    """Start and end times of a simulation with fcfs and the users' estimates."""
+    backfill = "skip" if cluster.node_level else default_backfill(False)
     return from_run(simulate(jobs, cluster, "fcfs", backfill, on_oversized="drop"))
 
 
@@ -86,8 +85,8 @@ def with_predicted_runtimes(
 
     >>> import kilowait as kw
     >>> jobs = kw.lublin(50, 16, load=0.9, seed=1, estimates="rounded")
-    >>> told = with_predicted_runtimes(jobs, Cluster.from_nodes(16), "last2")
-    >>> bool((told["estimate_s"] <= jobs["estimate_s"]).all()), "limit_s" in told
+    >>> predicted = with_predicted_runtimes(jobs, Cluster.from_nodes(16), "last2")
+    >>> bool((predicted["estimate_s"] <= jobs["estimate_s"]).all()), "limit_s" in predicted
     (True, True)
     """
     check_predictor(predictor)
@@ -101,14 +100,14 @@ def with_predicted_runtimes(
     elif is_saved_predictor(predictor):
         columns = load(predictor).columns(make_dataset(ordered, times, cluster.nodes))
     else:
-        found = predict_runtimes(
+        prediction = predict_runtimes(
             ordered, times, cluster.nodes, seed=seed, threads=min(2, os.cpu_count() or 1), progress=progress
         )
-        columns = found.columns()
+        columns = prediction.columns()
     if jobs.order is not None:  # restore the table's original order
-        back = np.empty_like(jobs.order)
-        back[jobs.order] = np.arange(len(jobs))
-        columns = {name: values[back] for name, values in columns.items()}
+        rank = np.empty_like(jobs.order)
+        rank[jobs.order] = np.arange(len(jobs))
+        columns = {name: values[rank] for name, values in columns.items()}
     return jobs.with_columns(**columns)
 
 
@@ -124,15 +123,15 @@ def with_requests(jobs: JobTable) -> JobTable:
     if "limit_s" not in jobs:
         return jobs
     # An unknown request is replaced by the run time.
-    asked = np.where(np.isnan(jobs["limit_s"]), jobs["runtime_s"], jobs["limit_s"])
-    return jobs.with_columns(estimate_s=asked, **dict.fromkeys(OWN))
+    requested_s = np.where(np.isnan(jobs["limit_s"]), jobs["runtime_s"], jobs["limit_s"])
+    return jobs.with_columns(estimate_s=requested_s, **dict.fromkeys(ADDED_COLUMNS))
 
 
 def last_two(jobs: JobTable, times: KnownTimes) -> dict[str, Any]:
     """EASY++ prediction: the mean of the user's last two ended jobs, at most the request; else the request."""
     request = request_s(jobs)
-    ended = PastEvents(group_keys(jobs.column("user")), times.end_s, jobs["submit_s"])
-    last, second = ended.latest_values(np.maximum(jobs["runtime_s"], 1.0), 2)
+    ended_jobs = PastEvents(group_keys(jobs.column("user")), times.end_s, jobs["submit_s"])
+    last, second = ended_jobs.latest_values(np.maximum(jobs["runtime_s"], 1.0), 2)
     mean = np.where(np.isnan(second), last, (last + second) / 2.0)
-    told = np.fmin(np.where(np.isnan(mean), request, mean), request)
-    return {"estimate_s": told, "limit_s": request}
+    estimate_s = np.fmin(np.where(np.isnan(mean), request, mean), request)
+    return {"estimate_s": estimate_s, "limit_s": request}

@@ -15,9 +15,9 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import save_folder
 from kilowait.experiments.evaluate_predictors import history_of
-from kilowait.experiments.inputs import Workload, cluster_of, workload_of
+from kilowait.experiments.inputs import Workload, read_workload, resolve_cluster
 from kilowait.experiments.optuna_study import TuningTrial
-from kilowait.experiments.power import PowerSettings, meter_for
+from kilowait.experiments.power import PowerSettings, make_power_context
 from kilowait.experiments.tune_predictor import tune_predictor
 from kilowait.predict.conformal import CALIBRATION, fit
 from kilowait.predict.dataset import Dataset, make_dataset
@@ -89,10 +89,10 @@ def load_dataset(asked: PredictionTask) -> PredictionData:
     >>> load_dataset(PredictionTask("lublin:60:16")).case.target.name
     'runtime'
     """
-    workload = workload_of(
+    workload = read_workload(
         asked.trace, format=asked.format, columns=asked.columns, strict=asked.strict, rows=asked.jobs
     )
-    cluster, note = cluster_of(asked.cluster, workload.jobs)
+    cluster, note = resolve_cluster(asked.cluster, workload.jobs)
     jobs, times, more = history_of(workload.jobs.sorted(), cluster, asked.history)
     if asked.target not in ("power", "energy"):
         dataset, power = make_dataset(jobs, times, cluster.nodes, target_of(asked.target, jobs, times)), {}
@@ -106,7 +106,7 @@ def load_dataset(asked: PredictionTask) -> PredictionData:
         if asked.power is not None:
             # Cooling does not affect node power, and may need weather data.
             settings = PowerSettings(asked.power, utilization=asked.utilization, cooling="pue:1")
-            meter = meter_for(settings, jobs, cluster)
+            meter = make_power_context(settings, jobs, cluster)
             watts |= {"model": meter.model, "utilization": meter.utilization}
         dataset = make_dataset(jobs, times, cluster.nodes, target_of(asked.target, jobs, times, **watts))
     notes = tuple(words for words in (note, *more) if words is not None)

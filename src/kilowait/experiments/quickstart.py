@@ -1,4 +1,4 @@
-"""The first thing people run: rules and a small agent on a workload made on the spot, and a page with pictures."""
+"""The quickstart: compare priority policies with a small trained agent on a synthetic workload, and write a report."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from kilowait.cluster.toml import to_dict
 from kilowait.errors import InputError
 from kilowait.evaluation.storage import check_writable, save_comparison
 from kilowait.experiments import train_batch
-from kilowait.experiments.comparison_results import results_of
+from kilowait.experiments.comparison_results import summarize_comparison
 from kilowait.report import check_page, need_matplotlib, write_report
 from kilowait.synth import lublin
 
 __all__ = ["FAST", "FULL", "QuickstartResult", "QuickstartSize", "quickstart"]
 
 NODES, LOAD = 256, 0.95
-RULES = ("fcfs", "sjf", "saf", "smallest", "f1", "lxf", "wfp3", "unicef")
-TITLE = "kilowait quickstart: who goes next?"
+POLICIES = ("fcfs", "sjf", "saf", "smallest", "f1", "lxf", "wfp3", "unicef")
+TITLE = "kilowait quickstart: which job starts next?"
 
 Steps = Callable[[int], AbstractContextManager[Callable[[str, bool], None]]]
-"""Progress of a number of steps; see `kilowait.cli.console.steps`."""
+"""Shows progress over a number of steps; see `kilowait.cli.console.steps`."""
 
 
 @dataclass(frozen=True)
 class QuickstartSize:
-    """How much is done."""
+    """Size of the workload, of the training and of the comparison."""
 
     jobs: int
     generations: int
@@ -44,7 +44,7 @@ FAST = QuickstartSize(jobs=12_000, generations=6, population=8, windows=4, windo
 
 @dataclass(frozen=True)
 class QuickstartResult:
-    """What a quickstart leaves behind."""
+    """Files and results of a quickstart."""
 
     report: Path
     figures: Path
@@ -63,9 +63,9 @@ def quickstart(
     say: Callable[[str], None],
     steps: Steps,
 ) -> QuickstartResult:
-    """Make a workload, train an agent on its first 80 %, compare it with rules on the rest, write the report.
+    """Generate a workload, train an agent on its first 80 %, compare it with policies on the rest, write the report.
 
-    Folders of an earlier quickstart in `out` are replaced, other files are left alone.
+    Folders of an earlier quickstart in `out` are replaced; other files are not changed.
     """
     need_matplotlib()
     folders = {name: out / name for name in ("agent", "comparison")}
@@ -74,43 +74,46 @@ def quickstart(
     for folder in folders.values():
         check_writable(folder, force=True)
     check_page(out / "report.html")
-    say(f"1/4  making {size.jobs:,} jobs for {NODES} nodes at a load of {LOAD} (seed {seed})")
+    say(f"1/4  generating {size.jobs:,} jobs for {NODES} nodes at a load of {LOAD} (seed {seed})")
     jobs = lublin(size.jobs, NODES, load=LOAD, seed=seed, estimates="rounded")
     cluster = Cluster.from_nodes(NODES)
     trace = f"Lublin-Feitelson model, {size.jobs:,} jobs, {NODES} nodes, load {LOAD}, rounded estimates, seed {seed}"
-    how = train_batch.BatchTraining(
+    training = train_batch.BatchTraining(
         seed=seed,
         generations=size.generations,
         population=size.population,
         windows=size.windows,
         window_jobs=size.window_jobs,
     )
-    cut = train_batch.windows_of_test_split(jobs, size.window_jobs, seed=seed)
-    say(f"2/4  training an agent of twelve weights on the first {int(0.8 * size.jobs):,} jobs")
+    test_windows = train_batch.windows_of_test_split(jobs, size.window_jobs, seed=seed)
+    say(f"2/4  training a linear agent with twelve weights on the first {int(0.8 * size.jobs):,} jobs")
     with steps(size.generations) as step:
         agent, history = train_batch.train(
             jobs,
             cluster,
-            how,
+            training,
             trace=trace,
-            progress=lambda done: step(
-                f"candidates at {done.training:.3f} of the start",
-                done.number % 10 == 0 or done.number == done.of,
+            progress=lambda generation: step(
+                f"candidates at {generation.training:.3f} of the start",
+                generation.number % 10 == 0 or generation.number == generation.of,
             ),
         )
-    say(f"3/4  comparing it with {len(RULES)} rules on {len(cut)} windows of {size.window_jobs:,} later jobs")
-    with steps(2 * len(RULES) + 1) as step:
-        contest = train_batch.compare_agent(
+    say(
+        f"3/4  comparing it with {len(POLICIES)} policies on {len(test_windows)} windows of "
+        f"{size.window_jobs:,} later jobs"
+    )
+    with steps(2 * len(POLICIES) + 1) as step:
+        comparison = train_batch.compare_agent(
             agent,
-            RULES,
+            POLICIES,
             jobs,
             cluster,
-            how,
+            training,
             trace=trace,
             clairvoyant=True,
-            progress=lambda who: step(who, False),
+            progress=lambda label: step(label, False),
         )
-    found = results_of(contest, how.objective, seed=seed)
+    results = summarize_comparison(comparison, training.objective, seed=seed)
     manifest = {
         "command": command,
         "date": date,
@@ -121,22 +124,24 @@ def quickstart(
         folders["agent"],
         agent,
         history,
-        scenario={**scenario, "training": asdict(how)},
+        scenario={**scenario, "training": asdict(training)},
         results={},
         manifest=manifest,
         force=True,
     )
     save_comparison(
         folders["comparison"],
-        [contest],
-        scenario={**scenario, "contender": [asdict(contender) for contender in contest.policies]},
-        results={"traces": [found]},
+        [comparison],
+        scenario={**scenario, "policy": [asdict(config) for config in comparison.policies]},
+        results={"traces": [results]},
         manifest=manifest,
         force=True,
     )
-    say("4/4  writing the page")
-    made = QuickstartResult(
-        out / "report.html", out / "figures", folders["agent"], folders["comparison"], found
+    say("4/4  writing the report")
+    result = QuickstartResult(
+        out / "report.html", out / "figures", folders["agent"], folders["comparison"], results
     )
-    write_report([made.comparison, made.agent], made.report, figures=made.figures, title=TITLE, seed=seed)
-    return made
+    write_report(
+        [result.comparison, result.agent], result.report, figures=result.figures, title=TITLE, seed=seed
+    )
+    return result

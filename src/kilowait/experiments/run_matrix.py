@@ -1,4 +1,4 @@
-"""The cells of a comparison: one contender in one window each, run in as many processes as there are cores."""
+"""Run matrix of a comparison: cases x policies x windows, run in one or several processes."""
 
 from __future__ import annotations
 
@@ -24,100 +24,107 @@ from kilowait.engine.policy import Policy
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.bounds import with_perfect_estimates
 from kilowait.evaluation.comparison import PolicyConfig, Windows
-from kilowait.experiments.gpu_power_cap import cap_of
-from kilowait.experiments.gpu_settings import arguments
+from kilowait.experiments.gpu_power_cap import gpu_cap_share
+from kilowait.experiments.gpu_settings import simulate_arguments
 from kilowait.experiments.policy_configs import policy_and_placement
 from kilowait.experiments.power_context import PowerContext
-from kilowait.experiments.predict_runtimes import USERS, with_requests
+from kilowait.experiments.predict_runtimes import USERS_PREFIX, with_requests
 from kilowait.experiments.scenario import resolve_policy
 from kilowait.experiments.train_power import bind_agent_power
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import simulate
 
-__all__ = ["ComparisonCase", "Cell", "CellCache", "all_cells", "run_cell", "run_cells", "workers_for"]
+__all__ = ["ComparisonCase", "Cell", "CellCache", "all_cells", "run_cell", "run_cells", "default_workers"]
 
 Cell = tuple[int, int, int]
-"""Numbers of the case, the contender and the window."""
+"""Indices of the case, the policy and the window."""
 
-ENOUGH_JOBS = 2_000_000
-"""A comparison that simulates fewer jobs than this for each process is done before a second one has started."""
-CHUNK_JOBS = 50_000
-"""Jobs simulated between two reports of a process."""
+JOBS_PER_PROCESS = 2_000_000
+"""Jobs to simulate per process: with fewer, starting another process takes longer than it saves."""
+JOBS_PER_CHUNK = 50_000
+"""Jobs that a process simulates before it returns results."""
 
 
 @dataclass(frozen=True)
 class ComparisonCase:
-    """A log on a machine, cut into windows."""
+    """A log on a cluster, cut into windows."""
 
     trace: str
     """Name of the log."""
     cluster: Cluster
     windows: Windows
     settings: Mapping[str, Any]
-    """What `simulate` takes by name besides backfill, or the settings of a scenario (with `GpuOptions` as "gpu")."""
-    meter: PowerContext | None = None
+    """Keyword arguments of `simulate` except backfill, or the settings of a scenario (with `GpuOptions` as "gpu")."""
+    power_context: PowerContext | None = None
     """Power model and signals that the runs are accounted with; None: no energy accounting."""
-    recorded: Mapping[str, Any] = field(default_factory=dict)
+    settings_dict: Mapping[str, Any] = field(default_factory=dict)
     """The settings as plain data, for the digest."""
-    speeds: str = GpuSettings.gpu_speeds
-    """The setting `gpu_speeds`."""
+    gpu_speeds: str = GpuSettings.gpu_speeds
+    """GPU throughputs: the setting `gpu_speeds`, which may name a file."""
 
     @property
     def digest(self) -> str:
-        """Of jobs, machine and settings, by content."""
-        found = hashlib.sha256()
+        """Digest of the content of jobs, cluster and settings."""
+        digest = hashlib.sha256()
         jobs = self.windows.jobs
         for name in jobs.columns:
-            found.update(name.encode())
-            found.update(np.ascontiguousarray(jobs[name]).data)
-        rules = {**self.recorded, "labels": {k: list(v) for k, v in jobs.labels.items()}}
-        found.update(json.dumps([repr(self.cluster), rules]).encode())
-        speeds = Path(self.speeds)
-        if speeds.is_file():
-            found.update(speeds.read_bytes())
-        return found.hexdigest()
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(jobs[name]).data)
+        settings = {**self.settings_dict, "labels": {k: list(v) for k, v in jobs.labels.items()}}
+        digest.update(json.dumps([repr(self.cluster), settings]).encode())
+        speeds_file = Path(self.gpu_speeds)
+        if speeds_file.is_file():
+            digest.update(speeds_file.read_bytes())
+        return digest.hexdigest()
 
 
 def run_cell(
     jobs: JobTable,
     cluster: Cluster,
-    policy: PolicyConfig,
-    rule: Policy,
-    rules: Mapping[str, Any],
-    meter: PowerContext | None = None,
+    config: PolicyConfig,
+    policy: Policy,
+    settings: Mapping[str, Any],
+    power_context: PowerContext | None = None,
 ) -> ExecutionLog:
-    """Simulate one window; `rules` are those of a scenario, or what `simulate` takes.
+    """Simulate one window; `settings` are those of a scenario, or arguments of `simulate`.
 
-    A clairvoyant knows the run times, one of the users' knows no predictions; the log is of the jobs as they are.
+    A clairvoyant policy gets perfect estimates, a policy with the prefix ``users:`` gets the jobs without predictions.
+    The log always has the original jobs.
     """
-    seen = with_perfect_estimates(jobs) if policy.kind == "clairvoyant" else jobs
-    if policy.policy.startswith(USERS):
-        seen = with_requests(jobs)
-    rule = bind_agent_power(rule, meter, policy.power_controls)
-    levers = None
-    if meter is not None and policy.power_controls != "none" and cap_of(policy.power_controls) is None:
-        pulled = meter.pull(policy.power_controls, seen)
-        seen, levers = pulled.jobs, pulled.controls
-    if "gpu" in rules:  # of a scenario, not yet in simulate's words
-        rules = arguments(rules, seen, cluster, rule, policy.backfill, meter, policy.power_controls)
-    log = simulate(seen, cluster, rule, policy.backfill, power_controls=levers, **rules)
-    return log if seen is jobs else replace(log, jobs_table=jobs)
+    policy_jobs = with_perfect_estimates(jobs) if config.kind == "clairvoyant" else jobs
+    if config.policy.startswith(USERS_PREFIX):
+        policy_jobs = with_requests(jobs)
+    policy = bind_agent_power(policy, power_context, config.power_controls)
+    controls = None
+    if (
+        power_context is not None
+        and config.power_controls != "none"
+        and gpu_cap_share(config.power_controls) is None
+    ):
+        resolved = power_context.resolve_controls(config.power_controls, policy_jobs)
+        policy_jobs, controls = resolved.jobs, resolved.controls
+    if "gpu" in settings:  # the settings of a scenario
+        settings = simulate_arguments(
+            settings, policy_jobs, cluster, policy, config.backfill, power_context, config.power_controls
+        )
+    log = simulate(policy_jobs, cluster, policy, config.backfill, power_controls=controls, **settings)
+    return log if policy_jobs is jobs else replace(log, jobs_table=jobs)
 
 
 class CellCache(Protocol):
-    """Somewhere finished cells are kept."""
+    """Storage of finished cells."""
 
     def load(self, cell: Cell) -> ExecutionLog | None:
         """The log of a finished cell, or None."""
 
     def save(self, cell: Cell, log: ExecutionLog) -> None:
-        """Keep one."""
+        """Store the log of a finished cell."""
 
 
-def workers_for(cases: Sequence[ComparisonCase], policies: Sequence[PolicyConfig]) -> int:
-    """As many processes as there are cores and enough work for."""
+def default_workers(cases: Sequence[ComparisonCase], policies: Sequence[PolicyConfig]) -> int:
+    """The number of processes: at most one per core, and only as many as the jobs justify."""
     jobs = sum(int(case.windows.size.sum() + case.windows.warmup.sum()) for case in cases) * len(policies)
-    return max(1, min(_cores(), jobs // ENOUGH_JOBS + 1))
+    return max(1, min(_cores(), jobs // JOBS_PER_PROCESS + 1))
 
 
 def _cores() -> int:
@@ -126,97 +133,97 @@ def _cores() -> int:
 
 def run_cells(
     cases: Sequence[ComparisonCase],
-    contenders: Sequence[PolicyConfig],
+    configs: Sequence[PolicyConfig],
     *,
     workers: int,
-    store: CellCache | None = None,
+    cache: CellCache | None = None,
     progress: Callable[[Cell, bool], None] | None = None,
     policies: Sequence[Policy] | None = None,
 ) -> dict[Cell, ExecutionLog]:
-    """Every contender in every window of every case; the same logs on any number of processes.
+    """Run every policy in every window of every case; the logs do not depend on the number of processes.
 
-    `progress` hears of every cell when it is there, and whether it had to be run. With a store, finished cells are
-    taken from it and put into it. `policies` are the objects behind the configurations, for one process; None: they are
-    found by name, in every process.
+    `progress` is called with every finished cell, and whether it was run. With a cache, finished cells are read from it
+    and written to it. `policies` are the policy objects of the configurations, for one process; None: every process
+    resolves them by name.
     """
-    found: dict[Cell, ExecutionLog] = {}
+    logs: dict[Cell, ExecutionLog] = {}
 
-    def there(cell: Cell, log: ExecutionLog, ran: bool) -> None:
-        found[cell] = log
-        if ran and store is not None:
-            store.save(cell, log)
+    def finish(cell: Cell, log: ExecutionLog, ran: bool) -> None:
+        logs[cell] = log
+        if ran and cache is not None:
+            cache.save(cell, log)
         if progress is not None:
             progress(cell, ran)
 
-    wanted: list[Cell] = []
-    for cell in all_cells(cases, contenders):
-        held = None if store is None else store.load(cell)
-        if held is None:
-            wanted.append(cell)
+    remaining: list[Cell] = []
+    for cell in all_cells(cases, configs):
+        cached = None if cache is None else cache.load(cell)
+        if cached is None:
+            remaining.append(cell)
         else:
-            there(cell, held, False)
-    if workers == 1 or len(wanted) < 2:
-        rules = _rules(contenders) if policies is None else policies
-        for cell in wanted:
-            there(cell, _run(cell, cases, contenders, rules), True)
+            finish(cell, cached, False)
+    if workers == 1 or len(remaining) < 2:
+        resolved = _resolve_policies(configs) if policies is None else policies
+        for cell in remaining:
+            finish(cell, _run(cell, cases, configs, resolved), True)
     else:
-        for cell, log in _in_processes(cases, contenders, wanted, workers):
-            there(cell, log, True)
-    return found
+        for cell, log in _run_in_processes(cases, configs, remaining, workers):
+            finish(cell, log, True)
+    return logs
 
 
 def _run(
     cell: Cell,
     cases: Sequence[ComparisonCase],
-    policies: Sequence[PolicyConfig],
-    rules: Sequence[Policy],
+    configs: Sequence[PolicyConfig],
+    policies: Sequence[Policy],
 ) -> ExecutionLog:
-    case, who, window = cases[cell[0]], cell[1], cell[2]
-    jobs, settings = case.windows[window].jobs, dict(case.settings)
-    placement = policy_and_placement(policies[who].policy)[1]
+    case, config, policy = cases[cell[0]], configs[cell[1]], policies[cell[1]]
+    jobs, settings = case.windows[cell[2]].jobs, dict(case.settings)
+    placement = policy_and_placement(config.policy)[1]
     if placement is not None:
         settings["placement"] = placement
-    return run_cell(jobs, case.cluster, policies[who], rules[who], settings, case.meter)
+    return run_cell(jobs, case.cluster, config, policy, settings, case.power_context)
 
 
-def _rules(policies: Sequence[PolicyConfig]) -> list[Policy]:
-    return [resolve_policy(policy_and_placement(contender.policy)[0]) for contender in policies]
+def _resolve_policies(configs: Sequence[PolicyConfig]) -> list[Policy]:
+    return [resolve_policy(policy_and_placement(config.policy)[0]) for config in configs]
 
 
 def all_cells(cases: Sequence[ComparisonCase], policies: Sequence[PolicyConfig]) -> Iterator[Cell]:
-    """In the order in which a comparison folder counts them."""
+    """All cells, in the order of a comparison folder."""
     for number, case in enumerate(cases):
-        for contender in range(len(policies)):
+        for policy in range(len(policies)):
             for window in range(len(case.windows)):
-                yield number, contender, window
+                yield number, policy, window
 
 
 # -- several processes ---------------------------------------------------------------------------
 
-_given: tuple[Sequence[ComparisonCase], Sequence[PolicyConfig], Sequence[Policy]] = ((), (), ())
-"""In a worker: what it was started with."""
+_worker_inputs: tuple[Sequence[ComparisonCase], Sequence[PolicyConfig], Sequence[Policy]] = ((), (), ())
+"""In a worker process: the cases, policy configurations and policies."""
 
 
-def _begin(cases: Sequence[ComparisonCase], policies: Sequence[PolicyConfig]) -> None:
-    global _given  # noqa: PLW0603 - a worker process is handed its work once
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    _given = (cases, policies, _rules(policies))
+def _initialize_worker(cases: Sequence[ComparisonCase], configs: Sequence[PolicyConfig]) -> None:
+    global _worker_inputs  # noqa: PLW0603 - the inputs are sent to a worker process once
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
+    _worker_inputs = (cases, configs, _resolve_policies(configs))
 
 
 def _run_chunk(cells: Sequence[Cell]) -> list[tuple[Cell, ExecutionLog]] | str:
-    """Logs without their jobs, which the parent has; or what went wrong, in words."""
-    cases, contenders, rules = _given
+    """The logs of the cells, without the job tables, which the parent process has; or an error message."""
+    cases, configs, policies = _worker_inputs
     try:
-        logs = [_run(cell, cases, contenders, rules) for cell in cells]
+        logs = [_run(cell, cases, configs, policies) for cell in cells]
     except KilowaitError as problem:
         return str(problem)
-    none = JobTable(job_id=[], submit_s=[], runtime_s=[], nodes=[])
-    return [(cell, replace(log, jobs_table=none)) for cell, log in zip(cells, logs, strict=True)]
+    no_jobs = JobTable(job_id=[], submit_s=[], runtime_s=[], nodes=[])
+    return [(cell, replace(log, jobs_table=no_jobs)) for cell, log in zip(cells, logs, strict=True)]
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Processes started in here do not hear Ctrl-C, not even before they have begun."""
+def _ignore_interrupts() -> Iterator[None]:
+    """Processes started in this context ignore Ctrl-C from their very start."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -227,43 +234,45 @@ def _deaf() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _in_processes(
-    cases: Sequence[ComparisonCase], policies: Sequence[PolicyConfig], wanted: Sequence[Cell], workers: int
+def _run_in_processes(
+    cases: Sequence[ComparisonCase], configs: Sequence[PolicyConfig], cells: Sequence[Cell], workers: int
 ) -> Iterator[tuple[Cell, ExecutionLog]]:
-    # Not forked: a child forked from a process with threads may hang.
+    # Spawned, because a child forked from a process with threads may hang.
     context = multiprocessing.get_context("spawn")
-    others = multiprocessing.active_children()
-    with ProcessPoolExecutor(workers, context, _begin, (cases, policies)) as pool:
+    earlier_children = multiprocessing.active_children()
+    with ProcessPoolExecutor(workers, context, _initialize_worker, (cases, configs)) as pool:
         try:
-            with _deaf():
-                asked: list[Future[Any]] = [pool.submit(_run_chunk, one) for one in _chunks(cases, wanted)]
-            for done in as_completed(asked):
-                answer = done.result()
-                if isinstance(answer, str):
-                    raise InputError(answer)
-                for cell, log in answer:
+            with _ignore_interrupts():
+                futures: list[Future[Any]] = [
+                    pool.submit(_run_chunk, chunk) for chunk in _chunks(cases, cells)
+                ]
+            for future in as_completed(futures):
+                result = future.result()
+                if isinstance(result, str):
+                    raise InputError(result)
+                for cell, log in result:
                     yield cell, replace(log, jobs_table=cases[cell[0]].windows[cell[2]].jobs)
         except BrokenProcessPool:
             raise InputError(
-                "a process of the comparison was ended from outside, perhaps for want of memory; "
-                "take fewer with --workers"
+                "a process of the comparison was killed, perhaps because memory was short; use fewer processes with "
+                "--workers"
             ) from None
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
-                if process not in others:
+                if process not in earlier_children:
                     process.terminate()
             raise
 
 
-def _chunks(cases: Sequence[ComparisonCase], wanted: Sequence[Cell]) -> Iterator[list[Cell]]:
+def _chunks(cases: Sequence[ComparisonCase], cells: Sequence[Cell]) -> Iterator[list[Cell]]:
     chunk: list[Cell] = []
     jobs = 0
-    for cell in wanted:
+    for cell in cells:
         chunk.append(cell)
         windows = cases[cell[0]].windows
         jobs += int(windows.size[cell[2]] + windows.warmup[cell[2]])
-        if jobs >= CHUNK_JOBS:
+        if jobs >= JOBS_PER_CHUNK:
             yield chunk
             chunk, jobs = [], 0
     if chunk:

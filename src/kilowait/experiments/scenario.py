@@ -1,4 +1,4 @@
-"""A scenario: everything a run depends on, in words that can be stored; and the run itself."""
+"""Scenarios: the settings of one simulation as plain data, and functions that prepare and run them."""
 
 from __future__ import annotations
 
@@ -20,27 +20,33 @@ from kilowait.engine.policy import Policy
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.gpu_power_cap import (
-    cap_description,
-    cap_of,
     check_controls_supported,
     check_power_controls,
+    gpu_cap_description,
+    gpu_cap_share,
 )
 from kilowait.experiments.gpu_settings import (
     BACKFILLS,
     GpuOptions,
-    arguments,
     check_placement,
     default_backfill,
+    simulate_arguments,
 )
-from kilowait.experiments.inputs import Workload, cluster_of, load_of, rescaled_to_load, workload_of
-from kilowait.experiments.power import PowerSettings, meter_for, with_power
+from kilowait.experiments.inputs import (
+    Workload,
+    cluster_load,
+    read_workload,
+    rescale_to_load,
+    resolve_cluster,
+)
+from kilowait.experiments.power import PowerSettings, make_power_context, with_power
 from kilowait.experiments.predict_power import (
     check_power_predictor,
     is_saved_power_predictor,
     with_predicted_power,
 )
 from kilowait.experiments.predict_runtimes import (
-    USERS,
+    USERS_PREFIX,
     check_predictor,
     is_saved_predictor,
     with_predicted_runtimes,
@@ -56,7 +62,7 @@ __all__ = [
     "Scenario",
     "agent_and_preference",
     "check_backfill",
-    "check_power",
+    "check_has_power_model",
     "parse_preference",
     "with_preference",
     "prepare_scenario",
@@ -64,51 +70,51 @@ __all__ = [
     "run_scenario",
 ]
 
-AGENT = "agent:"
-PREFER = ":prefer="
-"""After the path of an agent that weighs terms as it is told."""
-FILE = "rule:"
-"""Before a Python file and the name of a policy in it: rule:mine.py:mine."""
+AGENT_PREFIX = "agent:"
+PREFERENCE_PREFIX = ":prefer="
+"""Separates the path of an agent from the preference it is conditioned on."""
+FILE_PREFIX = "rule:"
+"""Prefix of a policy that a Python file defines: rule:mine.py:mine."""
 LOOKAHEAD = "lookahead"
 OVERLOAD = 1.2
-"""Offered load from which on a run says more of its length than of the rule; people are told."""
+"""Offered load above which a note is given: the queue grows without bound, so results depend on the log's length."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What to run; see `kilowait.simulate` for the rules and `experiments.inputs` for how things are written."""
+    """Settings of one simulation; `kilowait.simulate` documents them, `experiments.inputs` their text formats."""
 
     trace: str
     cluster: str = "auto"
     policy: str = "fcfs"
     backfill: str | int | None = None
-    """None: easy, on placed nodes none."""
+    """None: easy; on GPU clusters none."""
     backfill_order: str | None = None
     at_limit: str = Settings.at_limit
     overrun: str | None = None
-    """None: later where a forest predicts, as it says what is likely then; else double, or the policy's own."""
+    """None: the default of the policy, else quantile with the forest predictor, else double."""
     schedule_per: str = Settings.schedule_per
     placement: str | None = None
-    """None: first, on placed nodes the policy's own."""
+    """None: first; on GPU clusters the default of the policy."""
     on_oversized: str = Settings.on_oversized
     dependencies: bool = Settings.dependencies
     load: float | None = None
-    """Offered load the jobs are brought to; None: as they are."""
+    """Offered load that arrivals are scaled to; None: not scaled."""
     jobs: str | None = None
     """Rows of the trace; None: all."""
     format: str | None = None
     columns: str | None = None
     strict: bool = False
     runtime_predictor: str | None = None
-    """Who predicts run times (`foreseeing.PREDICTORS`, or the folder of a kept one); None: users are believed."""
+    """Run-time predictor: a name of `predict_runtimes.PREDICTORS` or a saved predictor; None: user estimates."""
     power_predictor: str | None = None
-    """Who says what jobs will draw (`foreseeing_power`), for levers; None: what was measured, as if it were known."""
+    """Power predictor (see `predict_power`) for power controls; None: they use the measured power."""
     power: PowerSettings | None = None
-    """What power the run is judged with; None: none."""
+    """Power model and signals of energy accounting; None: no energy accounting."""
     power_controls: str = "none"
-    """What is pulled besides the order of jobs; see `kilowait.energy.controls`, and for placed nodes `capping`."""
+    """Power controls: see `kilowait.energy.controls`, and `gpu_power_cap` for GPU clusters."""
     gpu: GpuOptions = field(default_factory=GpuOptions)
-    """How jobs are placed on single nodes, preempted and moved, where the machine has such nodes."""
+    """Placement, preemption and migration on GPU clusters."""
 
     def __post_init__(self) -> None:
         if self.backfill is not None:
@@ -126,24 +132,24 @@ class Scenario:
         if self.power_predictor is not None:
             if self.power is None:
                 raise InputError(
-                    "--power-predictor is of no use without a power model; name one with --power"
+                    "--power-predictor has no effect without a power model; name one with --power"
                 )
             check_power_predictor(self.power_predictor)
         check_power_controls(self.power_controls)
-        check_power(self.power_controls, self.power)
+        check_has_power_model(self.power_controls, self.power)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, without what was not asked for."""
+        """Plain data, without settings that have no value."""
         plain = {key: value for key, value in asdict(self).items() if value is not None and key != "gpu"}
         if self.power is not None:
             plain["power"] = self.power.to_dict()
-        if self.gpu.unusual:
+        if self.gpu.changed_options:
             plain["gpu"] = self.gpu.to_dict()
         return plain
 
     @property
     def settings_dict(self) -> dict[str, Any]:
-        """What a run depends on besides policy and backfill, as plain data."""
+        """Engine settings except policy and backfill, as plain data."""
         return {
             "backfill_order": self.backfill_order,
             "at_limit": self.at_limit,
@@ -156,170 +162,177 @@ class Scenario:
         }
 
     @property
-    def simulate_arguments(self) -> dict[str, Any]:
-        """The same, with the order of backfilling as a rule; `placing.arguments` makes what `simulate` takes of it."""
+    def simulation_settings(self) -> dict[str, Any]:
+        """The engine settings with `backfill_order` as a policy object, for `gpu_settings.simulate_arguments`."""
         order = None if self.backfill_order is None else resolve_policy(self.backfill_order)
         return {**self.settings_dict, "backfill_order": order, "gpu": self.gpu}
 
 
 @dataclass(frozen=True)
 class ScenarioResult:
-    """A scenario that was run."""
+    """A scenario with its execution log and energy accounts."""
 
     scenario: Scenario
     workload: Workload
     cluster: Cluster
     log: ExecutionLog
     notes: tuple[str, ...] = ()
-    """What had to be guessed, for people."""
+    """Assumptions that were made, for the user."""
     accounts: EnergyAccounts | None = None
-    """What it drew, where a power model was given."""
+    """Energy accounts, if a power model was given."""
     controls_description: str = ""
-    """The levers, in words."""
+    """The power controls as text."""
     budget_violation: BudgetViolation | None = None
-    """How far it went above its budget of power, where it had one."""
+    """Excess over the power budget, if there is one."""
     speeds: Speeds | None = None
-    """How fast jobs ran on each GPU type, on placed nodes; None: alike."""
+    """Speed of every job on every GPU type, on GPU clusters; None: the same on all types."""
 
     def resolved(self) -> dict[str, Any]:
-        """The scenario with the machine written out, for scenario.toml."""
+        """The scenario with all fields of the cluster, for scenario.toml."""
         return {**self.scenario.to_dict(), "cluster": to_dict(self.cluster)}
 
 
 def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = None) -> ScenarioResult:
-    """Read, prepare, simulate; `progress` hears of every fit of a predictor.
+    """Read the jobs, prepare the cluster and run the simulation; `progress` is called after every fit of a predictor.
 
     >>> run_scenario(Scenario("lublin:20:8", policy="sjf")).log.run["policy"]
     'sjf'
     """
-    rule, rules = (
-        resolve_policy(scenario.policy),
-        scenario.simulate_arguments,
-    )  # names are looked at before a long read
+    # Names are checked before the trace is read, which may take long.
+    policy, settings = resolve_policy(scenario.policy), scenario.simulation_settings
     workload, cluster, notes = prepare_scenario(scenario, progress)
     notes += workload.leakage_notes
     jobs = workload.jobs
     backfill = default_backfill(cluster.node_level) if scenario.backfill is None else scenario.backfill
     if scenario.power is None:
-        rule = bind_agent_power(rule, None, scenario.power_controls)
-        given = arguments(rules, jobs, cluster, rule, backfill)
-        log = simulate(jobs, cluster, rule, backfill, **given)
-        accounts, words, above = None, "", None
+        policy = bind_agent_power(policy, None, scenario.power_controls)
+        arguments = simulate_arguments(settings, jobs, cluster, policy, backfill)
+        log = simulate(jobs, cluster, policy, backfill, **arguments)
+        accounts, description, violation = None, "", None
     else:
-        meter = meter_for(scenario.power, jobs, cluster)
-        rule = bind_agent_power(rule, meter, scenario.power_controls)
-        cap = cap_of(scenario.power_controls)
-        pulled = meter.pull(scenario.power_controls if cap is None else "none", jobs)
-        given = arguments(rules, jobs, cluster, rule, backfill, meter, scenario.power_controls)
-        log = simulate(pulled.jobs, cluster, rule, backfill, power_controls=pulled.controls, **given)
-        log = replace(log, jobs_table=jobs)  # holds are the run's, not the log's
-        accounts = meter.account(log, pulled if cap is None else scenario.power_controls)
-        words = pulled.description if cap is None else cap_description(cap)
-        above = None if pulled.budget_w is None else budget_violation(accounts, pulled.budget_w)
-    whole = replace(scenario, backfill=backfill, placement=log.run["placement"])
-    return ScenarioResult(whole, workload, cluster, log, notes, accounts, words, above, given.get("speeds"))
+        context = make_power_context(scenario.power, jobs, cluster)
+        policy = bind_agent_power(policy, context, scenario.power_controls)
+        cap = gpu_cap_share(scenario.power_controls)
+        resolved = context.resolve_controls(scenario.power_controls if cap is None else "none", jobs)
+        arguments = simulate_arguments(
+            settings, jobs, cluster, policy, backfill, context, scenario.power_controls
+        )
+        log = simulate(
+            resolved.jobs, cluster, policy, backfill, power_controls=resolved.controls, **arguments
+        )
+        log = replace(log, jobs_table=jobs)  # without hold_until_s, which load shifting added
+        accounts = context.account(log, resolved if cap is None else scenario.power_controls)
+        description = resolved.description if cap is None else gpu_cap_description(cap)
+        violation = None if resolved.budget_w is None else budget_violation(accounts, resolved.budget_w)
+    completed = replace(scenario, backfill=backfill, placement=log.run["placement"])
+    return ScenarioResult(
+        completed, workload, cluster, log, notes, accounts, description, violation, arguments.get("speeds")
+    )
 
 
 def check_backfill(backfill: str | int) -> None:
-    """Raise unless some machine knows this kind of backfilling."""
+    """Raise unless batch or GPU clusters support this kind of backfilling."""
     if backfill not in BACKFILLS:
         Settings(backfill=backfill)
 
 
-def check_power(power_controls: str, power: PowerSettings | None) -> None:
-    """Raise where something is pulled whose power nobody knows."""
+def check_has_power_model(power_controls: str, power: PowerSettings | None) -> None:
+    """Raise if power controls are given without a power model."""
     if power is None and power_controls.strip() != "none":
-        what = (
-            f"levers {power_controls!r} need" if cap_of(power_controls) is None else f"{power_controls} needs"
+        subject = (
+            f"power controls {power_controls!r} need"
+            if gpu_cap_share(power_controls) is None
+            else f"{power_controls} needs"
         )
-        raise InputError(f"{what} a power model; name one with --power")
+        raise InputError(f"{subject} a power model; name one with --power")
 
 
 def prepare_scenario(
     scenario: Scenario, progress: Callable[[Any], None] | None = None
 ) -> tuple[Workload, Cluster, tuple[str, ...]]:
-    """Jobs at the load asked for, with predictions where those are, the machine, and notes for people.
+    """The jobs with scaled arrivals and predictions, the cluster, and notes for the user.
 
-    What is judged, and whether a kept predictor has seen it, is the caller's to say (`Workload.judged_from`).
-    `progress` hears of every fit of a predictor.
+    Callers that evaluate only a part of the jobs call `Workload.evaluated_from`, which notes data leakage of saved
+    predictors. `progress` is called after every fit of a predictor.
     """
-    workload = workload_of(
+    workload = read_workload(
         scenario.trace,
         format=scenario.format,
         columns=scenario.columns,
         strict=scenario.strict,
         rows=scenario.jobs,
     )
-    cluster, note = cluster_of(scenario.cluster, workload.jobs)
+    cluster, note = resolve_cluster(scenario.cluster, workload.jobs)
     check_controls_supported(scenario.power_controls, cluster)
-    jobs: JobTable = rescaled_to_load(workload.jobs, cluster, scenario.load)
+    jobs: JobTable = rescale_to_load(workload.jobs, cluster, scenario.load)
     notes = [note] if note is not None else []
     predictors: tuple[SavedPredictor, ...] = ()
     if cluster.node_level:
-        jobs, more = _independent(jobs, scenario.dependencies)
+        jobs, more = _without_dependencies(jobs, scenario.dependencies)
         notes += more
     if scenario.power is not None:
         jobs, more = with_power(scenario.power, jobs)
         notes += more
         if scenario.power_predictor is not None:
             if is_saved_power_predictor(scenario.power_predictor):
-                kept = saved_predictor(scenario.power_predictor, "power", workload.jobs, scenario.trace)
-                predictors += (kept,)
+                predictor = saved_predictor(scenario.power_predictor, "power", workload.jobs, scenario.trace)
+                predictors += (predictor,)
             jobs, note = with_predicted_power(
                 scenario.power, jobs, cluster, scenario.power_predictor, progress
             )
             notes.append(note)
     if scenario.runtime_predictor is not None:
-        if is_saved_predictor(
-            scenario.runtime_predictor
-        ):  # on the log's own clock, whatever load the jobs are brought to
-            predictors += (
-                saved_predictor(scenario.runtime_predictor, "runtime", workload.jobs, scenario.trace),
-            )
+        if is_saved_predictor(scenario.runtime_predictor):
+            # With the submission times of the log, even if arrivals are scaled.
+            predictor = saved_predictor(scenario.runtime_predictor, "runtime", workload.jobs, scenario.trace)
+            predictors += (predictor,)
         jobs = with_predicted_runtimes(jobs, cluster, scenario.runtime_predictor, progress=progress)
         notes.append(
-            f"run times are predicted ({scenario.runtime_predictor}), from jobs that ended in a first replay (fcfs, "
+            f"run times are predicted ({scenario.runtime_predictor}) from jobs that had ended in a first replay (fcfs, "
             "with the users' estimates)"
         )
-    load = load_of(jobs, cluster)
+    load = cluster_load(jobs, cluster)
     if load > OVERLOAD:
         size = f"{cluster.nodes:,} nodes" if not cluster.node_level else f"the GPUs of {cluster.name}"
         notes.append(
-            f"these jobs offer {load:.2g} times the work {size} can do while they arrive, so the "
-            "queue only grows; take a larger --cluster or a lower --load"
+            f"these jobs offer {load:.2g} times the work {size} can do while they arrive, so the queue grows without "
+            "bound; take a larger --cluster or a lower --load"
         )
-    return Workload(jobs, workload.ledger, workload.sha256, predictors), cluster, tuple(notes)
+    return Workload(jobs, workload.cleaning_report, workload.sha256, predictors), cluster, tuple(notes)
 
 
-def _independent(jobs: JobTable, dependencies: bool) -> tuple[JobTable, tuple[str, ...]]:
-    """The jobs without word of which follows which, as placed nodes take them, and a note; an error if that counts."""
+def _without_dependencies(jobs: JobTable, dependencies: bool) -> tuple[JobTable, tuple[str, ...]]:
+    """The jobs without dependencies and a note, for GPU clusters; raises if dependencies must be kept."""
     follows = np.isin(jobs["after_id"], jobs["job_id"]) if "after_id" in jobs else np.zeros(len(jobs), bool)
     if not follows.any():
         return jobs, ()
     count = f"{np.count_nonzero(follows):,} of {len(jobs):,} jobs follow another one (after_id)"
     if dependencies:
         raise InputError(
-            f"{count}, which placed nodes cannot wait for; submit them when the log says with --ignore-dependencies"
+            f"{count}, but GPU clusters do not support dependencies; submit the jobs at the times of the log with "
+            "--ignore-dependencies"
         )
-    kept = {name: jobs[name] for name in jobs.columns if name not in ("after_id", "think_s")}
-    return JobTable(labels=jobs.labels, meta=jobs.meta, **kept), (f"{count}: submitted when the log says",)
+    columns = {name: jobs[name] for name in jobs.columns if name not in ("after_id", "think_s")}
+    return JobTable(labels=jobs.labels, meta=jobs.meta, **columns), (
+        f"{count}: submitted at the times of the log",
+    )
 
 
 def resolve_policy(text: str) -> Policy:
-    """A rule by name with its parameters, one that plays in rounds, look-ahead, or a trained one from ``agent:PATH``.
+    """The policy of a text: NAME:PARAMETERS, a round-based policy, lookahead, ``rule:FILE.py:NAME`` or ``agent:PATH``.
 
-    That one is told of no predictions (``users:saf``) is for `cells.run_cell` to see to.
+    The prefix ``users:`` is ignored here; `run_matrix.run_cell` gives such a policy the jobs without predictions.
 
     >>> resolve_policy("multifactor:age=500:size=0").name
     'multifactor:age=500:size=0'
     """
-    text = text.removeprefix(USERS)
-    if text.partition(":")[0].strip() == LOOKAHEAD:  # loaded when asked for, as envs want an extra
-        ahead: Policy = import_module("kilowait.envs.lookahead").LookAhead.from_text(text)
-        return ahead
-    if text.startswith(FILE):
-        return policy_from_file(text.removeprefix(FILE))
-    if not text.startswith(AGENT):
+    text = text.removeprefix(USERS_PREFIX)
+    if text.partition(":")[0].strip() == LOOKAHEAD:  # imported on use, because envs need an extra
+        lookahead: Policy = import_module("kilowait.envs.lookahead").LookAhead.from_text(text)
+        return lookahead
+    if text.startswith(FILE_PREFIX):
+        return policy_from_file(text.removeprefix(FILE_PREFIX))
+    if not text.startswith(AGENT_PREFIX):
         name = text.partition(":")[0].strip()
         if name.lower() not in POLICIES and text.strip().lower() not in ROUND_BASED_POLICIES:
             raise UnknownNameError("policy", name, (*POLICIES, *ROUND_BASED_POLICIES, LOOKAHEAD))
@@ -328,10 +341,12 @@ def resolve_policy(text: str) -> Policy:
     if not path:
         raise InputError("a trained policy is written agent:PATH, for instance agent:runs/x/agent.json")
     if find_spec("kilowait.agents") is None:
-        raise InputError(f"policy {text!r}: this kilowait has no trained policies; take a rule by name")
+        raise InputError(
+            f"policy {text!r}: this installation has no trained policies; name a priority policy"
+        )
     agent = with_preference(import_module("kilowait.agents").load_agent(path), preference)
-    found: Policy = getattr(agent, "rule", agent)  # a linear agent orders jobs by a priority
-    return found
+    policy: Policy = getattr(agent, "rule", agent)  # a linear agent is a priority policy
+    return policy
 
 
 def policy_from_file(text: str) -> Policy:
@@ -342,13 +357,13 @@ def policy_from_file(text: str) -> Policy:
     """
     path, colon, name = text.rpartition(":")
     if not colon or not path or not name.isidentifier():
-        raise InputError(f"the policy of a file is written rule:FILE.py:NAME, and this is 'rule:{text}'")
+        raise InputError(f"the policy of a file is written rule:FILE.py:NAME, but this is 'rule:{text}'")
     source = Path(path)
     if not source.is_file():
-        raise InputError(f"there is no file {path!r} to take the policy {name!r} from")
+        raise InputError(f"there is no file {path!r} with the policy {name!r}")
     spec = spec_from_file_location(f"kilowait_policy_{source.stem}", source)
     if spec is None or spec.loader is None:
-        raise InputError(f"{path!r} is no Python file; its name must end with .py")
+        raise InputError(f"{path!r} is not a Python file; its name must end with .py")
     module = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -365,13 +380,13 @@ def policy_from_file(text: str) -> Policy:
 
 
 def with_preference(agent: Any, preference: str) -> Any:
-    """An agent with the preference it is told, as written; an error where it needs one, or takes none."""
+    """The agent with the preference of a text; raises if the agent needs one, or takes none."""
     prefer = getattr(agent, "prefer", None)
     if prefer is None:
         if not preference:
             return agent
         raise InputError(
-            f"the agent {agent.name!r} takes no preference, and is told {preference}: leave it out"
+            f"the agent {agent.name!r} takes no preference, but {preference!r} was given; leave it out"
         )
     if preference:
         return prefer(**parse_preference(preference))
@@ -380,31 +395,31 @@ def with_preference(agent: Any, preference: str) -> Any:
 
 
 def agent_and_preference(text: str) -> tuple[str, str]:
-    """The path of a trained policy, and the preference that it is told, as written.
+    """The path and the preference of a trained policy, both as text.
 
     >>> agent_and_preference("agent:runs/x/agent.pt:prefer=slowdown=0.3+energy=0.7")
     ('runs/x/agent.pt', 'slowdown=0.3+energy=0.7')
     >>> agent_and_preference("agent:runs/x/agent.pt")
     ('runs/x/agent.pt', '')
     """
-    path, _, preference = text.removeprefix(AGENT).partition(PREFER)
+    path, _, preference = text.removeprefix(AGENT_PREFIX).partition(PREFERENCE_PREFIX)
     return path, preference
 
 
 def parse_preference(text: str) -> dict[str, float]:
-    """Weights as people write them.
+    """The weights of a preference, by term.
 
     >>> parse_preference("slowdown=0.3+energy=0.7")
     {'slowdown': 0.3, 'energy': 0.7}
     """
-    found = {}
+    weights = {}
     for part in text.split("+"):
         name, _, number = part.partition("=")
         try:
-            found[name.strip()] = float(number)
+            weights[name.strip()] = float(number)
         except ValueError:
             raise InputError(
-                f"the preference {text!r} has {part.strip()!r}; write terms with their weights, such as "
+                f"the preference {text!r} contains {part.strip()!r}; write terms with their weights, such as "
                 "slowdown=0.3+energy=0.7"
             ) from None
-    return found
+    return weights

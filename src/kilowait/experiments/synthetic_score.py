@@ -23,7 +23,7 @@ from kilowait.evaluation.run_similarity import (
 )
 from kilowait.evaluation.storage import plain_json, save_folder
 from kilowait.evaluation.storage.toml import to_toml
-from kilowait.experiments.inputs import cluster_of, load_of
+from kilowait.experiments.inputs import cluster_load, resolve_cluster
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.synth.fidelity import Fidelity, fidelity
@@ -151,7 +151,7 @@ def score(
     """
     heard = progress or (lambda what, share: None)
     real, synthetic = real.sorted(), synthetic.sorted()
-    machine, _ = cluster_of(cluster, real)
+    machine, _ = resolve_cluster(cluster, real)
     steps = 2 + len(policies)
     heard("comparing columns", 0.0)
     alike = fidelity(real, synthetic, seed=seed)
@@ -166,7 +166,7 @@ def score(
     return SyntheticScore(
         (len(real), len(synthetic)),
         (float(np.ptp(real["submit_s"])), float(np.ptp(synthetic["submit_s"]))),
-        (load_of(real, machine), load_of(synthetic, machine)),
+        (cluster_load(real, machine), cluster_load(synthetic, machine)),
         alike,
         tuple(outcomes),
         (anonymity(real), anonymity(synthetic)) if _users_known(real, synthetic) else None,

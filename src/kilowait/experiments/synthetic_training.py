@@ -17,7 +17,7 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError, TableError
 from kilowait.evaluation.comparison import split
 from kilowait.evaluation.storage.folder import read_json
-from kilowait.experiments.inputs import Workload, rescaled_to_load
+from kilowait.experiments.inputs import Workload, rescale_to_load
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.synth import Generator, load_generator
@@ -125,7 +125,7 @@ def sample_synthetic(
     for folder, generator in zip(options.folders, generators, strict=True):
         sampled = generator.sample(count, seed=seed)
         _check_fits(sampled, cluster, folder)
-        tables.append(rescaled_to_load(sampled, cluster, load))
+        tables.append(rescale_to_load(sampled, cluster, load))
         overlap = data_overlap(
             generator.schema,
             log.jobs if as_logged is None else as_logged,

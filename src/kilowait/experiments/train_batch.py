@@ -116,7 +116,9 @@ def train(
 def with_test_predictions(workload: Workload) -> Workload:
     """The workload with its last 20 % marked as test jobs for its predictors."""
     return (
-        workload.judged_from(split(workload.jobs).row_range("test")[0]) if workload.predictors else workload
+        workload.evaluated_from(split(workload.jobs).row_range("test")[0])
+        if workload.predictors
+        else workload
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
-from kilowait.experiments.power import PowerSettings, meter_for
+from kilowait.experiments.power import PowerSettings, make_power_context
 from kilowait.experiments.power_context import PowerContext
 from kilowait.experiments.resume import search_checkpoint_dir
 from kilowait.jobs import JobTable
@@ -54,7 +54,7 @@ class PowerTraining:
         cls, settings: PowerSettings, power_controls: str, jobs: JobTable, cluster: Cluster
     ) -> PowerTraining:
         """Read the files that the settings name, aligned with the times of the log."""
-        return cls(meter_for(settings, jobs, cluster), power_controls, settings)
+        return cls(make_power_context(settings, jobs, cluster), power_controls, settings)
 
     @property
     def record(self) -> dict[str, Any]:

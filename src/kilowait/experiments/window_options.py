@@ -1,4 +1,4 @@
-"""On which jobs contenders meet: the whole of a log, or windows of it, as people write them."""
+"""Evaluation windows of a comparison, as on the command line: the full log, a split of it, or random windows."""
 
 from __future__ import annotations
 
@@ -16,21 +16,25 @@ from kilowait.evaluation.comparison import (
 from kilowait.jobs import JobTable
 from kilowait.units import parse_duration
 
-__all__ = ["WindowOptions", "parse_length", "protocol_of"]
+__all__ = ["WindowOptions", "parse_length", "parse_window_options"]
 
 
 @dataclass(frozen=True)
 class WindowOptions:
-    """On which jobs contenders meet."""
+    """Number, length and warm-up of windows, and the split of the log they are cut from."""
 
     windows: int | None = None
-    """How many; None: one, the whole part."""
+    """Number of windows; None: one window, the full split."""
     window_jobs: int | None = None
+    """Length of a window in jobs."""
     window_s: float | None = None
+    """Length of a window in seconds."""
     warmup_jobs: int = 0
+    """Jobs before each window that are simulated but not evaluated."""
     warmup_s: float = 0.0
+    """The same in seconds."""
     split: str = "all"
-    """all, train, validation or test: the log by time in 60, 20 and 20 per cent."""
+    """all, train, validation or test: 60, 20 and 20 per cent of the log, in order of time."""
     seed: int = 0
 
     def cut(self, jobs: JobTable) -> Windows:
@@ -43,35 +47,35 @@ class WindowOptions:
         return cut_windows(jobs, self.windows, seed=self.seed, within=within, **length, **warmup)  # type: ignore[arg-type]
 
 
-def protocol_of(
+def parse_window_options(
     windows: int | None, length: str, warmup: str, split: str, seed: int, policies: Sequence[PolicyConfig]
 ) -> WindowOptions:
-    """The protocol as people write it; with ``auto`` an agent is judged on the last part of the log only.
+    """Parse window options; the split ``auto`` is test if an agent is among the policies, else all.
 
-    >>> protocol_of(3, "7d", "100", "auto", 0, [PolicyConfig("fcfs", "easy")]).window_s
+    >>> parse_window_options(3, "7d", "100", "auto", 0, [PolicyConfig("fcfs", "easy")]).window_s
     604800.0
     """
     jobs, seconds = parse_length(length, "length of a window")
     warm_jobs, warm_s = parse_length(warmup, "warm-up")
     if split == "auto":
-        split = "test" if any(contender.kind == "agent" for contender in policies) else "all"
+        split = "test" if any(config.kind == "agent" for config in policies) else "all"
     if windows is None and (warm_jobs or warm_s):
-        raise InputError("a warm-up goes before windows; say how many with --windows")
+        raise InputError("a warm-up needs windows; give their number with --windows")
     return WindowOptions(windows, None if seconds else jobs, seconds or None, warm_jobs, warm_s, split, seed)
 
 
 def parse_length(text: str, what: str) -> tuple[int, float]:
-    """Jobs and seconds: a plain number is jobs, one with a unit is time.
+    """A length in jobs and seconds, one of which is 0: a plain number means jobs, a number with a unit means time.
 
     >>> parse_length("1024", "window"), parse_length("7d", "window")
     ((1024, 0.0), (0, 604800.0))
     """
-    plain = text.strip().replace(",", "").replace("_", "")
-    if plain.lstrip("-").isdecimal():
-        return int(plain), 0.0
+    digits = text.strip().replace(",", "").replace("_", "")
+    if digits.lstrip("-").isdecimal():
+        return int(digits), 0.0
     try:
         return 0, parse_duration(text)
     except ValueError as problem:
         raise InputError(
-            f"the {what} is {text!r}; write a number of jobs such as 1024 or a span such as 7d"
+            f"the {what} is {text!r}; write a number of jobs such as 1024 or a duration such as 7d"
         ) from problem

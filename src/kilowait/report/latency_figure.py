@@ -19,7 +19,7 @@ class LatencyMeasurement(Protocol):
     """One measurement of `kilowait.experiments.bench_latency`."""
 
     @property
-    def decider(self) -> str:
+    def policy(self) -> str:
         """The name of the policy."""
 
     @property
@@ -50,18 +50,18 @@ def draw_latencies(
         for (variable, label, panel), axis in zip(panels, axes, strict=True):
             fixed = "nodes" if variable == "queue" else "queue"
             common = _most_common([getattr(measurement, fixed) for measurement in measurements])
-            for number, (decider, slope) in enumerate(slopes.items()):
+            for number, (policy, slope) in enumerate(slopes.items()):
                 rows = sorted(
                     (getattr(measurement, variable), measurement.seconds * 1e6)
                     for measurement in measurements
-                    if measurement.decider == decider and getattr(measurement, fixed) == common
+                    if measurement.policy == policy and getattr(measurement, fixed) == common
                 )
                 axis.plot(
                     *zip(*rows, strict=True),
                     color=LINES[number % len(LINES)],
                     marker=MARKS[number % len(MARKS)],
                     markersize=5,
-                    label=f"{decider}: {slope[panel]:+.2f}",
+                    label=f"{policy}: {slope[panel]:+.2f}",
                 )
             axis.set_xscale("log", base=2)
             axis.set_yscale("log")

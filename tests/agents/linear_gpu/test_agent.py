@@ -15,7 +15,7 @@ from kilowait.agents.linear_gpu.agent import (
 )
 from kilowait.agents.linear_gpu.train import best_policy, train_linear_gpu
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.gpu_settings import GpuOptions, arguments, run_speeds
+from kilowait.experiments.gpu_settings import GpuOptions, run_speeds, simulate_arguments
 from kilowait.policies import as_policy
 from kilowait.synth import gpu_workload
 
@@ -28,7 +28,7 @@ COUNT = len(FEATURES) + len(TYPE_FEATURES)
 def run(policy, jobs=JOBS, **way):
     policy = as_policy(policy)
     fixed = {"at_limit": "extend", "on_oversized": "drop", "dependencies": False, "placement": None}
-    options = arguments({**fixed, "gpu": GpuOptions(**way)}, jobs, CLUSTER, policy, "skip")
+    options = simulate_arguments({**fixed, "gpu": GpuOptions(**way)}, jobs, CLUSTER, policy, "skip")
     return kw.simulate(jobs, CLUSTER, policy, "skip", **options)
 
 

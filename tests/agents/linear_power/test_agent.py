@@ -9,7 +9,7 @@ from kilowait.agents.linear_power.train import SlowdownLimit, train_linear_power
 from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.evaluate_power import run_on
-from kilowait.experiments.power import PowerSettings, meter_for
+from kilowait.experiments.power import PowerSettings, make_power_context
 
 JOBS = kw.lublin(jobs=900, nodes=32, seed=3, load=0.5)
 MACHINE = kw.Cluster.from_nodes(32)
@@ -75,7 +75,7 @@ def test_training_objective_equals_accounting(trained):
     seen = EvaluationWindows(JOBS, MACHINE, POWER, 2, 150, "easy", "energy").evaluate(
         [agent], np.array([100, 400]), 1
     )
-    meter = meter_for(PowerSettings("taurus"), JOBS, MACHINE)
+    meter = make_power_context(PowerSettings("taurus"), JOBS, MACHINE)
     for place, first in enumerate((100, 400)):
         metrics = run_on(JOBS[first : first + 150], MACHINE, meter, agent.bind_power(POWER), "easy", LEVERS)
         assert seen.spent[0, place] == pytest.approx(metrics["energy"], rel=1e-9)

@@ -106,7 +106,7 @@ def show_energy(found: Mapping[str, Any], *, waits: bool = False) -> None:
     console.table(header, cells)
     best = "on its most efficient GPU type" if found["node_level"] else "in its most efficient DVFS state"
     print(f"lower bound: the energy of the work alone, every job {best}, no idle nodes")
-    show_sources([signal["words"] for signal in energy["signals"].values()], energy["notes"])
+    show_sources([signal["description"] for signal in energy["signals"].values()], energy["notes"])
 
 
 def show_controls(found: Mapping[str, Any], workload: Workload) -> None:

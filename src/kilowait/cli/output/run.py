@@ -32,7 +32,7 @@ _OUTCOMES = {
 
 def ledger_line(workload: Workload) -> str | None:
     """One line about the rows dropped and corrected while reading; None if there were none."""
-    ledger = workload.ledger
+    ledger = workload.cleaning_report
     if ledger is None or not (ledger.dropped or ledger.corrected):
         return None
     return f"{ledger.lines()[0]}; see kilowait traces describe"
