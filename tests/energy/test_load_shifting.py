@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import defaults
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kilowait.energy.load_shifting import GAIA_SLACK_S, RULES, shift_jobs
@@ -198,7 +198,7 @@ def shifted(jobs, edges, values, rule, **options):
 
 
 @pytest.mark.parametrize("rule", AT_SUBMISSION)
-@defaults(case=cases())
+@given(case=cases())
 def test_start_is_the_earliest_optimum(rule, case):
     jobs, edges, values = case
     expected = [brute_force_start(rule, edges, values, *job) for job in jobs]
@@ -206,7 +206,7 @@ def test_start_is_the_earliest_optimum(rule, case):
     assert found.tolist() == expected
 
 
-@defaults(case=cases(), scale=st.floats(1, 1e4))
+@given(case=cases(), scale=st.floats(1, 1e4))
 def test_shifts_stay_within_the_slack_and_never_cost_more(case, scale):
     jobs, edges, values = case
     signal = Series(np.array([*edges[:-1], edges[-1] + 1]) * scale, np.array(values) / 3)
@@ -226,7 +226,7 @@ def test_shifts_stay_within_the_slack_and_never_cost_more(case, scale):
 
 
 @pytest.mark.parametrize("rule", ["lowest_window", "lowest_slot", "carbon_time"])
-@defaults(case=cases(), seed=st.integers(0, 99))
+@given(case=cases(), seed=st.integers(0, 99))
 def test_true_run_times_are_not_used(rule, case, seed):
     jobs, edges, values = case
     other = np.random.default_rng(seed).integers(1, 1000, len(jobs))
@@ -235,7 +235,7 @@ def test_true_run_times_are_not_used(rule, case, seed):
     )
 
 
-@defaults(
+@given(
     values=st.lists(st.integers(0, 6), min_size=12, max_size=12),
     steps=st.lists(st.integers(1, 24), min_size=12, max_size=12),
     submit=st.integers(0, 60),

@@ -24,12 +24,12 @@ from kilowait.jobs import JobTable
 from kilowait.policies.registry import resolve
 from tests.energy.accounting.gpu_integrator import (
     fast,
-    machine,
-    model,
+    gpu_cluster,
+    power_model,
     slow,
 )
 
-CLUSTER, MODEL = machine(1, 1), model(fast(1), slow(1))
+CLUSTER, MODEL = gpu_cluster(1, 1), power_model(fast(1), slow(1))
 
 
 def table(n: int = 1, **columns: object) -> JobTable:
@@ -45,10 +45,10 @@ def table(n: int = 1, **columns: object) -> JobTable:
 
 def test_caps_above_the_power_of_a_gpu_have_no_effect():
     jobs = table(4, gpu_utilization=[0.2, 0.4, 0.6, 0.8])
-    capped = cap_gpus(jobs, machine(), model(), 0.65)  # 71.5 W; draws of 30, 50, 70, 90 W
+    capped = cap_gpus(jobs, gpu_cluster(), power_model(), 0.65)  # 71.5 W; draws of 30, 50, 70, 90 W
     assert capped.speeds.speed[0, :3].tolist() == [1, 1, 1]
     assert capped.speeds.speed[0, 3] < 1
-    group = machine().groups[0]
+    group = gpu_cluster().groups[0]
     uncapped_w, capped_w = (
         piece_power(jobs, group, fast(), None, cap).draw_w for cap in (None, capped.gpu_cap)
     )
@@ -56,10 +56,10 @@ def test_caps_above_the_power_of_a_gpu_have_no_effect():
 
 
 def test_lower_caps_are_slower_and_draw_less():
-    jobs, group = table(gpu_utilization=[0.9]), machine().groups[0]
+    jobs, group = table(gpu_utilization=[0.9]), gpu_cluster().groups[0]
     speeds, watts = [], []
     for cap in np.linspace(1, 0.1, 30):
-        capped = cap_gpus(jobs, machine(), model(), cap)
+        capped = cap_gpus(jobs, gpu_cluster(), power_model(), cap)
         speeds.append(capped.speeds.speed[0, 0])
         watts.append(piece_power(jobs, group, fast(), None, capped.gpu_cap).draw_w[0])
     assert (np.diff(speeds) <= 0).all() and (np.diff(watts) <= 0).all()
@@ -79,10 +79,10 @@ def test_slowdown_of_the_cap_curve_multiplies_given_speeds():
 
 def test_fractional_gpus_get_their_share_of_the_cap():
     jobs = table(2, gpu_milli=[1000, 250])
-    capped = cap_gpus(jobs, machine(), model(), 0.5)
+    capped = cap_gpus(jobs, gpu_cluster(), power_model(), 0.5)
     assert capped.slowdown[0, 0] == capped.slowdown[0, 1] == pytest.approx(1.58)
     power_w = [
-        piece_power(jobs, machine().groups[0], fast(), None, cap).draw_w for cap in (None, capped.gpu_cap)
+        piece_power(jobs, gpu_cluster().groups[0], fast(), None, cap).draw_w for cap in (None, capped.gpu_cap)
     ]
     assert power_w[0] - power_w[1] == pytest.approx([55, 55 / 4])
 
@@ -90,22 +90,22 @@ def test_fractional_gpus_get_their_share_of_the_cap():
 def test_caps_per_job_and_cap_curve_of_the_group():
     jobs = table(2)
     group = replace(fast(), cap_curve=CAP_CURVES["A40"])
-    capped = cap_gpus(jobs, machine(), model(group), [1.0, 0.5])
+    capped = cap_gpus(jobs, gpu_cluster(), power_model(group), [1.0, 0.5])
     assert capped.slowdown[0] == pytest.approx([1, 2.38])
 
 
 def test_caps_reduce_the_modelled_gpu_part_of_measured_power():
     jobs = table(gpus=[2], cores=[10], power_w=[335], gpu_utilization=[1], cpu_utilization=[1])
-    capped_w = piece_power(jobs, machine().groups[0], fast(), None, np.array([0.5])).draw_w
+    capped_w = piece_power(jobs, gpu_cluster().groups[0], fast(), None, np.array([0.5])).draw_w
     assert capped_w == pytest.approx([225])  # as the model alone would have it
 
 
 def test_invalid_caps():
     jobs = table()
     with pytest.raises(InputError, match="not above the 10 W it draws idle; give a cap above 0.0909"):
-        cap_gpus(jobs, machine(), model(), 0.05)
+        cap_gpus(jobs, gpu_cluster(), power_model(), 0.05)
     with pytest.raises(InputError, match="power caps are DVFS states"):
-        cap_gpus(jobs, Cluster.from_nodes(2), model(), 0.5)
+        cap_gpus(jobs, Cluster.from_nodes(2), power_model(), 0.5)
     with pytest.raises(InputError, match="not for T4"):
         cap_gpus(jobs, CLUSTER, MODEL, 0.5, constant_speeds(jobs, ("V100",), 1.0))
 
