@@ -99,7 +99,7 @@ def test_shifted_changes_only_the_time(steps, by):
     assert series.shifted(by).at(times + by).tolist() == series.at(times).tolist()
 
 
-@given(one=steps, two=steps, offset=st.integers(0, 5))
+@given(left_steps=steps, right_steps=steps, offset=st.integers(0, 5))
 def test_product_at_every_second(left_steps, right_steps, offset):
     left, right = series_of(left_steps), series_of(right_steps, start=offset)
     if right.start_s >= left.end_s:

@@ -223,7 +223,7 @@ def test_pods_without_a_deletion_time(kilowait, tmp_path):
         (("simulate", TRACE, "--backfill", "easy"), "take none"),
         (("simulate", "lublin:50:8", "--policy", "las"), "gpu-mixed"),
         (("simulate", "lublin:50:8", "--policy", "gavel"), "gpu-mixed"),
-        (("simulate", "lublin:50:8", "--migrate"), "--migrate is for clusters of placed nodes"),
+        (("simulate", "lublin:50:8", "--migrate"), "migrate is for GPU clusters"),
         (("simulate", TRACE, "--schedule-per", "event"), "--schedule-per is 'event'"),
         (
             ("simulate", TRACE, "--overrun", "steps"),

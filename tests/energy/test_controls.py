@@ -293,7 +293,7 @@ def test_wrong_settings(text, message):
         ("dvfs=1.1", "mira", "the power model 'mira' has no DVFS states for the group 'nodes'"),
         ("sleep=break-even", "frontier", "the power model 'frontier' has no sleep states for the group 'nodes'"),
         ("shift=lowest_window:6h", "taurus", "needs the carbon intensity over time; give a file"),
-        ("shift=price:lowest_window:6h", "taurus", "needs the price over time, and none was given"),
+        ("shift=price:lowest_window:6h", "taurus", "needs the price over time; give a file with"),
     ],
 )  # fmt: skip
 def test_unavailable_controls(text, preset, message):

@@ -20,9 +20,9 @@ def example_report() -> CleaningReport:
 
 def test_equal_reasons_are_summed() -> None:
     assert example_report().lines() == [
-        "5 rows read, 2 jobs, 2 dropped, 2 mended, 1 folded into their jobs",
+        "5 rows read, 2 jobs, 2 dropped, 2 corrected, 1 folded into their jobs",
         "dropped 2: never ran (first: line 4)",
-        "mended 2: sorted (first: line 9)",
+        "corrected 2: sorted (first: line 9)",
         "note: a remark",
     ]
 
@@ -32,7 +32,7 @@ def test_json_round_trip() -> None:
 
 
 def test_strict_rejects_dropped_and_corrected_rows() -> None:
-    with pytest.raises(TraceError, match=r"x\.swf is not clean.*mended 2: sorted.*dropped 2: never ran"):
+    with pytest.raises(TraceError, match=r"x\.swf is not clean.*corrected 2: sorted.*dropped 2: never ran"):
         example_report().check("x.swf")
     clean = CleaningReport()
     clean.add("note", "a remark")

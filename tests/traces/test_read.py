@@ -128,7 +128,7 @@ def test_strict_lists_the_errors(tmp_path: Path) -> None:
     assert len(read_trace(tmp_path / "t", strict=True)) == 399
     (tmp_path / "t").write_text(SWF + "1 2 3\n" + ROW.format(n=5) + "\n")
     with pytest.raises(
-        TraceError, match=r"dropped 1: 3 fields .*\(first: line 401\); mended 1: duplicate job number"
+        TraceError, match=r"dropped 1: 3 fields .*\(first: line 401\); corrected 1: duplicate job number"
     ):
         read_trace(tmp_path / "t", strict=True)
 

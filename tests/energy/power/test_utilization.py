@@ -44,7 +44,7 @@ def test_measured_power_overrides_columns_and_profile():
         gpu_utilization=[1, nan, 1, nan],
     )
     assert job_power_w(jobs, POLARIS, ConstantUtilization(0, 0)).tolist() == [500, 432 + 135, 432 + 1352, 432]
-    assert power_sources(jobs) == {"measured": 1, "columns": 2, "profile": 1}
+    assert power_sources(jobs) == {"measured": 1, "columns": 2, "utilization": 1}
 
 
 def test_first_matching_class_counts():

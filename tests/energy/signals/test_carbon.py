@@ -309,7 +309,7 @@ def test_marginal_by_name(write_file):
         ("{}", {}, "no list of values"),
         ('{"data": [{"a": 1}]}', {}, "this JSON is in none of the supported formats"),
         ("time,g/kWh\n0,1\n", {"format": "gb-api"}, "is not JSON, and cannot be read as gb-api"),
-        ("time,g/kWh\n0,1\n60,2\n", {"scope": "both"}, "scope is 'both'"),
+        ("time,g/kWh\n0,1\n60,2\n", {"carbon_scope": "both"}, "scope is 'both'"),
     ],
 )
 def test_errors(write_file, text, options, message):

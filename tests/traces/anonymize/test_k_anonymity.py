@@ -79,7 +79,7 @@ def test_check_equals_plain_counting(jobs: JobTable, k: int) -> None:
 @given(
     jobs=tables(),
     k=st.integers(2, 4),
-    moments=st.sampled_from([["hour"], ["hour_of_day", "weekday"], ["day", "hour"]]),
+    time_columns=st.sampled_from([["hour"], ["hour_of_day", "weekday"], ["day", "hour"]]),
 )
 def test_suggested_steps_have_the_stated_effect(jobs: JobTable, k: int, time_columns: list[str]) -> None:
     quasi = ["nodes", "estimate_s", "queue", *time_columns]
