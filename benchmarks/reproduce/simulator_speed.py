@@ -81,9 +81,9 @@ def text(results: dict[str, Any]) -> str:
             rows.append(
                 [f"{policy}, {name}", f"{speed:,.0f}", f"{jobs_per_s:,.0f}", f"{jobs_per_s / speed:,.0f}"]
             )
-        twin = results["speed"][policy]["twin_times_slower"]
-        if twin is not None:
-            rows.append([f"{policy}, our plain-Python reference simulator", "-", "-", f"{twin:,.0f}"])
+        slowdown = results["speed"][policy]["twin_times_slower"]
+        if slowdown is not None:
+            rows.append([f"{policy}, our plain-Python reference simulator", "-", "-", f"{slowdown:,.0f}"])
     agreement = []
     for run in results["agreement"]:
         means = [f"{100 * run['mean_differences'][name]:+.3f} %" for name in ("wait", "bounded slowdown")]

@@ -208,7 +208,7 @@ def compare(
         placements.pop() if len(placements) == 1 else None
     )  # a single placement belongs to the scenario, not to the policies
     control_sets = options.power_controls_or_caps(power_controls, gpu_power_cap)
-    contenders = contenders_of(
+    policy_configs = contenders_of(
         policies,
         backfill,
         control_sets,
@@ -216,18 +216,18 @@ def compare(
         clairvoyant=clairvoyant,
         users=with_user_estimates and runtime_predictor is not None,
     )
-    protocol = protocol_of(windows, window, warmup, split, seed, contenders)
+    protocol = protocol_of(windows, window, warmup, split, seed, policy_configs)
     scenarios = tuple(
         options.scenario_from_options(context, trace, placement=single_placement) for trace in traces
     )
-    plan = planning.ComparisonPlan(scenarios, contenders, protocol, metric)
+    plan = planning.ComparisonPlan(scenarios, policy_configs, protocol, metric)
     with console.status() as update:
         update(f"reading {', '.join(traces)} ...")
         ready = planning.prepare(plan, lambda fit: update(f"predicting: fit {fit.number} of {fit.of} ..."))
     store = None if out is None else ready.store(out)
     with steps(ready.cells) as step:
         try:
-            contests = planning.run(
+            comparisons = planning.run(
                 ready,
                 workers=workers,
                 store=store,
@@ -239,21 +239,28 @@ def compare(
             raise
     if store is not None and store.found:
         console.note(f"{store.found:,} of {ready.cells:,} runs were read from the folder and not repeated")
-    found = [results_of(contest, metric, seed=seed) for contest in contests]
+    results = [results_of(contest, metric, seed=seed) for contest in comparisons]
     if node_level:
-        for entry, gpus in zip(found, planning.gpu_means(ready, contests), strict=True):
+        for entry, gpus in zip(results, planning.gpu_means(ready, comparisons), strict=True):
             entry["gpus"] = gpus
     if out is not None and store is not None:
-        words = console.command(context)
+        command_line = console.command(context)
         planning.save(
-            out, ready, contests, {"traces": found}, store, command=words, date=console.today(), force=force
+            out,
+            ready,
+            comparisons,
+            {"traces": results},
+            store,
+            command=command_line,
+            date=console.today(),
+            force=force,
         )
-    for entry in found:
+    for entry in results:
         for note in entry["notes"]:
-            console.note(f"{entry['trace']}: {note}" if len(found) > 1 else note)
+            console.note(f"{entry['trace']}: {note}" if len(results) > 1 else note)
     if json:
-        console.json_document({"scenario": plan.to_dict(), "traces": found, "out": out})
+        console.json_document({"scenario": plan.to_dict(), "traces": results, "out": out})
         return
-    show_comparisons(found, ready.workloads)
+    show_comparisons(results, ready.workloads)
     if out is not None:
         print(f"\nwritten to {out}; write a page with figures: kilowait report {out}")

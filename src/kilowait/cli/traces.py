@@ -52,15 +52,15 @@ def describe(
     facts = []
     for trace in traces:
         with console.busy(f"reading {trace} ..."):
-            read = workload_of(trace, format=format, columns=columns, strict=strict)
-        nodes = None if cluster == "auto" else cluster_of(cluster, read.jobs)[0].nodes
-        facts.append({"trace": trace, **described(read.jobs, read.ledger, nodes=nodes)})
+            workload = workload_of(trace, format=format, columns=columns, strict=strict)
+        nodes = None if cluster == "auto" else cluster_of(cluster, workload.jobs)[0].nodes
+        facts.append({"trace": trace, **described(workload.jobs, workload.ledger, nodes=nodes)})
         if not json:
             from kilowait.cli.output.trace import show_description
 
             if len(facts) > 1:
                 print()
-            show_description(trace, facts[-1], read.ledger)
+            show_description(trace, facts[-1], workload.ledger)
     if json:
         console.json_document(facts if len(facts) > 1 else facts[0])
 
@@ -91,14 +91,14 @@ def convert(
     from kilowait.traces import write_trace
 
     with console.busy(f"converting {source} ..."):
-        read = workload_of(source, format=format, columns=columns, strict=strict, rows=jobs)
-        machine, text = cluster_of(cluster, read.jobs)
+        workload = workload_of(source, format=format, columns=columns, strict=strict, rows=jobs)
+        machine, text = cluster_of(cluster, workload.jobs)
         if text is not None:
             console.note(text)
-        write_trace(rescaled_to_load(read.jobs, machine, load), target, format=to, cluster=machine)
-    if read.ledger is not None and (read.ledger.dropped or read.ledger.corrected):
-        console.note("; ".join(read.ledger.lines()))
-    print(f"{console.count(len(read.jobs), 'job')} written to {target}")
+        write_trace(rescaled_to_load(workload.jobs, machine, load), target, format=to, cluster=machine)
+    if workload.ledger is not None and (workload.ledger.dropped or workload.ledger.corrected):
+        console.note("; ".join(workload.ledger.lines()))
+    print(f"{console.count(len(workload.jobs), 'job')} written to {target}")
 
 
 app.command(epilog=EXAMPLES)(anonymize)

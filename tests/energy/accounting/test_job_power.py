@@ -31,16 +31,16 @@ def levels(jobs: int = 1) -> DvfsTable:
 def test_dvfs_tables_must_fit_the_run() -> None:
     log = execution_log(ONE, [(0, 0, 10)], level=[1])
     with pytest.raises(
-        InputError, match="DVFS state 1 on the group 'nodes', for which no LevelTable was given"
+        InputError, match="DVFS state 1 on the group 'nodes', for which no DVFS table was given"
     ):
         account_energy(log, NODES, small_model())
     with pytest.raises(InputError, match="has 2 rows and the job table 1; compute it from the same jobs"):
         account_energy(log, NODES, small_model(), tables={"nodes": levels(2)})
-    with pytest.raises(UnknownNameError, match="group of a LevelTable 'node'; did you mean 'nodes'"):
+    with pytest.raises(UnknownNameError, match="group of a DVFS table 'node'; did you mean 'nodes'"):
         account_energy(log, NODES, small_model(), tables={"node": levels()})
     higher = execution_log(ONE, [(0, 0, 10)], level=[2])
     with pytest.raises(
-        InputError, match=r"DVFS state 2 on the group 'nodes', for which the LevelTable has 2 state"
+        InputError, match=r"DVFS state 2 on the group 'nodes', for which the DVFS table has 2 state"
     ):
         account_energy(higher, NODES, small_model(), tables={"nodes": levels()})
     assert account_energy(log, NODES, small_model(), tables={"nodes": levels()}).per_job()[
@@ -84,7 +84,7 @@ def test_lower_bound_takes_the_cheapest_state_and_group() -> None:
     )
     assert lower_bound_kwh(jobs, machine, small_model()) == pytest.approx(0.4)
     assert lower_bound_kwh(jobs, machine, small_model(), {"g": table_g}) == pytest.approx(0.12 + 0.2)
-    with pytest.raises(UnknownNameError, match="group of a LevelTable"):
+    with pytest.raises(UnknownNameError, match="group of a DVFS table"):
         lower_bound_kwh(jobs, machine, small_model(), {"x": table_g})
 
 

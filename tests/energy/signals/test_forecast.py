@@ -197,8 +197,8 @@ NEW_YEAR = 1640995200.0
 
 
 def test_forecast_file(tmp_path):
-    (tmp_path / "told.csv").write_text(FORECAST_FILE)
-    issued = forecast.from_file(tmp_path / "told.csv", columns=COLUMNS)
+    (tmp_path / "forecasts.csv").write_text(FORECAST_FILE)
+    issued = forecast.from_file(tmp_path / "forecasts.csv", columns=COLUMNS)
     assert issued.horizon_s == DAY  # the horizon of the first issue when the second is issued
     first = issued.issued(NEW_YEAR + 600)
     assert (first.unit, first.value[0]) == (
@@ -209,13 +209,13 @@ def test_forecast_file(tmp_path):
     assert float(issued.issued(NEW_YEAR + DAY).at(NEW_YEAR + DAY + 4 * HOUR)) == pytest.approx(
         204 * 0.45359237
     )
-    assert issued.describe() == "forecasts of told.csv (2 issues)"
-    on_log = forecast.from_file(tmp_path / "told.csv", columns=COLUMNS, unix_start_s=NEW_YEAR)
+    assert issued.describe() == "forecasts of forecasts.csv (2 issues)"
+    on_log = forecast.from_file(tmp_path / "forecasts.csv", columns=COLUMNS, unix_start_s=NEW_YEAR)
     assert on_log.issued(600).value.tolist() == first.value.tolist()
     matrix = on_log.matrix([DAY, 600.0], [0, HOUR, 4 * HOUR])
     assert matrix[1].tolist() == on_log.issued(600).mean([600, 4200], [4200, 15000]).tolist()
     with pytest.raises(
-        InputError, match=r"no forecast of told.csv was issued by 2021-12-31 23:00 UTC; the first"
+        InputError, match=r"no forecast of forecasts.csv was issued by 2021-12-31 23:00 UTC; the first"
     ):
         on_log.issued(-HOUR)
     with pytest.raises(InputError, match=r"and a forecast issued at 2022-01-02 00:00 UTC needs it from"):
@@ -247,9 +247,9 @@ def test_forecast_file(tmp_path):
     ],
 )
 def test_bad_files(tmp_path, text, options, message):
-    (tmp_path / "told.csv").write_text(text)
+    (tmp_path / "forecasts.csv").write_text(text)
     with pytest.raises(InputError, match=message):
-        forecast.from_file(tmp_path / "told.csv", **options)
+        forecast.from_file(tmp_path / "forecasts.csv", **options)
 
 
 # -- bad input ------------------------------------------------------------------------------------------

@@ -194,7 +194,7 @@ def test_plain_data():
     result = pairwise_tests(scores(BASE, 0.7 * BASE * noise(1)), seed=0)
     data = result.to_dict()
     assert json.loads(json.dumps(data)) == data
-    assert (data["metric"], data["windows"], data["means"][1]["contender"]) == ("mean_bsld", 60, "b")
+    assert (data["metric"], data["windows"], data["means"][1]["policy"]) == ("mean_bsld", 60, "b")
     assert data["pairs"][0]["verdict"] == "better"
     assert data["pairs"][0]["sentence"] == result.pairs[0].sentence()
 

@@ -36,7 +36,7 @@ def assert_equal_rows(rows, others):
 def test_page_leads_with_completion_times(gpus):
     data = ComparisonData(gpus, 0)
     means = gpus.means("mean_turnaround_s").tolist()
-    assert data.placed
+    assert data.node_level
     assert [means[policy] for policy in data.ranked] == sorted(means)
     assert data.significance.metric == "mean_turnaround_s"
     text = " ".join(summary(data))
@@ -49,7 +49,7 @@ def test_page_leads_with_completion_times(gpus):
 
 def test_other_pages_lead_with_slowdown():
     data = ComparisonData(comparison_of(jobs_of(60)), 0)
-    assert not data.placed
+    assert not data.node_level
     assert data.lead.metric == "mean_bsld"
     assert GpuData.of(data) is None
     assert missing_gpu_data(data) is None
