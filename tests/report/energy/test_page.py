@@ -216,7 +216,7 @@ def test_signals_are_cut_to_the_time_range():
 def test_charts_of_the_same_window_zoom_together(energy_run, energy_windows):
     assert '"along":"time-0"' in page([energy_run])
     data = ComparisonData(energy_windows, 0)
-    assert data.typical != energy_windows.energy.drawn
+    assert data.typical != energy_windows.energy.plotted_window
     text = page([energy_windows])
     assert '"along":null' in text
     assert "This is window 1 of 20." in text
@@ -237,7 +237,8 @@ def test_energy_without_curves_or_with_one_policy(energy_run):
 def test_signal_text_is_escaped(energy_run):
     record = energy_run.energy
     signals = tuple(
-        replace(s, name=f"{s.name} {NASTY}", words=NASTY, unit=f"{s.unit}{NASTY} $") for s in record.signals
+        replace(s, name=f"{s.name} {NASTY}", description=NASTY, unit=f"{s.unit}{NASTY} $")
+        for s in record.signals
     )
     text = page([replace(energy_run, energy=replace(record, signals=signals, notes=(NASTY,)))])
     assert "<b onload" not in text
