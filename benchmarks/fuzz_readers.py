@@ -1,8 +1,8 @@
-"""Mutated logs through every reader: only KilowaitError may come out, and every row must be accounted for.
+"""Fuzzing of the trace readers: every error is a KilowaitError, and every row is accounted for.
 
     python -m benchmarks.fuzz_readers --lines 1000000 --seed 0
 
-The samples are made here; where KILOWAIT_DATA names the folder of real traces, heads of those are mutated too.
+Sample logs are synthetic; if KILOWAIT_DATA names the folder of real traces, their first lines are mutated too.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _TOKENS = (
     "4294967295 9223372036854775808 170141183460469231731687303715884105728 1e-320 00 -0 1,024 ٣"
 )
 NASTY = [*_TOKENS.split(" "), "", " ", "\t", "\r", "\r\n", '"a', "x" * 300, "9" * 400, "9" * 5000 + "-1"]
-"""What a field is replaced with."""
+"""Replacement values of fields."""
 
 
 def samples() -> dict[str, bytes]:
-    """A small log of every form."""
+    """A small log in every format."""
     rng = np.random.default_rng(7)
     rows = [
         (i + 1, 60 * i, int(rng.integers(0, 900)), int(rng.integers(0, 5000)), int(rng.integers(1, 64)))
@@ -99,12 +99,12 @@ def samples() -> dict[str, bytes]:
             f"{job};u{job % 4};acc;batch;normal;{limit}.0;{procs};{procs};0;{a};{b};{c};{run}.0;COMPLETED;n{job}"
         )
         name = "a|b" if job % 6 == 0 else f"name {job}"
-        told = "sbatch --wrap=\nx | y" if job % 8 == 0 else "sbatch x.sh"
+        submit_line = "sbatch --wrap=\nx | y" if job % 8 == 0 else "sbatch x.sh"
         state = "CANCELLED by 1000" if job % 5 == 0 else "COMPLETED"
         key = f"{job}_{job % 3}" if job % 7 == 0 else str(job)
         sacct.append(
             f"{key}|{job}|u{job % 4}|acc|batch|normal|{name}|{ta}|{tb}|{tc}|0-01:00:00|2-12:30:00|{procs}|{procs * 4}|"
-            f"4Gn|billing=1,cpu={procs * 4},mem=4G,node={procs},gres/gpu=2|{state}|0:0|{told}|/home/u"
+            f"4Gn|billing=1,cpu={procs * 4},mem=4G,node={procs},gres/gpu=2|{state}|0:0|{submit_line}|/home/u"
         )
         if job % 3 == 0:
             sacct.append(
@@ -112,7 +112,7 @@ def samples() -> dict[str, bytes]:
             )
         other.append(f"{run * 10}|{run * 4}|4|100Mc|1|{wait}|{ta}|{limit // 60}|batch|{state}")
         own.append(f'{job},{submit}.5,{run},{limit},{procs},"u, {job % 4}",batch,1,{wait},,')
-    made = {
+    lines_by_format = {
         "swf": swf,
         "swf19": extended,
         "swf21": wide,
@@ -121,8 +121,8 @@ def samples() -> dict[str, bytes]:
         "lumos": lumos,
         "nrel": nrel,
     }
-    made |= {"sacct": sacct, "sacct_bare": other, "own_csv": own}
-    texts = {name: ("\n".join(lines) + "\n").encode() for name, lines in made.items()}
+    lines_by_format |= {"sacct": sacct, "sacct_bare": other, "own_csv": own}
+    texts = {name: ("\n".join(lines) + "\n").encode() for name, lines in lines_by_format.items()}
     table = JobTable(
         job_id=[row[0] for row in rows],
         submit_s=[row[1] for row in rows],
@@ -138,20 +138,22 @@ def samples() -> dict[str, bytes]:
 
 
 def real_heads(lines: int = 60) -> dict[str, bytes]:
-    """The first lines of the real traces, where there are any at hand."""
+    """The first lines of the real traces, if available."""
     folder = os.environ.get("KILOWAIT_DATA")
-    found: dict[str, bytes] = {}
+    heads: dict[str, bytes] = {}
     if folder:
-        for room in ("swf", "alcf", "slurm", "slurm/fixtures", "gpu/*", "google2011/*"):
-            for path in sorted(Path(folder).glob(f"{room}/*.csv.gz" if "*" in room else f"{room}/*.gz")):
+        for folder_name in ("swf", "alcf", "slurm", "slurm/fixtures", "gpu/*", "google2011/*"):
+            for path in sorted(
+                Path(folder).glob(f"{folder_name}/*.csv.gz" if "*" in folder_name else f"{folder_name}/*.gz")
+            ):
                 with gzip.open(path) as file:
-                    found[f"real {path.name}"] = b"".join(file.readline() for _ in range(lines))
-    return found
+                    heads[f"real {path.name}"] = b"".join(file.readline() for _ in range(lines))
+    return heads
 
 
 def mutated_line(line: str, rng: np.random.Generator) -> str:
-    """The line with one thing wrong."""
-    mark = (
+    """The line with one error."""
+    delimiter = (
         "|"
         if "|" in line
         else ";"
@@ -160,43 +162,43 @@ def mutated_line(line: str, rng: np.random.Generator) -> str:
         if "," in line and "{" not in line
         else " "
     )
-    fields = line.split(mark)
-    place, at = int(rng.integers(len(fields))), int(rng.integers(len(line) + 1))
-    nasty = NASTY[int(rng.integers(len(NASTY)))]
+    fields = line.split(delimiter)
+    field, position = int(rng.integers(len(fields))), int(rng.integers(len(line) + 1))
+    replacement = NASTY[int(rng.integers(len(NASTY)))]
     match int(rng.integers(11)):
         case 0:
-            return line[:at]
+            return line[:position]
         case 1:
-            return line[:at] + line[at + 1 :]
+            return line[:position] + line[position + 1 :]
         case 2:
-            return line[:at] + chr(int(rng.integers(1, 256))) + line[at:]
+            return line[:position] + chr(int(rng.integers(1, 256))) + line[position:]
         case 3 | 4:
-            fields[place] = nasty
+            fields[field] = replacement
         case 5:
-            del fields[place]
+            del fields[field]
         case 6:
-            fields.insert(place, nasty)
+            fields.insert(field, replacement)
         case 7:
             other = int(rng.integers(len(fields)))
-            fields[place], fields[other] = fields[other], fields[place]
+            fields[field], fields[other] = fields[other], fields[field]
         case 8:
-            fields[place] = f"-{fields[place]}"
+            fields[field] = f"-{fields[field]}"
         case 9:
-            fields[place] = fields[place] * 3
+            fields[field] = fields[field] * 3
         case _:
-            return line[:at] + "\n" + line[at:]
-    return mark.join(fields)
+            return line[:position] + "\n" + line[position:]
+    return delimiter.join(fields)
 
 
 def mutated(data: bytes, rng: np.random.Generator) -> tuple[bytes, int]:
-    """A file with some of its lines broken, and how many."""
+    """A file with some broken lines, and their number."""
     lines = data.decode("utf-8", "replace").split("\n")
     chosen = rng.random(len(lines)) < rng.choice([0.05, 0.3, 1.0])
     if rng.random() < 0.8:
         chosen[: min(6, len(lines) // 4)] = (
-            False  # Mostly leave the header alone: it decides what is tried at all.
+            False  # Usually keep the header, which decides which reader is tested.
         )
-    lines = [mutated_line(line, rng) if hit else line for line, hit in zip(lines, chosen, strict=True)]
+    lines = [mutated_line(line, rng) if broken else line for line, broken in zip(lines, chosen, strict=True)]
     match int(rng.integers(12)):
         case 0:
             rng.shuffle(lines)
@@ -204,70 +206,72 @@ def mutated(data: bytes, rng: np.random.Generator) -> tuple[bytes, int]:
             lines = lines + lines
         case 2:
             lines = lines[1:]
-    made = "\n".join(lines).encode("utf-8", "surrogatepass")
+    result = "\n".join(lines).encode("utf-8", "surrogatepass")
     match int(rng.integers(24)):
         case 0:
-            made = made.replace(b"\n", b"\r\n")
+            result = result.replace(b"\n", b"\r\n")
         case 1:
-            made = gzip.compress(made)
-            made = made[: int(rng.integers(1, len(made) + 1))]
+            result = gzip.compress(result)
+            result = result[: int(rng.integers(1, len(result) + 1))]
         case 2:
-            made = made.decode("utf-8").encode("utf-16")
+            result = result.decode("utf-8").encode("utf-16")
         case 3:
-            made = made.decode("utf-8").encode("latin-1", "replace")
+            result = result.decode("utf-8").encode("latin-1", "replace")
         case 4:
-            made = flipped(made, rng)
-    return made, int(chosen.sum())
+            result = flipped(result, rng)
+    return result, int(chosen.sum())
 
 
 def flipped(data: bytes, rng: np.random.Generator) -> bytes:
-    """Some bytes changed, the end perhaps cut off."""
+    """The data with some bytes changed and sometimes truncated."""
     array = np.frombuffer(data, np.uint8).copy()
     places = rng.integers(0, len(array), int(rng.integers(1, 8)))
     array[places] = rng.integers(0, 256, len(places))
     return array.tobytes()[: len(array) - int(rng.integers(0, 3)) * int(rng.integers(0, 40))]
 
 
-class Witness:
-    """What the untouched lines of a sample say, job by job: they must say it still among broken ones."""
+class IntactLines:
+    """Expected values of the intact lines of a sample; they must not change among broken lines."""
 
     def __init__(self, data: bytes, job_at: str, header: int, end: str, path: Path) -> None:
         self.job_at = re.compile(job_at)
         lines = data.decode().split("\n")
         self.header = lines[:header]
-        whole = [
+        complete_lines = [
             line for line in lines[header:] if line.endswith(end)
-        ]  # Not a record's first of several lines.
-        self.lines = {int(found.group(1)): line for line in whole if (found := self.job_at.search(line))}
+        ]  # Excludes the first line of multi-line records.
+        self.lines = {int(hit.group(1)): line for line in complete_lines if (hit := self.job_at.search(line))}
         path.write_bytes(data)
         jobs, _ = read_trace_with_report(path)
         columns = (jobs[name].tolist() for name in ("job_id", "submit_s", "runtime_s", "nodes"))
-        self.said = {job: rest for job, *rest in zip(*columns, strict=True)}
+        self.expected = {job: rest for job, *rest in zip(*columns, strict=True)}
 
-    def check(self, made: bytes, jobs: JobTable) -> int:
-        """Compare; returns how many lines were compared."""
-        text = made.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
-        claimed = Counter(found.group(1) for line in text if (found := self.job_at.search(line)))
-        there = set(text)
+    def check(self, data_mutated: bytes, jobs: JobTable) -> int:
+        """Check the jobs of intact lines; return how many were compared."""
+        text = data_mutated.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+        occurrences = Counter(hit.group(1) for line in text if (hit := self.job_at.search(line)))
+        lines_present = set(text)
         intact = [
             job
             for job, line in self.lines.items()
-            if line in there
-            and sum(claimed[form] for form in {str(job), f"{job:04d}", f"{job:05d}"}) == 1
-            and job in self.said
+            if line in lines_present
+            and sum(occurrences[form] for form in {str(job), f"{job:04d}", f"{job:05d}"}) == 1
+            and job in self.expected
         ]
         if text[: len(self.header)] != self.header or 2 * len(intact) < len(text):
-            return 0  # Another header, or too little left to say what the file is.
+            return 0  # Another header, or too few intact lines to detect the format.
         row_of = {job: row for row, job in enumerate(jobs["job_id"].tolist())}
         for job in intact:
-            assert job in row_of, f"job {job} is lost, its line was in order"
+            assert job in row_of, f"job {job} is lost although its line is intact"
             row = row_of[job]
-            seen = [jobs[name][row] for name in ("submit_s", "runtime_s", "nodes")]
-            assert seen == self.said[job], f"job {job} reads {seen}, its line says {self.said[job]}"
+            values = [jobs[name][row] for name in ("submit_s", "runtime_s", "nodes")]
+            assert values == self.expected[job], (
+                f"job {job} reads {values}, its line says {self.expected[job]}"
+            )
         return len(intact)
 
 
-WITNESSED = {
+SAMPLES = {
     "swf": (r"^(\d+) ", 5, ""),
     "own_csv": (r"^(\d+),", 1, ""),
     "djc": (r'^"[^"]*",(\d+),', 1, ""),
@@ -278,61 +282,69 @@ WITNESSED = {
     "openb": (r"^openb-pod-(\d+),", 1, ""),
     "helios": (r"^(\d+),", 1, ""),
 }
-"""Where a line of these samples names its job, the lines of their headers, and how a whole line ends."""
+"""By sample: the pattern of the job number, the number of header lines, and the end of a complete line."""
 
 
-def check(path: Path, made: bytes, witness: Witness | None, keep: bool) -> tuple[str, int]:
-    """Read the file; what came of it and how many lines were compared. AssertionError: a promise is broken."""
-    path.write_bytes(made)
+def check(
+    path: Path, data_mutated: bytes, intact_lines_of: IntactLines | None, keep: bool
+) -> tuple[str, int]:
+    """Read the file; return the outcome and the number of compared lines. AssertionError: a requirement is violated."""
+    path.write_bytes(data_mutated)
     try:
-        jobs, ledger = read_trace_with_report(path, never_ran="keep" if keep else "drop")
+        jobs, report_read = read_trace_with_report(path, never_ran="keep" if keep else "drop")
     except KilowaitError as refused:
-        assert str(refused), "an error without words"
+        assert str(refused), "an error without a message"
         return "refused", 0
-    assert ledger.jobs == len(jobs) > 0, "the ledger counts other jobs than there are"
-    told = ledger.jobs + ledger.dropped + ledger.folded
-    assert ledger.rows_read == told, f"{ledger.rows_read} rows read, {told} accounted for"
+    assert report_read.jobs == len(jobs) > 0, "the cleaning report counts other jobs than there are"
+    accounted = report_read.jobs + report_read.dropped + report_read.folded
+    assert report_read.rows_read == accounted, f"{report_read.rows_read} rows read, {accounted} accounted for"
     assert jobs.order is None, "not sorted"
     assert np.isfinite(jobs["submit_s"]).all() and np.isfinite(jobs["runtime_s"]).all(), (
         "times that are no numbers"
     )
     json.dumps(dict(jobs.meta), allow_nan=False)
-    if witness is None or any("seen before" in entry.reason for entry in ledger.entries):
-        return "read", 0  # A broken line that took another's number may come first and keep it.
-    return "read", witness.check(made, jobs)
+    if intact_lines_of is None or any("seen before" in entry.reason for entry in report_read.entries):
+        return "read", 0  # A broken line may have taken the number of another job.
+    return "read", intact_lines_of.check(data_mutated, jobs)
 
 
 def fuzz(lines: int, seed: int, *, real: bool = True, report: bool = False) -> Counter[str]:
-    """Feed at least `lines` mutated lines; raises AssertionError at the first broken promise."""
+    """Read at least `lines` mutated lines; raises AssertionError at the first violated requirement."""
     rng = np.random.default_rng(seed)
-    pool = samples() | gpu_samples() | (real_heads() if real else {})
-    names = sorted(pool)
-    tally: Counter[str] = Counter()
-    begun = time.perf_counter()
+    samples_by_name = samples() | gpu_samples() | (real_heads() if real else {})
+    names = sorted(samples_by_name)
+    counts: Counter[str] = Counter()
+    start_time = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("error")
         path = Path(folder) / "log"
-        witnesses = {name: Witness(pool[name], *where, path) for name, where in WITNESSED.items()}
-        while tally["lines"] < lines:
+        intact_lines = {
+            name: IntactLines(samples_by_name[name], *spec, path) for name, spec in SAMPLES.items()
+        }
+        while counts["lines"] < lines:
             name = names[int(rng.integers(len(names)))]
-            made, broken = (flipped(pool[name], rng), 1) if name == "parquet" else mutated(pool[name], rng)
+            data_mutated, broken = (
+                (flipped(samples_by_name[name], rng), 1)
+                if name == "parquet"
+                else mutated(samples_by_name[name], rng)
+            )
             try:
-                outcome, compared = check(path, made, witnesses.get(name), bool(rng.integers(2)))
-            except Exception as problem:
-                held = Path(tempfile.gettempdir()) / "kilowait_fuzz_failure"
-                held.write_bytes(made)
-                said = "".join(traceback.format_exception(problem)[-4:])
+                outcome, compared = check(path, data_mutated, intact_lines.get(name), bool(rng.integers(2)))
+            except Exception as error:
+                failure_path = Path(tempfile.gettempdir()) / "kilowait_fuzz_failure"
+                failure_path.write_bytes(data_mutated)
+                trace_text = "".join(traceback.format_exception(error)[-4:])
                 raise AssertionError(
-                    f"{name}: {type(problem).__name__}: {problem}; kept as {held}\n{said}"
-                ) from problem
-            tally[outcome] += 1
-            tally["compared"] += compared
-            tally["files"] += 1
-            tally["lines"] += broken
-            if report and tally["files"] % 5000 == 0:
-                sys.stdout.write(f"{dict(tally)} in {time.perf_counter() - begun:.0f} s\n")
+                    f"{name}: {type(error).__name__}: {error}; kept as {failure_path}\n{trace_text}"
+                ) from error
+            counts[outcome] += 1
+            counts["compared"] += compared
+            counts["files"] += 1
+            counts["lines"] += broken
+            if report and counts["files"] % 5000 == 0:
+                sys.stdout.write(f"{dict(counts)} in {time.perf_counter() - start_time:.0f} s\n")
                 sys.stdout.flush()
-    return tally
+    return counts
 
 
 def main() -> None:
@@ -340,10 +352,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=1_000_000, help="mutated lines to feed")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    begun = time.perf_counter()
-    tally = fuzz(given.lines, given.seed, report=True)
-    sys.stdout.write(f"nothing found: {dict(tally)} in {time.perf_counter() - begun:.0f} s\n")
+    options = parser.parse_args()
+    start_time = time.perf_counter()
+    counts = fuzz(options.lines, options.seed, report=True)
+    sys.stdout.write(f"nothing found: {dict(counts)} in {time.perf_counter() - start_time:.0f} s\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""errors, units, rng."""
+"""Tests of the modules errors, units and rng."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kilowait.units import format_duration, parse_duration
 # -- errors ---------------------------------------------------------------------------------------
 
 
-def test_one_tree():
+def test_errors_form_one_tree():
     for name in errors.__all__:
         assert issubclass(getattr(errors, name), KilowaitError)
         assert name in errors.__doc__, "the tree in the docstring shows every exception"
@@ -35,7 +35,7 @@ def test_one_tree():
         (errors.MissingExtraError, ImportError),
     ],
 )
-def test_errors_are_also_what_python_calls_them(error, builtin):
+def test_errors_derive_from_builtins(error, builtin):
     assert issubclass(error, builtin)
 
 
@@ -44,17 +44,17 @@ def test_unknown_name_suggests_the_nearest():
     assert message == "unknown cluster preset 'Polari'; did you mean 'polaris'? known: mira, polaris"
 
 
-def test_unknown_name_without_a_near_one():
+def test_unknown_name_without_a_suggestion():
     assert str(UnknownNameError("policy", "zzz", ["fcfs"])) == "unknown policy 'zzz'; known: fcfs"
 
 
 @pytest.mark.parametrize(
     "error", [UnknownNameError("policy", "sfj", ["sjf"]), MissingExtraError("polars", "polars")]
 )
-def test_errors_come_back_from_worker_processes(error):
-    again = pickle.loads(pickle.dumps(error))
-    assert type(again) is type(error)
-    assert str(again) == str(error)
+def test_errors_can_be_pickled(error):
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
 
 
 def test_missing_extra_names_the_command():
@@ -84,7 +84,7 @@ def test_missing_extra_names_the_command():
         ("100:00:00", 360000),
     ],
 )
-def test_spans_are_read(text, seconds):
+def test_durations_are_parsed(text, seconds):
     assert parse_duration(text) == seconds
 
 
@@ -93,13 +93,13 @@ def test_spans_are_read(text, seconds):
     ["", " ", "soon", "m", "1:2:3:4", "1-2-3", "nan", "inf", "nanm", "infs", "1e999d", "5x", "UNLIMITED", "-"]
     + ["9" * 400 + ":00", "9" * 5000, "9" * 5000 + ":00"],
 )
-def test_what_is_no_span_is_refused_with_the_remedy(text):
+def test_invalid_durations_are_refused(text):
     with pytest.raises(InputError, match="is not a span of time; write seconds, 90m"):
         parse_duration(text)
 
 
 @given(st.text(max_size=12))
-def test_any_text_is_a_finite_number_or_an_input_error(text):
+def test_parsing_any_text_is_finite_or_an_input_error(text):
     try:
         assert math.isfinite(parse_duration(text))
     except InputError:
@@ -107,7 +107,7 @@ def test_any_text_is_a_finite_number_or_an_input_error(text):
 
 
 @given(st.integers(0, 10**6), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
-def test_slurm_spans(days, hours, minutes, seconds):
+def test_slurm_durations(days, hours, minutes, seconds):
     text = f"{days}-{hours:02d}:{minutes:02d}:{seconds:02d}"
     assert parse_duration(text) == ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
@@ -117,7 +117,7 @@ def test_slurm_spans(days, hours, minutes, seconds):
     [(0, "0 s"), (60, "1 min"), (3599, "59 min"), (3600, "1 h 0 min"), (172800, "2 d 0 h"), (-90, "-1 min")]
     + [(math.inf, "-"), (math.nan, "-"), (0.123456, "0.123 s")],
 )
-def test_spans_are_written(seconds, text):
+def test_durations_are_formatted(seconds, text):
     assert format_duration(seconds) == text
 
 
@@ -132,11 +132,11 @@ def draws(seed, name):
 
 def test_streams_repeat_and_differ():
     assert draws(0, "arrivals") == draws(0, "arrivals")
-    everything = [draws(seed, name)[0] for seed in (0, 1, 2**40) for name in ("arrivals", "sizes", "")]
-    assert len(set(everything)) == len(everything)
+    first_draws = [draws(seed, name)[0] for seed in (0, 1, 2**40) for name in ("arrivals", "sizes", "")]
+    assert len(set(first_draws)) == len(first_draws)
 
 
-def test_streams_are_the_same_on_every_machine():
+def test_streams_are_platform_independent():
     """Pinned, because results published with a seed must stay reproducible."""
     assert draws(42, "arrivals")[:2] == draws(np.int64(42), "arrivals")[:2] == PINNED
 

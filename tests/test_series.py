@@ -15,12 +15,12 @@ DAY = 86400.0
 steps = st.lists(st.tuples(st.integers(1, 50), st.integers(-100, 100)), min_size=1, max_size=12)
 
 
-def made(steps, start=0):
+def series_of(steps, start=0):
     edge = start + np.concatenate(([0], np.cumsum([length for length, _ in steps])))
     return Series(edge, [value for _, value in steps], "g/kWh")
 
 
-# -- checks itself --------------------------------------------------------------------------------------
+# -- validation -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -40,15 +40,15 @@ def test_bad_series(edge, value, message):
         Series(edge, value)
 
 
-def test_is_its_own_and_read_only():
+def test_series_copies_its_input_and_is_read_only():
     edge, meta = np.array([0.0, 1.0]), {"name": "x"}
     series = Series(edge, [5], meta=meta)
     edge[0], meta["name"] = -7, "y"
     assert series.start_s == 0 and series.meta["name"] == "x"
     with pytest.raises(ValueError, match="read-only"):
         series.value[0] = 1
-    again = pickle.loads(pickle.dumps(series))
-    assert float(again.integral(0, 1)) == 5 and len(again) == 1
+    copy = pickle.loads(pickle.dumps(series))
+    assert float(copy.integral(0, 1)) == 5 and len(copy) == 1
 
 
 # -- values and integrals -------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def test_constant_is_exact_everywhere():
     assert series.describe() == "price, constant 0.1 EUR/kWh"
 
 
-def test_short_spans_of_long_series_keep_their_digits():
+def test_short_spans_of_long_series_are_accurate():
     year = Series(1.64e9 + 3600.0 * np.arange(8761), 300 + np.sin(np.arange(8760.0)))
     start = year.edge_s[8000] + 1800
     assert float(year.integral(start, start + 1)) == year.value[8000]
@@ -80,8 +80,8 @@ def test_short_spans_of_long_series_keep_their_digits():
 
 
 @given(steps=steps, cuts=st.lists(st.integers(0, 600), min_size=3, max_size=3))
-def test_integral_is_additive_and_the_sum_of_seconds(steps, cuts):
-    series = made(steps, start=-7)
+def test_integral_is_additive(steps, cuts):
+    series = series_of(steps, start=-7)
     a, b, c = sorted(min(cut - 7, int(series.end_s)) for cut in cuts)
     whole = float(series.integral(a, c))
     assert whole == pytest.approx(float(series.integral(a, b)) + float(series.integral(b, c)), abs=1e-9)
@@ -93,15 +93,15 @@ def test_integral_is_additive_and_the_sum_of_seconds(steps, cuts):
 
 
 @given(steps=steps, by=st.integers(-1000, 1000))
-def test_shifting_changes_the_clock_alone(steps, by):
-    series = made(steps)
+def test_shifted_changes_only_the_time(steps, by):
+    series = series_of(steps)
     times = np.arange(series.start_s, series.end_s, 3)
     assert series.shifted(by).at(times + by).tolist() == series.at(times).tolist()
 
 
-@given(one=steps, two=steps, offset=st.integers(0, 5))
-def test_product_at_every_second(one, two, offset):
-    left, right = made(one), made(two, start=offset)
+@given(left_steps=steps, right_steps=steps, offset=st.integers(0, 5))
+def test_product_at_every_second(left_steps, right_steps, offset):
+    left, right = series_of(left_steps), series_of(right_steps, start=offset)
     if right.start_s >= left.end_s:
         with pytest.raises(InputError, match=r"no time in common; shift or wrap"):
             left.times(right, "x")
@@ -113,7 +113,7 @@ def test_product_at_every_second(one, two, offset):
     assert product.unit == "x"
 
 
-def test_product_of_different_clocks():
+def test_product_needs_equal_time_origins():
     dated = Series([0, 10], [1], "g", {"name": "carbon"}, unix_zero_s=0.0)
     with pytest.raises(InputError, match=r"the series carbon and the series have different time origins"):
         dated.times(Series([0, 10], [1], unix_zero_s=5.0), "g")
@@ -128,11 +128,11 @@ def test_scaled():
 # -- coverage -------------------------------------------------------------------------------------------
 
 
-def test_missing_span_is_named_in_utc_on_any_clock():
+def test_missing_span_is_named_in_utc():
     series = Series([0, DAY], [1], "g/kWh", {"name": "carbon intensity", "location": "GB"}, unix_zero_s=0.0)
-    for clock, zero in ((series, 0), (series.shifted(-5000), 5000)):
+    for shifted_series, zero in ((series, 0), (series.shifted(-5000), 5000)):
         with pytest.raises(InputError) as caught:
-            clock.require(-3600 - zero, 2 * DAY - zero, "the log KTH")
+            shifted_series.require(-3600 - zero, 2 * DAY - zero, "the log KTH")
         assert str(caught.value) == (
             "the series carbon intensity GB covers 1970-01-01 00:00 UTC to 1970-01-02 00:00 UTC, and the log KTH needs "
             "it from 1969-12-31 23:00 UTC to 1970-01-03 00:00 UTC: missing 1969-12-31 23:00 UTC to 1970-01-01 00:00 "
@@ -175,7 +175,7 @@ def test_wrapping_keeps_hour_and_weekday(days, start, length):
     wrapped = series.wrapped(start * DAY, (start + length) * DAY)
     assert (wrapped.start_s, wrapped.end_s) == (start * DAY, (start + length) * DAY)
     times = np.arange(start * DAY, (start + length) * DAY, 7 * 3600) + 1800
-    source = wrapped.at(times)  # the hour of the original from which each value comes
+    source = wrapped.at(times)  # the hour of the original series of each value
     assert ((source - times // 3600) % (7 * 24) == 0).all()
     inside = (times >= 0) & (times < series.end_s)
     assert source[inside].tolist() == (times[inside] // 3600).tolist()
@@ -184,7 +184,7 @@ def test_wrapping_keeps_hour_and_weekday(days, start, length):
 def test_wrapping_a_year_repeats_52_weeks():
     year = hourly(365)
     wrapped = year.wrapped(year.end_s, year.end_s + 10 * DAY)
-    assert wrapped.at(year.end_s) == 24  # the 366th day looks like the second, 364 days earlier
+    assert wrapped.at(year.end_s) == 24  # the 366th day equals the second, 364 days earlier
     assert float(year.wrapped(-DAY, 0).at(-1)) == 364 * 24 - 1
     assert wrapped.meta["wrapped"] == "repeated every 52 weeks"
     assert "repeated every 52 weeks" in wrapped.describe()
@@ -204,11 +204,18 @@ def test_bad_wrapping():
 
 def test_steps_may_change():
     series = Series.from_samples([0, 30, 60, 75, 90], [1, 2, 3, 4, 5])
-    assert series.edge_s.tolist() == [0, 30, 60, 75, 90, 105]  # the last as long as the one before
+    assert series.edge_s.tolist() == [
+        0,
+        30,
+        60,
+        75,
+        90,
+        105,
+    ]  # the last step has the length of the one before
     assert series.meta == {"samples": 5, "step_s": 22.5, "holes": 0}
 
 
-def test_order_doubles_and_blanks():
+def test_unsorted_duplicate_and_missing_samples():
     series = Series.from_samples([60, 0, 60, 180, 120], [2, 1, 2, 4, math.nan])
     assert series.edge_s.tolist() == [0, 60, 180, 270]
     assert series.value.tolist() == [1, 2, 4]
@@ -218,7 +225,7 @@ def test_order_doubles_and_blanks():
         Series.from_samples([0, 60, 60], [1, 2, 3])
 
 
-def test_holes():
+def test_gaps():
     time, value = [0, 60, 120, 420, 480], [1, 2, 4, 14, 9]
     with pytest.raises(InputError) as caught:
         Series.from_samples(time, value, unix_zero_s=0.0)
@@ -226,13 +233,13 @@ def test_holes():
         "1 gap(s) longer than 180 s (the typical step is 60 s): 1970-01-01 00:02 UTC to 1970-01-01 00:07 UTC. "
         "Complete the file, or use gaps='hold', gaps='interpolate' or a larger longest_s"
     )
-    held = Series.from_samples(time, value, gaps="hold")
-    assert float(held.at(419)) == 4 and held.meta["holes"] == 1
-    line = Series.from_samples(time, value, gaps="interpolate")
-    assert line.edge_s.tolist() == [0, 60, 120, 180, 240, 300, 360, 420, 480, 540]
-    assert line.value.tolist() == pytest.approx([1, 2, 4, 6, 8, 10, 12, 14, 9])
+    with_hold = Series.from_samples(time, value, gaps="hold")
+    assert float(with_hold.at(419)) == 4 and with_hold.meta["holes"] == 1
+    interpolated = Series.from_samples(time, value, gaps="interpolate")
+    assert interpolated.edge_s.tolist() == [0, 60, 120, 180, 240, 300, 360, 420, 480, 540]
+    assert interpolated.value.tolist() == pytest.approx([1, 2, 4, 6, 8, 10, 12, 14, 9])
     assert float(Series.from_samples(time, value, longest_s=300).at(419)) == 4
-    for step in (240, 120):  # up to three steps a sample holds
+    for step in (240, 120):  # a sample is valid for up to three steps
         assert (
             len(Series.from_samples([0, 60, 120, 120 + step, 180 + step], np.arange(5), longest_s=240)) == 5
         )

@@ -29,7 +29,7 @@ import kilowait as kw
 from benchmarks.reproduce import rlscheduler
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.gpu_learning import NEVER, SMALL_STEPS
-from benchmarks.reproduce.parallel_tasks import side_by_side
+from benchmarks.reproduce.parallel_tasks import run_parallel
 from benchmarks.reproduce.text_tables import table
 from kilowait import agents
 from kilowait.agents.evolution.objectives import mean_bsld
@@ -39,14 +39,14 @@ from kilowait.evaluation.comparison import (
     PolicyScores,
     Windows,
     cut_windows,
+    pairwise_tests,
     split,
 )
-from kilowait.evaluation.comparison import pairwise_tests as judged_scores
 from kilowait.experiments.scenario import Scenario, prepare_scenario, resolve_policy
 from kilowait.experiments.train_rl import RLTraining, train_network
 from kilowait.jobs import JobTable
 
-__all__ = ["judge", "results", "text", "train"]
+__all__ = ["evaluate", "results", "text", "train"]
 
 LOGS = {
     "SDSC-SP2": "swf/SDSC-SP2-1998-4.2-cln.swf.gz",
@@ -83,8 +83,8 @@ STEPS = {"ppo": 2_000_000, "d3qn": 200_000, "sac": 200_000}
 @cache
 def workload(path: str) -> tuple[JobTable, Cluster]:
     """Load a log and its cluster."""
-    found, machine, _ = prepare_scenario(Scenario(trace=path))
-    return found.jobs.sorted(), machine
+    trace, cluster, _ = prepare_scenario(Scenario(trace=path))
+    return trace.jobs.sorted(), cluster
 
 
 def windows_of(jobs: JobTable) -> Windows:
@@ -94,75 +94,75 @@ def windows_of(jobs: JobTable) -> Windows:
 
 
 def train(
-    path: str, algo: str, seed: int, stem: Path, *, seconds: float = math.inf, **changed: Any
+    path: str, algo: str, seed: int, stem: Path, *, seconds: float = math.inf, **overrides: Any
 ) -> tuple[Any, float]:
     """Train an agent; return it and the training time in seconds. Names of its files begin with `stem`."""
-    jobs, machine = workload(path)
+    jobs, cluster = workload(path)
     parts = split(jobs, validation=0.1)
-    began = time.perf_counter()
+    start_s = time.perf_counter()
     if algo == "cma-es":
-        agent, _ = agents.train(parts.train, parts.validation, machine, seed=seed, trace=path, **changed)
+        agent, _ = agents.train(parts.train, parts.validation, cluster, seed=seed, trace=path, **overrides)
         agent.save(stem.with_name(stem.name + ".json"))
-        return agent, time.perf_counter() - began
-    settings = {**SMALL_STEPS[algo], "checkpoint_every": NEVER, **changed.pop("settings", {})}
-    how = RLTraining(
+        return agent, time.perf_counter() - start_s
+    hyperparameters = {**SMALL_STEPS[algo], "checkpoint_every": NEVER, **overrides.pop("hyperparameters", {})}
+    settings = RLTraining(
         **{
             **RECIPE,
             "algo": algo,
             "seed": seed,
             "total_timesteps": STEPS[algo],
-            "seconds": seconds,
-            "settings": settings,
+            "time_limit_s": seconds,
+            "hyperparameters": hyperparameters,
         }
-        | changed
+        | overrides
     )
     agent, _ = train_network(
-        parts.train, parts.validation, machine, how, folder=stem.with_name(stem.name + ".training")
+        parts.train, parts.validation, cluster, settings, folder=stem.with_name(stem.name + ".training")
     )
-    return agent, time.perf_counter() - began
+    return agent, time.perf_counter() - start_s
 
 
-def judge(path: str, policy: Any) -> list[float]:
+def evaluate(path: str, policy: Any) -> list[float]:
     """Mean bounded slowdown of each test window."""
-    jobs, machine = workload(path)
-    return [mean_bsld(kw.simulate(window.jobs, machine, policy, "easy")) for window in windows_of(jobs)]
+    jobs, cluster = workload(path)
+    return [mean_bsld(kw.simulate(window.jobs, cluster, policy, "easy")) for window in windows_of(jobs)]
 
 
 def on_their_windows(path: str, policy: Any) -> float:
     """Mean bounded slowdown on RLScheduler's ten windows of lublin_256; most of them overlap the training jobs."""
-    jobs, machine = workload(path)
-    starts = rlscheduler.drawn(*rlscheduler.DRAWS["windows1024"], jobs=len(jobs))
+    jobs, cluster = workload(path)
+    starts = rlscheduler.window_starts(*rlscheduler.DRAWS["windows1024"], jobs=len(jobs))
     length = rlscheduler.DRAWS["windows1024"][2]
     values = [
-        mean_bsld(kw.simulate(jobs[first : first + length], machine, policy, "easy")) for first in starts
+        mean_bsld(kw.simulate(jobs[first : first + length], cluster, policy, "easy")) for first in starts
     ]
     return float(np.mean(values))
 
 
-def work(log: str, path: str, algo: str, seed: int, folder: Path, seconds: float) -> str:
+def run_task(log: str, path: str, algo: str, seed: int, folder: Path, seconds: float) -> str:
     """Run one task (train if necessary, evaluate, save); return a progress message."""
     stem = folder / f"{log}-{algo}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
-    began = time.perf_counter()
+    start_s = time.perf_counter()
     if algo == "rules":
-        found: dict[str, Any] = {"values": {rule: judge(path, rule) for rule in RULES}}
+        output: dict[str, Any] = {"values": {rule: evaluate(path, rule) for rule in RULES}}
     elif algo == "look-ahead":
-        found = {"values": judge(path, resolve_policy(LOOKAHEAD)), "training_s": 0.0}
+        output = {"values": evaluate(path, resolve_policy(LOOKAHEAD)), "training_s": 0.0}
     else:
-        agent, took = train(path, algo, seed, stem, seconds=seconds)
+        agent, training_s = train(path, algo, seed, stem, seconds=seconds)
         policy = agent.policy if algo == "cma-es" else agent
-        found = {"values": judge(path, policy), "training_s": took}
+        output = {"values": evaluate(path, policy), "training_s": training_s}
         if algo == "cma-es":
-            found["went"] = {name: agent.provenance[name] for name in ("began_at", "went", "kept_rule")}
+            output["went"] = {name: agent.provenance[name] for name in ("began_at", "went", "kept_rule")}
         if log == "lublin_256":
-            found["their_windows"] = on_their_windows(path, policy)
-    Path(f"{stem}.judged.json").write_text(json.dumps(found) + "\n", encoding="utf-8")
-    return f"{log}, {algo}, seed {seed}: {time.perf_counter() - began:.0f} s"
+            output["their_windows"] = on_their_windows(path, policy)
+    Path(f"{stem}.judged.json").write_text(json.dumps(output) + "\n", encoding="utf-8")
+    return f"{log}, {algo}, seed {seed}: {time.perf_counter() - start_s:.0f} s"
 
 
-def tasks() -> list[tuple[str, str, int]]:
+def all_tasks() -> list[tuple[str, str, int]]:
     """All tasks: log, algorithm (or "rules", "look-ahead") and seed."""
-    once = [(log, what, 0) for log in LOGS for what in ("rules", "look-ahead")]
+    once = [(log, task_name, 0) for log in LOGS for task_name in ("rules", "look-ahead")]
     return once + [(log, algo, seed) for algo in LEARNERS for log in LOGS for seed in SEEDS]
 
 
@@ -173,12 +173,12 @@ def train_all(
     paths = {log: str(sources.file(name, "see docs/formats.md")) for log, name in LOGS.items()}
     todo = [
         task
-        for task in tasks()
+        for task in all_tasks()
         if task[1] in learners and not (folder / f"{task[0]}-{task[1]}-{task[2]}.judged.json").exists()
     ]
     say(f"{len(todo)} tasks in {processes} processes, each network for {seconds:.0f} s at most")
     calls = [(log, paths[log], algo, seed, folder, seconds) for log, algo, seed in todo]
-    side_by_side(work, calls, processes, say)
+    run_parallel(run_task, calls, processes, say)
 
 
 def results(sources: Sources, say: Say, folder: Path = Path(FOLDER)) -> dict[str, Any]:
@@ -192,29 +192,31 @@ def results(sources: Sources, say: Say, folder: Path = Path(FOLDER)) -> dict[str
 def _compared(folder: Path, log: str, jobs: JobTable) -> dict[str, Any]:
     """Every policy and algorithm on one log, compared with the best policy."""
 
-    def load_result(what: str, seed: int) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((folder / f"{log}-{what}-{seed}.judged.json").read_text("utf-8"))
-        return found
+    def load_result(task_name: str, seed: int) -> dict[str, Any]:
+        saved: dict[str, Any] = json.loads(
+            (folder / f"{log}-{task_name}-{seed}.judged.json").read_text("utf-8")
+        )
+        return saved
 
     values: dict[str, Any] = dict(load_result("rules", 0)["values"])
     best = min(values, key=lambda rule: float(np.mean(values[rule])))
     learned: dict[str, dict[str, Any]] = {}
-    for what in ("look-ahead", *LEARNERS):
-        runs = [load_result(what, seed) for seed in (SEEDS if what in LEARNERS else (0,))]
-        values[what] = np.mean([run["values"] for run in runs], axis=0).tolist()
-        learned[what] = {
+    for task_name in ("look-ahead", *LEARNERS):
+        runs = [load_result(task_name, seed) for seed in (SEEDS if task_name in LEARNERS else (0,))]
+        values[task_name] = np.mean([run["values"] for run in runs], axis=0).tolist()
+        learned[task_name] = {
             "by_seed": [float(np.mean(run["values"])) for run in runs],
             "training_s": float(np.mean([run["training_s"] for run in runs])),
             "went": [run.get("went") for run in runs],
             "their_windows": [run["their_windows"] for run in runs if "their_windows" in run],
         }
     cut = windows_of(jobs)
-    verdicts = judged_scores(
+    tests = pairwise_tests(
         PolicyScores("mean_bsld", tuple(values), np.array(list(values.values())), overlap=cut.overlap), seed=0
     )
     rows = {}
     for name, row in values.items():
-        pair = None if name == best else verdicts.pair(name, best)
+        pair = None if name == best else tests.pair(name, best)
         rows[name] = {
             "mean_bsld": float(np.mean(row)),
             "ratio": 1.0 if pair is None else pair.ratio,
@@ -231,12 +233,12 @@ def _compared(folder: Path, log: str, jobs: JobTable) -> dict[str, Any]:
     }
 
 
-def text(found: dict[str, Any]) -> str:
+def text(log_results: dict[str, Any]) -> str:
     """A table for each log, and the number of logs on which each algorithm is better or worse than the best policy."""
     parts = []
-    for log, one in found.items():
+    for log, log_result in log_results.items():
         rows = []
-        for name, row in sorted(one["rows"].items(), key=lambda item: item[1]["mean_bsld"]):
+        for name, row in sorted(log_result["rows"].items(), key=lambda item: item[1]["mean_bsld"]):
             interval = row["interval"]
             seeds = row.get("by_seed", [])
             rows.append(
@@ -251,25 +253,28 @@ def text(found: dict[str, Any]) -> str:
                 ]
             )
         heads = ["", "mean bsld", "ratio to best policy", "95 % interval", "verdict", "by seed", "training"]
-        parts.append(f"{log}: {one['words']}\n\n{table(heads, rows)}")
-        theirs = {name: row["their_windows"] for name, row in one["rows"].items() if row.get("their_windows")}
-        if theirs:
-            said = ", ".join(
+        parts.append(f"{log}: {log_result['words']}\n\n{table(heads, rows)}")
+        their_windows = {
+            name: row["their_windows"] for name, row in log_result["rows"].items() if row.get("their_windows")
+        }
+        if their_windows:
+            summary = ", ".join(
                 f"{name.upper()} {' '.join(f'{value:.1f}' for value in values)}"
-                for name, values in theirs.items()
+                for name, values in their_windows.items()
             )
-            parts.append(f"RLScheduler's ten windows of {log}, by seed: {said}")
+            parts.append(f"RLScheduler's ten windows of {log}, by seed: {summary}")
     lines = []
     for learner in ("look-ahead", *LEARNERS):
-        rows_ = [one["rows"][learner] for one in found.values()]
-        ratio = float(np.exp(np.mean([math.log(row["ratio"]) for row in rows_])))
+        learner_rows = [log_result["rows"][learner] for log_result in log_results.values()]
+        ratio = float(np.exp(np.mean([math.log(row["ratio"]) for row in learner_rows])))
         counts = {
-            word: sum(row["verdict"] == word for row in rows_) for word in ("better", "undecided", "worse")
+            word: sum(row["verdict"] == word for row in learner_rows)
+            for word in ("better", "undecided", "worse")
         }
-        below = sum(row["ratio"] < 1 for row in rows_)
+        below = sum(row["ratio"] < 1 for row in learner_rows)
         lines.append(
-            f"{learner}: {ratio:.3f} of the best policy (geometric mean), below it on {below} of {len(rows_)} logs; "
-            + ", ".join(f"{count} {word}" for word, count in counts.items())
+            f"{learner}: {ratio:.3f} of the best policy (geometric mean), below it on {below} of "
+            f"{len(learner_rows)} logs; " + ", ".join(f"{count} {word}" for word, count in counts.items())
         )
     return "\n\n".join([*parts, "\n".join(lines)])
 
@@ -279,7 +284,7 @@ def _say(line: str) -> None:
     sys.stderr.flush()
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Train, or print the table. Exit code 0: done; 2: an error occurred."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce.batch_learning")
     parser.add_argument("--data", metavar="DIR", help="folder of real logs (default: KILOWAIT_DATA)")
@@ -294,21 +299,21 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--agents", metavar="DIR", help="print the table of the agents in this folder")
     parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")
-    given = parser.parse_args(words)
+    options = parser.parse_args(arguments)
     try:
-        sources = Sources.find(given.data)
-        if given.train:
-            learners = ("rules", "look-ahead", *LEARNERS) if given.only is None else given.only.split(",")
-            train_all(sources, Path(given.out), given.processes, given.seconds, learners, _say)
+        sources = Sources.find(options.data)
+        if options.train:
+            learners = ("rules", "look-ahead", *LEARNERS) if options.only is None else options.only.split(",")
+            train_all(sources, Path(options.out), options.processes, options.seconds, learners, _say)
             return 0
-        folder = Path(given.agents or given.out)
+        folder = Path(options.agents or options.out)
         if not folder.is_dir():
             raise InputError(f"the folder {folder} does not exist; create it with --train --out {folder}")
-        found = results(sources, _say, folder)
-    except KilowaitError as problem:
-        _say(f"error: {' '.join(str(problem).split())}")
+        output = results(sources, _say, folder)
+    except KilowaitError as error:
+        _say(f"error: {' '.join(str(error).split())}")
         return 2
-    sys.stdout.write((json.dumps(found, indent=2) if given.json else text(found)) + "\n")
+    sys.stdout.write((json.dumps(output, indent=2) if options.json else text(output)) + "\n")
     return 0
 
 

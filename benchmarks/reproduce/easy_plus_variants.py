@@ -1,6 +1,6 @@
 """Alternative interpretations of EASY+ and EASY++ where the paper is ambiguous.
 
-`kilowait.policies.easy_plus` has the reading that the policies easy+ and easy++ are.
+`kilowait.policies.easy_plus` contains the interpretation of the policies easy+ and easy++.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class Reading(NamedTuple):
     words: str
     overrun: str = "steps"
     by_submission: bool = False
-    """The user's last two are those submitted last among the ended, not those that ended last."""
+    """Use the two ended jobs submitted last, instead of the two that ended last."""
     both: bool = False
-    """With fewer than two that have ended, the request is the prediction."""
+    """With fewer than two ended jobs, the request is the prediction."""
     renewed: bool = False
-    """Predictions of waiting jobs are renewed at every scheduling pass."""
+    """Predictions of waiting jobs are recomputed at every scheduling pass."""
     variant: str = ""
-    """Of the set-up, see `tsafrir.VARIANTS`."""
+    """Variant of the set-up, see `tsafrir.VARIANTS`."""
 
     def rule(self, name: str) -> PriorityPolicy:
-        """EASY+ or EASY++ so read."""
+        """EASY+ or EASY++ in this interpretation."""
         shortest = PriorityPolicy("sjf", compiled_score(priority.sjf), time_dependent=self.renewed)
         return PriorityPolicy(
             name,
@@ -46,17 +46,17 @@ class Reading(NamedTuple):
             predicts=True,
             overrun=self.overrun,
             backfill_order=shortest if name == "EASY++" else None,
-            prepare=self._nobody_yet,
+            prepare=self._no_history,
         )
 
-    def _nobody_yet(self, jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
+    def _no_history(self, jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
         memory = np.zeros(2 + 4 * (int(jobs["user"].max()) + 1))
         memory[:2] = self.by_submission, self.both
         return memory
 
 
 def _last_two(job: Any, now: float, parameters: Any) -> Any:
-    """First come, first served. Of each user: run time and number (from 1) of the last job, and of the one before."""
+    """First come, first served; keeps run time and number (from 1) of each user's last two jobs."""
     last = 2 + 4 * job.user
     if job.ran_s > 0.0:
         number = job.number + 1.0
@@ -69,12 +69,12 @@ def _last_two(job: Any, now: float, parameters: Any) -> Any:
             parameters[last + 2] = job.ran_s
             parameters[last + 3] = number
     elif job.ran_s == 0.0:
-        usual = job.limit_s  # what the user asked for
+        prediction = job.limit_s  # requested time
         if parameters[last + 2] > 0.0:
-            usual = 0.5 * (parameters[last] + parameters[last + 2])
+            prediction = 0.5 * (parameters[last] + parameters[last + 2])
         elif parameters[last] > 0.0 and parameters[1] == 0.0:
-            usual = parameters[last]
-        job.estimate_s = max(min(usual, job.limit_s), 1.0)
+            prediction = parameters[last]
+        job.estimate_s = max(min(prediction, job.limit_s), 1.0)
         job.planned_s = job.estimate_s
     return job.submit_s
 
@@ -93,4 +93,4 @@ READINGS = {
         variant="extended",
     ),
 }
-"""Each is one step away from the policies easy+ and easy++, but the last."""
+"""Interpretations by name; each but the last differs in one point from the policies easy+ and easy++."""

@@ -52,7 +52,7 @@ ABSENT = (
 
 
 class Job(NamedTuple):
-    """Times in steps; `planned` is the mean length of its class."""
+    """A job; times in steps, `planned` is the mean length of its class."""
 
     submit: int
     length: int
@@ -91,32 +91,32 @@ def emitted(jobs: list[Job], intensity: NDArray[np.float64]) -> dict[str, float]
     return sums
 
 
-def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
+def results(sources: Sources, report_progress: Callable[[str], None]) -> dict[str, Any]:
     """Emissions relative to no waiting, by policy; empty without the job list."""
-    found = sorted((sources.data / "gpu").rglob(JOBS))
-    if not found:
+    files = sorted((sources.data / "gpu").rglob(JOBS))
+    if not files:
         return {}
-    say(f"{found[0].name}, {INTENSITY}")
+    report_progress(f"{files[0].name}, {INTENSITY}")
     intensity = np.repeat(_intensity(sources), HOUR)
-    jobs = _jobs(found[0])
+    jobs = _jobs(files[0])
     last = max(job.submit + job.wait + max(job.length, job.planned) for job in jobs)
     if last > len(intensity):
         raise InputError(
-            f"{found[0]} has jobs that may end in hour {last // HOUR:,}, but the series has {HOURS:,}"
+            f"{files[0]} has jobs that may end in hour {last // HOUR:,}, but the series has {HOURS:,}"
         )
     sums = emitted(jobs, intensity)
     return {"jobs": len(jobs), "relative": {policy: sums[policy] / sums["no wait"] for policy in RECORDED}}
 
 
-def text(found: dict[str, Any]) -> str:
+def text(output: dict[str, Any]) -> str:
     """The table, or a message that the job list is missing."""
-    if not found:
+    if not output:
         return ABSENT
     rows = [
-        [policy, f"{recorded:.3f}", f"{here:.3f}", f"{here - recorded:+.4f}"]
-        for (policy, recorded), here in zip(RECORDED.items(), found["relative"].values(), strict=True)
+        [policy, f"{recorded:.3f}", f"{ours:.3f}", f"{ours - recorded:+.4f}"]
+        for (policy, recorded), ours in zip(RECORDED.items(), output["relative"].values(), strict=True)
     ]
-    title = f"GAIA, {found['jobs']:,} PAI jobs, Great Britain from hour 24,544 of 2021-24"
+    title = f"GAIA, {output['jobs']:,} PAI jobs, Great Britain from hour 24,544 of 2021-24"
     parts = [f"{title}: emissions relative to no wait", table(["", "recorded", "here", "difference"], rows)]
     return "\n\n".join(parts)
 
@@ -125,13 +125,13 @@ def _jobs(path: Path) -> list[Job]:
     try:
         rows = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
         submit_s, length_s, cpus = rows.T
-    except (OSError, EOFError, ValueError) as problem:
+    except (OSError, EOFError, ValueError) as error:
         raise InputError(
-            f"{path} cannot be read as arrival, length and cpus ({problem}); download it again"
+            f"{path} cannot be read as arrival, length and cpus ({error}); download it again"
         ) from None
     length = length_s / STEP_S
     classes = {True: length <= SHORT, False: length >= SHORT}
-    planned = {short: int(length[those].mean()) for short, those in classes.items() if those.any()}
+    planned = {short: int(length[in_class].mean()) for short, in_class in classes.items() if in_class.any()}
     jobs = []
     for submit, steps, processors in np.column_stack([submit_s / STEP_S, length, cpus]).astype(int).tolist():
         short = steps < SHORT
@@ -148,7 +148,7 @@ def _intensity(sources: Sources) -> NDArray[np.float64]:
         column = next(place for place, head in enumerate(heads) if "(LCA)" in head)
         hours = rows[FIRST_HOUR_OF_2023 : FIRST_HOUR_OF_2023 + HOURS]
         return np.array([float(row[column]) for row in hours])
-    except (OSError, EOFError, ValueError, StopIteration, IndexError) as problem:
+    except (OSError, EOFError, ValueError, StopIteration, IndexError) as error:
         raise InputError(
-            f"{path} cannot be read as hourly intensities ({problem!r}); download it again"
+            f"{path} cannot be read as hourly intensities ({error!r}); download it again"
         ) from None

@@ -1,7 +1,8 @@
 """Gavel's table (Narayanan et al., OSDI'20): mean job completion time on 36 K80, 36 P100 and 36 V100, single-GPU jobs.
 
-Jobs are drawn as its simulator draws them, seed 0, at four rates; those that count are numbers 4000 to 4999. The rounds
-are in rounds.py, the policies in shares.py. The throughputs are those of its repository (simulation_throughputs.json).
+Jobs are sampled as in its simulator, seed 0, at four rates; jobs 4000 to 4999 are counted. The rounds
+are in gavel_rounds.py, the policies in gavel_shares.py. The throughputs are those of its repository
+(simulation_throughputs.json).
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ FASTER = (1.0, 1.015, 1.0)
 """Assumed speed factors of K80, P100, V100: the one of four guesses nearest to the published values."""
 
 
-class Kind(NamedTuple):
+class PolicySettings(NamedTuple):
     """The factory of a policy by seed, and its round settings."""
 
     make: Callable[[int], Policy]
@@ -60,11 +61,11 @@ class Kind(NamedTuple):
 
 
 POLICIES = {
-    "FIFO": Kind(Fifo, by_type=False, strict=True),
-    "FIFO by type": Kind(lambda seed: fifo_by_type, by_type=True, strict=True),
-    "LAS": Kind(lambda seed: las, by_type=False, strict=False),
-    "AlloX": Kind(lambda seed: AlloX(), by_type=True, strict=False),
-    "LAS by type": Kind(lambda seed: las_by_type, by_type=True, strict=False),
+    "FIFO": PolicySettings(Fifo, by_type=False, strict=True),
+    "FIFO by type": PolicySettings(lambda seed: fifo_by_type, by_type=True, strict=True),
+    "LAS": PolicySettings(lambda seed: las, by_type=False, strict=False),
+    "AlloX": PolicySettings(lambda seed: AlloX(), by_type=True, strict=False),
+    "LAS by type": PolicySettings(lambda seed: las_by_type, by_type=True, strict=False),
 }
 
 
@@ -72,18 +73,25 @@ def work_at(
     rate: float, speeds: Throughputs, jobs: int = JOBS, faster: Sequence[float] = (1.0, 1.0, 1.0)
 ) -> Work:
     """Gavel's jobs at a given rate per hour and with given speed factors of the GPU types."""
-    made = gavel_jobs(jobs, rate, SEED)
+    jobs_table = gavel_jobs(jobs, rate, SEED)
     by_model = np.array(
-        [[speeds.consolidated[kind][model, 1] for kind in TYPES] for model in made.labels["model"]]
+        [
+            [speeds.consolidated[gpu_job_type][model, 1] for gpu_job_type in TYPES]
+            for model in jobs_table.labels["model"]
+        ]
     )
-    speed = by_model[made["model"]] * np.array(faster)
-    return Work(np.array(made["submit_s"], float), made["runtime_s"] * speed[:, TYPES.index("v100")], speed)
+    speed = by_model[jobs_table["model"]] * np.array(faster)
+    return Work(
+        np.array(jobs_table["submit_s"], float),
+        jobs_table["runtime_s"] * speed[:, TYPES.index("v100")],
+        speed,
+    )
 
 
 def mean_hours(name: str, work: Work, choice: int = SEED, first: int = FIRST, last: int = LAST) -> float:
-    """Mean hours from arrival to finish; `choice` is the seed of the policy's own draws."""
+    """Mean hours from arrival to finish; `choice` is the seed of the policy's random choices."""
     policy = POLICIES[name]
-    taken_s = completion_times(
+    completion_s = completion_times(
         work,
         policy.make(choice),
         first,
@@ -92,18 +100,18 @@ def mean_hours(name: str, work: Work, choice: int = SEED, first: int = FIRST, la
         by_type=policy.by_type,
         strict=policy.strict,
     )
-    return float(taken_s.mean() / 3600)
+    return float(completion_s.mean() / 3600)
 
 
-def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
+def results(sources: Sources, report_progress: Callable[[str], None]) -> dict[str, Any]:
     """Mean hours by rate and policy, of FIFO also for other choices, and of the run times alone."""
-    begun = time.perf_counter()
+    start_s = time.perf_counter()
     speeds = read_throughputs(
         sources.file("gpu/gavel_throughputs.json.gz", "it is simulation_throughputs.json of Gavel, packed")
     )
     work = work_at(RATES[0], speeds, LAST)
     hours = work.steps[FIRST:, None] / work.speed[FIRST:] / 3600
-    found: dict[str, Any] = {
+    output: dict[str, Any] = {
         "V100": float(hours[:, TYPES.index("v100")].mean()),
         "best type": float(hours.min(axis=1).mean()),
         "hours": {},
@@ -112,27 +120,32 @@ def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
     }
     for rate in RATES:
         work, faster = work_at(rate, speeds), work_at(rate, speeds, faster=FASTER)
-        here, there = found["hours"].setdefault(rate, {}), found["faster"].setdefault(rate, {})
+        as_published, with_faster_p100 = (
+            output["hours"].setdefault(rate, {}),
+            output["faster"].setdefault(rate, {}),
+        )
         for name in POLICIES:
-            here[name], there[name] = mean_hours(name, work), mean_hours(name, faster)
-            say(f"{rate} jobs/h {name}: {here[name]:.2f} h ({time.perf_counter() - begun:.0f} s)")
-        if rate != RATES[0]:  # where nobody waits it makes no difference
-            found["choices"][rate] = [mean_hours("FIFO", work, choice) for choice in CHOICES]
-    return found
+            as_published[name], with_faster_p100[name] = mean_hours(name, work), mean_hours(name, faster)
+            report_progress(
+                f"{rate} jobs/h {name}: {as_published[name]:.2f} h ({time.perf_counter() - start_s:.0f} s)"
+            )
+        if rate != RATES[0]:  # without waiting jobs it makes no difference
+            output["choices"][rate] = [mean_hours("FIFO", work, choice) for choice in CHOICES]
+    return output
 
 
-def text(found: dict[str, Any]) -> str:
+def text(output: dict[str, Any]) -> str:
     """The published table with our values, and the effect of FIFO's random choices."""
     rows = []
-    for place, rate in enumerate(found["hours"]):
+    for rate_number, rate in enumerate(output["hours"]):
         for name, published in PUBLISHED.items():
-            here, faster = (found[which][rate][name] for which in ("hours", "faster"))
-            row = [f"{rate} jobs/h {name}", f"{published[place]:.2f}"]
-            for hours in (here, faster):
-                row += [f"{hours:.2f}", percent(hours, published[place])]
+            as_published_h, faster = (output[variant][rate][name] for variant in ("hours", "faster"))
+            row = [f"{rate} jobs/h {name}", f"{published[rate_number]:.2f}"]
+            for hours in (as_published_h, faster):
+                row += [f"{hours:.2f}", percent(hours, published[rate_number])]
             rows.append(row)
     spread = []
-    for rate, values in found["choices"].items():
+    for rate, values in output["choices"].items():
         figures = (PUBLISHED["FIFO"][RATES.index(rate)], min(values), float(np.mean(values)), max(values))
         spread.append([f"{rate} jobs/h", *(f"{figure:.2f}" for figure in figures)])
     return "\n\n".join(
@@ -140,7 +153,7 @@ def text(found: dict[str, Any]) -> str:
             "Gavel, single-GPU jobs 4000 to 4999, seed 0: mean completion time in hours",
             table(["", "published", "here", "difference", "if faster", "difference"], rows),
             f"if faster: P100 {FASTER[1]} times as fast as in the table of throughputs",
-            f"Run times alone: {found['V100']:.2f} h on V100, {found['best type']:.2f} h each on its best type.",
+            f"Run times alone: {output['V100']:.2f} h on V100, {output['best type']:.2f} h each on its best type.",
             f"FIFO with {len(CHOICES)} seeds of its own draws\n"
             + table(["", "published", "least", "mean", "most"], spread),
         ]

@@ -2,13 +2,13 @@
 
 As in its simulator (OSDI'20, stanford-futuredata/gavel, scheduler/scheduler.py):
 
-- A round ends when the last of its jobs has done its steps, whole ones in 360 s, so as a rule a little earlier. A job
-  that finishes leaves its GPU idle until then. Nothing is lost or paid when a job moves.
-- Shares are made anew at the end of a round only if jobs came or went and 1,920 s have passed since the last time.
-  Until then a job that came has none: it takes a place in the round, and does not run there.
-- A job's priority on a type is its share over the part of the time of that type that it got since then. Behind
-  those without share go by what they were owed; only under FIFO do they not run at all.
-- Policies that know the types fill V100, P100 and K80 in this order, the others in a random order every round.
+- A round ends when the last of its jobs has done the whole steps that fit in 360 s, usually a little earlier. A job
+  that finishes leaves its GPU idle until then. Moving a job costs nothing.
+- Shares are recomputed at the end of a round only if jobs arrived or ended and 1,920 s have passed since the last time.
+  Until then an arrived job has no share: it occupies a GPU of the round, but does not run there.
+- A job's priority on a type is its share divided by the fraction of the time of that type that it got since then.
+  Jobs without share follow, in the order of their deficits; under FIFO they do not run at all.
+- Type-aware policies fill V100, P100 and K80 in this order, the others in a random order every round.
 """
 
 from __future__ import annotations
@@ -67,62 +67,76 @@ def completion_times(
     """Seconds from arrival to finish of the jobs `first` to `last` - 1, while others keep coming.
 
     Args:
-        work: enough jobs to keep coming until those are done.
+        work: jobs; arrivals must continue until the counted jobs have finished.
         share: the policy.
-        first: of the jobs that count.
-        last: the one after them.
-        seed: Gavel's; it draws the order of types.
-        by_type: the policy knows the types.
-        strict: jobs without share do not run (FIFO).
+        first: number of the first counted job.
+        last: number after the last counted job.
+        seed: seed of the random order of types.
+        by_type: whether the policy is type-aware.
+        strict: whether jobs without share never run (FIFO).
     """
     count = len(work.steps)
-    shuffling = random.Random(seed + 5)
+    rng = random.Random(seed + 5)
     left = work.steps.copy()
     finished = np.full(count, np.inf)
     share_of, has_share = np.zeros((count, len(TYPES))), np.zeros(count, np.bool_)
-    got, owed = np.full((count, len(TYPES)), ROUND_S / 2), np.zeros((count, len(TYPES)))
-    given = np.zeros(len(TYPES))
-    here, arrived = np.zeros(0, np.int64), 0
-    running, kind, steps = here, here, np.zeros(0)
+    received_s, owed = np.full((count, len(TYPES)), ROUND_S / 2), np.zeros((count, len(TYPES)))
+    type_time_s = np.zeros(len(TYPES))
+    present, arrived = np.zeros(0, np.int64), 0
+    running, kind, steps = present, present, np.zeros(0)
     ends = np.zeros(0)
-    now_s, begun_s, ended_s, made_s, stale = 0.0, 0.0, -1.0, 0.0, True
+    now_s, round_start_s, round_end_s, shares_time_s, stale = 0.0, 0.0, -1.0, 0.0, True
     while np.isinf(finished[first:last]).any():
         if len(running):
-            begun_s = max(ended_s, 0.0)
-            now_s = ended_s = float(ends.max())
+            round_start_s = max(round_end_s, 0.0)
+            now_s = round_end_s = float(ends.max())
             left[running] -= steps
-            got[running, kind] += ends - begun_s
-            given += np.bincount(kind, ends - begun_s, minlength=len(TYPES))
+            received_s[running, kind] += ends - round_start_s
+            type_time_s += np.bincount(kind, ends - round_start_s, minlength=len(TYPES))
             done = left[running] <= 0.0
             if done.any():
                 finished[running[done]] = ends[done]
-                here, stale = here[left[here] > 0.0], True
+                present, stale = present[left[present] > 0.0], True
         else:
             now_s = float(work.arrival_s[arrived])
-        came = int(np.searchsorted(work.arrival_s, now_s, "right"))
-        if came == count:
+        arrived_now = int(np.searchsorted(work.arrival_s, now_s, "right"))
+        if arrived_now == count:
             raise InputError(
                 f"{count:,} jobs are too few to finish jobs {first:,} to {last:,}; generate more"
             )
-        if came > arrived:
-            here, arrived, stale = np.concatenate([here, np.arange(arrived, came)]), came, True
-        if stale and (now_s - made_s >= HOLD_S or made_s == 0.0):
-            owed[here] += share_of[here] * (now_s - made_s) - (got[here] - ROUND_S / 2)
-            got[here], given = ROUND_S / 2, np.full(len(TYPES), len(here) * ROUND_S / 2)
-            view = View(here.tolist(), now_s, now_s - work.arrival_s[here], left[here], work.speed[here])
-            share_of[here], has_share[here] = share(view), True
-            made_s, stale = now_s, False
+        if arrived_now > arrived:
+            present, arrived, stale = (
+                np.concatenate([present, np.arange(arrived, arrived_now)]),
+                arrived_now,
+                True,
+            )
+        if stale and (now_s - shares_time_s >= HOLD_S or shares_time_s == 0.0):
+            owed[present] += share_of[present] * (now_s - shares_time_s) - (received_s[present] - ROUND_S / 2)
+            received_s[present], type_time_s = ROUND_S / 2, np.full(len(TYPES), len(present) * ROUND_S / 2)
+            view = View(
+                present.tolist(), now_s, now_s - work.arrival_s[present], left[present], work.speed[present]
+            )
+            share_of[present], has_share[present] = share(view), True
+            shares_time_s, stale = now_s, False
         order = [2, 1, 0]
         if not by_type:
-            shuffling.shuffle(order)
+            rng.shuffle(order)
         running, kind = _chosen(
-            np.array(order), np.array(WORKERS), here, share_of, has_share, got, given, owed, strict
+            np.array(order),
+            np.array(WORKERS),
+            present,
+            share_of,
+            has_share,
+            received_s,
+            type_time_s,
+            owed,
+            strict,
         )
         speed = work.speed[running, kind]
         steps = np.minimum(np.floor(speed * ROUND_S), left[running])
         ends = now_s + steps / speed
-    wanted: Real = finished[first:last] - work.arrival_s[first:last]
-    return wanted
+    completion_s: Real = finished[first:last] - work.arrival_s[first:last]
+    return completion_s
 
 
 def compiled(function: F) -> F:
@@ -134,37 +148,37 @@ def compiled(function: F) -> F:
 def _chosen(
     order: NDArray[np.int64],
     workers: NDArray[np.int64],
-    here: NDArray[np.int64],
+    present: NDArray[np.int64],
     share_of: Real,
     has_share: NDArray[np.bool_],
-    got: Real,
-    given: Real,
+    received_s: Real,
+    type_time_s: Real,
     owed: Real,
     strict: bool,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The jobs of the next round and their GPU types."""
     running = np.empty(workers.sum(), np.int64)
     kinds = np.empty(workers.sum(), np.int64)
-    taken = np.zeros(len(here), np.bool_)
+    selected = np.zeros(len(present), np.bool_)
     count = 0
     for kind in order:
-        free = np.flatnonzero(~taken)
-        jobs = here[free]
-        share, late, priority = np.empty(len(jobs)), np.empty(len(jobs)), np.zeros(len(jobs))
-        for place, job in enumerate(jobs):
-            share[place], late[place] = share_of[job, kind], owed[job, kind]
-            if share[place] > 0.0:
-                part = got[job, kind] / given[kind]
-                priority[place] = share[place] / part if part > 0.0 else share[place] * 1e9
+        free = np.flatnonzero(~selected)
+        jobs = present[free]
+        share, deficit, priority = np.empty(len(jobs)), np.empty(len(jobs)), np.zeros(len(jobs))
+        for row, job in enumerate(jobs):
+            share[row], deficit[row] = share_of[job, kind], owed[job, kind]
+            if share[row] > 0.0:
+                fraction = received_s[job, kind] / type_time_s[kind]
+                priority[row] = share[row] / fraction if fraction > 0.0 else share[row] * 1e9
         # By priority, then deficit, then share; ties by arrival.
         ranks = np.argsort(-share, kind="mergesort")
-        ranks = ranks[np.argsort(-late[ranks], kind="mergesort")]
+        ranks = ranks[np.argsort(-deficit[ranks], kind="mergesort")]
         ranks = ranks[np.argsort(-priority[ranks], kind="mergesort")]
-        for place in ranks[: workers[kind]]:
-            if strict and priority[place] <= 0.0:
+        for row in ranks[: workers[kind]]:
+            if strict and priority[row] <= 0.0:
                 break
-            taken[free[place]] = True
-            if has_share[jobs[place]]:
-                running[count], kinds[count] = jobs[place], kind
+            selected[free[row]] = True
+            if has_share[jobs[row]]:
+                running[count], kinds[count] = jobs[row], kind
                 count += 1
     return running[:count], kinds[:count]

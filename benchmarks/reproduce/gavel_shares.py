@@ -1,4 +1,4 @@
-"""Gavel's policies as its simulator has them: the share of time that a job spends on each GPU type.
+"""Gavel's policies as in its simulator: the share of time that a job spends on each GPU type.
 
 Narayanan et al., OSDI'20, stanford-futuredata/gavel, scheduler/policies. Types are in alphabetical order: K80, P100,
 V100. All jobs have one GPU.
@@ -24,9 +24,9 @@ KINDS = range(len(WORKERS))
 class Fifo:
     """First come, first served; a job keeps its type until it is done.
 
-    It is to draw the type of a job, and does: but it then takes the last one on its list, V100 if there is room, then
-    P100, then K80. When a type is full, the one drawn leaves the list. If that is another type, the full one stays, and
-    all who wait are put there: it has more jobs than GPUs until they are done. Both are kept.
+    Gavel's code draws a random type for a job, but then takes the last one on its list: V100 if one is free, then
+    P100, then K80. When a type is full, the drawn type leaves the list. If that is another type, the full one stays and
+    gets all waiting jobs, so that it has more jobs than GPUs until they end. Both errors are reproduced here.
 
     >>> view = View([0, 1], 0.0, np.zeros(2), np.ones(2), np.ones((2, 3)))
     >>> Fifo(seed=0)(view).tolist()
@@ -34,7 +34,7 @@ class Fifo:
     """
 
     def __init__(self, seed: int) -> None:
-        self._drawing = random.Random(seed)
+        self._rng = random.Random(seed)
         self._kind: dict[int, int] = {}
 
     def __call__(self, view: View) -> Real:
@@ -51,14 +51,14 @@ class Fifo:
                 self._kind[waiting.pop(0)] = kind
                 free[kind] -= 1
         listed = [kind for kind in KINDS if free[kind] > 0]
-        while waiting and (roomy := [place for place, kind in enumerate(listed) if free[kind] >= 1]):
-            drawn = roomy[self._drawing.randrange(len(roomy))]
+        while waiting and (free_positions := [row for row, kind in enumerate(listed) if free[kind] >= 1]):
+            position = free_positions[self._rng.randrange(len(free_positions))]
             kind = listed[-1]
             self._kind[waiting.pop(0)] = kind
             free[kind] -= 1
             if free[kind] == 0:
-                listed.pop(drawn)
-        return _whole(view, self._kind)
+                listed.pop(position)
+        return _full_shares(view, self._kind)
 
 
 def fifo_by_type(view: View) -> Real:
@@ -75,7 +75,7 @@ def fifo_by_type(view: View) -> Real:
             break
         kinds[job] = max((kind for kind in KINDS if free[kind]), key=speed.__getitem__)
         free[kinds[job]] -= 1
-    return _whole(view, kinds)
+    return _full_shares(view, kinds)
 
 
 def las(view: View) -> Real:
@@ -94,9 +94,9 @@ def las_by_type(view: View) -> Real:
 
 
 class AlloX:
-    """Least total of completion times (Le et al., EuroSys'20): jobs and places in the queues of GPUs as a matching.
+    """Minimum total completion time (Le et al., EuroSys'20): a matching of jobs to queue positions of GPUs.
 
-    A job that has a GPU keeps the type until it is done; of the others those that come first on theirs get one.
+    A job that has a GPU keeps its type until it ends; of the others, those first in the queue of a free GPU get it.
     """
 
     def __init__(self) -> None:
@@ -112,17 +112,17 @@ class AlloX:
             runs = view.left[rows, None] / view.speed[rows][:, gpus]
             # A job that is the k-th from the end of a queue delays k jobs, itself among them.
             cost = np.concatenate([runs * k for k in range(1, len(rows) + 1)], axis=1)
-            foremost: dict[int, tuple[int, int]] = {}
+            first_in_queue: dict[int, tuple[int, int]] = {}
             for row, column in zip(*linear_sum_assignment(cost + view.waited_s[rows, None]), strict=True):
                 from_end, gpu = divmod(int(column), len(gpus))
-                if from_end >= foremost.get(gpu, (0, 0))[0]:
-                    foremost[gpu] = (from_end, view.jobs[rows[row]])
-            self._kind.update({job: gpus[gpu] for gpu, (_, job) in foremost.items()})
-        return _whole(view, self._kind)
+                if from_end >= first_in_queue.get(gpu, (0, 0))[0]:
+                    first_in_queue[gpu] = (from_end, view.jobs[rows[row]])
+            self._kind.update({job: gpus[gpu] for gpu, (_, job) in first_in_queue.items()})
+        return _full_shares(view, self._kind)
 
 
-def _whole(view: View, kinds: dict[int, int]) -> Real:
-    """All of its time on one type for a job that has one."""
+def _full_shares(view: View, kinds: dict[int, int]) -> Real:
+    """Shares of 1 for the type of each job that has one."""
     shares = np.zeros((len(view.jobs), len(WORKERS)))
     for row, job in enumerate(view.jobs):
         if job in kinds:

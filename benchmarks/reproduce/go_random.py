@@ -1,4 +1,4 @@
-"""Go's math/rand, number by number: what a Go program draws from a seed.
+"""Go's math/rand: the random numbers that a Go program draws from a seed.
 
 An additive lagged Fibonacci generator, x[n] = x[n - 607] + x[n - 273] modulo 2^64. A seed is mixed with a state that
 Go keeps as a table of 607 numbers: that of the same recurrence after 7.8e12 steps. Here those steps are taken at once,
@@ -24,8 +24,8 @@ Polynomial = NDArray[np.uint64]
 class GoRandom:
     """A generator like Go's ``rand.New(rand.NewSource(seed))``.
 
-    >>> made = GoRandom(1)
-    >>> [made.below(100) for _ in range(6)]
+    >>> result = GoRandom(1)
+    >>> [result.below(100) for _ in range(6)]
     [81, 87, 47, 59, 81, 18]
     """
 
@@ -37,34 +37,34 @@ class GoRandom:
         """63 random bits."""
         self._tap = (self._tap - 1) % LENGTH
         self._feed = (self._feed - 1) % LENGTH
-        drawn = (self._state[self._feed] + self._state[self._tap]) & MASK
-        self._state[self._feed] = drawn
-        return drawn & (MASK >> 1)
+        draw = (self._state[self._feed] + self._state[self._tap]) & MASK
+        self._state[self._feed] = draw
+        return draw & (MASK >> 1)
 
     def below(self, limit: int) -> int:
         """Go's ``Intn``: 0 to `limit` - 1, for limits below 2^31."""
         fair = 2**31 - 2**31 % limit
-        while (drawn := self.word() >> 32) >= fair:
+        while (draw := self.word() >> 32) >= fair:
             pass
-        return drawn % limit
+        return draw % limit
 
-    def shuffle(self, things: list[int]) -> None:
+    def shuffle(self, values: list[int]) -> None:
         """Go's ``Shuffle``, in place."""
-        for last in range(len(things) - 1, 0, -1):
+        for last in range(len(values) - 1, 0, -1):
             other = self._scaled(last + 1)
-            things[last], things[other] = things[other], things[last]
+            values[last], values[other] = values[other], values[last]
 
     def permutation(self, length: int) -> list[int]:
         """Go's ``Perm``."""
-        made: list[int] = []
-        for place in range(length):
-            other = self.below(place + 1)
-            made.append(place)
-            made[place], made[other] = made[other], place
-        return made
+        result: list[int] = []
+        for index in range(length):
+            other = self.below(index + 1)
+            result.append(index)
+            result[index], result[other] = result[other], index
+        return result
 
     def _scaled(self, limit: int) -> int:
-        """Go's unexported int31n: the upper half of a product, drawn again where that would not be fair."""
+        """Go's unexported int31n: the upper half of a product, redrawn where the result would be biased."""
         unfair = 2**32 % limit
         while (product := (self.word() >> 31) * limit) & (2**32 - 1) < unfair:
             pass
@@ -79,19 +79,19 @@ def _words(seed: int, high: int, low: int) -> list[int]:
     for _ in range(20 + 3 * LENGTH):
         x = 48_271 * x % prime
         draws.append(x)
-    kept = iter(draws[20:])
-    return [(a << high) ^ (b << low) ^ c for a, b, c in zip(kept, kept, kept, strict=True)]
+    usable = iter(draws[20:])
+    return [(a << high) ^ (b << low) ^ c for a, b, c in zip(usable, usable, usable, strict=True)]
 
 
 @cache
 def _mixed() -> tuple[int, ...]:
-    """The state after all those steps from Go's seed 1."""
-    # In order of time: the state is filled from place 333 downwards, one place a step.
+    """The state after `STEPS_TO_MIX` steps from Go's seed 1."""
+    # In order of time: the state is filled from index 333 downwards, one index a step.
     places = (FIRST - 1 - np.arange(LENGTH)) % LENGTH
     history = np.array(_words(1, 20, 10), np.uint64)[places]
     ahead = np.concatenate([history, np.zeros(LENGTH, np.uint64)])
     state = np.zeros(LENGTH, np.uint64)
-    with np.errstate(over="ignore"):  # modulo 2^64 is what is wanted
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is intended
         for n in range(LENGTH, 2 * LENGTH):
             ahead[n] = ahead[n - LENGTH] + ahead[n - TAP]
         jump = _power_of_x(STEPS_TO_MIX)

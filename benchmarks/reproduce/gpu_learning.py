@@ -26,7 +26,7 @@ import numpy as np
 
 import kilowait as kw
 from benchmarks.reproduce.data_paths import Sources
-from benchmarks.reproduce.parallel_tasks import side_by_side
+from benchmarks.reproduce.parallel_tasks import run_parallel
 from benchmarks.reproduce.text_tables import table
 from kilowait.agents.linear_gpu.train import best_policy
 from kilowait.cluster import Cluster
@@ -43,7 +43,7 @@ from kilowait.rng import stream
 from kilowait.synth import gpu_workload
 from kilowait.units import format_duration
 
-__all__ = ["judge", "judge_rules", "results", "text", "train"]
+__all__ = ["evaluate", "evaluate_policies", "results", "text", "train"]
 
 CLUSTER = "gpu-mixed"
 LOADS = (0.7, 0.9, 1.1)
@@ -99,93 +99,93 @@ def train(
     seconds: float = math.inf,
     device: str = "cpu",
     jobs: int = JOBS,
-    **changed: Any,
+    **overrides: Any,
 ) -> Path:
     """Train one agent and return its file in the folder.
 
     Args:
-        load: of the jobs.
+        load: offered load of the jobs.
         algo: one of `LEARNERS`.
-        seed: of the training.
-        folder: where the file goes.
-        steps: of a network; None: as many as `STEPS` has.
-        seconds: after which a network is what validated best so far.
-        device: of a network.
-        jobs: of all parts together.
-        changed: fields of `Learning` or `GpuSearch` that are not to be as here.
+        seed: seed of the training.
+        folder: folder of the agent's file.
+        steps: training decisions of a network; None: those of `STEPS`.
+        seconds: time limit of a network; the best network on the validation jobs is returned.
+        device: device of a network.
+        jobs: number of jobs of all splits together.
+        overrides: fields of `RLTraining` or `GpuTraining` that differ from the settings here.
     """
     parts, cluster = split(workload(load, jobs)), Cluster.preset(CLUSTER)
     stem = folder / f"{load}-{algo}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     if algo == "cma-es":
-        how = GpuTraining(**{"seed": seed, **SEARCH, **changed})
-        agent, _ = train_gpu_agent(workload(load, jobs), cluster, how, trace=f"load {load}")
+        settings = GpuTraining(**{"seed": seed, **SEARCH, **overrides})
+        agent, _ = train_gpu_agent(workload(load, jobs), cluster, settings, trace=f"load {load}")
         return agent.save(stem.with_name(stem.name + ".json"))
-    settings = {**SMALL_STEPS[algo], "checkpoint_every": NEVER, **changed.pop("settings", {})}
-    learning = RLTraining(
+    hyperparameters = {**SMALL_STEPS[algo], "checkpoint_every": NEVER, **overrides.pop("hyperparameters", {})}
+    training = RLTraining(
         **{
             **RECIPE,
             "algo": algo,
             "seed": seed,
             "total_timesteps": STEPS[algo] if steps is None else steps,
-            "seconds": seconds,
+            "time_limit_s": seconds,
             "device": device,
-            "settings": settings,
-            **changed,
+            "hyperparameters": hyperparameters,
+            **overrides,
         }
     )
     state = stem.with_name(stem.name + ".training")
-    train_network(parts.train, parts.validation, cluster, learning, folder=state)
+    train_network(parts.train, parts.validation, cluster, training, folder=state)
     return (state / "agent.pt").replace(stem.with_name(stem.name + ".pt"))
 
 
-def judge(load: float, agent: Path, *, jobs: int = JOBS, window_jobs: int = WINDOW_JOBS) -> dict[str, Any]:
+def evaluate(load: float, agent: Path, *, jobs: int = JOBS, window_jobs: int = WINDOW_JOBS) -> dict[str, Any]:
     """Metrics of an agent on the test jobs of a load by window; also saved beside the agent's file."""
-    found = _figures(kw.load_agent(agent), {}, _windows(workload(load, jobs), window_jobs))
-    _write(agent.with_suffix(".judged.json"), found)
-    return found
+    output = _figures(kw.load_agent(agent), {}, _windows(workload(load, jobs), window_jobs))
+    _write(agent.with_suffix(".judged.json"), output)
+    return output
 
 
-def judge_rules(
+def evaluate_policies(
     load: float, folder: Path, *, jobs: int = JOBS, window_jobs: int = WINDOW_JOBS
 ) -> dict[str, Any]:
     """Metrics of every policy in its best configuration, with and without migration, on the test jobs; also saved."""
-    cluster, table_ = Cluster.preset(CLUSTER), workload(load, jobs)
-    windows = _windows(table_, window_jobs)
-    found = {}
+    cluster, all_jobs = Cluster.preset(CLUSTER), workload(load, jobs)
+    windows = _windows(all_jobs, window_jobs)
+    output = {}
     for rule in BASELINES:
-        for moves in (False, True):
-            chosen = best_policy(
-                split(table_).train, cluster, rules=(rule,), migrate=(moves,), window_jobs=window_jobs,
+        for migrate in (False, True):
+            best = best_policy(
+                split(all_jobs).train, cluster, rules=(rule,), migrate=(migrate,), window_jobs=window_jobs,
                 speeds=lambda some: run_speeds("auto", some, cluster),
             )  # fmt: skip
-            types, placement = chosen.provenance["gpu_type_order"], chosen.provenance["placement"]
-            name = f"{rule}, {types}, {placement}{', moved' if moves else ''}"
-            way = {"gpu_type_order": types, "placement": placement, "migrate": moves}
-            found[name] = _figures(rule, way, windows)
-    _write(folder / f"{load}-rules.judged.json", found)
-    return found
+            types, placement = best.provenance["gpu_type_order"], best.provenance["placement"]
+            name = f"{rule}, {types}, {placement}{', moved' if migrate else ''}"
+            options_of_run = {"gpu_type_order": types, "placement": placement, "migrate": migrate}
+            output[name] = _figures(rule, options_of_run, windows)
+    _write(folder / f"{load}-rules.judged.json", output)
+    return output
 
 
 def results(
     sources: Sources | None, say: Say, folder: Path = Path(FOLDER), loads: Sequence[float] = LOADS
 ) -> dict[str, Any]:
     """Results from the folder; missing agents are trained one after another, which takes hours."""
-    for load, algo, seed in tasks(loads):
-        if not _judged_file(folder, load, algo, seed).exists():
+    for load, algo, seed in all_tasks(loads):
+        if not _result_file(folder, load, algo, seed).exists():
             say(f"{folder} has no results of {algo}, load {load}, seed {seed}: training with one process")
-            work(load, algo, seed, folder, math.inf, "cpu")
-    found: dict[str, Any] = {"loads": {}}
+            run_task(load, algo, seed, folder, math.inf, "cpu")
+    output: dict[str, Any] = {"loads": {}}
     for load in loads:
-        rules = json.loads(_judged_file(folder, load, "rules", 0).read_text(encoding="utf-8"))
+        rules = json.loads(_result_file(folder, load, "rules", 0).read_text(encoding="utf-8"))
         learned = {}
         for algo in LEARNERS:
-            files = [_judged_file(folder, load, algo, seed) for seed in SEEDS]
+            files = [_result_file(folder, load, algo, seed) for seed in SEEDS]
             runs = [json.loads(file.read_text(encoding="utf-8")) for file in files]
             learned[algo] = {name: np.mean([run[name] for run in runs], axis=0).tolist() for name in FIGURES}
             learned[algo]["by_seed"] = [float(np.mean(run["mean_jct_s"])) for run in runs]
-        found["loads"][str(load)] = _compared(rules, learned)
-    return found
+        output["loads"][str(load)] = _compared(rules, learned)
+    return output
 
 
 def _compared(rules: dict[str, Any], learned: dict[str, Any]) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def _compared(rules: dict[str, Any], learned: dict[str, Any]) -> dict[str, Any]:
     rows = {**rules, **learned}
     mean = {name: float(np.mean(row["mean_jct_s"])) for name, row in rows.items()}
     best = min(rules, key=lambda name: mean[name])
-    still = min((name for name in rules if not name.endswith("moved")), key=lambda name: mean[name])
+    best_unmoved = min((name for name in rules if not name.endswith("moved")), key=lambda name: mean[name])
 
     def ratio(name: str, other: str) -> list[float]:
         ours, theirs = rows[name]["mean_jct_s"], rows[other]["mean_jct_s"]
@@ -203,35 +203,35 @@ def _compared(rules: dict[str, Any], learned: dict[str, Any]) -> dict[str, Any]:
     return {
         "windows": len(rules[best]["mean_jct_s"]),
         "best_rule": best,
-        "best_rule_unmoved": still,
+        "best_rule_unmoved": best_unmoved,
         "rows": {
             name: {
                 **{figure: float(np.mean(row[figure])) for figure in FIGURES},
                 "learned": name in learned,
                 "by_seed": row.get("by_seed"),
                 "ratio": ratio(name, best),
-                "ratio_unmoved": ratio(name, still),
+                "ratio_unmoved": ratio(name, best_unmoved),
             }
             for name, row in rows.items()
         },
     }
 
 
-def text(found: dict[str, Any]) -> str:
+def text(output: dict[str, Any]) -> str:
     """The tables, each followed by the comparison of the agents with the best policy."""
     parts = []
-    for load, one in found["loads"].items():
+    for load, load_result in output["loads"].items():
         heads = ["", "mean JCT", "of the best rule", "95 % interval", "makespan", "GPUs held", "by FLOPS"]
         heads += ["JCT, priority 1", "priority 0"]
         rows = []
-        for name, row in sorted(one["rows"].items(), key=lambda item: item[1]["mean_jct_s"]):
+        for name, row in sorted(load_result["rows"].items(), key=lambda item: item[1]["mean_jct_s"]):
             value, low, high = row["ratio"]
             rows.append(
                 [
                     name.upper() if row["learned"] else name,
                     format_duration(row["mean_jct_s"]),
                     f"{value:.3f}",
-                    "" if name == one["best_rule"] else f"{low:.3f} to {high:.3f}",
+                    "" if name == load_result["best_rule"] else f"{low:.3f} to {high:.3f}",
                     format_duration(row["makespan_s"]),
                     f"{row['gpu_utilization']:.1%}",
                     f"{row['flops_utilization']:.1%}",
@@ -239,18 +239,23 @@ def text(found: dict[str, Any]) -> str:
                     format_duration(row["low_jct_s"]),
                 ]
             )
-        head = f"load {load}: {one['windows']} windows of later jobs, all counted"
-        parts.append("\n".join([head, "", table(heads, rows), "", *_verdicts(load, one)]))
+        head = f"load {load}: {load_result['windows']} windows of later jobs, all counted"
+        parts.append("\n".join([head, "", table(heads, rows), "", *_verdicts(load, load_result)]))
     return "\n\n".join(parts)
 
 
-def _verdicts(load: str, one: dict[str, Any]) -> list[str]:
+def _verdicts(load: str, load_result: dict[str, Any]) -> list[str]:
     lines = []
-    for key, rule in (("ratio", one["best_rule"]), ("ratio_unmoved", one["best_rule_unmoved"])):
-        said = [
-            f"{name.upper()} {_verdict(*row[key])}" for name, row in one["rows"].items() if row["learned"]
+    for key, rule in (
+        ("ratio", load_result["best_rule"]),
+        ("ratio_unmoved", load_result["best_rule_unmoved"]),
+    ):
+        summary = [
+            f"{name.upper()} {_verdict(*row[key])}"
+            for name, row in load_result["rows"].items()
+            if row["learned"]
         ]
-        lines.append(f"load {load}, against {rule}: {', '.join(said)}")
+        lines.append(f"load {load}, against {rule}: {', '.join(summary)}")
     return lines
 
 
@@ -262,31 +267,31 @@ def _verdict(value: float, low: float, high: float) -> str:
     """
     if low == high == value == 1.0:
         return "is that rule"
-    words = "is better" if high < 1 else "is NOT as good" if low > 1 else "is as good"
-    return f"{words} ({value:.3f})"
+    arguments = "is better" if high < 1 else "is NOT as good" if low > 1 else "is as good"
+    return f"{arguments} ({value:.3f})"
 
 
 # -- parallel training ----------------------------------------------------------------------------------------------
 
 
-def tasks(loads: Sequence[float] = LOADS) -> list[tuple[float, str, int]]:
+def all_tasks(loads: Sequence[float] = LOADS) -> list[tuple[float, str, int]]:
     """All tasks: load, algorithm (or "rules") and seed; the longest first."""
     learned = [(load, algo, seed) for algo in ("cma-es", *NETWORKS) for load in loads for seed in SEEDS]
     return [*((load, "rules", 0) for load in loads), *learned]
 
 
-def work(load: float, algo: str, seed: int, folder: Path, seconds: float, device: str) -> str:
+def run_task(load: float, algo: str, seed: int, folder: Path, seconds: float, device: str) -> str:
     """Run one task; return a progress message."""
-    began = time.perf_counter()
+    start_s = time.perf_counter()
     if algo == "rules":
-        judge_rules(load, folder)
-        return f"load {load}, rules: {time.perf_counter() - began:.0f} s"
+        evaluate_policies(load, folder)
+        return f"load {load}, rules: {time.perf_counter() - start_s:.0f} s"
     agent = train(load, algo, seed, folder, seconds=seconds, device=device)
-    trained = time.perf_counter()
-    found = judge(load, agent)
+    trained_s = time.perf_counter()
+    output = evaluate(load, agent)
     return (
-        f"load {load}, {algo}, seed {seed}: mean JCT {format_duration(float(np.mean(found['mean_jct_s'])))}; training "
-        f"{trained - began:.0f} s, evaluation {time.perf_counter() - trained:.0f} s"
+        f"load {load}, {algo}, seed {seed}: mean JCT {format_duration(float(np.mean(output['mean_jct_s'])))}; training "
+        f"{trained_s - start_s:.0f} s, evaluation {time.perf_counter() - trained_s:.0f} s"
     )
 
 
@@ -304,13 +309,13 @@ def train_all(folder: Path, processes: int, minutes: float, device: str, say: Sa
         "num_envs": 4,
     }
     agent = train(0.9, "ppo", 0, scratch, steps=512, jobs=1000, **tiny)
-    judge(0.9, agent, jobs=1000, window_jobs=100)
+    evaluate(0.9, agent, jobs=1000, window_jobs=100)
     kw.simulate(workload(0.9, 100), Cluster.preset(CLUSTER), "las", "skip")
-    todo = tasks()
+    todo = all_tasks()
     rounds = math.ceil(len(todo) / processes)
     seconds = max(20.0, (ends - time.perf_counter()) / 1.5 / rounds)
     say(f"{len(todo)} training runs in {processes} processes, each network for {seconds:.0f} s at most")
-    side_by_side(work, [(*task, folder, seconds, device) for task in todo], processes, say)
+    run_parallel(run_task, [(*task, folder, seconds, device) for task in todo], processes, say)
 
 
 def _windows(jobs: JobTable, window_jobs: int) -> list[JobTable]:
@@ -318,25 +323,27 @@ def _windows(jobs: JobTable, window_jobs: int) -> list[JobTable]:
     return [later[i * window_jobs : (i + 1) * window_jobs] for i in range(len(later) // window_jobs)]
 
 
-def _figures(policy: Any, way: dict[str, Any], windows: Sequence[JobTable]) -> dict[str, list[float]]:
+def _figures(
+    policy: Any, options_of_run: dict[str, Any], windows: Sequence[JobTable]
+) -> dict[str, list[float]]:
     """The metrics `FIGURES` by window; high and low are the jobs of priority 1 and 0."""
-    found: dict[str, list[float]] = {name: [] for name in FIGURES}
+    output: dict[str, list[float]] = {name: [] for name in FIGURES}
     for jobs in windows:
-        log, measured = simulate_to_end(policy, jobs, Cluster.preset(CLUSTER), **way)
+        log, measured = simulate_to_end(policy, jobs, Cluster.preset(CLUSTER), **options_of_run)
         classes = {row["priority"]: float(row["mean_jct_s"]) for row in by_priority(log)}
         measured |= {"high_jct_s": classes.get(1.0, math.nan), "low_jct_s": classes.get(0.0, math.nan)}
         for name in FIGURES:
-            found[name].append(measured[name])
-    return found
+            output[name].append(measured[name])
+    return output
 
 
-def _judged_file(folder: Path, load: float, algo: str, seed: int) -> Path:
+def _result_file(folder: Path, load: float, algo: str, seed: int) -> Path:
     return folder / (f"{load}-rules.judged.json" if algo == "rules" else f"{load}-{algo}-{seed}.judged.json")
 
 
-def _write(path: Path, found: dict[str, Any]) -> None:
+def _write(path: Path, output: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(output) + "\n", encoding="utf-8")
 
 
 def _say(line: str) -> None:
@@ -344,29 +351,29 @@ def _say(line: str) -> None:
     sys.stderr.flush()
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Train, or print the table. Exit code 0: done; 2: an error occurred."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce.gpu_learning")
-    parser.add_argument("--train", action="store_true", help="train all agents and judge them")
-    parser.add_argument("--out", default=FOLDER, metavar="DIR", help="folder for what is trained")
-    parser.add_argument("--processes", type=int, default=1, metavar="N", help="trainings at a time")
-    parser.add_argument("--minutes", type=float, default=60.0, metavar="N", help="for all of it, about")
+    parser.add_argument("--train", action="store_true", help="train and evaluate all agents")
+    parser.add_argument("--out", default=FOLDER, metavar="DIR", help="folder for trained agents")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="parallel training runs")
+    parser.add_argument("--minutes", type=float, default=60.0, metavar="N", help="approximate total time")
     parser.add_argument("--device", default="cpu", help="cpu or cuda, for networks")
-    parser.add_argument("--agents", metavar="DIR", help="print the table of what was trained there")
+    parser.add_argument("--agents", metavar="DIR", help="print the table of the agents in this folder")
     parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")
-    given = parser.parse_args(words)
+    options = parser.parse_args(arguments)
     try:
-        if given.train:
-            train_all(Path(given.out), given.processes, given.minutes, given.device, _say)
+        if options.train:
+            train_all(Path(options.out), options.processes, options.minutes, options.device, _say)
             return 0
-        folder = Path(given.agents or given.out)
+        folder = Path(options.agents or options.out)
         if not folder.is_dir():
             raise InputError(f"the folder {folder} does not exist; create it with --train --out {folder}")
-        found = results(None, _say, folder)
-    except KilowaitError as problem:
-        _say(f"error: {' '.join(str(problem).split())}")
+        output = results(None, _say, folder)
+    except KilowaitError as error:
+        _say(f"error: {' '.join(str(error).split())}")
         return 2
-    sys.stdout.write((json.dumps(found, indent=2) if given.json else text(found)) + "\n")
+    sys.stdout.write((json.dumps(output, indent=2) if options.json else text(output)) + "\n")
     return 0
 
 

@@ -1,8 +1,9 @@
 """Let's wait awhile (Wiesner et al., Middleware'21), Scenario II: carbon-aware shifting of ML jobs in 2020.
 
-3,387 jobs of 4 to 90 hours come on workdays between 9 and 17 h, each drawing 2,036.6 W. A job that would end outside
-working hours may end as late as 9 h of the next workday. The forecast is the series itself with white noise of 5 % of
-its mean, with ten seeds. Jobs, noise and the two peculiarities below are those of dos-group/lets-wait-awhile:
+3,387 jobs of 4 to 90 hours are submitted on workdays between 9 and 17 h, each drawing 2,036.6 W. A job that
+would end outside working hours may end as late as 9 h of the next workday. The forecast is the
+series itself with white noise of 5 % of its mean, with ten seeds. Jobs, noise
+and the two peculiarities below are those of dos-group/lets-wait-awhile:
 
 - Every window has one slot too many at its end, so even a job that may not be moved picks the better of two starts.
 - A job that may be interrupted runs in every slot as clean as the worst it needs: with ties it runs longer.
@@ -22,7 +23,7 @@ from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.text_tables import table
 from kilowait.errors import InputError
 
-__all__ = ["PUBLISHED", "Job", "Signal", "drawn_jobs", "emitted", "results", "text"]
+__all__ = ["PUBLISHED", "Job", "Signal", "emitted", "random_jobs", "results", "text"]
 
 COUNTRIES = {"DE": "ger_ci.csv.gz", "GB": "gb_ci.csv.gz", "FR": "fr_ci.csv.gz"}
 PUBLISHED = {"DE": (5.91, 7.93), "GB": (6.56, 9.03), "FR": (4.77, 5.92)}
@@ -49,10 +50,10 @@ class Signal(NamedTuple):
     g_per_kwh: NDArray[np.float64]
 
 
-def drawn_jobs() -> list[Job]:
+def random_jobs() -> list[Job]:
     """The jobs of the paper: number per day, times of day, then lengths, from one random generator.
 
-    >>> jobs = drawn_jobs()
+    >>> jobs = random_jobs()
     >>> len(jobs), jobs[0], min(job.length for job in jobs), max(job.length for job in jobs)
     (3387, Job(submit=19, length=106), 8, 179)
     """
@@ -87,86 +88,89 @@ def slots_to_next_workday(end: np.datetime64) -> int:
     weekday = int(day.astype(np.int64) + 3) % 7  # the epoch was a Thursday
     if weekday == 5:
         return (2 * 1440 + 540 - minute) // 30
-    # A Friday evening goes to Saturday's 9 h, as they have it.
+    # A Friday evening is due on Saturday at 9 h, as in their code.
     if weekday == 6 or minute > 17 * 60:
         return (1440 + 540 - minute) // 30
     return max(540 - minute, 0) // 30
 
 
 def emitted(
-    jobs: list[Job], signal: Signal, late: list[int], forecasts: NDArray[np.float64], oddities: bool
+    jobs: list[Job], signal: Signal, late: list[int], forecasts: NDArray[np.float64], peculiarities: bool
 ) -> tuple[float, float, float]:
     """Sum of the intensity over the slots of the jobs: unshifted, shifted, and shifted with interruption.
 
-    `late` is by how many slots each job may be late; `forecasts` has a row per seed, over which the last two are means.
+    `late` is the allowed delay of each job in slots; `forecasts` has a row per seed, over which the last two are means.
 
     >>> signal = Signal(
     ...     np.arange("2020-01-01T00:00", "2020-01-01T02:30", 30, dtype="datetime64[m]"),
     ...     np.array([9.0, 1.0, 5.0, 1.0, 0.0]),
     ... )
-    >>> emitted([Job(0, 2)], signal, [2], signal.g_per_kwh[None], oddities=False)
+    >>> emitted([Job(0, 2)], signal, [2], signal.g_per_kwh[None], peculiarities=False)
     (10.0, 6.0, 2.0)
-    >>> emitted([Job(0, 2)], signal, [2], signal.g_per_kwh[None], oddities=True)
+    >>> emitted([Job(0, 2)], signal, [2], signal.g_per_kwh[None], peculiarities=True)
     (6.0, 1.0, 2.0)
     """
-    extra = 1 if oddities else 0
+    extra = 1 if peculiarities else 0
     true, forecast = _prefix(signal.g_per_kwh[None])[0], _prefix(forecasts)
-    at_once = whole = pieces = 0.0
+    unshifted = in_one_piece = interrupted = 0.0
     for (submit, length), slack in zip(jobs, late, strict=True):
         starts = np.arange(submit, submit + slack + extra + 1)
         near = starts[: 1 + extra]
-        at_once += float((true[near + length] - true[near]).min())
+        unshifted += float((true[near + length] - true[near]).min())
         best = starts[np.argmin(forecast[:, starts + length] - forecast[:, starts], axis=1)]
-        whole += float((true[best + length] - true[best]).mean())
+        in_one_piece += float((true[best + length] - true[best]).mean())
         window = slice(submit, submit + length + slack + extra)
-        seen, really = forecasts[:, window], signal.g_per_kwh[window]
-        if oddities:
-            worst = np.partition(seen, length - 1, axis=1)[:, length - 1]
-            pieces += float(((seen <= worst[:, None]) @ really).mean())
+        forecast_window, true_window = forecasts[:, window], signal.g_per_kwh[window]
+        if peculiarities:
+            worst = np.partition(forecast_window, length - 1, axis=1)[:, length - 1]
+            interrupted += float(((forecast_window <= worst[:, None]) @ true_window).mean())
         else:
-            chosen = np.argsort(seen, axis=1, kind="stable")[:, :length]
-            pieces += float(really[chosen].sum(axis=1).mean())
-    return at_once, whole, pieces
+            chosen = np.argsort(forecast_window, axis=1, kind="stable")[:, :length]
+            interrupted += float(true_window[chosen].sum(axis=1).mean())
+    return unshifted, in_one_piece, interrupted
 
 
-def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
+def results(sources: Sources, report_progress: Callable[[str], None]) -> dict[str, Any]:
     """Avoided per cent and emitted tonnes by country, with and without the peculiarities."""
-    jobs = drawn_jobs()
-    found: dict[str, Any] = {}
+    jobs = random_jobs()
+    output: dict[str, Any] = {}
     for country, name in COUNTRIES.items():
-        say(f"{country}, {len(jobs):,} jobs, {len(SEEDS)} forecasts")
+        report_progress(f"{country}, {len(jobs):,} jobs, {len(SEEDS)} forecasts")
         signal = _read(sources, name)
         late = [slots_to_next_workday(signal.time[job.submit + job.length]) for job in jobs]
         mean = signal.g_per_kwh.mean()
         noise = [np.random.default_rng(seed).normal(0, NOISE * mean, len(signal.g_per_kwh)) for seed in SEEDS]
         forecasts = signal.g_per_kwh + np.array(noise)
-        found[country] = {}
-        for way, oddities in (("theirs", True), ("without", False)):
-            sums = emitted(jobs, signal, late, forecasts, oddities)
+        output[country] = {}
+        for variant, peculiarities in (("theirs", True), ("without", False)):
+            sums = emitted(jobs, signal, late, forecasts, peculiarities)
             tonnes = [total * SLOT_H * POWER_W / 1e9 for total in sums]
             avoided = [100 * (1 - total / sums[0]) for total in sums[1:]]
-            found[country][way] = {"emitted_t": tonnes, "avoided_percent": avoided}
-    return found
+            output[country][variant] = {"emitted_t": tonnes, "avoided_percent": avoided}
+    return output
 
 
-def text(found: dict[str, Any]) -> str:
+def text(output: dict[str, Any]) -> str:
     """Format the results as a table."""
     rows = []
     for country, published in PUBLISHED.items():
-        theirs, without = found[country]["theirs"], found[country]["without"]
-        cells = [f"{way['emitted_t'][0]:.2f}" for way in (theirs, without)]
+        with_peculiarities, without = output[country]["theirs"], output[country]["without"]
+        cells = [
+            f"{results_of_variant['emitted_t'][0]:.2f}"
+            for results_of_variant in (with_peculiarities, without)
+        ]
         rows.append([f"{country} when submitted", "-", "-", "-", cells[0], "-", cells[1]])
-        for place, kind in enumerate(KINDS):
-            here = theirs["avoided_percent"][place]
+        for kind_number, kind in enumerate(KINDS):
+            ours = with_peculiarities["avoided_percent"][kind_number]
             rows.append(
                 [
                     f"{country} {kind}",
-                    f"{published[place]:.2f}",
-                    f"{here:.2f}",
-                    f"{here - published[place]:+.3f}",
-                    f"{theirs['emitted_t'][place + 1]:.2f}",
-                    f"{without['avoided_percent'][place]:.2f}",
-                    f"{without['emitted_t'][place + 1]:.2f}",
+                    f"{published[kind_number]:.2f}",
+                    f"{ours:.2f}",
+                    f"{ours - published[kind_number]:+.3f}",
+                    f"{with_peculiarities['emitted_t'][kind_number + 1]:.2f}",
+                    f"{without['avoided_percent'][kind_number]:.2f}",
+                    f"{without['emitted_t'][kind_number + 1]:.2f}",
                 ]
             )
     heads = ["", "avoided, %: published", "here", "difference", "t CO2e", "without oddities, %", "t CO2e"]
@@ -191,14 +195,14 @@ def _read(sources: Sources, name: str) -> Signal:
     kind = np.dtype([("time", "datetime64[s]"), ("value", "f8")])
     try:
         rows = np.loadtxt(path, delimiter=",", skiprows=1, dtype=kind)
-    except (OSError, EOFError, ValueError) as problem:
+    except (OSError, EOFError, ValueError) as error:
         raise InputError(
-            f"{path} cannot be read as times and intensities ({problem}); download it again"
+            f"{path} cannot be read as times and intensities ({error}); download it again"
         ) from None
     minute = rows["time"].astype(np.int64) // 60
-    kept = rows[(rows["time"] >= np.datetime64("2020-01-01")) & (minute % 30 == 0)]
-    if len(kept) < 17_900:  # the last job may end a week into 2021
+    half_hours = rows[(rows["time"] >= np.datetime64("2020-01-01")) & (minute % 30 == 0)]
+    if len(half_hours) < 17_900:  # the last job may end a week into 2021
         raise InputError(
-            f"{path} has {len(kept):,} half hours from 2020 on, fewer than the jobs need; download it again"
+            f"{path} has {len(half_hours):,} half hours from 2020 on, fewer than the jobs need; download it again"
         )
-    return Signal(kept["time"].astype("datetime64[m]"), kept["value"])
+    return Signal(half_hours["time"].astype("datetime64[m]"), half_hours["value"])

@@ -1,10 +1,10 @@
 """Alibaba's openb cluster (2023) and the table of FGD (Weng et al., ATC'23): GPU allocation under six placement scores.
 
-1,213 nodes with 6,212 GPUs; 8,152 pods in random order, then pods drawn from them until 130 % of the GPUs are asked
-for. As in the FGD simulator (hkust-adsl/kubernetes-scheduler-simulator), seeds 42 to 51:
+1,213 nodes with 6,212 GPUs; 8,152 pods in random order, then pods sampled from them until 130 % of the GPUs are
+requested. As in the FGD simulator (hkust-adsl/kubernetes-scheduler-simulator), seeds 42 to 51:
 
-- Go's generator shuffles the pods, draws the further ones, and after ten draws that its watches of the cluster make
-  meanwhile, numbers the nodes; ties between nodes go by these numbers.
+- Go's generator shuffles the pods, samples the additional ones, and after ten draws made by its watches of the
+  cluster, numbers the nodes; ties between nodes are broken by these numbers.
 - The value at 130 % is the mean over all arrivals at which the demand rounds to 130 %.
 """
 
@@ -24,9 +24,9 @@ from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.go_random import GoRandom
 from benchmarks.reproduce.gpu_packing import (
     RULES,
+    Integers,
     Kinds,
     Nodes,
-    Whole,
     used_after_each,
 )
 from benchmarks.reproduce.text_tables import table
@@ -35,7 +35,7 @@ from kilowait.errors import InputError
 __all__ = ["PUBLISHED", "Pods", "Setting", "allocated", "results", "text"]
 
 FOLDER = "gpu/alibaba_v2023"
-WHENCE = "it is in cluster-trace-gpu-v2023 of alibaba/clusterdata"
+SOURCE_HINT = "it is in cluster-trace-gpu-v2023 of alibaba/clusterdata"
 SEEDS = range(42, 52)
 LISTS = ("default", "gpushare40", "gpuspec33", "multigpu50")
 PUBLISHED = {
@@ -62,17 +62,17 @@ DRAWS_OF_WATCHES = 10
 
 
 class Pods(NamedTuple):
-    """A list of pods: its kinds, and of each pod its kind and memory."""
+    """A list of pods: the kinds, and the kind and memory of each pod."""
 
     kinds: Kinds
-    kind: Whole
-    memory: Whole
+    kind: Integers
+    memory: Integers
 
 
 class Setting(NamedTuple):
-    """One seed: places in the list of pods in order of arrival, and nodes in the order of their numbers."""
+    """One seed: indices into the list of pods in order of arrival, and nodes in the order of their numbers."""
 
-    arrivals: Whole
+    arrivals: Integers
     nodes: Nodes
 
 
@@ -83,42 +83,42 @@ def allocated(rule: str, pods: Pods, setting: Setting, seed: int = 0) -> float:
         RULES.index(rule), kind, pods.memory[setting.arrivals], pods.kinds, setting.nodes, seed
     )
     gpus = float(setting.nodes.gpus.sum())
-    asked = np.round(np.cumsum(_milli(pods)[kind]) / gpus / 10)
-    return round(float(np.round(used / gpus / 10, 2)[asked == DEMAND].mean()), 2)
+    requested = np.round(np.cumsum(_milli(pods)[kind]) / gpus / 10)
+    return round(float(np.round(used / gpus / 10, 2)[requested == DEMAND].mean()), 2)
 
 
 def results(
     sources: Sources,
-    say: Callable[[str], None],
+    report_progress: Callable[[str], None],
     lists: Sequence[str] = (*LISTS, HELD_OUT),
     rules: Sequence[str] = RULES,
 ) -> dict[str, Any]:
     """GPUs in use (per cent) by list, policy and seed; only FGD and ours on the held-out list."""
-    begun = time.perf_counter()
-    types, nodes = _nodes(sources.file(f"{FOLDER}/openb_node_list_gpu_node.csv.gz", WHENCE))
-    found: dict[str, Any] = {}
+    start_s = time.perf_counter()
+    types, nodes = _nodes(sources.file(f"{FOLDER}/openb_node_list_gpu_node.csv.gz", SOURCE_HINT))
+    output: dict[str, Any] = {}
     for name in lists:
-        pods = _pods(sources.file(f"{FOLDER}/openb_pod_list_{name}.csv.gz", WHENCE), types)
+        pods = _pods(sources.file(f"{FOLDER}/openb_pod_list_{name}.csv.gz", SOURCE_HINT), types)
         settings = {seed: _setting(pods, nodes, seed) for seed in SEEDS}
-        found[name] = {}
+        output[name] = {}
         for rule in rules if name in LISTS else ("FGD", OURS):
-            found[name][rule] = [allocated(rule, pods, settings[seed], seed) for seed in SEEDS]
-            mean = float(np.mean(found[name][rule]))
-            say(f"{name} {rule}: {mean:.2f} % ({time.perf_counter() - begun:.0f} s)")
-    return found
+            output[name][rule] = [allocated(rule, pods, settings[seed], seed) for seed in SEEDS]
+            mean = float(np.mean(output[name][rule]))
+            report_progress(f"{name} {rule}: {mean:.2f} % ({time.perf_counter() - start_s:.0f} s)")
+    return output
 
 
-def text(found: dict[str, Any]) -> str:
+def text(output: dict[str, Any]) -> str:
     """The published table with our values, then the comparison of our score with FGD."""
     heads = ["", "published", "here", "difference", "seeds equal"]
     parts = ["openb: GPUs in use in per cent when 130 % of them were asked for, mean of ten seeds"]
     for name in LISTS:
         rows = [
-            _row(name, rule, published[LISTS.index(name)], found[name][rule])
+            _row(name, rule, published[LISTS.index(name)], output[name][rule])
             for rule, published in PUBLISHED.items()
         ]
         parts.append(f"{name}\n" + table(heads, rows))
-    rows = [_beyond(name, by_rule["FGD"], by_rule[OURS]) for name, by_rule in found.items()]
+    rows = [_capacity_row(name, by_rule["FGD"], by_rule[OURS]) for name, by_rule in output.items()]
     parts.append(
         f"kilowait's capacity score against FGD, both computed here; {HELD_OUT} was not used to choose it\n"
         + table(["", "FGD", "capacity", "difference", "seeds better"], rows)
@@ -126,16 +126,16 @@ def text(found: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def _row(name: str, rule: str, published: str, here: list[float]) -> list[str]:
-    theirs = BY_SEED.get((name, rule))
-    equal = "-" if theirs is None else f"{sum(np.equal(theirs, here))} of {len(here)}"
-    mean = float(np.mean(here))
+def _row(name: str, rule: str, published: str, ours: list[float]) -> list[str]:
+    published_by_seed = BY_SEED.get((name, rule))
+    equal = "-" if published_by_seed is None else f"{sum(np.equal(published_by_seed, ours))} of {len(ours)}"
+    mean = float(np.mean(ours))
     return [rule, published, f"{mean:.2f}", _signed(mean - float(published)), equal]
 
 
-def _beyond(name: str, fgd: list[float], room: list[float]) -> list[str]:
-    better = f"{sum(np.greater(room, fgd))} of {len(room)}"
-    before, after = float(np.mean(fgd)), float(np.mean(room))
+def _capacity_row(name: str, fgd: list[float], capacity: list[float]) -> list[str]:
+    better = f"{sum(np.greater(capacity, fgd))} of {len(capacity)}"
+    before, after = float(np.mean(fgd)), float(np.mean(capacity))
     return [name, f"{before:.2f}", f"{after:.2f}", _signed(after - before), better]
 
 
@@ -143,25 +143,28 @@ def _signed(difference: float) -> str:
     return f"{round(difference, 2) + 0.0:+.2f}"  # + 0.0: no minus before a zero
 
 
-def _milli(pods: Pods) -> Whole:
+def _milli(pods: Pods) -> Integers:
     needs = pods.kinds.needs
-    asked: Whole = needs[:, 1] * needs[:, 2]
-    return asked
+    requested: Integers = needs[:, 1] * needs[:, 2]
+    return requested
 
 
 def _setting(pods: Pods, nodes: Nodes, seed: int) -> Setting:
-    drawing = GoRandom(seed)
-    drawing.word()
+    rng = GoRandom(seed)
+    rng.word()
     arrivals = list(range(len(pods.kind)))
-    drawing.shuffle(arrivals)
-    whole, each = _milli(pods)[pods.kind].tolist(), pods.kinds.needs[pods.kind, 2].tolist()
-    asked, limit = sum(whole), DEMAND * 10 * int(nodes.gpus.sum())
-    while asked + each[pod := drawing.below(len(each))] <= limit:
+    rng.shuffle(arrivals)
+    total_milli_of_pod, gpu_milli_of_pod = (
+        _milli(pods)[pods.kind].tolist(),
+        pods.kinds.needs[pods.kind, 2].tolist(),
+    )
+    requested, limit = sum(total_milli_of_pod), DEMAND * 10 * int(nodes.gpus.sum())
+    while requested + gpu_milli_of_pod[pod := rng.below(len(gpu_milli_of_pod))] <= limit:
         arrivals.append(pod)
-        asked += whole[pod]
+        requested += total_milli_of_pod[pod]
     for _ in range(DRAWS_OF_WATCHES):
-        drawing.word()
-    order = np.argsort(drawing.permutation(len(nodes.cpu)))
+        rng.word()
+    order = np.argsort(rng.permutation(len(nodes.cpu)))
     return Setting(np.array(arrivals), Nodes(*(column[order] for column in nodes)))
 
 
@@ -180,30 +183,30 @@ def _pods(path: Path, types: list[str]) -> Pods:
         for row in rows
     ]
     counts = sorted(Counter(keys).items(), key=lambda item: (item[1], item[0]), reverse=True)
-    number = {key: place for place, (key, _) in enumerate(counts)}
-    many = np.array([count for _, count in counts], float)
-    first = int(np.searchsorted(np.cumsum(many), 0.95 * len(rows))) + 1
+    kind_number = {key: index for index, (key, _) in enumerate(counts)}
+    pods_of_kind = np.array([count for _, count in counts], float)
+    first = int(np.searchsorted(np.cumsum(pods_of_kind), 0.95 * len(rows))) + 1
     targets = (
-        many[:first] / len(rows) / (many[:first].sum() / len(rows))
-    )  # divided as there, for the last bit
+        pods_of_kind[:first] / len(rows) / (pods_of_kind[:first].sum() / len(rows))
+    )  # computed as in their code, to be equal to the last bit
     needs = [(cpu, gpus, gpu_milli, _allowed(spec, types)) for (cpu, gpu_milli, gpus, spec), _ in counts]
     return Pods(
-        Kinds(np.array(needs), targets, many / len(rows)),
-        np.array([number[key] for key in keys]),
+        Kinds(np.array(needs), targets, pods_of_kind / len(rows)),
+        np.array([kind_number[key] for key in keys]),
         np.array([int(row["memory_mib"]) for row in rows]),
     )
 
 
 def _allowed(spec: str, types: list[str]) -> int:
-    named = {name for name in spec.split("|") if name}
-    return sum(1 << place for place, name in enumerate(types) if not named or name in named)
+    allowed_types = {name for name in spec.split("|") if name}
+    return sum(1 << index for index, name in enumerate(types) if not allowed_types or name in allowed_types)
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
     try:
         with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
-    except (OSError, EOFError, ValueError) as problem:
+    except (OSError, EOFError, ValueError) as error:
         raise InputError(
-            f"{path} cannot be read as a compressed table ({problem}); download it again"
+            f"{path} cannot be read as a compressed table ({error}); download it again"
         ) from None

@@ -7,15 +7,18 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from typing import Any
 
-__all__ = ["side_by_side"]
+__all__ = ["run_parallel"]
 
 
-def side_by_side(
-    work: Callable[..., str], calls: Sequence[tuple[Any, ...]], processes: int, say: Callable[[str], None]
+def run_parallel(
+    task: Callable[..., str],
+    calls: Sequence[tuple[Any, ...]],
+    processes: int,
+    report_progress: Callable[[str], None],
 ) -> None:
-    """Call `work` with each set of arguments and report every result or failure as it completes."""
+    """Call `task` with each set of arguments and report every result or failure as it completes."""
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(work, *call): call for call in calls}
-        for done in as_completed(waiting):
-            problem = done.exception()
-            say(done.result() if problem is None else f"{waiting[done]} failed: {problem!r}")
+        pending = {pool.submit(task, *call): call for call in calls}
+        for future in as_completed(pending):
+            error = future.exception()
+            report_progress(future.result() if error is None else f"{pending[future]} failed: {error!r}")

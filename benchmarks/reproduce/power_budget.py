@@ -23,7 +23,7 @@ import numpy as np
 
 import kilowait as kw
 from benchmarks.reproduce.data_paths import Sources
-from benchmarks.reproduce.prediction_accuracy import LEAST_W, LOGS
+from benchmarks.reproduce.prediction_accuracy import LOGS, MIN_W
 from benchmarks.reproduce.text_tables import table
 from kilowait.energy.accounting import account_energy
 from kilowait.energy.controls import budget_violation, resolve_controls
@@ -40,7 +40,16 @@ from kilowait.experiments.predict_power import MODEL, with_predicted_watts
 from kilowait.jobs import JobTable
 from kilowait.units import format_duration
 
-__all__ = ["PARTS", "PLANS", "measured_jobs", "power_model", "replayed", "results", "row_of", "text"]
+__all__ = [
+    "PARTS",
+    "PLANS",
+    "measured_jobs",
+    "power_model",
+    "simulate_with_budget",
+    "results",
+    "row_of",
+    "text",
+]
 
 NODES = 32
 """Jobs use about 20 nodes on average."""
@@ -68,29 +77,31 @@ def results(sources: Sources, say: Callable[[str], None], part: str = "later") -
     machine = kw.Cluster.from_nodes(NODES)
     model = power_model(jobs[: int(0.7 * len(jobs))])
     first, last = (int(share * len(jobs)) for share in PARTS[part])
-    most_w = model.groups[0].full_w
-    found: dict[str, Any] = {}
-    for words, plan in PLANS.items():
-        say(f"Kabre, {words} ...")
-        told = jobs if not plan else with_predicted_watts(jobs, machine, plan, most_w)
+    max_w = model.groups[0].full_w
+    plans: dict[str, Any] = {}
+    for plan_name, plan in PLANS.items():
+        say(f"Kabre, {plan_name} ...")
+        planned_jobs = jobs if not plan else with_predicted_watts(jobs, machine, plan, max_w)
         for budget in BUDGETS:
-            found[f"{budget} %, {words}"] = replayed(told[first:last], machine, model, f"budget={budget}%")
-    found["none"] = replayed(jobs[first:last], machine, model, "none")
+            plans[f"{budget} %, {plan_name}"] = simulate_with_budget(
+                planned_jobs[first:last], machine, model, f"budget={budget}%"
+            )
+    plans["none"] = simulate_with_budget(jobs[first:last], machine, model, "none")
     return {
         "part": part,
         "jobs": last - first,
         "idle_w": model.groups[0].idle_w,
-        "full_w": most_w,
-        "plans": found,
+        "full_w": max_w,
+        "plans": plans,
     }
 
 
 def measured_jobs(sources: Sources) -> JobTable:
     """Kabré's jobs of at most the maximum size with a known, plausible mean power, by submission."""
     path = sources.file(LOGS["Kabre"].file, "it is Kabré's sacct of 2024 (DylanBC09/kabre)")
-    dressed, _ = with_measured_power(kw.read_trace(path), LEAST_W)
-    known = ~np.isnan(dressed["power_w"]) & (dressed["nodes"] <= WIDEST)
-    jobs: JobTable = dressed[known]
+    with_power, _ = with_measured_power(kw.read_trace(path), MIN_W)
+    known = ~np.isnan(with_power["power_w"]) & (with_power["nodes"] <= WIDEST)
+    jobs: JobTable = with_power[known]
     return jobs.sorted()
 
 
@@ -102,44 +113,48 @@ def power_model(jobs: JobTable) -> PowerModel:
     return PowerModel("kabre", (group,), Facility(0.0, ConstantPue(1.0)))
 
 
-def replayed(jobs: JobTable, machine: kw.Cluster, model: PowerModel, levers: str) -> dict[str, float]:
-    """One replay under a budget: waits and budget violations."""
-    pulled = resolve_controls(levers, jobs, machine, model)
-    log = kw.simulate(pulled.jobs, machine, "fcfs", "easy", power_controls=pulled.controls)
-    found = kw.metrics(log)
-    spent = account_energy(log, machine, model, tables=pulled.tables)
-    told = {name: float(found[name]) for name in ("mean_wait_s", "p95_wait_s", "mean_bsld")}
-    told |= {"mean_w": spent.mean_it_w, "peak_w": spent.peak_it_w}
-    return told | ({} if pulled.budget_w is None else asdict(budget_violation(spent, pulled.budget_w)))
+def simulate_with_budget(
+    jobs: JobTable, machine: kw.Cluster, model: PowerModel, power_controls: str
+) -> dict[str, float]:
+    """One simulation under a budget: waits and budget violations."""
+    resolved = resolve_controls(power_controls, jobs, machine, model)
+    log = kw.simulate(resolved.jobs, machine, "fcfs", "easy", power_controls=resolved.controls)
+    metrics_all = kw.metrics(log)
+    energy = account_energy(log, machine, model, tables=resolved.tables)
+    metrics = {name: float(metrics_all[name]) for name in ("mean_wait_s", "p95_wait_s", "mean_bsld")}
+    metrics |= {"mean_w": energy.mean_it_w, "peak_w": energy.peak_it_w}
+    return metrics | (
+        {} if resolved.budget_w is None else asdict(budget_violation(energy, resolved.budget_w))
+    )
 
 
-def row_of(words: str, row: dict[str, float]) -> list[str]:
+def row_of(plan_name: str, row: dict[str, float]) -> list[str]:
     """The table row of a plan."""
     return [
-        words,
+        plan_name,
         format_duration(round(row["mean_wait_s"])),
         format_duration(round(row["p95_wait_s"])),
         f"{row['mean_bsld']:,.1f}",
         f"{row['mean_w'] / 1e3:.2f}",
-        f"{100 * row['share']:.2f} %",
-        f"{100 * row['most_w'] / row['budget_w']:.1f} %",
+        f"{100 * row['time_share']:.2f} %",
+        f"{100 * row['max_excess_w'] / row['budget_w']:.1f} %",
     ]
 
 
-def text(found: dict[str, Any]) -> str:
+def text(output: dict[str, Any]) -> str:
     """A table for each budget."""
     lines = [
-        f"Kabre, {found['jobs']:,} jobs ({found['part']} part), {NODES} nodes of {found['idle_w']:.0f} to "
-        f"{found['full_w']:.0f} W, fcfs, EASY"
+        f"Kabre, {output['jobs']:,} jobs ({output['part']} part), {NODES} nodes of {output['idle_w']:.0f} to "
+        f"{output['full_w']:.0f} W, fcfs, EASY"
     ]
-    free = found["plans"]["none"]
+    unlimited = output["plans"]["none"]
     lines.append(
-        f"without a budget: {free['mean_w'] / 1e3:.2f} kW on average, {free['peak_w'] / 1e3:.2f} kW at most; mean wait "
-        f"{format_duration(round(free['mean_wait_s']))}, bounded slowdown {free['mean_bsld']:.1f}"
+        f"without a budget: {unlimited['mean_w'] / 1e3:.2f} kW on average, {unlimited['peak_w'] / 1e3:.2f} kW at most; "
+        f"mean wait {format_duration(round(unlimited['mean_wait_s']))}, bounded slowdown {unlimited['mean_bsld']:.1f}"
     )
     for budget in BUDGETS:
-        rows = [row_of(words, found["plans"][f"{budget} %, {words}"]) for words in PLANS]
-        limit = found["plans"][f"{budget} %, full load"]["budget_w"]
+        rows = [row_of(plan_name, output["plans"][f"{budget} %, {plan_name}"]) for plan_name in PLANS]
+        limit = output["plans"][f"{budget} %, full load"]["budget_w"]
         heads = ["planned with", "mean wait", "95 % below", "bsld", "mean kW", "time above", "by at most"]
         lines.append(f"\nbudget of {budget} % of full power, {limit / 1e3:.2f} kW\n")
         lines.append(table(heads, rows))
@@ -155,9 +170,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce.power_budget", description=__doc__)
     parser.add_argument("--data", metavar="DIR", help="folder of real logs; else what KILOWAIT_DATA names")
     parser.add_argument("--part", choices=PARTS, default="later")
-    given = parser.parse_args()
-    found = results(Sources.find(given.data), _say, given.part)
-    sys.stdout.write(text(found) + "\n")
+    options = parser.parse_args()
+    output = results(Sources.find(options.data), _say, options.part)
+    sys.stdout.write(text(output) + "\n")
     return 0
 
 

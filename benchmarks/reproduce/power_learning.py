@@ -37,7 +37,7 @@ from kilowait.jobs import JobTable
 from kilowait.traces import read_trace
 from kilowait.units import format_duration
 
-__all__ = ["LOGS", "Log", "judged", "results", "text"]
+__all__ = ["LOGS", "Log", "evaluated", "results", "text"]
 
 
 class Log(NamedTuple):
@@ -45,7 +45,7 @@ class Log(NamedTuple):
 
     file: str
     cluster: str
-    levers: str
+    power_controls: str
     """The power controls of the agent; it chooses idle times before sleep and DVFS states itself."""
     load: float | None = None
 
@@ -57,9 +57,9 @@ LOGS = {
 }
 WHENCE = "it is one of ALCF's public job logs"
 RULES = ("fcfs", "sjf", "saf", "f1", "f2", "f3", "f4")
-KEPT = 3
+TOP_POLICIES = 3
 """The number of policies, best without power controls on the training jobs, that are tried with all controls."""
-PROMISES = (1.1,)
+CONSTRAINTS = (1.1,)
 SEEDS = (0, 1, 2)
 TRAIN, VALIDATION = 0.6, 0.7
 WINDOW_JOBS = 512
@@ -68,97 +68,100 @@ GENERATIONS, POPULATION, WINDOWS = 60, 20, 12
 
 def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
     """By log: the Pareto front of the hand-tuned controls, the tuned baseline, and the agents by seed."""
-    found = {}
+    output = {}
     for name, log in LOGS.items():
         cluster = Cluster.preset(log.cluster)
         jobs = read_trace(sources.file(log.file, WHENCE)).sorted()
         if log.load is not None:
             jobs = rescale_to_load(jobs, cluster, log.load)
         say(f"{name}: {len(jobs):,} jobs on {cluster.nodes:,} nodes")
-        found[name] = judged(jobs, cluster, log.levers, say)
-    return found
+        output[name] = evaluated(jobs, cluster, log.power_controls, say)
+    return output
 
 
-def judged(
+def evaluated(
     jobs: JobTable,
     cluster: Cluster,
-    levers: str,
+    power_controls: str,
     say: Callable[[str], None],
     *,
     rules: tuple[str, ...] = RULES,
     sets: list[str] | None = None,
-    promises: tuple[float, ...] = PROMISES,
+    constraints: tuple[float, ...] = CONSTRAINTS,
     seeds: tuple[int, ...] = SEEDS,
     window_jobs: int = WINDOW_JOBS,
     generations: int = GENERATIONS,
 ) -> dict[str, Any]:
     """Train, tune and evaluate on one log; the jobs must be sorted."""
-    meter = make_power_context(PowerSettings("auto"), jobs, cluster)
+    power = make_power_context(PowerSettings("auto"), jobs, cluster)
     first, second = int(TRAIN * len(jobs)), int(VALIDATION * len(jobs))
-    past, chosen_on, later = jobs[:first], jobs[first:second], jobs[second:]
-    sets = control_grid(meter.model, cluster.nodes) if sets is None else sets
-    plain = hand_tuned_baselines(_windows(past, window_jobs), cluster, meter, rules, ["none"])
-    order = sorted(plain, key=lambda name: plain[name]["slowdown"].mean())
-    rules = tuple(name.partition(",")[0] for name in order[:KEPT])
+    train, validation, test = jobs[:first], jobs[first:second], jobs[second:]
+    sets = control_grid(power.model, cluster.nodes) if sets is None else sets
+    without_controls = hand_tuned_baselines(_windows(train, window_jobs), cluster, power, rules, ["none"])
+    order = sorted(without_controls, key=lambda name: without_controls[name]["slowdown"].mean())
+    rules = tuple(name.partition(",")[0] for name in order[:TOP_POLICIES])
     rule = rules[0]
     say(
         f"best without power controls on the training jobs: {', '.join(rules)}; {len(sets) * len(rules):,} hand-tuned"
     )
-    hands = hand_tuned_baselines(_windows(later, window_jobs), cluster, meter, rules, sets)
-    before = hand_tuned_baselines(_windows(chosen_on, window_jobs), cluster, meter, rules, sets)
-    found: dict[str, Any] = {
+    hand_tuned = hand_tuned_baselines(_windows(test, window_jobs), cluster, power, rules, sets)
+    validated = hand_tuned_baselines(_windows(validation, window_jobs), cluster, power, rules, sets)
+    result: dict[str, Any] = {
         "rule": rule,
-        "windows": len(_windows(later, window_jobs)),
-        "by_hand": len(hands),
-        "plain": _means(hands[f"{rule}, none"]),
-        "front": {name: _means(hands[name]) for name in pareto_names(hands)},
-        "promises": [],
+        "windows": len(_windows(test, window_jobs)),
+        "hand_tuned": len(hand_tuned),
+        "plain": _means(hand_tuned[f"{rule}, none"]),
+        "front": {name: _means(hand_tuned[name]) for name in pareto_names(hand_tuned)},
+        "constraints": [],
     }
-    for promise in promises:
-        allowed = promise * float(before[f"{rule}, none"]["slowdown"].mean())
-        own = least_within_slowdown(before, allowed)
+    for constraint in constraints:
+        allowed = constraint * float(validated[f"{rule}, none"]["slowdown"].mean())
+        tuned = least_within_slowdown(validated, allowed)
         agents = []
         for seed in seeds:
             agent, _ = train_linear_power(
-                past,
-                chosen_on,
+                train,
+                validation,
                 cluster,
-                PowerConfig(meter.model, power_controls=levers),
+                PowerConfig(power.model, power_controls=power_controls),
                 seed=seed,
-                sla=SlowdownLimit(promise, rule),
+                sla=SlowdownLimit(constraint, rule),
                 generations=generations,
                 population=POPULATION,
                 windows=WINDOWS,
                 window_jobs=window_jobs,
             )
-            agent = agent.bind_power(PowerConfig(meter.model, power_controls=levers))
-            rows = _tried(agent, _windows(later, window_jobs), cluster, meter, levers)
-            lies, to_tuned = pareto_margin(rows, hands), pareto_margin(rows, {own: hands[own]})
+            agent = agent.bind_power(PowerConfig(power.model, power_controls=power_controls))
+            rows = _evaluate_agent(agent, _windows(test, window_jobs), cluster, power, power_controls)
+            margin, to_tuned = (
+                pareto_margin(rows, hand_tuned),
+                pareto_margin(rows, {tuned: hand_tuned[tuned]}),
+            )
             agents.append(
                 {
                     "seed": seed,
                     **_means(rows),
-                    "beyond": lies._asdict(),
-                    "to_tuned": to_tuned._asdict(),
+                    "beyond": {"energy": margin.spent, "slowdown": margin.waited},
+                    "to_tuned": {"energy": to_tuned.spent},
                     "weights": dict(agent.explain()),
                 }
             )
-            say(f"{promise:g} times, seed {seed}: {lies.spent[0]:.3f} of the energy of the Pareto front")
-        found["promises"].append(
+            say(f"{constraint:g} times, seed {seed}: {margin.spent[0]:.3f} of the energy of the Pareto front")
+        result["constraints"].append(
             {
-                "times": promise,
-                "allowed": promise * found["plain"]["slowdown"],
-                "tuned": {"name": own, **_means(hands[own])},
+                "times": constraint,
+                "allowed": constraint * result["plain"]["slowdown"],
+                "tuned": {"name": tuned, **_means(hand_tuned[tuned])},
                 "agents": agents,
             }
         )
-    return found
+    return result
 
 
-def text(found: dict[str, Any]) -> str:
+def text(output: dict[str, Any]) -> str:
     """The tables and their summaries."""
     parts = []
-    for name, log in found.items():
+    for name, log in output.items():
         heads = [
             "",
             "kWh/job",
@@ -169,20 +172,22 @@ def text(found: dict[str, Any]) -> str:
             "of its slowdown",
         ]
         rows = [[f"{log['rule']}, no power controls", *_cells(log["plain"]), "", ""]]
-        rows += [[f"front: {who}", *_cells(means), "", ""] for who, means in log["front"].items()]
-        said = []
-        for promise in log["promises"]:
-            times = f"{promise['times']:g} x"
-            rows.append([f"{times}, tuned: {promise['tuned']['name']}", *_cells(promise["tuned"]), "", ""])
-            for agent in promise["agents"]:
-                lies = agent["beyond"]
-                ratios = [_interval(lies["spent"]), _interval(lies["waited"])]
+        rows += [[f"front: {controls}", *_cells(means), "", ""] for controls, means in log["front"].items()]
+        summaries = []
+        for constraint in log["constraints"]:
+            times = f"{constraint['times']:g} x"
+            rows.append(
+                [f"{times}, tuned: {constraint['tuned']['name']}", *_cells(constraint["tuned"]), "", ""]
+            )
+            for agent in constraint["agents"]:
+                ratio_of = agent["beyond"]
+                ratios = [_interval(ratio_of["energy"]), _interval(ratio_of["slowdown"])]
                 rows.append([f"{times}, agent, seed {agent['seed']}", *_cells(agent), *ratios])
-            said.append(_said(promise))
+            summaries.append(_summary(constraint))
         parts.append(
-            f"{name}: {log['windows']} windows of the last 30 % of the log; {log['by_hand']:,} hand-tuned power "
+            f"{name}: {log['windows']} windows of the last 30 % of the log; {log['hand_tuned']:,} hand-tuned power "
             f"controls, those on the Pareto front of the test windows\n\n{table(heads, rows)}\n\n"
-            + "\n".join(said)
+            + "\n".join(summaries)
         )
     parts.append(
         "of the front's energy: over the least of all hand-written points with no larger slowdown on these very "
@@ -192,19 +197,19 @@ def text(found: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def _said(promise: dict[str, Any]) -> str:
+def _summary(constraint: dict[str, Any]) -> str:
     """Summary of the agents of one constraint."""
-    agents = promise["agents"]
-    kept = sum(agent["slowdown"] <= promise["allowed"] for agent in agents)
-    out = sum(agent["beyond"]["spent"][0] < 1 or agent["beyond"]["waited"][0] < 1 for agent in agents)
-    sure = sum(agent["beyond"]["spent"][2] < 1 for agent in agents)
-    faster = sum(agent["beyond"]["waited"][2] < 1 for agent in agents)
-    over = [agent["to_tuned"]["spent"] for agent in agents]
+    agents = constraint["agents"]
+    satisfied = sum(agent["slowdown"] <= constraint["allowed"] for agent in agents)
+    beyond = sum(agent["beyond"]["energy"][0] < 1 or agent["beyond"]["slowdown"][0] < 1 for agent in agents)
+    beyond_significantly = sum(agent["beyond"]["energy"][2] < 1 for agent in agents)
+    faster = sum(agent["beyond"]["slowdown"][2] < 1 for agent in agents)
+    relative_energy = [agent["to_tuned"]["energy"] for agent in agents]
     return (
-        f"constraint {promise['times']:g} x (slowdown at most {promise['allowed']:.2f} here): satisfied by {kept} of "
-        f"{len(agents)} agents; beyond the Pareto front {out} of {len(agents)}, with an interval below 1 in energy "
-        f"{sure}, in "
-        f"slowdown {faster}; energy relative to the tuned controls {', '.join(f'{each[0]:.3f}' for each in over)}"
+        f"constraint {constraint['times']:g} x (slowdown at most {constraint['allowed']:.2f} here): satisfied by "
+        f"{satisfied} of {len(agents)} agents; beyond the Pareto front {beyond} of {len(agents)}, with "
+        f"an interval below 1 in energy {beyond_significantly}, in slowdown {faster}; energy relative to the tuned "
+        f"controls {', '.join(f'{each[0]:.3f}' for each in relative_energy)}"
     )
 
 
@@ -213,10 +218,10 @@ def _windows(jobs: JobTable, window_jobs: int) -> list[JobTable]:
     return [jobs[at : at + window_jobs] for at in range(0, len(jobs) - window_jobs + 1, window_jobs)]
 
 
-def _tried(
-    agent: Any, windows: list[JobTable], cluster: Cluster, meter: PowerContext, levers: str
+def _evaluate_agent(
+    agent: Any, windows: list[JobTable], cluster: Cluster, power: PowerContext, power_controls: str
 ) -> MetricRows:
-    return metric_rows([run_on(jobs, cluster, meter, agent, "easy", levers) for jobs in windows])
+    return metric_rows([run_on(jobs, cluster, power, agent, "easy", power_controls) for jobs in windows])
 
 
 def _means(rows: MetricRows) -> dict[str, float]:

@@ -21,7 +21,7 @@ from kilowait.predict.targets import target_of
 from kilowait.predict.walk_forward import Refit
 from kilowait.traces import read_trace
 
-__all__ = ["LOGS", "Log", "judged", "results", "text"]
+__all__ = ["LOGS", "Log", "evaluated", "results", "text"]
 
 
 class Log(NamedTuple):
@@ -42,9 +42,9 @@ LOGS = {
     "Kabre": Log("slurm/kabre_sacct_2024.psv.gz", 18, ("energy", "power", "wait")),
 }
 """Kabré's size is unknown: the size of its largest job is used."""
-LEAST_W = 10.0
+MIN_W = 10.0
 """Minimum plausible power per node; below it, the run time of Kabré's job in the file is wrong."""
-SHOWN = ("boosting:mean", "boosting:median", "forest:accurate", "forest:median")
+COMPARED = ("boosting:mean", "boosting:median", "forest:accurate", "forest:median")
 """Models that are compared with the best simple predictor."""
 
 
@@ -56,39 +56,39 @@ def results(
         if name not in LOGS:
             raise UnknownNameError("log", name, LOGS)
     return {
-        f"{name}, {target}": judged(sources, say, name, target, DEFAULT_MODELS[target])
+        f"{name}, {target}": evaluated(sources, say, name, target, DEFAULT_MODELS[target])
         for name in logs or LOGS
         for target in LOGS[name].targets
     }
 
 
-def judged(
+def evaluated(
     sources: Sources, say: Callable[[str], None], name: str, target: str, models: Sequence[str]
 ) -> dict[str, Any]:
     """The results of all models on one log."""
     log = LOGS[name]
     jobs = read_trace(sources.file(log.file, "see docs/formats.md")).sorted()
-    jobs, world, notes = history_of(jobs, Cluster.from_nodes(log.nodes))
-    asked = target_of(target, jobs, world, **({"least_w": LEAST_W} if target == "power" else {}))
-    say(f"{name}, {target}, {len(jobs):,} jobs: {'; '.join((world.name, *notes))}")
+    jobs, times, notes = history_of(jobs, Cluster.from_nodes(log.nodes))
+    target_values = target_of(target, jobs, times, **({"min_w": MIN_W} if target == "power" else {}))
+    say(f"{name}, {target}, {len(jobs):,} jobs: {'; '.join((times.name, *notes))}")
 
-    def heard(model: PredictionModel, refit: Refit) -> None:
+    def report_refit(model: PredictionModel, refit: Refit) -> None:
         if refit.number == refit.total:
             say(f"  {model.text}: fitted {refit.total} times")
 
-    case = make_dataset(jobs, world, log.nodes, asked)
+    dataset = make_dataset(jobs, times, log.nodes, target_values)
     return evaluate_predictors(
-        case, [PredictionModel.of(model) for model in models], progress=heard
+        dataset, [PredictionModel.of(model) for model in models], progress=report_refit
     ).to_dict()
 
 
-def text(found: dict[str, Any]) -> str:
+def text(output: dict[str, Any]) -> str:
     """A table for each log and target, then the ratios to the best simple predictor, then the coverage of quantiles."""
-    parts = [_table(name, one) for name, one in found.items()]
+    parts = [_table(name, log_result) for name, log_result in output.items()]
     rows = []
-    for name, one in found.items():
-        for row in one["rows"]:
-            if row["model"] in SHOWN:
+    for name, log_result in output.items():
+        for row in log_result["rows"]:
+            if row["model"] in COMPARED:
                 cells = [f"{ratio:.3f} ({_ends(ends, 3)})" for ratio, ends in row["ratio"].values()]
                 rows.append([f"{name}, {row['model']}", *cells])
     heads = ["over the best simple one's", "accuracy", "log-RMSE"]
@@ -96,21 +96,27 @@ def text(found: dict[str, Any]) -> str:
         "Above 1 is better in accuracy, below 1 in log-RMSE; the best simple prediction is chosen for each log and "
         f"measure:\n\n{table(heads, rows)}"
     )
-    held = [
-        [name, *(f"{100 * ran:.1f} % ({100 * kept:.1f} %)" for ran, kept in one["held"].values())]
-        for name, one in found.items()
+    coverage_rows = [
+        [
+            name,
+            *(
+                f"{100 * with_truth:.1f} % ({100 * with_requests:.1f} %)"
+                for with_truth, with_requests in log_result["coverage"].values()
+            ),
+        ]
+        for name, log_result in output.items()
     ]
-    levels = [f"{100 * float(level):g} %" for level in next(iter(found.values()))["held"]]
+    levels = [f"{100 * float(level):g} %" for level in next(iter(output.values()))["held"]]
     parts.append(
         "Jobs within the forest's calibrated quantiles (where one that ran past its request counts as the request):\n\n"
-        f"{table(['', *levels], held)}"
+        f"{table(['', *levels], coverage_rows)}"
     )
     return "\n\n".join(parts)
 
 
-def _table(name: str, one: dict[str, Any]) -> str:
+def _table(name: str, log_result: dict[str, Any]) -> str:
     rows = []
-    for row in one["rows"]:
+    for row in log_result["rows"]:
         scores, ends = row["scores"], row["intervals"]
         rows.append(
             [
@@ -126,10 +132,21 @@ def _table(name: str, one: dict[str, Any]) -> str:
                 f"{row['seconds']:.0f}",
             ]
         )
-    heads = ["", "accuracy", "95 %", "log-RMSE", "95 %", f"MAE {one['unit']}", "95 %", "under", "95 %", "s"]
-    words = f"{name}, {one['world']}: {one['judged']:,} of {one['jobs']:,} jobs, {one['weeks']} weeks"
-    labels = "" if one["target"] == "runtime" else f"\n{one['labels']}"
-    return f"{words}{labels}\n\n{table(heads, rows)}"
+    heads = [
+        "",
+        "accuracy",
+        "95 %",
+        "log-RMSE",
+        "95 %",
+        f"MAE {log_result['unit']}",
+        "95 %",
+        "under",
+        "95 %",
+        "s",
+    ]
+    counts = f"{log_result['evaluated_jobs']:,} of {log_result['jobs']:,} jobs, {log_result['weeks']} weeks"
+    labels = "" if log_result["target"] == "runtime" else f"\n{log_result['labels']}"
+    return f"{name}, {log_result['history']}: {counts}{labels}\n\n{table(heads, rows)}"
 
 
 def _ends(ends: Iterable[float], digits: int) -> str:

@@ -39,7 +39,7 @@ from kilowait.evaluation.comparison import PolicyScores, pairwise_tests, split
 from kilowait.experiments.predict_runtimes import with_predicted_runtimes, with_requests
 from kilowait.jobs import JobTable
 
-__all__ = ["figures", "result", "text"]
+__all__ = ["measure", "result", "text"]
 
 PREDICTED_LOGS = tuple(log for log in LOGS if log != "lublin_256")
 """Logs with requests; synthetic logs have nothing to predict."""
@@ -76,7 +76,7 @@ def agent_of(
     return load_agent(cache_path), float(time_path.read_text("ascii"))
 
 
-def figures(path: str, folder: Path, log: str, seeds: Sequence[int], threads: int = 1) -> dict[str, Any]:
+def measure(path: str, folder: Path, log: str, seeds: Sequence[int], threads: int = 1) -> dict[str, Any]:
     """Mean bounded slowdown of every policy in every window."""
     jobs, predicting_s = jobs_with_predictions(path, folder, log)
     machine = workload(path)[1]
@@ -191,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cache_path = folder / f"{log}.figures.json"
             if not cache_path.exists():
                 _print_progress(f"{log} ...")
-                measured = figures(
+                measured = measure(
                     path, folder, log, [int(seed) for seed in options.seeds.split(",")], options.threads
                 )
                 cache_path.write_text(json.dumps(measured) + "\n", encoding="utf-8")

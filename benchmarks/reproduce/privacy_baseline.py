@@ -1,8 +1,8 @@
 """Baseline of the privacy metrics: differences between weeks of a real log, without any copying.
 
-The weeks of a log are distributed round-robin to three groups. One plays the generated jobs, one the training jobs and
-one the held-out jobs, in all three rotations. The resulting values are no leaks, so the threshold for a leak
-(`kilowait.synth.privacy_metrics.SLACK`) must be above them.
+The weeks of a log are distributed round-robin to three groups, used as synthetic jobs, training jobs and held-out jobs
+in all three rotations. The resulting values are no leaks, so the threshold for a leak
+(`kilowait.synth.privacy_metrics.TOLERANCE`) must be above them.
 
     python -m benchmarks.reproduce.privacy_baseline --data DIR
 """
@@ -20,7 +20,7 @@ from kilowait.jobs import JobTable
 from kilowait.synth.log_schema import WEEK_S, unix_zero_s
 from kilowait.synth.privacy_metrics import TOLERANCE, privacy_metrics
 
-__all__ = ["apart", "every_third_week"]
+__all__ = ["excess_between_weeks", "every_third_week"]
 
 LOGS = {
     "SDSC-SP2": "SDSC-SP2-1998-4.2-cln.swf.gz",
@@ -40,45 +40,53 @@ def every_third_week(jobs: JobTable) -> list[JobTable]:
     ...     runtime_s=[1] * 4,
     ...     nodes=[1] * 4,
     ... )
-    >>> [heap["job_id"].tolist() for heap in every_third_week(weekly)]
+    >>> [group["job_id"].tolist() for group in every_third_week(weekly)]
     [[1, 4], [2], [3]]
     """
     week = (jobs["submit_s"] + unix_zero_s(jobs)) // WEEK_S % 3
-    return [jobs[week == heap] for heap in range(3)]
+    return [jobs[week == group] for group in range(3)]
 
 
-def apart(jobs: JobTable) -> dict[str, float]:
+def excess_between_weeks(jobs: JobTable) -> dict[str, float]:
     """The maximum excess of each metric over its expected value, over the three rotations."""
-    heaps = every_third_week(jobs)
-    turns = [privacy_metrics(*heaps[turn:], *heaps[:turn]) for turn in range(3)]
+    groups = every_third_week(jobs)
+    rotations = [privacy_metrics(*groups[rotation:], *groups[:rotation]) for rotation in range(3)]
     return {
-        "copies": max(one.copies - one.copies_of_held_out for one in turns),
-        "copied pairs": max(one.copied_pairs - one.copied_pairs_of_held_out for one in turns),
-        "nearer to seen": max(one.nearer_to_seen - 0.5 for one in turns),
-        "advantage": max(one.membership_advantage for one in turns),
+        "copies": max(
+            metrics_of_rotation.copies - metrics_of_rotation.copies_of_held_out
+            for metrics_of_rotation in rotations
+        ),
+        "copied pairs": max(
+            metrics_of_rotation.copied_pairs - metrics_of_rotation.copied_pairs_of_held_out
+            for metrics_of_rotation in rotations
+        ),
+        "nearer to seen": max(metrics_of_rotation.nearer_to_seen - 0.5 for metrics_of_rotation in rotations),
+        "advantage": max(metrics_of_rotation.membership_advantage for metrics_of_rotation in rotations),
     }
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.reproduce.privacy_baseline", description=__doc__
     )
     parser.add_argument("--data", metavar="DIR")
     parser.add_argument("--logs", nargs="+", choices=LOGS, default=list(LOGS))
-    given = parser.parse_args(words)
+    options = parser.parse_args(arguments)
     try:
-        sources = Sources.find(given.data)
-        found = {name: (jobs := sources.jobs(LOGS[name]), apart(jobs)) for name in given.logs}
-    except KilowaitError as problem:
-        sys.stderr.write(f"error: {problem}\n")
+        sources = Sources.find(options.data)
+        excess = {
+            name: (jobs := sources.jobs(LOGS[name]), excess_between_weeks(jobs)) for name in options.logs
+        }
+    except KilowaitError as error:
+        sys.stderr.write(f"error: {error}\n")
         return 2
     rows = [
         [name, f"{(jobs['submit_s'].max() - jobs['submit_s'].min()) / WEEK_S:.0f}"]
-        + [f"{value:.3f}" for value in measures.values()]
-        for name, (jobs, measures) in found.items()
+        + [f"{value:.3f}" for value in metrics.values()]
+        for name, (jobs, metrics) in excess.items()
     ]
-    heads = ["", "weeks", *next(iter(found.values()))[1]]
+    heads = ["", "weeks", *next(iter(excess.values()))[1]]
     sys.stdout.write(f"{table(heads, rows)}\n\nvalues above {TOLERANCE} are reported as leaks\n")
     return 0
 

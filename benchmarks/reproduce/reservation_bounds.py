@@ -2,7 +2,7 @@
 
 This is no evaluation: later jobs are reserved for `prediction_schedules`. Every window is run several times with
 submissions shifted by up to a minute, because different tie-breaking changes its mean by up to a fifth. Queue orders
-are those of the untrained agent (`usual_weights`, no user history) with user requests, with predictions, or with the
+are those of the untrained agent (`default_weights`, no user history) with user requests, with predictions, or with the
 true run times.
 
     python -m benchmarks.reproduce.reservation_bounds --out runs/planning [--logs KTH-SP2,Theta] [--processes 2]
@@ -37,7 +37,7 @@ from kilowait.jobs import JobTable
 from kilowait.predict.runtime import predict_runtimes
 from kilowait.rng import stream
 
-__all__ = ["played", "text"]
+__all__ = ["simulate_window", "text"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -50,7 +50,7 @@ OTHERS = {
     "Ross": "swf/Sandia-Ross-2001-1.1-cln.swf.gz",
 }
 FILES = {name: file for name, file in LOGS.items() if name != "lublin_256"} | OTHERS
-MOST_JOBS = {"Curie": 60_000}
+MAX_JOBS = {"Curie": 60_000}
 """Maximum jobs used of a log; all jobs of the other logs."""
 WITHIN = (0.2, 0.7)
 WINDOWS, WINDOW_JOBS, MOVED_S = 56, 1024, 60.0
@@ -66,67 +66,71 @@ NAMES = {
 
 
 @cache
-def log_of(path: str, most: int | None) -> tuple[JobTable, Cluster]:
+def log_of(path: str, max_jobs: int | None) -> tuple[JobTable, Cluster]:
     """The jobs up to the end of the last window."""
     jobs, machine = workload(path)
-    return (jobs if most is None else jobs[:most]), machine
+    return (jobs if max_jobs is None else jobs[:max_jobs]), machine
 
 
-def told_of(path: str, most: int | None, kept: Path) -> dict[str, Floats]:
+def predictions_of(path: str, max_jobs: int | None, cache_path: Path) -> dict[str, Floats]:
     """Predictions of all jobs, cached in the folder."""
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        jobs, machine = log_of(path, most)
+    if not cache_path.exists():
+        cache_path.parent.mkdir(parents=True, exist_ok=True)
+        jobs, machine = log_of(path, max_jobs)
         jobs = jobs[: round((WITHIN[1] + 0.05) * len(jobs))]
-        found = predict_runtimes(jobs, first_replay(jobs, machine), machine.nodes, threads=2)
-        columns = {**found.columns(), **{f"{level:g}": found.quantile(level) for level in LEVELS}}
-        np.savez_compressed(kept, allow_pickle=False, **columns)
-    with np.load(kept) as file:
+        means = predict_runtimes(jobs, first_replay(jobs, machine), machine.nodes, threads=2)
+        columns = {**means.columns(), **{f"{level:g}": means.quantile(level) for level in LEVELS}}
+        np.savez_compressed(cache_path, allow_pickle=False, **columns)
+    with np.load(cache_path) as file:
         return {name: file[name].astype(np.float64) for name in file.files}
 
 
-def played(path: str, most: int | None, kept: Path, first: int, move: int) -> dict[str, float]:
-    """Mean bounded slowdown of every policy in the window from job `first`; `move` numbers the shift (0: unshifted)."""
-    jobs, machine = log_of(path, most)
+def simulate_window(
+    path: str, max_jobs: int | None, cache_path: Path, first: int, move: int
+) -> dict[str, float]:
+    """Mean bounded slowdown of every policy in the window from job `first`; `move` numbers the shift (0: none)."""
+    jobs, machine = log_of(path, max_jobs)
     rows = slice(first, first + WINDOW_JOBS)
-    told = {name: values[rows] for name, values in told_of(path, most, kept).items()}
+    predictions = {name: values[rows] for name, values in predictions_of(path, max_jobs, cache_path).items()}
     window = jobs[rows]
     if move:
-        moved = stream(first, f"planning.{move}").uniform(0.0, MOVED_S, len(window)).round()
-        window = window.with_columns(submit_s=np.sort(window["submit_s"] + moved))
+        shift_s = stream(first, f"planning.{move}").uniform(0.0, MOVED_S, len(window)).round()
+        window = window.with_columns(submit_s=np.sort(window["submit_s"] + shift_s))
     agent = LinearAgent(default_weights()).policy
     true_s = np.maximum(window["runtime_s"], 1.0)
 
-    def slowdown(asked: JobTable, policy: Any, **rules: Any) -> float:
-        return mean_bsld(kw.simulate(asked, machine, policy, "easy", on_oversized="drop", **rules))
+    def slowdown(variant: JobTable, policy: Any, **rules: Any) -> float:
+        return mean_bsld(kw.simulate(variant, machine, policy, "easy", on_oversized="drop", **rules))
 
     def predicted(planned_s: Floats, overrun_planned_s: Floats | None) -> JobTable:
-        known: dict[str, Any] = {
-            name: told[name] for name in ("estimate_s", "expected_inverse_runtime", "limit_s")
+        columns: dict[str, Any] = {
+            name: predictions[name] for name in ("estimate_s", "expected_inverse_runtime", "limit_s")
         }
-        made: JobTable = window.with_columns(
-            **known, planned_s=planned_s, overrun_planned_s=overrun_planned_s
+        with_predictions: JobTable = window.with_columns(
+            **columns, planned_s=planned_s, overrun_planned_s=overrun_planned_s
         )
-        return made
+        return with_predictions
 
-    found = {rule: slowdown(window, rule) for rule in RULES}
+    means = {rule: slowdown(window, rule) for rule in RULES}
     perfect = with_perfect_estimates(window)
-    found |= {f"{rule}, perfect": slowdown(perfect, rule) for rule in RULES}
-    found["agent, requests"] = slowdown(window, agent)
+    means |= {f"{rule}, perfect": slowdown(perfect, rule) for rule in RULES}
+    means["agent, requests"] = slowdown(window, agent)
     for level in LEVELS:
-        found[f"agent, bound {level:g}"] = slowdown(
-            predicted(told[f"{level:g}"], told["overrun_planned_s"]), agent
+        means[f"agent, bound {level:g}"] = slowdown(
+            predicted(predictions[f"{level:g}"], predictions["overrun_planned_s"]), agent
         )
-    found["agent, request as bound"] = slowdown(predicted(told["limit_s"], None), agent, overrun="double")
-    found["agent, true bound"] = slowdown(predicted(true_s, None), agent, overrun="double")
+    means["agent, request as bound"] = slowdown(
+        predicted(predictions["limit_s"], None), agent, overrun="double"
+    )
+    means["agent, true bound"] = slowdown(predicted(true_s, None), agent, overrun="double")
     limits = window.with_columns(
         estimate_s=true_s, planned_s=window["estimate_s"], limit_s=window["estimate_s"]
     )
-    found["true area, request as bound"] = slowdown(limits, "saf")
-    found["saf_short"] = slowdown(
-        predicted(told["planned_s"], told["overrun_planned_s"]), "saf_short", overrun="quantile"
+    means["true area, request as bound"] = slowdown(limits, "saf")
+    means["saf_short"] = slowdown(
+        predicted(predictions["planned_s"], predictions["overrun_planned_s"]), "saf_short", overrun="quantile"
     )
-    return found
+    return means
 
 
 def text(results: dict[str, dict[str, float]]) -> str:
@@ -144,48 +148,51 @@ def text(results: dict[str, dict[str, float]]) -> str:
         part = f"{100 * np.mean(closed):.0f} %" if closed else ""
         rows.append([name, *(f"{ratio:.2f}" for ratio in ratios.values()), f"{geometric:.3f}", part])
     heads = ["", *results, "geometric mean", "gap closed, five logs"]
-    notes = "\n".join(f"{name}: {words}" for name, words in NAMES.items())
+    notes = "\n".join(f"{name}: {description}" for name, description in NAMES.items())
     return f"{table(heads, rows)}\n\n{notes}"
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table. Exit code 0: printed; 2: an error occurred."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce.reservation_bounds")
-    parser.add_argument("--data", metavar="DIR", help="folder of real logs; else what KILOWAIT_DATA names")
+    parser.add_argument("--data", metavar="DIR", help="folder of real logs (default: KILOWAIT_DATA)")
     parser.add_argument("--out", default="runs/planning", metavar="DIR", help="folder for predictions")
     parser.add_argument("--logs", nargs="+", default=list(FILES), metavar="LOG", help="some of the logs")
-    parser.add_argument("--moves", type=int, default=6, metavar="N", help="times each window is played")
+    parser.add_argument("--moves", type=int, default=6, metavar="N", help="simulations of each window")
     parser.add_argument("--processes", type=int, default=2, metavar="N")
     parser.add_argument("--json", action="store_true", help="all means as JSON instead of a table")
-    given = parser.parse_args(words)
-    folder = Path(given.out)
+    options = parser.parse_args(arguments)
+    folder = Path(options.out)
     results = {}
     try:
-        sources = Sources.find(given.data)
-        with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
+        sources = Sources.find(options.data)
+        with ProcessPoolExecutor(options.processes, mp_context=get_context("spawn")) as pool:
             logs: dict[str, tuple[str, int | None, Path]] = {}
-            for log in given.logs:
+            for log in options.logs:
                 if log not in FILES:
                     raise UnknownNameError("log", log, FILES)
                 path = str(sources.file(FILES[log], ""))
-                logs[log] = (path, MOST_JOBS.get(log), folder / f"{log}.npz")
-            told = [pool.submit(told_of, *where) for where in logs.values()]
-            for log, where, done in zip(logs, logs.values(), told, strict=True):
-                done.result()
+                logs[log] = (path, MAX_JOBS.get(log), folder / f"{log}.npz")
+            predicting = [pool.submit(predictions_of, *log_spec) for log_spec in logs.values()]
+            for log, log_spec, future in zip(logs, logs.values(), predicting, strict=True):
+                future.result()
                 sys.stderr.write(f"{log} ...\n")
-                count = len(log_of(*where[:2])[0])
+                count = len(log_of(*log_spec[:2])[0])
                 starts = np.linspace(WITHIN[0] * count, WITHIN[1] * count - WINDOW_JOBS, WINDOWS)
-                plays = [
-                    pool.submit(played, *where, int(first), move)
+                futures = [
+                    pool.submit(simulate_window, *log_spec, int(first), move)
                     for first in starts
-                    for move in range(given.moves)
+                    for move in range(options.moves)
                 ]
-                found = [play.result() for play in plays]
-                results[log] = {name: float(np.mean([one[name] for one in found])) for name in found[0]}
-    except KilowaitError as problem:
-        sys.stderr.write(f"error: {' '.join(str(problem).split())}\n")
+                window_results = [task.result() for task in futures]
+                results[log] = {
+                    name: float(np.mean([window_means[name] for window_means in window_results]))
+                    for name in window_results[0]
+                }
+    except KilowaitError as error:
+        sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
         return 2
-    sys.stdout.write((json.dumps(results, indent=2) if given.json else text(results)) + "\n")
+    sys.stdout.write((json.dumps(results, indent=2) if options.json else text(results)) + "\n")
     return 0
 
 

@@ -19,7 +19,7 @@ from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.rlscheduler_rules import (
     RULES,
     Job,
-    commitments_behind,
+    commitments_of,
     starts_of,
 )
 from benchmarks.reproduce.text_tables import of, table
@@ -28,7 +28,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 
-__all__ = ["drawn", "figures", "results", "text", "window_jobs"]
+__all__ = ["window_starts", "figures", "results", "text", "window_jobs"]
 
 PROCESSORS = 256
 DRAWS = {"windows1024": (1, 10, 1024), "windows256": (7, 2, 256)}
@@ -53,14 +53,14 @@ REFERENCES = {
 """Runs of kilowait's engine to the independent reference's names for them."""
 
 
-def drawn(seed: int, count: int, length: int, jobs: int) -> list[int]:
+def window_starts(seed: int, count: int, length: int, jobs: int) -> list[int]:
     """Start indices of RLScheduler's windows; gym 0.15.7 seeds its generator with a hash of the seed's digits.
 
-    >>> drawn(seed=7, count=2, length=256, jobs=10_000)
+    >>> window_starts(seed=7, count=2, length=256, jobs=10_000)
     [1840, 7707]
     """
-    words = struct.unpack("<2I", hashlib.sha512(str(seed).encode()).digest()[:8])
-    generator = np.random.RandomState(list(words))  # theirs, so that their windows come out
+    label = struct.unpack("<2I", hashlib.sha512(str(seed).encode()).digest()[:8])
+    generator = np.random.RandomState(list(label))  # their generator, which gives their windows
     return [int(generator.randint(length, jobs - length - 1)) for _ in range(count)]
 
 
@@ -77,14 +77,14 @@ def figures(jobs: Sequence[Job], starts: Sequence[float]) -> dict[str, float]:
     """RLScheduler's metrics of a window; waits in seconds, the last two counted from the first submission."""
     pairs = list(zip(jobs, starts, strict=True))
     waits = [start - job.submit for job, start in pairs]
-    slow = [
+    slowdowns = [
         max(1.0, (wait + job.run) / max(job.run, 10)) for (job, _), wait in zip(pairs, waits, strict=True)
     ]
     last_start = max(starts) - jobs[0].submit
     makespan = max(start + job.run for job, start in pairs) - jobs[0].submit
     area = sum(job.run * job.processors for job in jobs)
     return {
-        "avg_bsld": math.fsum(slow) / len(jobs),
+        "avg_bsld": math.fsum(slowdowns) / len(jobs),
         "avg_wait": sum(waits) / len(jobs),
         "avg_turnaround": sum(wait + job.run for (job, _), wait in zip(pairs, waits, strict=True))
         / len(jobs),
@@ -138,40 +138,40 @@ def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
             f"lublin_256 has {len(jobs):,} jobs, the recorded log had {recorded['n_jobs_loaded']:,}; download it again"
         )
     cluster = Cluster.from_nodes(PROCESSORS)
-    found: dict[str, Any] = {"commitment": {}, "networks": {}, "engine": {}}
+    output: dict[str, Any] = {"commitment": {}, "networks": {}, "engine": {}}
     for key, (seed, count, length) in DRAWS.items():
-        firsts = drawn(seed, count, length, len(jobs))
+        firsts = window_starts(seed, count, length, len(jobs))
         if firsts != [window["start_index"] for window in recorded[key]]:
             raise InputError(
                 f"the windows drawn begin at {firsts}, the recorded ones elsewhere; download the file again"
             )
-        for place, (first, window) in enumerate(zip(firsts, recorded[key], strict=True)):
-            say(f"window {place + 1} of {count}, {length:,} jobs from number {first:,}")
-            plain = window_jobs(jobs, first, length)
-            for name, theirs in window["results"].items():
+        for number_of_window, (first, window) in enumerate(zip(firsts, recorded[key], strict=True)):
+            say(f"window {number_of_window + 1} of {count}, {length:,} jobs from number {first:,}")
+            batch_jobs = window_jobs(jobs, first, length)
+            for name, recorded_run in window["results"].items():
                 rule, backfill = name.removesuffix("+bf"), name.endswith("+bf")
                 if rule in NETWORKS:
-                    _network(found["networks"].setdefault(name, {}), theirs, plain, backfill)
+                    _network(output["networks"].setdefault(name, {}), recorded_run, batch_jobs, backfill)
                     continue
-                starts = starts_of(plain, PROCESSORS, RULES[rule], backfill=backfill)
-                _note(found["commitment"], name, key, theirs, plain, starts)
+                starts = starts_of(batch_jobs, PROCESSORS, RULES[rule], backfill=backfill)
+                _add_run(output["commitment"], name, key, recorded_run, batch_jobs, starts)
             for rule, depth in product(ENGINE_RULES, ("none", "easy")):
                 log = simulate(jobs[first : first + length], cluster, rule, depth)
                 reference = window["reference_canonical"].get(REFERENCES.get((rule, depth)), {})
                 starts_s = log.jobs()["start_s"].tolist()
-                _note(found["engine"], f"{rule}+{depth}", key, reference, plain, starts_s)
-    for runs in (found["commitment"], found["engine"]):
+                _add_run(output["engine"], f"{rule}+{depth}", key, reference, batch_jobs, starts_s)
+    for runs in (output["commitment"], output["engine"]):
         for run in runs.values():
             run.update(run.pop("tally").to_dict())
             run["mean_bsld"] = {
                 key: math.fsum(values) / len(values) for key, values in run.pop("bsld").items()
             }
     means = recorded["mean_over_10_windows"]
-    found["recorded_mean_bsld"] = {name: means[name]["avg_bsld"] for name in means}
-    return found
+    output["recorded_mean_bsld"] = {name: means[name]["avg_bsld"] for name in means}
+    return output
 
 
-def _note(
+def _add_run(
     runs: dict[str, Any],
     name: str,
     key: str,
@@ -196,13 +196,13 @@ def _network(run: dict[str, Any], recorded: dict[str, Any], jobs: Sequence[Job],
     run["windows"] += 1
     run["valid"] += valid(jobs, starts)
     run["starts"] += len(starts)
-    if commitments_behind(jobs, PROCESSORS, starts, backfill=backfill) is not None:
+    if commitments_of(jobs, PROCESSORS, starts, backfill=backfill) is not None:
         run["explained"] += len(starts)
     run["figures"] += tally.figures
     run["figures_of"] += tally.figures_of
 
 
-def text(found: dict[str, Any]) -> str:
+def text(output: dict[str, Any]) -> str:
     """Format the results as tables."""
     key = "windows1024"
     parts = [
@@ -211,29 +211,29 @@ def text(found: dict[str, Any]) -> str:
     for suffix, title in (("", "no backfilling"), ("+bf", "their backfilling")):
         rows = []
         for rule in RULES:
-            run = found["commitment"][rule + suffix]
-            means = [found["recorded_mean_bsld"][rule + suffix], run["mean_bsld"][key]]
+            run = output["commitment"][rule + suffix]
+            means = [output["recorded_mean_bsld"][rule + suffix], run["mean_bsld"][key]]
             row = [rule.replace("_", ", "), _published(rule, suffix), *(f"{mean:,.2f}" for mean in means)]
             rows.append([*row, *_equal(run)])
-        for rule, words in NETWORKS.items():
-            mean = f"{found['recorded_mean_bsld'][rule + suffix]:,.2f}"
-            rows.append([words, _published(rule, suffix), mean, "recorded only", "-", "-"])
+        for rule, label in NETWORKS.items():
+            mean = f"{output['recorded_mean_bsld'][rule + suffix]:,.2f}"
+            rows.append([label, _published(rule, suffix), mean, "recorded only", "-", "-"])
         heads = [title, "published", "recorded", "here", "starts equal", "figures equal"]
         parts.append(table(heads, rows))
     rows = []
     for rule in ENGINE_RULES:
-        both = [found["engine"][f"{rule}+{backfill}"] for backfill in ("none", "easy")]
-        cells = [[f"{run['mean_bsld'][key]:,.2f}", *_equal(run)] for run in both]
+        runs_of_policy = [output["engine"][f"{rule}+{backfill}"] for backfill in ("none", "easy")]
+        cells = [[f"{run['mean_bsld'][key]:,.2f}", *_equal(run)] for run in runs_of_policy]
         rows.append([rule, *cells[0], *cells[1]])
     equal = ["starts equal", "figures equal"]
     parts.append(table(["kilowait, same windows", "no backfilling", *equal, "EASY", *equal], rows))
-    runs = list(found["commitment"].values())
+    runs = list(output["commitment"].values())
     total = [sum(run[name] for run in runs) for name in ("starts", "starts_of", "figures", "figures_of")]
     parts.append(
         f"their simulator's rules: {of(*total[:2])} recorded starts equal, {of(*total[2:])} recorded figures"
     )
     lines = []
-    for name, run in found["networks"].items():
+    for name, run in output["networks"].items():
         if run["windows"]:
             lines.append(
                 f"{name}, network not available here: {of(run['valid'], run['windows'])} recorded schedules valid, "

@@ -1,10 +1,10 @@
 """The scheduling semantics of RLScheduler's simulator in plain Python: a selected job blocks all others.
 
-RLScheduler: Zhang et al., SC'20, DIR-LAB/deep-batch-scheduler. Once a rule, or their network, has picked a job, nobody
-else is considered until the job fits, whatever arrives meanwhile. Arrivals are admitted one at a time, and before a
+RLScheduler: Zhang et al., SC'20, DIR-LAB/deep-batch-scheduler. Once a policy, or their network, has picked a job, no
+other job is considered until it fits, whatever arrives meanwhile. Arrivals are admitted one at a time, and before a
 release of the same second. A window starts on an empty machine with its first job in the queue. Their backfilling
-looks once, when a job is committed to, at the time at which it will fit by the requests (the shadow); until
-then jobs start in order of arrival if they fit and would end strictly before the shadow.
+computes the shadow time, at which the job will fit by the requested times, once, when the job is committed; until
+then jobs start in order of arrival if they fit and would end strictly before the shadow time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from math import inf, log2, log10
 from typing import NamedTuple
 
-__all__ = ["RULES", "Job", "Machine", "commitments_behind", "starts_of"]
+__all__ = ["RULES", "Job", "Machine", "commitments_of", "starts_of"]
 
 
 class Job(NamedTuple):
@@ -49,7 +49,7 @@ def f1(job: Job, now: int) -> float:
 RULES: dict[str, Score] = {
     "FCFS": lambda job, now: job.submit,
     "SJF": lambda job, now: (job.request, job.submit),
-    # The start of a job that waits is -1 in their program, so its "wait" is negative and the order upside down.
+    # The start of a waiting job is -1 in their program, so its "wait" is negative and the order reversed.
     "WFP3": lambda job, now: wfp3(job, -1 - job.submit),
     "UNICEP": lambda job, now: unicep(job, -1 - job.submit),
     "F1": f1,
@@ -130,7 +130,7 @@ class Machine:
 def starts_of(jobs: Sequence[Job], processors: int, score: Score, *, backfill: bool) -> list[int]:
     """Start times in seconds, in the order of the jobs, which is that of their submission.
 
-    The second job is picked, does not fit, and keeps the third, which would, waiting:
+    The second job is picked, does not fit, and blocks the third, which would:
 
     >>> jobs = [Job(0, 0, 10, 10, 3), Job(1, 1, 5, 5, 4), Job(2, 2, 1, 1, 1)]
     >>> starts_of(jobs, 4, RULES["SJF"], backfill=False)
@@ -145,28 +145,28 @@ def starts_of(jobs: Sequence[Job], processors: int, score: Score, *, backfill: b
     return [machine.start[job.number] for job in jobs]
 
 
-def commitments_behind(
+def commitments_of(
     jobs: Sequence[Job], processors: int, starts: Sequence[int], *, backfill: bool
 ) -> list[int] | None:
     """The jobs in commitment order if the start times follow from these semantics; else None.
 
-    Found by trial: whoever is committed to, all that start before and with it must start as they did.
+    Found by search: after every commitment, the jobs that started must have their recorded start times.
 
     >>> jobs = [Job(0, 0, 10, 10, 3), Job(1, 1, 5, 5, 4), Job(2, 2, 1, 1, 1)]
-    >>> commitments_behind(jobs, 4, [0, 10, 2], backfill=True)
+    >>> commitments_of(jobs, 4, [0, 10, 2], backfill=True)
     [0, 1]
-    >>> commitments_behind(jobs, 4, [0, 10, 2], backfill=False) is None
+    >>> commitments_of(jobs, 4, [0, 10, 2], backfill=False) is None
     True
     """
-    tried = [(Machine(jobs, processors, backfill), list[int]())]
-    while tried:
-        machine, made = tried.pop()
+    open_branches = [(Machine(jobs, processors, backfill), list[int]())]
+    while open_branches:
+        machine, commitments = open_branches.pop()
         if not machine.queue:
-            return made
+            return commitments
         for job in sorted(machine.queue, key=lambda job: starts[job.number], reverse=True):
             next_machine = machine.copy()
             next_machine.commit_to(job)
-            begun = next_machine.start.items() - machine.start.items()
-            if all(starts[number] == start for number, start in begun):
-                tried.append((next_machine, [*made, job.number]))
+            started = next_machine.start.items() - machine.start.items()
+            if all(starts[number] == start for number, start in started):
+                open_branches.append((next_machine, [*commitments, job.number]))
     return None

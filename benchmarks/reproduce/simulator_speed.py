@@ -44,12 +44,12 @@ def results(sources: Sources, report_progress: Callable[[str], None]) -> dict[st
     for label in OTHERS:
         report_progress(f"measuring {label}")
         policy, backfill, _ = bench.POLICIES[label]
-        ours = bench.best_s(partial(simulate, jobs, cluster, policy, backfill))
-        short = bench.best_s(partial(simulate, first_jobs, cluster, policy, backfill), quick=True)
+        ours_s = bench.best_s(partial(simulate, jobs, cluster, policy, backfill))
+        first_jobs_s = bench.best_s(partial(simulate, first_jobs, cluster, policy, backfill), quick=True)
         reference_s = bench_peers.reference_simulator_s(first_jobs, NODES, policy, backfill)
         results["speed"][label] = {
-            "jobs_per_s": len(jobs) / ours,
-            "twin_times_slower": None if reference_s is None else reference_s / short,
+            "jobs_per_s": len(jobs) / ours_s,
+            "twin_times_slower": None if reference_s is None else reference_s / first_jobs_s,
         }
     for run in recorded_starts.LUBLIN + recorded_starts.KTH:
         sources.recorded(run.log)  # raises a clear error if the file is missing or damaged
@@ -76,12 +76,14 @@ def text(results: dict[str, Any]) -> str:
     machine = results["machine"]
     rows = []
     for policy, others in OTHERS.items():
-        ours = results["speed"][policy]["jobs_per_s"]
+        jobs_per_s = results["speed"][policy]["jobs_per_s"]
         for name, speed in others.items():
-            rows.append([f"{policy}, {name}", f"{speed:,.0f}", f"{ours:,.0f}", f"{ours / speed:,.0f}"])
-        twin = results["speed"][policy]["twin_times_slower"]
-        if twin is not None:
-            rows.append([f"{policy}, our plain-Python reference simulator", "-", "-", f"{twin:,.0f}"])
+            rows.append(
+                [f"{policy}, {name}", f"{speed:,.0f}", f"{jobs_per_s:,.0f}", f"{jobs_per_s / speed:,.0f}"]
+            )
+        slowdown = results["speed"][policy]["twin_times_slower"]
+        if slowdown is not None:
+            rows.append([f"{policy}, our plain-Python reference simulator", "-", "-", f"{slowdown:,.0f}"])
     agreement = []
     for run in results["agreement"]:
         means = [f"{100 * run['mean_differences'][name]:+.3f} %" for name in ("wait", "bounded slowdown")]

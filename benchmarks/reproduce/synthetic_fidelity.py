@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.reproduce.data_paths import Sources
-from benchmarks.reproduce.parallel_tasks import side_by_side
+from benchmarks.reproduce.parallel_tasks import run_parallel
 from benchmarks.reproduce.text_tables import table
 from kilowait.cluster import Cluster
 from kilowait.errors import KilowaitError, UnknownNameError
@@ -42,7 +42,7 @@ from kilowait.synth.log_schema import WEEK_S, unix_zero_s
 from kilowait.synth.privacy_metrics import anonymity, privacy_metrics
 from kilowait.traces import read_trace
 
-__all__ = ["Cell", "every_second_week", "likeness", "privacy", "results", "text"]
+__all__ = ["Cell", "every_second_week", "fidelity_of", "privacy", "results", "text"]
 
 LOGS = {
     "SDSC-SP2": "swf/SDSC-SP2-1998-4.2-cln.swf.gz",
@@ -79,12 +79,12 @@ class Cell:
         """The file of the result."""
         return Path(self.folder, f"{self.log}-{self.model}-{self.part}.json")
 
-    def found(self) -> dict[str, Any] | None:
+    def saved_result(self) -> dict[str, Any] | None:
         """The saved result, if it has the same seeds."""
         if not self.file.is_file():
             return None
-        kept: dict[str, Any] = json.loads(self.file.read_text(encoding="utf-8"))
-        return kept if kept["seeds"] == list(self.seeds) else None
+        saved: dict[str, Any] = json.loads(self.file.read_text(encoding="utf-8"))
+        return saved if saved["seeds"] == list(self.seeds) else None
 
 
 def results(
@@ -97,10 +97,10 @@ def results(
     processes: int = 1,
 ) -> dict[str, Any]:
     """Results of some logs and generators; saved cells are not computed again."""
-    for names, known, what in ((logs, LOGS, "log"), (models, GENERATORS, "generator")):
+    for names, known, kind in ((logs, LOGS, "log"), (models, GENERATORS, "generator")):
         for name in names:
             if name not in known:
-                raise UnknownNameError(what, name, known)
+                raise UnknownNameError(kind, name, known)
     cells = [
         Cell(log, model, part, tuple(seeds), str(sources.data), folder)
         for log in logs
@@ -108,36 +108,40 @@ def results(
         for part in PARTS
     ]
     for log in logs:
-        sources.file(LOGS[log], "it is one of the public logs this table is made on")
-    todo = [cell for cell in cells if cell.found() is None]
-    todo.sort(
-        key=lambda cell: -Path(cell.data, LOGS[cell.log]).stat().st_size
-    )  # what takes longest goes first
+        sources.file(LOGS[log], "it is one of the public logs of this table")
+    pending = [cell for cell in cells if cell.saved_result() is None]
+    pending.sort(key=lambda cell: -Path(cell.data, LOGS[cell.log]).stat().st_size)  # longest first
     Path(folder).mkdir(parents=True, exist_ok=True)
-    say(f"{len(cells) - len(todo)} of {len(cells)} cells are in {folder}, {len(todo)} remain")
-    side_by_side(work, [(cell,) for cell in todo], processes, say)
-    found: dict[str, Any] = {log: {model: {} for model in models} for log in logs}
+    say(f"{len(cells) - len(pending)} of {len(cells)} cells are in {folder}, {len(pending)} remain")
+    run_parallel(run_cell, [(cell,) for cell in pending], processes, say)
+    output: dict[str, Any] = {log: {model: {} for model in models} for log in logs}
     for cell in cells:
-        found[cell.log][cell.model] |= {cell.part: cell.found() or {"error": "it failed, as was said"}}
-    return found
+        output[cell.log][cell.model] |= {
+            cell.part: cell.saved_result() or {"error": "it failed; see the message above"}
+        }
+    return output
 
 
-def work(cell: Cell) -> str:
+def run_cell(cell: Cell) -> str:
     """Compute and save one cell; return a progress message."""
-    began, used = time.perf_counter(), time.process_time()
+    start_s, cpu_start_s = time.perf_counter(), time.process_time()
     jobs = log_jobs(Path(cell.data, LOGS[cell.log]))
     try:
-        one = likeness(jobs, cell.model, cell.seeds) if cell.part == "likeness" else privacy(jobs, cell.model)
-    except KilowaitError as problem:
-        one = {"error": " ".join(str(problem).split())}
-    seconds = {"cell_s": time.perf_counter() - began, "cell_cpu_s": time.process_time() - used}
-    beside = cell.file.with_name(f".{cell.file.name}.part")
-    beside.write_text(json.dumps({"seeds": cell.seeds, **seconds, **one}) + "\n", encoding="utf-8")
-    os.replace(beside, cell.file)
-    brief = one.get("error") or ", ".join(
-        f"{name} {one[name]}" for name in ("auc", "wait_ratio") if name in one
+        result = (
+            fidelity_of(jobs, cell.model, cell.seeds)
+            if cell.part == "likeness"
+            else privacy(jobs, cell.model)
+        )
+    except KilowaitError as error:
+        result = {"error": " ".join(str(error).split())}
+    seconds = {"cell_s": time.perf_counter() - start_s, "cell_cpu_s": time.process_time() - cpu_start_s}
+    part_path = cell.file.with_name(f".{cell.file.name}.part")
+    part_path.write_text(json.dumps({"seeds": cell.seeds, **seconds, **result}) + "\n", encoding="utf-8")
+    os.replace(part_path, cell.file)
+    summary = result.get("error") or ", ".join(
+        f"{name} {result[name]}" for name in ("auc", "wait_ratio") if name in result
     )
-    return f"{cell.log}, {cell.model}, {cell.part}: {seconds['cell_s']:.0f} s. {brief}"
+    return f"{cell.log}, {cell.model}, {cell.part}: {seconds['cell_s']:.0f} s. {summary}"
 
 
 def log_jobs(path: Path) -> JobTable:
@@ -154,46 +158,46 @@ def machine_of(jobs: JobTable) -> Cluster:
     """The cluster of the log; else a pool sized for a load of `POOL_LOAD`."""
     if "max_procs" in jobs.meta:
         return Cluster.from_nodes(int(jobs.meta["max_procs"]))
-    wanted = float((jobs["nodes"] * jobs["runtime_s"]).sum() / np.ptp(jobs["submit_s"]))
-    return Cluster.from_nodes(max(int(jobs["nodes"].max()), round(wanted / POOL_LOAD)))
+    mean_nodes = float((jobs["nodes"] * jobs["runtime_s"]).sum() / np.ptp(jobs["submit_s"]))
+    return Cluster.from_nodes(max(int(jobs["nodes"].max()), round(mean_nodes / POOL_LOAD)))
 
 
-def likeness(jobs: JobTable, model: str, seeds: Sequence[int] = SEEDS, **settings: Any) -> dict[str, Any]:
+def fidelity_of(jobs: JobTable, model: str, seeds: Sequence[int] = SEEDS, **settings: Any) -> dict[str, Any]:
     """The fidelity of the jobs of one generator."""
     machine = machine_of(jobs)
-    began = time.process_time()
+    start_s = time.process_time()
     generator = fit_generator(jobs, model, seed=0, **settings)
-    fit_s, sample_s = time.process_time() - began, 0.0
+    fit_s, sample_s = time.process_time() - start_s, 0.0
     real = waits(jobs, machine)
-    alike, ratios, alone = [], [], []
+    fidelities, ratios, small_classes = [], [], []
     for seed in seeds:
-        began = time.process_time()
-        made = generator.sample(len(jobs), seed=seed)
-        sample_s += (time.process_time() - began) / len(seeds)
-        ratios.append({name: wait / real[name] for name, wait in waits(made, machine).items()})
-        alike.append(fidelity(jobs, made))
-        alone.append(anonymity(made).jobs_below if "user" in made else None)
+        start_s = time.process_time()
+        sample = generator.sample(len(jobs), seed=seed)
+        sample_s += (time.process_time() - start_s) / len(seeds)
+        ratios.append({name: wait / real[name] for name, wait in waits(sample, machine).items()})
+        fidelities.append(fidelity(jobs, sample))
+        small_classes.append(anonymity(sample).jobs_below if "user" in sample else None)
     return {
         "jobs": len(jobs),
         "nodes": machine.nodes,
         "fit_s": fit_s,
         "sample_s": sample_s,
-        "auc": [round(one.auc, 4) for one in alike],
-        "auc_history": [one.auc_history for one in alike],
-        "ks": [{column.column: column.ks for column in one.distances} for one in alike],
-        "worst_pair": [asdict(one.worst_pair) for one in alike],
+        "auc": [round(result.auc, 4) for result in fidelities],
+        "auc_history": [result.auc_history for result in fidelities],
+        "ks": [{column.column: column.ks for column in result.distances} for result in fidelities],
+        "worst_pair": [asdict(result.worst_pair) for result in fidelities],
         "real_wait_s": real,
         "wait_ratio": ratios,
         "moved_ratio": [
-            {name: wait / real[name] for name, wait in waits(moved(jobs, seed), machine).items()}
+            {name: wait / real[name] for name, wait in waits(shifted(jobs, seed), machine).items()}
             for seed in seeds
         ],
-        "anonymity": alone,
+        "anonymity": small_classes,
         "real_anonymity": anonymity(jobs).jobs_below if "user" in jobs else None,
     }
 
 
-def moved(jobs: JobTable, seed: int) -> JobTable:
+def shifted(jobs: JobTable, seed: int) -> JobTable:
     """The same jobs with submissions shifted by some minutes."""
     by_s = stream(seed, "benchmarks.synthetic.moved").uniform(-MOVED_S, MOVED_S, len(jobs)).round()
     return jobs.with_columns(submit_s=jobs["submit_s"] + by_s).sorted()
@@ -201,9 +205,9 @@ def moved(jobs: JobTable, seed: int) -> JobTable:
 
 def privacy(jobs: JobTable, model: str, **settings: Any) -> dict[str, Any]:
     """The privacy metrics of one generator fitted to every second week; the weeks between are held out."""
-    seen, held_out = every_second_week(jobs)
-    made = fit_generator(seen, model, seed=0, **settings).sample(len(seen), seed=0)
-    return {"leaks": asdict(privacy_metrics(made, seen, held_out))}
+    training, held_out = every_second_week(jobs)
+    sample = fit_generator(training, model, seed=0, **settings).sample(len(training), seed=0)
+    return {"leaks": asdict(privacy_metrics(sample, training, held_out))}
 
 
 def waits(jobs: JobTable, machine: Cluster) -> dict[str, float]:
@@ -231,25 +235,25 @@ def every_second_week(jobs: JobTable) -> tuple[JobTable, JobTable]:
     return jobs[~odd], jobs[odd]
 
 
-def text(found: dict[str, Any]) -> str:
+def text(output: dict[str, Any]) -> str:
     """Format the results as tables."""
-    alike, gives, failed = [], [], []
-    for log, models in found.items():
+    fidelities, privacy_rows, failed = [], [], []
+    for log, models in output.items():
         moved_once = False
         for model, parts in models.items():
-            for part, one in parts.items():
-                if "error" in one:
-                    failed.append(f"{log}, {model}, {part}: {one['error']}")
-            one = parts["likeness"]
-            if "error" not in one:
+            for part, result in parts.items():
+                if "error" in result:
+                    failed.append(f"{log}, {model}, {part}: {result['error']}")
+            result = parts["likeness"]
+            if "error" not in result:
                 if not moved_once:
-                    alike.append(
-                        [f"{log}, shifted by minutes", "", "", "", *_waits(one["moved_ratio"]), "", "", ""]
+                    fidelities.append(
+                        [f"{log}, shifted by minutes", "", "", "", *_waits(result["moved_ratio"]), "", "", ""]
                     )
                     moved_once = True
-                alike.append(_likeness_row(f"{log}, {model}", one))
+                fidelities.append(_fidelity_row(f"{log}, {model}", result))
             if "error" not in parts["privacy"]:
-                gives.append(_privacy_row(f"{log}, {model}", parts))
+                privacy_rows.append(_privacy_row(f"{log}, {model}", parts))
     heads = [
         "",
         "AUC",
@@ -261,7 +265,7 @@ def text(found: dict[str, Any]) -> str:
         "sample, s",
         "cell, s",
     ]
-    given = [
+    options = [
         "",
         "% copies (held out)",
         "% pairs (held out)",
@@ -270,25 +274,25 @@ def text(found: dict[str, Any]) -> str:
         "advantage, %",
     ]
     return (
-        f"{table(heads, alike)}\n\n"
+        f"{table(heads, fidelities)}\n\n"
         "waits: generated over real, with EASY; ranges over seeds of samples; fit and sample in CPU seconds\n\n"
-        f"{table([*given, '% below 5 users (log)'], gives)}\n\n"
+        f"{table([*options, '% below 5 users (log)'], privacy_rows)}\n\n"
         "fitted to every second week, beside the weeks between; the last column is of the whole log"
         + "".join(f"\nfailed: {line}" for line in failed)
     )
 
 
-def _likeness_row(name: str, one: dict[str, Any]) -> list[str]:
-    worst = max(((ks, column) for columns in one["ks"] for column, ks in columns.items()))
+def _fidelity_row(name: str, result: dict[str, Any]) -> list[str]:
+    worst = max(((ks, column) for columns in result["ks"] for column, ks in columns.items()))
     return [
         name,
-        _range(one["auc"], 3),
-        _range(one["auc_history"], 3),
+        _range(result["auc"], 3),
+        _range(result["auc_history"], 3),
         f"{worst[0]:.3f} {worst[1]}",
-        *_waits(one["wait_ratio"]),
-        f"{one['fit_s']:.0f}",
-        f"{one['sample_s']:.0f}",
-        f"{one['cell_s']:.0f}",
+        *_waits(result["wait_ratio"]),
+        f"{result['fit_s']:.0f}",
+        f"{result['sample_s']:.0f}",
+        f"{result['cell_s']:.0f}",
     ]
 
 
@@ -297,15 +301,20 @@ def _waits(ratios: Sequence[dict[str, float]]) -> list[str]:
 
 
 def _privacy_row(name: str, parts: dict[str, Any]) -> list[str]:
-    gave, alone = parts["privacy"]["leaks"], parts["likeness"].get("anonymity", [None])[0]
+    privacy_metrics_of, small_classes = (
+        parts["privacy"]["leaks"],
+        parts["likeness"].get("anonymity", [None])[0],
+    )
     return [
         name,
-        f"{100 * gave['copies']:.1f} ({100 * gave['copies_of_held_out']:.1f})",
-        f"{100 * gave['copied_pairs']:.1f} ({100 * gave['copied_pairs_of_held_out']:.1f})",
-        f"{100 * gave['nearer_to_seen']:.1f}",
-        f"{gave['membership_auc']:.3f}",
-        f"{100 * gave['membership_advantage']:.1f}",
-        "-" if alone is None else f"{100 * alone:.1f} ({100 * parts['likeness']['real_anonymity']:.1f})",
+        f"{100 * privacy_metrics_of['copies']:.1f} ({100 * privacy_metrics_of['copies_of_held_out']:.1f})",
+        f"{100 * privacy_metrics_of['copied_pairs']:.1f} ({100 * privacy_metrics_of['copied_pairs_of_held_out']:.1f})",
+        f"{100 * privacy_metrics_of['nearer_to_seen']:.1f}",
+        f"{privacy_metrics_of['membership_auc']:.3f}",
+        f"{100 * privacy_metrics_of['membership_advantage']:.1f}",
+        "-"
+        if small_classes is None
+        else f"{100 * small_classes:.1f} ({100 * parts['likeness']['real_anonymity']:.1f})",
     ]
 
 
@@ -319,34 +328,40 @@ def _range(values: Sequence[float], digits: int) -> str:
     return low if low == high else f"{low}-{high}"
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table of some logs and generators."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.reproduce.synthetic_fidelity",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data", metavar="DIR", help="folder of real logs; else what KILOWAIT_DATA names")
+    parser.add_argument("--data", metavar="DIR", help="folder of real logs (default: KILOWAIT_DATA)")
     parser.add_argument("--logs", nargs="+", choices=LOGS, default=list(LOGS))
     parser.add_argument("--models", nargs="+", choices=GENERATORS, default=list(GENERATORS))
-    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS), help="of the samples")
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS), help="seeds of the samples")
     parser.add_argument("--out", default=FOLDER, metavar="DIR", help="folder for finished cells")
-    parser.add_argument("--processes", type=int, default=1, metavar="N", help="cells at a time")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="parallel processes")
     parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")
-    given = parser.parse_args(words)
+    options = parser.parse_args(arguments)
 
     def say(line: str) -> None:
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
     try:
-        found = results(
-            Sources.find(given.data), say, given.logs, given.models, given.seeds, given.out, given.processes
+        output = results(
+            Sources.find(options.data),
+            say,
+            options.logs,
+            options.models,
+            options.seeds,
+            options.out,
+            options.processes,
         )
-    except KilowaitError as problem:
-        say(f"error: {problem}")
+    except KilowaitError as error:
+        say(f"error: {error}")
         return 2
-    sys.stdout.write((json.dumps(found, indent=2) if given.json else text(found)) + "\n")
+    sys.stdout.write((json.dumps(output, indent=2) if options.json else text(output)) + "\n")
     return 0
 
 

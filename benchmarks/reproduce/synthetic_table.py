@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.reproduce.text_tables import table
-from kilowait.evaluation.comparison import PolicyScores, Windows
-from kilowait.evaluation.comparison import pairwise_tests as judged_scores
+from kilowait.evaluation.comparison import PolicyScores, Windows, pairwise_tests
 
 __all__ = ["LOST", "compared", "text"]
 
@@ -20,64 +19,69 @@ LOST = 1.1
 
 
 def compared(
-    rules: Mapping[str, Sequence[float]], by_what: Mapping[str, Sequence[Mapping[str, Any]]], cut: Windows
+    policies: Mapping[str, Sequence[float]],
+    by_training_data: Mapping[str, Sequence[Mapping[str, Any]]],
+    cut: Windows,
 ) -> dict[str, Any]:
     """Agents of one algorithm on one log, compared with the one trained on real jobs and with the best policy.
 
     Args:
-        rules: values of each rule, a window each.
-        by_what: of what agents were trained on, the finished runs, a seed each; `real` is among them.
+        policies: values of each priority policy, one per window.
+        by_training_data: finished runs by training data, one per seed; `real` is among them.
         cut: the windows.
     """
-    best = min(rules, key=lambda rule: float(np.mean(rules[rule])))
-    values = {what: np.mean([run["values"] for run in runs], axis=0) for what, runs in by_what.items()}
-    contenders = (best, *values)
+    best = min(policies, key=lambda rule: float(np.mean(policies[rule])))
+    values = {
+        training_data: np.mean([run["values"] for run in runs], axis=0)
+        for training_data, runs in by_training_data.items()
+    }
+    names = (best, *values)
     scores = PolicyScores(
-        "mean_bsld", contenders, np.array([rules[best], *values.values()]), overlap=cut.overlap
+        "mean_bsld", names, np.array([policies[best], *values.values()]), overlap=cut.overlap
     )
-    verdicts = judged_scores(scores, seed=0)
+    tests = pairwise_tests(scores, seed=0)
     rows = {}
-    for what, runs in by_what.items():
+    for training_data, runs in by_training_data.items():
         row: dict[str, Any] = {
-            "mean_bsld": float(values[what].mean()),
+            "mean_bsld": float(values[training_data].mean()),
             "by_seed": [float(np.mean(run["values"])) for run in runs],
             "cpu_s": float(np.mean([run["cpu_s"] for run in runs])),
             "went": [run.get("went") for run in runs],
         }
-        for name, against in (("of_real", REAL), ("of_best_rule", best)):
-            pair = None if what == against else verdicts.pair(what, against)
+        for name, baseline in (("of_real", REAL), ("of_best_rule", best)):
+            pair = None if training_data == baseline else tests.pair(training_data, baseline)
             row[name] = 1.0 if pair is None else pair.ratio
             row[f"{name}_interval"] = None if pair is None else [pair.low, pair.high]
             row[f"{name}_verdict"] = "" if pair is None else pair.verdict
-        rows[what] = row
+        rows[training_data] = row
     return {
         "windows": len(cut),
         "words": cut.description,
         "best_rule": best,
-        "best_rule_mean_bsld": float(np.mean(rules[best])),
+        "best_rule_mean_bsld": float(np.mean(policies[best])),
         "rows": rows,
     }
 
 
-def text(found: Mapping[str, Any]) -> str:
+def text(output: Mapping[str, Any]) -> str:
     """The table, and a summary of where synthetic training data was sufficient."""
     lines = []
-    for log, algos in found["logs"].items():
-        for algo, one in algos.items():
-            best = f"{one['best_rule']} {one['best_rule_mean_bsld']:.2f}"
-            for what, row in one["rows"].items():
+    for log, algos in output["logs"].items():
+        for algo, comparison in algos.items():
+            best = f"{comparison['best_rule']} {comparison['best_rule_mean_bsld']:.2f}"
+            for training_data, row in comparison["rows"].items():
                 lines.append(
                     [
-                        f"{log}, {algo.upper()}, {_told(what)}",
+                        f"{log}, {algo.upper()}, {_display_name(training_data)}",
                         f"{row['mean_bsld']:.2f}",
-                        "" if what == REAL else f"{row['of_real']:.3f}",
+                        "" if training_data == REAL else f"{row['of_real']:.3f}",
                         _interval(row["of_real_interval"]),
                         row["of_real_verdict"],
                         f"{row['of_best_rule']:.3f}",
                         _interval(row["of_best_rule_interval"]),
                         best,
                         " ".join(f"{value:.2f}" for value in row["by_seed"]),
-                        ", ".join(dict.fromkeys(_went(one) for one in row["went"])),
+                        ", ".join(dict.fromkeys(_search_outcome(comparison) for comparison in row["went"])),
                         f"{row['cpu_s']:.0f}",
                     ]
                 )
@@ -96,15 +100,15 @@ def text(found: Mapping[str, Any]) -> str:
     ]
     parts = [table(heads, lines)] if lines else ["nothing is finished yet"]
     if lines:
-        seeds = ", ".join(map(str, found["seeds"]))
+        seeds = ", ".join(map(str, output["seeds"]))
         parts.append(
             f"mean bounded slowdown on later real jobs; means over seeds {seeds}; of real: over the agent of the same "
             "learner trained on real jobs (below 1 is better); where a search went nowhere, the agent plays the score "
             "it began at, with what it remembers"
         )
-        parts.append("\n".join(summary(found["logs"])))
-    if found["missing"]:
-        parts.append(f"{len(found['missing'])} cells are missing: {', '.join(found['missing'])}")
+        parts.append("\n".join(summary(output["logs"])))
+    if output["missing"]:
+        parts.append(f"{len(output['missing'])} cells are missing: {', '.join(output['missing'])}")
     return "\n\n".join(parts)
 
 
@@ -118,58 +122,66 @@ def summary(logs: Mapping[str, Any]) -> list[str]:
     loss above 10 % with synthetic jobs alone: KTH-SP2, CMA-ES, copula: 1.25 (1.10 to 1.40), worse
     """
     by_case: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    lost = []
+    losses = []
     for log, algos in logs.items():
-        for algo, one in algos.items():
-            for what, row in one["rows"].items():
-                if what == REAL:
+        for algo, comparison in algos.items():
+            for training_data, row in comparison["rows"].items():
+                if training_data == REAL:
                     continue
-                by_case.setdefault((algo, what), []).append(row)
-                if not what.endswith(WITH) and row["of_real"] > LOST:
+                by_case.setdefault((algo, training_data), []).append(row)
+                if not training_data.endswith(WITH) and row["of_real"] > LOST:
                     low, high = row["of_real_interval"]
                     words = f"{row['of_real']:.2f} ({low:.2f} to {high:.2f}), {row['of_real_verdict']}"
-                    lost.append(f"{log}, {algo.upper()}, {what}: {words}")
+                    losses.append(f"{log}, {algo.upper()}, {training_data}: {words}")
     lines = []
-    for (algo, what), rows in by_case.items():
+    for (algo, training_data), rows in by_case.items():
         mean = math.exp(float(np.mean([math.log(row["of_real"]) for row in rows])))
         counts = ", ".join(
             f"{word} {sum(row['of_real_verdict'] == word for row in rows)}"
             for word in ("better", "same", "undecided", "worse")
         )
-        within = sum(row["of_real"] <= LOST for row in rows)
+        within_tolerance = sum(row["of_real"] <= LOST for row in rows)
         count = f"{len(rows)} log" + ("" if len(rows) == 1 else "s")
         lines.append(
-            f"{algo.upper()} on {_told(what)}: {mean:.3f} of real (geometric mean of {count}); within 10 % on "
-            f"{within}, {counts}"
+            f"{algo.upper()} on {_display_name(training_data)}: {mean:.3f} of real (geometric mean of {count}); "
+            f"within 10 % on {within_tolerance}, {counts}"
         )
-    told = "; ".join(lost) or "nowhere"
-    return [*lines, f"loss above 10 % with synthetic jobs alone: {told}"]
+    loss_text = "; ".join(losses) or "nowhere"
+    return [*lines, f"loss above 10 % with synthetic jobs alone: {loss_text}"]
 
 
-def _told(what: str) -> str:
+def _display_name(training_data: str) -> str:
     """The display name of the training data of an agent.
 
-    >>> _told("real"), _told("copula"), _told("copula+real")
+    >>> _display_name("real"), _display_name("copula"), _display_name("copula+real")
     ('real', 'copula alone', 'copula and real')
     """
-    if what == REAL:
-        return what
-    return f"{what.removesuffix(WITH)} and real" if what.endswith(WITH) else f"{what} alone"
+    if training_data == REAL:
+        return training_data
+    return (
+        f"{training_data.removesuffix(WITH)} and real"
+        if training_data.endswith(WITH)
+        else f"{training_data} alone"
+    )
 
 
-def _went(told: Mapping[str, Any] | None) -> str:
+def _search_outcome(provenance: Mapping[str, Any] | None) -> str:
     """How far CMA-ES moved from its initial policy; empty for networks.
 
     >>> (
-    ...     _went({"began_at": "usual", "went": "nowhere: nothing clearly better", "kept_rule": None}),
-    ...     _went(None),
+    ...     _search_outcome(
+    ...         {"began_at": "usual", "went": "nowhere: nothing clearly better", "kept_rule": None}
+    ...     ),
+    ...     _search_outcome(None),
     ... )
     ('nowhere', '')
     """
-    if told is None:
+    if provenance is None:
         return ""
     return (
-        f"kept {told['kept_rule']}" if told["kept_rule"] is not None else str(told["went"]).partition(":")[0]
+        f"kept {provenance['kept_rule']}"
+        if provenance["kept_rule"] is not None
+        else str(provenance["went"]).partition(":")[0]
     )
 
 

@@ -57,7 +57,7 @@ PPO: dict[str, Any] = {
     **batch_learning.RECIPE,
     "total_timesteps": 1_000_000,
     "env_threads": 1,
-    "settings": {**SMALL_STEPS["ppo"], "validate_every": 20},
+    "hyperparameters": {**SMALL_STEPS["ppo"], "validate_every": 20},
 }
 """Settings of all cells."""
 QUICK = ("bootstrap", "copula")
@@ -76,32 +76,32 @@ class Plan:
     seeds: Sequence[int] = SEEDS
     search: dict[str, Any] = field(default_factory=dict)
     """Overrides of the CMA-ES settings, for tests."""
-    steps: int = PPO["steps"]
+    steps: int = PPO["total_timesteps"]
     """Training decisions of a network after behaviour cloning."""
 
     def __post_init__(self) -> None:
-        for what, known, given in (("generator", GENERATORS, self.models), ("learner", ALGOS, self.algos)):
-            for name in given:
+        for kind, known, names in (("generator", GENERATORS, self.models), ("learner", ALGOS, self.algos)):
+            for name in names:
                 if name not in known:
-                    raise UnknownNameError(what, name, known)
+                    raise UnknownNameError(kind, name, known)
 
     @property
     def trained_on(self) -> list[str]:
         """The training data of the agents."""
-        return [REAL, *(model + more for model in self.models for more in ("", WITH))]
+        return [REAL, *(model + suffix for model in self.models for suffix in ("", WITH))]
 
     def cells(self) -> list[Cell]:
         """Policies, generators and agents, dependencies first."""
         slow_first = sorted(self.models, key=lambda model: model in QUICK)
         fits = [Cell(log, "fit", model) for model in slow_first for log in self.logs]
-        agents_ = [
-            Cell(log, algo, what, seed)
+        agent_cells = [
+            Cell(log, algo, training_data, seed)
             for algo in self.algos
             for seed in self.seeds
-            for what in self.trained_on
+            for training_data in self.trained_on
             for log in self.logs
         ]
-        return [*fits, *(Cell(log, "rules") for log in self.logs), *agents_]
+        return [*fits, *(Cell(log, "rules") for log in self.logs), *agent_cells]
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ class Cell:
     """One unit of work with one output file."""
 
     log: str
-    what: str
-    """rules, fit, or a learner."""
+    task: str
+    """rules, fit, or an algorithm."""
     on: str = ""
     """The generator to fit, or the training data of the algorithm."""
     seed: int = 0
@@ -122,146 +122,152 @@ class Cell:
 
     def file(self, folder: Path) -> Path:
         """The output file: jobs or results."""
-        if self.what == "fit":
+        if self.task == "fit":
             return folder / f"{self.log}-{self.on}.parquet"
         return folder / f"{self}.judged.json"
 
     def __str__(self) -> str:
-        named = [self.log, self.what, *([self.on] if self.on else [])]
-        return "-".join(named) + (f"-{self.seed}" if self.what not in ("rules", "fit") else "")
+        parts = [self.log, self.task, *([self.on] if self.on else [])]
+        return "-".join(parts) + (f"-{self.seed}" if self.task not in ("rules", "fit") else "")
 
 
-def work(cell: Cell, plan: Plan, folder: Path) -> str:
-    """Do one cell; what came out, in words."""
-    began, used = time.perf_counter(), time.process_time()
+def run_cell(cell: Cell, plan: Plan, folder: Path) -> str:
+    """Compute one cell; return a progress message."""
+    start_s, cpu_start_s = time.perf_counter(), time.process_time()
     jobs, machine = batch_learning.workload(plan.logs[cell.log])
     parts = split(jobs, validation=0.1)
-    if cell.what == "fit":
-        made = fit_generator(parts.train, cell.on, seed=0).sample(len(parts.train), seed=0)
-        _whole(cell.file(folder), made.to_parquet)
-        return _took(cell, began, used)
+    if cell.task == "fit":
+        synthetic_jobs = fit_generator(parts.train, cell.on, seed=0).sample(len(parts.train), seed=0)
+        _write_atomically(cell.file(folder), synthetic_jobs.to_parquet)
+        return _duration(cell, start_s, cpu_start_s)
     path = plan.logs[cell.log]
-    if cell.what == "rules":
-        found: dict[str, Any] = {
-            "values": {rule: batch_learning.judge(path, rule) for rule in batch_learning.RULES}
+    if cell.task == "rules":
+        output: dict[str, Any] = {
+            "values": {rule: batch_learning.evaluate(path, rule) for rule in batch_learning.RULES}
         }
     else:
-        mixture = None
+        mix = None
         if cell.model:
-            made = JobTable.from_parquet(Cell(cell.log, "fit", cell.model).file(folder))
-            mixture = SyntheticMix((made,), SHARE if cell.on.endswith(WITH) else 1.0)
+            synthetic_jobs = JobTable.from_parquet(Cell(cell.log, "fit", cell.model).file(folder))
+            mix = SyntheticMix((synthetic_jobs,), SHARE if cell.on.endswith(WITH) else 1.0)
         state = folder / f"{cell}.training"
-        if cell.what == "cma-es":
-            keeping = agents.CheckpointDir(state, resume=can_resume(state))
+        if cell.task == "cma-es":
+            checkpoints = agents.CheckpointDir(state, resume=can_resume(state))
             agent, _ = agents.train(
-                parts.train, parts.validation, machine, seed=cell.seed, trace=path, synthetic_mix=mixture,
-                checkpoint_dir=keeping, **plan.search,
+                parts.train, parts.validation, machine, seed=cell.seed, trace=path, synthetic_mix=mix,
+                checkpoint_dir=checkpoints, **plan.search,
             )  # fmt: skip
             agent.save(folder / f"{cell}.json")
         else:
-            how = RLTraining(**{**PPO, "algo": cell.what, "seed": cell.seed, "total_timesteps": plan.steps})
+            training = RLTraining(
+                **{**PPO, "algo": cell.task, "seed": cell.seed, "total_timesteps": plan.steps}
+            )
             agent, _ = train_network(
-                parts.train, parts.validation, machine, how, folder=state, resume=can_resume(state),
-                mixture=mixture,
+                parts.train, parts.validation, machine, training, folder=state, resume=can_resume(state),
+                mixture=mix,
             )  # fmt: skip
-        policy = agent.policy if cell.what == "cma-es" else agent
-        found = {"values": batch_learning.judge(path, policy), "cpu_s": time.process_time() - used}
-        if cell.what != "cma-es":
-            found["steps"] = plan.steps
+        policy = agent.policy if cell.task == "cma-es" else agent
+        output = {"values": batch_learning.evaluate(path, policy), "cpu_s": time.process_time() - cpu_start_s}
+        if cell.task != "cma-es":
+            output["steps"] = plan.steps
         else:
-            found["went"] = {name: agent.provenance[name] for name in ("began_at", "went", "kept_rule")}
-    told = json.dumps(found) + "\n"
-    _whole(cell.file(folder), lambda part: part.write_text(told, encoding="utf-8"))
-    return _took(cell, began, used)
+            output["went"] = {name: agent.provenance[name] for name in ("began_at", "went", "kept_rule")}
+    content = json.dumps(output) + "\n"
+    _write_atomically(cell.file(folder), lambda part: part.write_text(content, encoding="utf-8"))
+    return _duration(cell, start_s, cpu_start_s)
 
 
-def _whole(path: Path, write: Callable[[Path], Any]) -> None:
-    """A file that is there whole or not at all: a call that is killed leaves no half of one."""
+def _write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write a file atomically, so that a killed call leaves no partial file."""
     part = path.with_name(f".{path.name}.part")
     write(part)
     os.replace(part, path)
 
 
-def _took(cell: Cell, began: float, used: float) -> str:
-    return f"{cell}: {time.perf_counter() - began:.0f} s, {time.process_time() - used:.0f} s of a core"
+def _duration(cell: Cell, start_s: float, cpu_start_s: float) -> str:
+    return (
+        f"{cell}: {time.perf_counter() - start_s:.0f} s, {time.process_time() - cpu_start_s:.0f} s of a core"
+    )
 
 
 def run(plan: Plan, folder: Path, processes: int, say: Say) -> list[Cell]:
-    """All cells that have left no file yet, side by side; those that could not be done are given back."""
+    """Compute all cells without a file in parallel; return those that failed."""
     folder.mkdir(parents=True, exist_ok=True)
-    waiting = [cell for cell in plan.cells() if not cell.file(folder).exists()]
-    say(f"{len(waiting)} cells in {processes} processes")
+    pending = [cell for cell in plan.cells() if not cell.file(folder).exists()]
+    say(f"{len(pending)} cells in {processes} processes")
     failed: list[Cell] = []
-    if not waiting:
+    if not pending:
         return failed
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes, which stand side by side
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread per process, because processes run in parallel
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         running: dict[Future[str], Cell] = {}
-        while waiting or running:
-            ready = [cell for cell in waiting if _ready(cell, folder)]
+        while pending or running:
+            ready = [cell for cell in pending if _ready(cell, folder)]
             for cell in ready[: 2 * processes - len(running)]:
-                waiting.remove(cell)
-                running[pool.submit(work, cell, plan, folder)] = cell
-            if not running:  # what is left waits for a generator that failed
+                pending.remove(cell)
+                running[pool.submit(run_cell, cell, plan, folder)] = cell
+            if not running:  # the remaining cells need a generator that failed
                 break
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
+            completed, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in completed:
                 cell = running.pop(future)
-                problem = future.exception()
-                say(future.result() if problem is None else f"{cell} failed: {problem!r}")
-                failed += [] if problem is None else [cell]
-    return failed + waiting
+                error = future.exception()
+                say(future.result() if error is None else f"{cell} failed: {error!r}")
+                failed += [] if error is None else [cell]
+    return failed + pending
 
 
 def _ready(cell: Cell, folder: Path) -> bool:
-    """Whether the generated jobs it is trained on are there."""
-    return cell.what == "fit" or not cell.model or Cell(cell.log, "fit", cell.model).file(folder).exists()
+    """Whether the synthetic jobs that the cell needs exist."""
+    return cell.task == "fit" or not cell.model or Cell(cell.log, "fit", cell.model).file(folder).exists()
 
 
-def results(sources: Sources, say: Say, folder: Path = Path(FOLDER), **chosen: Any) -> dict[str, Any]:
-    """All figures; what is not in the folder is done, one cell after another."""
-    plan = planned(sources, **chosen)
+def results(
+    sources: Sources, say: Say, folder: Path = Path(FOLDER), **options_of_plan: Any
+) -> dict[str, Any]:
+    """All results; missing cells are computed one after another."""
+    plan = make_plan(sources, **options_of_plan)
     run(plan, folder, 1, say)
     return table_of(plan, folder)
 
 
-def planned(sources: Sources, logs: Sequence[str] | None = None, **chosen: Any) -> Plan:
-    """The plan for these logs, all of them unless named."""
+def make_plan(sources: Sources, logs: Sequence[str] | None = None, **options_of_plan: Any) -> Plan:
+    """The plan for these logs; None: all logs."""
     for log in logs or ():
         if log not in LOGS:
             raise UnknownNameError("log", log, LOGS)
     files = {log: str(sources.file(LOGS[log], "see docs/formats.md")) for log in logs or LOGS}
-    return Plan(files, **chosen)
+    return Plan(files, **options_of_plan)
 
 
 def table_of(plan: Plan, folder: Path) -> dict[str, Any]:
-    """The figures of all finished cells, log by log and learner by learner; and which are missing."""
-    done = {cell: _read(cell, folder) for cell in plan.cells() if cell.what != "fit"}
-    for cell, figures in done.items():
-        steps = plan.steps if figures is None else figures.get("steps", plan.steps)
+    """Results of all finished cells by log and algorithm, and the missing cells."""
+    saved = {cell: _read(cell, folder) for cell in plan.cells() if cell.task != "fit"}
+    for cell, metrics in saved.items():
+        steps = plan.steps if metrics is None else metrics.get("steps", plan.steps)
         if steps != plan.steps:
             raise InputError(
                 f"{cell.file(folder)} is of {steps:,} steps, and this table of {plan.steps:,}; name --steps {steps}, "
                 "or another folder"
             )
-    found: dict[str, Any] = {
-        "missing": [str(cell) for cell, figures in done.items() if figures is None],
+    output: dict[str, Any] = {
+        "missing": [str(cell) for cell, metrics in saved.items() if metrics is None],
         "seeds": list(plan.seeds),
         "logs": {},
     }
     for log, path in plan.logs.items():
-        rules = done[Cell(log, "rules")]
+        policies = saved[Cell(log, "rules")]
         cut = batch_learning.windows_of(batch_learning.workload(path)[0])
         for algo in plan.algos:
-            by_what = {}
-            for what in plan.trained_on:
-                runs = [done[Cell(log, algo, what, seed)] for seed in plan.seeds]
-                there = [figures for figures in runs if figures is not None]
-                if there:
-                    by_what[what] = there
-            if rules is not None and REAL in by_what:
-                found["logs"].setdefault(log, {})[algo] = compared(rules["values"], by_what, cut)
-    return found
+            by_training_data = {}
+            for training_data in plan.trained_on:
+                runs = [saved[Cell(log, algo, training_data, seed)] for seed in plan.seeds]
+                finished = [metrics for metrics in runs if metrics is not None]
+                if finished:
+                    by_training_data[training_data] = finished
+            if policies is not None and REAL in by_training_data:
+                output["logs"].setdefault(log, {})[algo] = compared(policies["values"], by_training_data, cut)
+    return output
 
 
 def _read(cell: Cell, folder: Path) -> dict[str, Any] | None:
@@ -274,44 +280,50 @@ def _say(line: str) -> None:
     sys.stderr.flush()
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Exit code 0: the table was printed; 1: it was, and cells are missing; 2: it could not be made."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0: the table was printed; 1: it was printed with missing cells; 2: an error occurred."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.reproduce synthetic-training",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     names = partial(str.split, sep=",")
-    parser.add_argument("--data", metavar="DIR", help="folder of real logs; else what KILOWAIT_DATA names")
+    parser.add_argument("--data", metavar="DIR", help="folder of real logs (default: KILOWAIT_DATA)")
     parser.add_argument("--out", default=FOLDER, metavar="DIR", help=f"folder of finished cells; {FOLDER}")
-    parser.add_argument("--logs", type=names, metavar="A,B", help=f"of {', '.join(LOGS)}; else all")
+    parser.add_argument("--logs", type=names, metavar="A,B", help=f"{', '.join(LOGS)} (default: all)")
     parser.add_argument("--models", type=names, default=MODELS, metavar="A,B", help=", ".join(GENERATORS))
     parser.add_argument("--algos", type=names, default=ALGOS, metavar="A,B", help="cma-es, ppo")
-    parser.add_argument("--seeds", type=names, default=SEEDS, metavar="N,N", help="of trainings; 0")
-    parser.add_argument("--steps", type=int, default=PPO["steps"], metavar="N", help="ppo: decisions")
-    parser.add_argument("--processes", type=int, default=1, metavar="N", help="cells at a time")
-    parser.add_argument("--table", action="store_true", help="print what is there, and train nothing")
+    parser.add_argument(
+        "--seeds", type=names, default=SEEDS, metavar="N,N", help="seeds of training (default: 0)"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=PPO["total_timesteps"], metavar="N", help="ppo: training decisions"
+    )
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="parallel processes")
+    parser.add_argument("--table", action="store_true", help="print the finished cells without training")
     parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")
-    given = parser.parse_args(words)
+    options = parser.parse_args(arguments)
     try:
-        if given.processes < 1 or given.steps < 1:
-            raise InputError(f"{given.processes} processes, {given.steps} steps; there must be at least 1")
-        plan = planned(
-            Sources.find(given.data),
-            given.logs,
-            models=given.models,
-            algos=given.algos,
-            seeds=tuple(map(int, given.seeds)),
-            steps=given.steps,
+        if options.processes < 1 or options.steps < 1:
+            raise InputError(
+                f"{options.processes} processes, {options.steps} steps; there must be at least 1"
+            )
+        plan = make_plan(
+            Sources.find(options.data),
+            options.logs,
+            models=options.models,
+            algos=options.algos,
+            seeds=tuple(map(int, options.seeds)),
+            steps=options.steps,
         )
-        if not given.table:
-            run(plan, Path(given.out), given.processes, _say)
-        found = table_of(plan, Path(given.out))
-    except KilowaitError as problem:
-        _say(f"error: {' '.join(str(problem).split())}")
+        if not options.table:
+            run(plan, Path(options.out), options.processes, _say)
+        output = table_of(plan, Path(options.out))
+    except KilowaitError as error:
+        _say(f"error: {' '.join(str(error).split())}")
         return 2
-    sys.stdout.write((json.dumps(found, indent=2) if given.json else text(found)) + "\n")
-    return 1 if found["missing"] else 0
+    sys.stdout.write((json.dumps(output, indent=2) if options.json else text(output)) + "\n")
+    return 1 if output["missing"] else 0
 
 
 if __name__ == "__main__":

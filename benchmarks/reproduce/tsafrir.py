@@ -70,7 +70,7 @@ PUBLISHED = {
     },
 }
 ORDER = {"EASY": None, "EASY-SJBF": "sjf", "EASY+": None, "EASY++": None, "PERFECT++": "sjf"}
-"""Our rows, and the order of their candidates for backfilling; EASY+ and EASY++ bring their own."""
+"""Our rows, and the order of their backfill candidates; EASY+ and EASY++ define their own."""
 PREDICTING = ("EASY+", "EASY++")
 VARIANTS = {
     "killed": "jobs are killed at the time they asked for",
@@ -79,47 +79,51 @@ VARIANTS = {
     "all jobs": "no job is left out of the means",
 }
 MONTHS = (6, 12, 18, 24, 30)
-"""Beginnings of SDSC-BLUE that are simulated alone, to see where its difference lies; months of 30 days."""
+"""First months of SDSC-BLUE that are simulated separately, to locate its difference; months of 30 days."""
 
 
-def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
-    """Means of every log, rule and variant; "" is the set-up itself."""
-    found: dict[str, Any] = {"rows": {}, "readings": {}, "jobs": {}}
+def results(sources: Sources, report_progress: Callable[[str], None]) -> dict[str, Any]:
+    """Means of every log, policy and variant; "" is the default set-up."""
+    output: dict[str, Any] = {"rows": {}, "readings": {}, "jobs": {}}
     for name, log in LOGS.items():
-        say(f"{name}, {log.processors:,} processors")
+        report_progress(f"{name}, {log.processors:,} processors")
         jobs = sources.jobs(log.file)
-        asked = _asked_for(sources, log, jobs)
-        found["jobs"][name] = len(jobs)
-        found["rows"][name] = {rule: {} for rule in ORDER}
+        requested = _with_requested_processors(sources, log, jobs)
+        output["jobs"][name] = len(jobs)
+        output["rows"][name] = {rule: {} for rule in ORDER}
         for variant in ("", *VARIANTS):
-            taken = jobs if variant == "allocated" else asked
+            variant_jobs = jobs if variant == "allocated" else requested
             for rule in ORDER:
-                found["rows"][name][rule][variant] = run(taken, log.processors, rule, variant)._asdict()
-        found["readings"][name] = {
+                output["rows"][name][rule][variant] = run(
+                    variant_jobs, log.processors, rule, variant
+                )._asdict()
+        output["readings"][name] = {
             rule: {
-                reading: run(asked, log.processors, rule, how.variant, how)._asdict()
-                for reading, how in READINGS.items()
+                reading: run(
+                    requested, log.processors, rule, interpretation.variant, interpretation
+                )._asdict()
+                for reading, interpretation in READINGS.items()
             }
             for rule in PREDICTING
         }
         if name == "SDSC-BLUE":
-            since_first_s = asked["submit_s"] - asked["submit_s"][0]
-            found["beginnings"] = {
+            since_first_s = requested["submit_s"] - requested["submit_s"][0]
+            output["beginnings"] = {
                 months: {
-                    rule: run(asked[since_first_s < months * 30 * 86400], log.processors, rule)._asdict()
+                    rule: run(requested[since_first_s < months * 30 * 86400], log.processors, rule)._asdict()
                     for rule in ORDER
                 }
                 for months in MONTHS
             }
-    asked = _asked_for(sources, EARLIER, sources.jobs(EARLIER.file))
-    found["earlier"] = {rule: run(asked, EARLIER.processors, rule)._asdict() for rule in ORDER}
-    return found
+    requested = _with_requested_processors(sources, EARLIER, sources.jobs(EARLIER.file))
+    output["earlier"] = {rule: run(requested, EARLIER.processors, rule)._asdict() for rule in ORDER}
+    return output
 
 
 def run(
     jobs: JobTable, processors: int, rule: str, variant: str = "", reading: Reading | None = None
 ) -> Means:
-    """One simulation and its means; a reading is one of EASY+ and EASY++.
+    """One simulation and its means; a reading is an interpretation of EASY+ and EASY++.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 60], runtime_s=[600, 60], nodes=[4, 2])
     >>> run(jobs, 4, "EASY", "all jobs")
@@ -145,43 +149,47 @@ def run(
     return Means(float(wait_s[counted].mean()) / 60, float(bsld[counted].mean()))
 
 
-def _asked_for(sources: Sources, log: Log, jobs: JobTable) -> JobTable:
-    """The jobs with the processors they asked for (field 8), where known; the reader takes those allocated."""
+def _with_requested_processors(sources: Sources, log: Log, jobs: JobTable) -> JobTable:
+    """The jobs with the requested processors (field 8), where known; the reader uses the allocated ones."""
     path = sources.log(log.file)
     try:
-        ids, asked = np.loadtxt(path, comments=";", usecols=(0, 7), dtype=np.int64, unpack=True)
-    except ValueError as problem:
-        raise InputError(f"{path} has lines that are no SWF ({problem}); get it anew") from None
+        ids, requested = np.loadtxt(path, comments=";", usecols=(0, 7), dtype=np.int64, unpack=True)
+    except ValueError as error:
+        raise InputError(f"{path} has lines that are not SWF ({error}); download it again") from None
     order = np.argsort(ids)
-    mine = asked[order[np.searchsorted(ids, jobs["job_id"], sorter=order)]]
-    return jobs.with_columns(nodes=np.where(mine > 0, mine, jobs["nodes"]))
+    requested_of_jobs = requested[order[np.searchsorted(ids, jobs["job_id"], sorter=order)]]
+    return jobs.with_columns(nodes=np.where(requested_of_jobs > 0, requested_of_jobs, jobs["nodes"]))
 
 
-def text(found: dict[str, Any]) -> str:
+def text(output: dict[str, Any]) -> str:
     """The tables."""
     rows = []
     for log, published in PUBLISHED.items():
-        for rule, theirs in published.items():
-            row = [f"{log} {rule}", f"{theirs.wait_min:g}"]
-            ours = Means(**found["rows"][log][rule][""])
-            row += [f"{ours.wait_min:.1f}", percent(ours.wait_min, theirs.wait_min)]
-            row += [f"{theirs.bsld:g}", f"{ours.bsld:.1f}", percent(ours.bsld, theirs.bsld)]
+        for rule, published_means in published.items():
+            row = [f"{log} {rule}", f"{published_means.wait_min:g}"]
+            means_here = Means(**output["rows"][log][rule][""])
+            row += [f"{means_here.wait_min:.1f}", percent(means_here.wait_min, published_means.wait_min)]
+            row += [
+                f"{published_means.bsld:g}",
+                f"{means_here.bsld:.1f}",
+                percent(means_here.bsld, published_means.bsld),
+            ]
             rows.append(row)
     heads = ["", "wait, min: published", "here", "difference", "bsld: published", "here", "difference"]
     parts = [
         "Tsafrir, Etsion, Feitelson (TPDS'07): mean wait in minutes, mean bounded slowdown (10 s)",
         table(heads, rows),
         "The same under other readings of the set-up, difference to print in wait / bounded slowdown:",
-        table(["", "as above", *VARIANTS], _differences(found["rows"])),
+        table(["", "as above", *VARIANTS], _differences(output["rows"])),
         "\n".join(f"{name}: {words}" for name, words in VARIANTS.items()),
         "Predictions under other readings, difference to print in wait / bounded slowdown:",
-        table(["", *READINGS], _differences(found["readings"])),
+        table(["", *READINGS], _differences(output["readings"])),
         "\n".join(f"{name}: {reading.words}" for name, reading in READINGS.items()),
     ]
     rows = [["KTH-SP2 published", *(_pair(PUBLISHED["KTH-SP2"][rule]) for rule in ORDER)]]
-    rows.append(["as converted in 2006", *(_pair(Means(**means)) for means in found["earlier"].values())])
+    rows.append(["as converted in 2006", *(_pair(Means(**means)) for means in output["earlier"].values())])
     rows.append(["SDSC-BLUE published", *(_pair(PUBLISHED["SDSC-BLUE"][rule]) for rule in ORDER)])
-    for months, rules in found["beginnings"].items():
+    for months, rules in output["beginnings"].items():
         rows.append([f"first {months} months", *(_pair(Means(**means)) for means in rules.values())])
     parts.append(
         "Another copy of KTH-SP2, and beginnings of SDSC-BLUE alone; wait in minutes / bounded slowdown:"
@@ -194,14 +202,14 @@ def _pair(means: Means) -> str:
     return f"{means.wait_min:.1f} / {means.bsld:.1f}"
 
 
-def _differences(found: dict[str, Any]) -> list[list[str]]:
-    """By log, rule and variant or reading."""
+def _differences(output: dict[str, Any]) -> list[list[str]]:
+    """Differences by log, policy, and variant or reading."""
     rows = []
-    for log, rules in found.items():
+    for log, rules in output.items():
         for rule, variants in rules.items():
-            theirs = PUBLISHED[log][rule]
+            published = PUBLISHED[log][rule]
             cells = [
-                f"{percent(means['wait_min'], theirs.wait_min)} / {percent(means['bsld'], theirs.bsld)}"
+                f"{percent(means['wait_min'], published.wait_min)} / {percent(means['bsld'], published.bsld)}"
                 for means in variants.values()
             ]
             rows.append([f"{log} {rule}", *cells])

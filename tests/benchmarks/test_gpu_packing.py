@@ -1,4 +1,4 @@
-"""The score "capacity" of the benchmark is the engine's placement of that name."""
+"""The capacity score of the benchmark equals the engine's placement capacity."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ TYPES = ("P100", "T4", "V100M16")
 LABELS = ("P100|T4", "V100M16")
 
 
-def drawn(seed: int) -> list[tuple[int, int, int, str]]:
-    """Pods for more GPUs than there are: thousandths of cores and of a GPU, GPUs, label of types."""
-    draw = stream(seed, "pods")
+def random_pods(seed: int) -> list[tuple[int, int, int, str]]:
+    """Random pods that request more GPUs than exist: thousandths of cores and of a GPU, GPUs, label of types."""
+    rng = stream(seed, "pods")
     kinds = []
     for _ in range(25):
-        gpus = int(draw.choice([0, 1, 1, 1, 1, 2, 4]))
-        gpu_milli = int(draw.choice([100, 250, 460, 500, 810, 1000])) if gpus == 1 else 1000 * min(gpus, 1)
-        label = str(draw.choice(["", "", *LABELS])) if 0 < gpus < 3 else ""
-        kinds.append((int(draw.choice([0, 500, 2000, 6000, 12_000])), gpu_milli, gpus, label))
-    return [kinds[i] for i in draw.integers(0, len(kinds), 300)]
+        gpus = int(rng.choice([0, 1, 1, 1, 1, 2, 4]))
+        gpu_milli = int(rng.choice([100, 250, 460, 500, 810, 1000])) if gpus == 1 else 1000 * min(gpus, 1)
+        label = str(rng.choice(["", "", *LABELS])) if 0 < gpus < 3 else ""
+        kinds.append((int(rng.choice([0, 500, 2000, 6000, 12_000])), gpu_milli, gpus, label))
+    return [kinds[i] for i in rng.integers(0, len(kinds), 300)]
 
 
-def by_the_benchmark(pods: list[tuple[int, int, int, str]]) -> list[int]:
+def used_in_benchmark(pods: list[tuple[int, int, int, str]]) -> list[int]:
     counts = sorted(Counter(pods).items(), key=lambda item: (item[1], item[0]), reverse=True)
-    place = {kind: number for number, (kind, _) in enumerate(counts)}
+    number_of_kind = {kind: number for number, (kind, _) in enumerate(counts)}
     needs = [
         (
             cpu,
@@ -54,13 +54,13 @@ def by_the_benchmark(pods: list[tuple[int, int, int, str]]) -> list[int]:
         for name, nodes, gpus, cores in MACHINE
         for _ in range(nodes)
     ]
-    kind = np.array([place[pod] for pod in pods])
+    kind = np.array([number_of_kind[pod] for pod in pods])
     nodes = Nodes(*np.array(rows).T.copy())
     kinds = Kinds(np.array(needs), shares, shares)
     return used_after_each(RULES.index("capacity"), kind, np.zeros_like(kind), kinds, nodes).tolist()
 
 
-def by_the_engine(pods: list[tuple[int, int, int, str]]) -> list[int]:
+def used_in_engine(pods: list[tuple[int, int, int, str]]) -> list[int]:
     count = len(pods)
     cpu, gpu_milli, gpus, label = zip(*pods, strict=True)
     cluster = Cluster(
@@ -87,17 +87,17 @@ def by_the_engine(pods: list[tuple[int, int, int, str]]) -> list[int]:
         settings=GpuSettings(placement="capacity", head_of_line_blocking=False),
         gpu_speeds="none",
     )
-    asked = np.array(gpus) * gpu_milli
-    taken = np.zeros(count, np.int64)
-    first = log.start_s < count  # later ones waited for the first to end
-    assert (log.start_s[first] == log.job[first]).all(), "who does not fit at once never does"
-    taken[log.job[first]] = asked[log.job[first]]
-    return np.cumsum(taken).tolist()
+    requested = np.array(gpus) * gpu_milli
+    started = np.zeros(count, np.int64)
+    first = log.start_s < count  # later starts waited for the first job to end
+    assert (log.start_s[first] == log.job[first]).all(), "jobs that do not fit at once never start"
+    started[log.job[first]] = requested[log.job[first]]
+    return np.cumsum(started).tolist()
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_engine_and_benchmark_place_equally(seed):
-    pods = drawn(seed)
-    used = by_the_engine(pods)
-    assert used == by_the_benchmark(pods)
-    assert used[-1] < sum(gpus * gpu_milli for _, gpu_milli, gpus, _ in pods), "some found no room"
+    pods = random_pods(seed)
+    used = used_in_engine(pods)
+    assert used == used_in_benchmark(pods)
+    assert used[-1] < sum(gpus * gpu_milli for _, gpu_milli, gpus, _ in pods), "some pods must be dropped"

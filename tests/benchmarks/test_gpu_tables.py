@@ -1,4 +1,4 @@
-"""Other people's GPU tables made again: FGD's on openb seed by seed, Gavel's rounds, and what the docs print."""
+"""Reproduction of published GPU tables: FGD on openb by seed, Gavel's rounds, and the tables of the docs."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ def page(project: Path) -> str:
 # -- Go's generator ---------------------------------------------------------------------------------
 
 
-def test_go_draws_from_seed_1_what_every_go_program_did():
-    made = GoRandom(1)
-    assert made.word() == 5_577_006_791_947_779_410
-    assert [made.below(100) for _ in range(5)] == [87, 47, 59, 81, 18]
+def test_go_random_numbers_of_seed_1():
+    generator = GoRandom(1)
+    assert generator.word() == 5_577_006_791_947_779_410
+    assert [generator.below(100) for _ in range(5)] == [87, 47, 59, 81, 18]
 
 
-def test_a_shuffle_and_a_permutation_keep_everything_and_depend_on_the_seed():
-    things, others = list(range(50)), list(range(50))
-    GoRandom(42).shuffle(things)
-    GoRandom(43).shuffle(others)
-    assert sorted(things) == sorted(GoRandom(42).permutation(50)) == list(range(50))
-    assert things != others
+def test_shuffle_and_permutation_depend_on_the_seed():
+    values, other_values = list(range(50)), list(range(50))
+    GoRandom(42).shuffle(values)
+    GoRandom(43).shuffle(other_values)
+    assert sorted(values) == sorted(GoRandom(42).permutation(50)) == list(range(50))
+    assert values != other_values
 
 
 # -- packing ----------------------------------------------------------------------------------------
 
 
-def placed(
+def used_milli(
     rule: str, pods: list[int], needs: list[list[int]], gpus: list[int], cpu: int = 64_000
 ) -> list[int]:
     count = len(needs)
@@ -72,33 +72,35 @@ HALF, WHOLE, PAIR = [1000, 1, 500, 1], [1000, 1, 1000, 1], [1000, 2, 1000, 1]
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_no_more_is_placed_than_there_is(rule):
-    assert placed(rule, [0] * 5, [HALF], [2])[-1] == 2000
-    assert placed(rule, [0] * 5, [HALF], [2], cpu=3000)[-1] == 1500, "cores run out"
-    assert placed(rule, [0], [[1000, 1, 500, 2]], [2])[-1] == 0, "no GPU of that type"
+def test_placement_never_exceeds_the_resources(rule):
+    assert used_milli(rule, [0] * 5, [HALF], [2])[-1] == 2000
+    assert used_milli(rule, [0] * 5, [HALF], [2], cpu=3000)[-1] == 1500, "cores run out"
+    assert used_milli(rule, [0], [[1000, 1, 500, 2]], [2])[-1] == 0, "no GPU of that type"
 
 
 @pytest.mark.parametrize("rule", ["GpuPacking", "BestFit", "FGD", "capacity"])
-def test_halves_share_a_gpu_so_that_a_pair_still_fits(rule):
-    assert placed(rule, [0, 0, 1], [HALF, PAIR], [3])[-1] == 3000
+def test_halves_share_a_gpu(rule):
+    assert used_milli(rule, [0, 0, 1], [HALF, PAIR], [3])[-1] == 3000
 
 
-def test_fgd_leaves_the_node_of_two_to_the_pair():
-    assert placed("FGD", [0, 1], [WHOLE, PAIR], [2, 1]) == [1000, 3000]
+def test_fgd_keeps_the_two_gpu_node_for_the_pair():
+    assert used_milli("FGD", [0, 1], [WHOLE, PAIR], [2, 1]) == [1000, 3000]
 
 
 def test_runs_with_equal_seeds_are_equal():
     pods = [0, 1, 0, 0, 1] * 4
-    assert placed("Random", pods, [HALF, PAIR], [2] * 9) == placed("Random", pods, [HALF, PAIR], [2] * 9)
+    assert used_milli("Random", pods, [HALF, PAIR], [2] * 9) == used_milli(
+        "Random", pods, [HALF, PAIR], [2] * 9
+    )
 
 
 def test_openb_is_reproduced_by_seed(sources, monkeypatch):
     monkeypatch.setattr(openb, "SEEDS", range(42, 44))
-    found = openb.results(sources, quiet, lists=["default"])["default"]
+    result = openb.results(sources, quiet, lists=["default"])["default"]
     for (name, rule), published in openb.BY_SEED.items():
         if name == "default":
-            assert found[rule] == list(published[:2]), rule
-    assert np.all(np.greater(found["capacity"], found["FGD"]))
+            assert result[rule] == list(published[:2]), rule
+    assert np.all(np.greater(result["capacity"], result["FGD"]))
 
 
 def test_missing_list_is_named(tmp_path):
@@ -108,17 +110,17 @@ def test_missing_list_is_named(tmp_path):
 
 
 @pytest.mark.slow
-def test_openb_is_as_published_and_as_in_the_docs(sources, page):
-    """One list with the rules that are quick, and the list held out; the command prints all."""
-    found = openb.results(
+def test_openb_equals_published_values_and_docs(sources, page):
+    """One list with the fast scores, and the held-out list; the command prints all."""
+    result = openb.results(
         sources, quiet, ("default", openb.HELD_OUT), ("Random", "BestFit", "FGD", openb.OURS)
     )
     for rule in ("Random", "BestFit", "FGD"):
-        mean = float(np.mean(found["default"][rule]))
+        mean = float(np.mean(result["default"][rule]))
         published = openb.PUBLISHED[rule][0]
         assert mean == pytest.approx(float(published), abs=0.6)
         assert re.search(rf"^{rule} +{published} +{mean:.2f} ", page, re.MULTILINE), (rule, mean)
-    for name, values in found.items():
+    for name, values in result.items():
         fgd, ours = (float(np.mean(values[rule])) for rule in ("FGD", openb.OURS))
         assert re.search(rf"^{name} +{fgd:.2f} +{ours:.2f} ", page, re.MULTILINE), (name, fgd, ours)
         assert ours > fgd
@@ -127,19 +129,19 @@ def test_openb_is_as_published_and_as_in_the_docs(sources, page):
 # -- shares -----------------------------------------------------------------------------------------
 
 
-def view(speed: list[list[float]], left: list[float] | None = None) -> View:
+def view(speed: list[list[float]], remaining: list[float] | None = None) -> View:
     jobs = len(speed)
-    steps = np.ones(jobs) if left is None else np.array(left)
+    steps = np.ones(jobs) if remaining is None else np.array(remaining)
     return View(list(range(jobs)), 0.0, np.zeros(jobs), steps, np.array(speed))
 
 
 @pytest.mark.parametrize("jobs", [1, 7, 107, 150])
-def test_the_smallest_value_is_as_large_as_a_linear_program_can_make_it(jobs):
+def test_max_min_shares_equal_a_linear_program(jobs):
     worth = np.random.default_rng(jobs).uniform(0.2, 3.0, (jobs, 3))
     workers = np.array([36.0, 36.0, 36.0])
-    found = max_min_shares(worth, workers)
-    assert found.sum(axis=0) == pytest.approx(np.minimum(found.sum(axis=0), workers), abs=1e-6)
-    assert np.all(found.sum(axis=1) < 1 + 1e-6)
+    result = max_min_shares(worth, workers)
+    assert result.sum(axis=0) == pytest.approx(np.minimum(result.sum(axis=0), workers), abs=1e-6)
+    assert np.all(result.sum(axis=1) < 1 + 1e-6)
     limits = np.zeros((2 * jobs + 3, 3 * jobs + 1))
     for job in range(jobs):
         limits[job, 3 * job : 3 * job + 3], limits[job, -1] = -worth[job], 1.0
@@ -148,21 +150,21 @@ def test_the_smallest_value_is_as_large_as_a_linear_program_can_make_it(jobs):
         limits[2 * jobs + kind, kind : 3 * jobs : 3] = 1.0
     bound = np.concatenate([np.zeros(jobs), np.ones(jobs), workers])
     best = linprog(np.append(np.zeros(3 * jobs), -1.0), limits, bound)
-    assert (worth * found).sum(axis=1).min() == pytest.approx(-best.fun, abs=1e-6)
+    assert (worth * result).sum(axis=1).min() == pytest.approx(-best.fun, abs=1e-6)
 
 
-def test_fifo_gives_v100_then_p100_then_k80():
-    given = gavel_shares.Fifo(seed=3)(view([[1.0, 1.0, 1.0]] * 30))
-    assert given.sum(axis=0).tolist() == [0, 0, 30]
+def test_fifo_assigns_v100_then_p100_then_k80():
+    shares = gavel_shares.Fifo(seed=3)(view([[1.0, 1.0, 1.0]] * 30))
+    assert shares.sum(axis=0).tolist() == [0, 0, 30]
     assert gavel_shares.fifo_by_type(view([[1.0, 3.0, 2.0]] * 120)).sum(axis=0).tolist() == [36, 36, 36]
 
 
-def test_las_gives_all_time_while_there_are_gpus_for_all():
+def test_las_gives_full_shares_if_gpus_suffice():
     assert gavel_shares.las(view([[1.0, 1.0, 1.0]] * 10)).sum(axis=1) == pytest.approx(1.0)
     assert gavel_shares.las(view([[1.0, 1.0, 1.0]] * 216)).sum(axis=1) == pytest.approx(0.5)
 
 
-def test_allox_runs_the_short_job_first_and_keeps_who_has_a_gpu(monkeypatch):
+def test_allox_runs_the_short_job_first_and_keeps_running_jobs(monkeypatch):
     monkeypatch.setattr(gavel_shares, "WORKERS", (0, 0, 1))
     policy = gavel_shares.AlloX()
     assert policy(view([[1.0, 1.0, 1.0]] * 2, left=[100.0, 1.0]))[:, 2].tolist() == [0, 1]
@@ -172,20 +174,20 @@ def test_allox_runs_the_short_job_first_and_keeps_who_has_a_gpu(monkeypatch):
 # -- rounds -----------------------------------------------------------------------------------------
 
 
-def test_a_job_alone_runs_without_a_break_in_whole_steps_a_round():
+def test_single_job_runs_whole_steps_per_round():
     """2.5 steps a round: two a round, in 288 s."""
     speed = 2.5 / 360
     work = Work(np.array([0.0, 1e9, 2e9]), np.array([5.0, 1.0, 1.0]), np.full((3, 3), speed))
-    taken = completion_times(work, gavel_shares.las_by_type, 0, 1, seed=0, by_type=True, strict=False)
-    assert taken == pytest.approx(5 / speed)
+    completion_s = completion_times(work, gavel_shares.las_by_type, 0, 1, seed=0, by_type=True, strict=False)
+    assert completion_s == pytest.approx(5 / speed)
 
 
-def test_a_job_that_comes_waits_for_shares():
-    """Those made at 0 may be made anew at once, at 360; then 1,920 s must pass, and have passed at 2,520."""
+def test_arriving_job_waits_for_shares():
+    """Shares of time 0 may be recomputed at 360; then 1,920 s must pass, which is the case at 2,520."""
     arrival = np.array([0.0, 10.0, 400.0, 1e9, 2e9])
     work = Work(arrival, np.array([9e3, 100.0, 100.0, 1.0, 1.0]), np.ones((5, 3)))
-    taken = completion_times(work, gavel_shares.fifo_by_type, 0, 3, seed=0, by_type=True, strict=True)
-    assert taken.tolist() == [9000.0, 360.0 - 10.0 + 100.0, 2520.0 - 400.0 + 100.0]
+    completion_s = completion_times(work, gavel_shares.fifo_by_type, 0, 3, seed=0, by_type=True, strict=True)
+    assert completion_s.tolist() == [9000.0, 360.0 - 10.0 + 100.0, 2520.0 - 400.0 + 100.0]
 
 
 def test_too_few_jobs_are_an_error():
@@ -199,18 +201,18 @@ def speeds(data_dir: Path) -> Throughputs:
     return read_throughputs(data_dir / "gpu" / "gavel_throughputs.json.gz")
 
 
-def test_without_a_queue_nothing_but_v100_counts_and_the_published_value_comes_out(speeds):
+def test_low_rate_reproduces_the_published_value(speeds):
     work = gavel.work_at(0.4, speeds)
     assert gavel.mean_hours("AlloX", work) == pytest.approx(17.58, abs=0.005)
 
 
-def test_the_published_fifo_by_type_is_below_what_these_throughputs_allow(speeds):
+def test_published_fifo_by_type_is_below_the_possible_minimum(speeds):
     work = gavel.work_at(0.4, speeds, gavel.LAST)
-    least = (work.steps[gavel.FIRST :, None] / work.speed[gavel.FIRST :]).min(axis=1).mean() / 3600
-    assert least > gavel.PUBLISHED["FIFO by type"][0]
+    minimum_h = (work.steps[gavel.FIRST :, None] / work.speed[gavel.FIRST :]).min(axis=1).mean() / 3600
+    assert minimum_h > gavel.PUBLISHED["FIFO by type"][0]
 
 
-def test_rows_by_type_are_near_print(speeds, page):
+def test_rows_by_type_are_close_to_published_values(speeds, page):
     work = gavel.work_at(5.2, speeds)
     for name in ("AlloX", "LAS by type"):
         hours = gavel.mean_hours(name, work)
@@ -224,8 +226,8 @@ def test_rows_by_type_are_near_print(speeds, page):
     ("name", "rate"),
     [("FIFO", 4.0), ("FIFO by type", 4.0), ("LAS", 4.0), ("AlloX", 0.4), ("LAS by type", 0.4)],
 )
-def test_gavel_is_as_in_the_docs(sources, page, name, rate):
-    """The quicker cells; the command prints all."""
+def test_gavel_equals_published_values_and_docs(sources, page, name, rate):
+    """The fast cells; the command prints all."""
     speeds = read_throughputs(sources.file("gpu/gavel_throughputs.json.gz", "it is Gavel's"))
     hours = gavel.mean_hours(name, gavel.work_at(rate, speeds))
     published = gavel.PUBLISHED[name][gavel.RATES.index(rate)]

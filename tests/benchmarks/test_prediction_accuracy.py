@@ -1,4 +1,4 @@
-"""The table of predictions: its simple rows are those of the page, and its words are made on a small log."""
+"""The prediction-accuracy benchmark: rows of simple predictors equal those of the docs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from benchmarks.reproduce.__main__ import main
 from benchmarks.reproduce.data_paths import Sources
-from benchmarks.reproduce.prediction_accuracy import LOGS, judged, text
+from benchmarks.reproduce.prediction_accuracy import LOGS, evaluated, text
 
 from kilowait.predict.baselines import BASELINES
 
@@ -18,8 +18,8 @@ def without_seconds(line: str) -> list[str]:
     return line.split()[:-1]
 
 
-def test_the_simple_rows_are_those_of_the_page(data_dir):
-    found = judged(
+def test_simple_predictor_rows_equal_the_docs(data_dir):
+    result = evaluated(
         Sources.find(str(data_dir)),
         lambda line: None,
         "KTH-SP2",
@@ -27,15 +27,15 @@ def test_the_simple_rows_are_those_of_the_page(data_dir):
         [*sorted(set(BASELINES) - {"rate"})],
     )
     page = [without_seconds(line) for line in PAGE.read_text("utf-8").splitlines() if line]
-    shown = text({"KTH-SP2, runtime": found}).splitlines()
+    output = text({"KTH-SP2, runtime": result}).splitlines()
     assert "KTH-SP2, runtime, recorded: 8,542 of 28,475 jobs, 15 weeks" in PAGE.read_text("utf-8")
-    rows = [without_seconds(line) for line in shown if line.split(" ")[0] in BASELINES]
+    rows = [without_seconds(line) for line in output if line.split(" ")[0] in BASELINES]
     assert len(rows) == 5
     for row in rows:
         assert row in page
 
 
-def test_every_log_is_on_the_page():
+def test_every_log_is_in_the_docs():
     page = PAGE.read_text("utf-8")
     for name, log in LOGS.items():
         for target in log.targets:

@@ -1,4 +1,4 @@
-"""The table of generators: finished cells are not computed again, and failed cells are reported."""
+"""The synthetic-fidelity benchmark: finished cells are reused and failed cells reported."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from tests.synth.test_generator import log
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
-    """A folder with one small log, as Theta."""
+    """A folder with one small log in place of Theta."""
     folder = tmp_path / "data"
     (folder / "swf").mkdir(parents=True)
-    whole = log(400)
-    plain = JobTable(
-        labels={"queue": whole.labels["queue"]},
-        meta=whole.meta,
+    jobs = log(400)
+    public_jobs = JobTable(
+        labels={"queue": jobs.labels["queue"]},
+        meta=jobs.meta,
         **{
-            name: whole[name]
+            name: jobs[name]
             for name in "job_id submit_s runtime_s estimate_s nodes user queue status".split()
         },
     )
-    write_trace(plain, folder / "swf" / "small.swf.gz")
+    write_trace(public_jobs, folder / "swf" / "small.swf.gz")
     monkeypatch.setattr(synthetic_fidelity, "LOGS", {"Theta": "swf/small.swf.gz"})
     return folder
 
 
 @pytest.fixture
 def cells(monkeypatch):
-    """Cells that were done, in this process."""
-    done = []
+    """File names of the cells computed in this process."""
+    computed = []
 
-    def here(work, calls, processes, say):
+    def run_serially(work, calls, processes, say):
         for call in calls:
-            done.append(call[0].file.name)
+            computed.append(call[0].file.name)
             say(work(*call))
 
-    monkeypatch.setattr(synthetic_fidelity, "side_by_side", here)
-    return done
+    monkeypatch.setattr(synthetic_fidelity, "run_parallel", run_serially)
+    return computed
 
 
-def table(data, out, **more):
+def table(data, out, **options):
     return synthetic_fidelity.results(
-        Sources.find(str(data)), lambda line: None, ["Theta"], ["bootstrap"], folder=str(out), **more
+        Sources.find(str(data)), lambda line: None, ["Theta"], ["bootstrap"], folder=str(out), **options
     )
 
 
-def test_finished_cells_are_not_computed_again(data, cells, tmp_path):
+def test_finished_cells_are_reused(data, cells, tmp_path):
     out = tmp_path / "out"
     first = table(data, out, seeds=(0,))
     assert cells == ["Theta-bootstrap-likeness.json", "Theta-bootstrap-privacy.json"]
@@ -66,17 +66,17 @@ def test_finished_cells_are_not_computed_again(data, cells, tmp_path):
     )
     table(data, out, seeds=(5,))
     assert len(cells) == 5  # other seeds are other cells
-    shown = synthetic_fidelity.text(second)
-    assert "Theta, shifted by minutes" in shown and "Theta, bootstrap" in shown
-    # A bootstrap is a copy, and is told as one.
+    output = synthetic_fidelity.text(second)
+    assert "Theta, shifted by minutes" in output and "Theta, bootstrap" in output
+    # The bootstrap copies jobs, which is reported.
     assert second["Theta"]["bootstrap"]["privacy"]["leaks"]["copies"] == 1
 
 
 def test_failed_cells_are_reported(data, cells, tmp_path, monkeypatch):
-    def few(jobs, model, seeds):
+    def fail(jobs, model, seeds):
         raise synthetic_fidelity.KilowaitError("no such extra")
 
-    monkeypatch.setattr(synthetic_fidelity, "likeness", few)
+    monkeypatch.setattr(synthetic_fidelity, "fidelity_of", fail)
     assert "failed: Theta, bootstrap, likeness: no such extra" in synthetic_fidelity.text(
         table(data, tmp_path / "out")
     )

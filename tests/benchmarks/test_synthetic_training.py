@@ -1,4 +1,4 @@
-"""The table of agents trained on generated jobs, on a few made jobs."""
+"""The synthetic-training benchmark, with a few synthetic jobs."""
 
 import json
 
@@ -22,14 +22,14 @@ PLAN = table.Plan(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """All cells, done in this process."""
-    place = tmp_path_factory.mktemp("cells")
+    """The results of all cells, computed in this process."""
+    out = tmp_path_factory.mktemp("cells")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch_learning, "WINDOWS", 6)
         patch.setattr(batch_learning, "WINDOW_JOBS", 100)
         for cell in PLAN.cells():
-            table.work(cell, PLAN, place)
-    return place
+            table.run_cell(cell, PLAN, out)
+    return out
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def small(monkeypatch):
     monkeypatch.setattr(batch_learning, "WINDOW_JOBS", 100)
 
 
-def test_generators_come_first_and_every_way_to_train_is_there():
+def test_plan_lists_generators_first():
     assert [str(cell) for cell in PLAN.cells()] == [
         "made-fit-bootstrap",
         "made-rules",
@@ -49,35 +49,35 @@ def test_generators_come_first_and_every_way_to_train_is_there():
     assert [cell.model for cell in PLAN.cells()] == ["bootstrap", "", "", "bootstrap", "bootstrap"]
 
 
-def test_a_generator_sees_training_jobs_alone_and_gives_as_many(folder):
+def test_generator_is_fitted_to_training_jobs_only(folder):
     train = split(batch_learning.workload(PATH)[0], validation=0.1).train
-    made = JobTable.from_parquet(folder / "made-bootstrap.parquet")
-    assert len(made) == len(train) == 1200
-    assert set(made["runtime_s"]) <= set(train["runtime_s"])  # weeks of these jobs, drawn again
+    synthetic_jobs = JobTable.from_parquet(folder / "made-bootstrap.parquet")
+    assert len(synthetic_jobs) == len(train) == 1200
+    assert set(synthetic_jobs["runtime_s"]) <= set(train["runtime_s"])  # resampled weeks of these jobs
 
 
-def test_agents_stand_beside_the_one_trained_on_real_jobs_and_the_best_rule(folder):
-    found = table.table_of(PLAN, folder)
-    one = found["logs"]["made"]["cma-es"]
-    rows = one["rows"]
-    assert found["missing"] == [] and list(rows) == ["real", "bootstrap", "bootstrap+real"]
+def test_agents_are_compared_with_real_training_data_and_the_best_policy(folder):
+    results = table.table_of(PLAN, folder)
+    log_result = results["logs"]["made"]["cma-es"]
+    rows = log_result["rows"]
+    assert results["missing"] == [] and list(rows) == ["real", "bootstrap", "bootstrap+real"]
     for row in rows.values():
         assert row["of_real"] == pytest.approx(row["mean_bsld"] / rows["real"]["mean_bsld"])
-        assert row["of_best_rule"] == pytest.approx(row["mean_bsld"] / one["best_rule_mean_bsld"])
-    told = json.loads((folder / "made-cma-es-bootstrap-0.json").read_text())["provenance"]
-    assert told["synthetic_share"] == 1.0 and told["trained_on_jobs"] == 0
-    said = table.text(found)
-    assert "made, CMA-ES, bootstrap alone" in said and "made, CMA-ES, bootstrap and real" in said
-    assert "loss above 10 % with synthetic jobs alone: " in said
+        assert row["of_best_rule"] == pytest.approx(row["mean_bsld"] / log_result["best_rule_mean_bsld"])
+    provenance = json.loads((folder / "made-cma-es-bootstrap-0.json").read_text())["provenance"]
+    assert provenance["synthetic_share"] == 1.0 and provenance["trained_on_jobs"] == 0
+    output = table.text(results)
+    assert "made, CMA-ES, bootstrap alone" in output and "made, CMA-ES, bootstrap and real" in output
+    assert "loss above 10 % with synthetic jobs alone: " in output
 
 
 def test_saved_cells_are_reused_and_missing_cells_reported(folder, tmp_path):
-    said = []
-    assert table.run(PLAN, folder, 1, said.append) == [] and said == ["0 cells in 1 processes"]
-    found = table.table_of(PLAN, tmp_path)
-    assert found["logs"] == {} and len(found["missing"]) == 4
-    assert table.text(found).startswith("nothing is finished yet") and "4 cells are missing" in table.text(
-        found
+    messages = []
+    assert table.run(PLAN, folder, 1, messages.append) == [] and messages == ["0 cells in 1 processes"]
+    results = table.table_of(PLAN, tmp_path)
+    assert results["logs"] == {} and len(results["missing"]) == 4
+    assert table.text(results).startswith("nothing is finished yet") and "4 cells are missing" in table.text(
+        results
     )
 
 
@@ -85,28 +85,30 @@ def test_interrupted_cells_are_resumed(folder, monkeypatch):
     cell = table.Cell("made", "cma-es", "bootstrap", 0)
     before = json.loads(cell.file(folder).read_text())
     cell.file(folder).unlink()
-    gone_on = []
-    keeping = table.agents.CheckpointDir
+    resume_arguments = []
+    checkpoint_dir = table.agents.CheckpointDir
     monkeypatch.setattr(
         table.agents,
         "CheckpointDir",
-        lambda *given, resume: gone_on.append(resume) or keeping(*given, resume),
+        lambda *args, resume: resume_arguments.append(resume) or checkpoint_dir(*args, resume),
     )
-    table.work(cell, PLAN, folder)
-    assert gone_on == [True] and json.loads(cell.file(folder).read_text())["values"] == before["values"]
+    table.run_cell(cell, PLAN, folder)
+    assert (
+        resume_arguments == [True] and json.loads(cell.file(folder).read_text())["values"] == before["values"]
+    )
 
 
-def test_a_generator_that_cannot_be_fitted_leaves_the_rest_to_be_done(tmp_path, monkeypatch):
-    done = []
+def test_failed_generator_fit_skips_dependent_cells(tmp_path, monkeypatch):
+    completed = []
 
-    def fails(cell, plan, folder):
-        if cell.what == "fit":
+    def run_or_fail(cell, plan, folder):
+        if cell.task == "fit":
             raise InputError("no")
-        done.append(str(cell))
+        completed.append(str(cell))
         return str(cell)
 
-    class Here:
-        """A pool of no processes."""
+    class SerialPool:
+        """A process pool that runs tasks in this process."""
 
         def __init__(self, *_, **__):
             pass
@@ -117,24 +119,24 @@ def test_a_generator_that_cannot_be_fitted_leaves_the_rest_to_be_done(tmp_path, 
         def __exit__(self, *_):
             return None
 
-        def submit(self, function, *given):
+        def submit(self, function, *args):
             future = table.Future()
             try:
-                future.set_result(fails(*given))
+                future.set_result(run_or_fail(*args))
             except InputError as problem:
                 future.set_exception(problem)
             return future
 
-    monkeypatch.setattr(table, "ProcessPoolExecutor", Here)
-    said = []
-    left = table.run(PLAN, tmp_path, 2, said.append)
-    assert done == ["made-rules", "made-cma-es-real-0"]
-    assert [str(cell) for cell in left] == [
+    monkeypatch.setattr(table, "ProcessPoolExecutor", SerialPool)
+    messages = []
+    failed = table.run(PLAN, tmp_path, 2, messages.append)
+    assert completed == ["made-rules", "made-cma-es-real-0"]
+    assert [str(cell) for cell in failed] == [
         "made-fit-bootstrap",
         "made-cma-es-bootstrap-0",
         "made-cma-es-bootstrap+real-0",
     ]
-    assert any("made-fit-bootstrap failed" in line for line in said)
+    assert any("made-fit-bootstrap failed" in line for line in messages)
 
 
 def test_results_of_other_settings_are_rejected(folder, tmp_path):

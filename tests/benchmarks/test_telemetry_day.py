@@ -3,7 +3,7 @@ from __future__ import annotations
 from benchmarks.telemetry_day import main
 
 
-def test_a_short_day(capsys):
+def test_short_day(capsys):
     main(["--seconds", "400"])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["writing", "packing", "labelling", "conservation"]

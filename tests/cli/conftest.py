@@ -1,4 +1,4 @@
-"""kilowait called as from a shell, but in this process."""
+"""Fixtures that run kilowait commands in this process."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ CSV = "id,submitted,ran,limit_min,size\n1,0,60,2,4\n2,5,30,1,1\n"
 
 
 @dataclass
-class Said:
-    """What a call left behind."""
+class CommandResult:
+    """Exit status, standard output and standard error of a command."""
 
     status: int
     out: str
@@ -32,10 +32,10 @@ class Said:
 
     def json(self) -> Any:
         assert self.status == 0, self.err
-        return json.loads(self.out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+        return json.loads(self.out, parse_constant=lambda constant: pytest.fail(f"{constant} is no JSON"))
 
     def error(self) -> str:
-        """The one line of an error."""
+        """The error message, which must be a single line."""
         assert self.status == 2, (self.status, self.out, self.err)
         assert self.err.startswith("error: ") and self.err.count("\n") == 1, self.err
         assert self.out == ""
@@ -43,16 +43,18 @@ class Said:
 
 
 @pytest.fixture
-def kilowait(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
+def kilowait(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., CommandResult]:
     monkeypatch.delenv("COLUMNS", raising=False)  # pytest's workers set it
 
-    def call(*words: object) -> Said:
+    def call(*args: object) -> CommandResult:
         capfd.readouterr()
-        status = main([str(word) for word in words])
+        status = main([str(arg) for arg in args])
         out, err = capfd.readouterr()
         assert "Traceback" not in err
         assert "\x1b" not in out + err  # no colours where there is no terminal
-        return Said(status, out, err)
+        return CommandResult(status, out, err)
 
     return call
 

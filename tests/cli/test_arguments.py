@@ -40,16 +40,16 @@ def test_only_options_of_the_command_are_named():
 
 def test_aliases_are_parameters_of_some_command():
     known = set()
-    for words in (
+    for command in (
         "simulate", "compare", "train", "evaluate", "pareto", "predict score", "synth sample", "traces anonymize"
     ):  # fmt: skip
-        known |= set(options_of(words.split()))
+        known |= set(options_of(command.split()))
     assert set(ALIASES.values()) <= known
 
 
-def test_a_user_sees_options(kilowait):
+def test_messages_name_options(kilowait):
     assert "--on-oversized drop" in kilowait("simulate", "lublin:3:64", "--cluster", "nodes:1").error()
     assert (
-        "--carbon-scope is of no use"
+        "--carbon-scope needs a power model"
         in kilowait("simulate", "lublin:3:64", "--carbon-scope", "direct").error()
     )

@@ -1,4 +1,4 @@
-"""kilowait bench prints what was measured."""
+"""kilowait bench."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import pytest
 from kilowait.experiments import bench
 from kilowait.experiments.bench import BenchResult
 
-FOUND = [
+RESULTS = [
     BenchResult("speed", 6e6, "jobs/s", 5e6),
     BenchResult("slow", 2.0, "s", 1.5, less_is_better=True),
     BenchResult("weak", 1.0, "jobs/s", 2.0),
     BenchResult("AccaSim", None, note="AccaSim is not installed"),
-    BenchResult("twin", 300.0, "jobs/s", note="first 300 jobs"),
+    BenchResult("reference", 300.0, "jobs/s", note="first 300 jobs"),
 ]
 
 
 @pytest.fixture(autouse=True)
 def _measured(monkeypatch):
-    monkeypatch.setattr(bench, "run_benchmarks", lambda **_: iter(FOUND))
+    monkeypatch.setattr(bench, "run_benchmarks", lambda **_: iter(RESULTS))
 
 
 def test_table(kilowait):
@@ -26,33 +26,33 @@ def test_table(kilowait):
     lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
     assert "6,000,000" in lines["speed"] and lines["speed"].endswith("ok")
     assert lines["slow"].endswith("above") and lines["weak"].endswith("below")
-    assert "not installed" in lines["AccaSim"] and "first 300 jobs" in lines["twin"]
+    assert "not installed" in lines["AccaSim"] and "first 300 jobs" in lines["reference"]
     assert "1 of 3 targets met" in out
 
 
 def test_json(kilowait):
-    said = kilowait("bench", "--json").json()
-    assert [measure["met"] for measure in said["measures"]] == [True, False, False, None, None]
-    assert said["machine"]["cpus"] >= 1
+    report = kilowait("bench", "--json").json()
+    assert [measure["met"] for measure in report["measures"]] == [True, False, False, None, None]
+    assert report["machine"]["cpus"] >= 1
 
 
 def test_latency(kilowait, tmp_path):
-    said = kilowait("bench", "latency", "--quick", "--out", tmp_path / "x.svg")
-    assert said.status == 0 and "scaling exponent" in said.out and (tmp_path / "x.svg").exists()
-    assert "kernel network, all observed" in said.out
+    result = kilowait("bench", "latency", "--quick", "--out", tmp_path / "x.svg")
+    assert result.status == 0 and "scaling exponent" in result.out and (tmp_path / "x.svg").exists()
+    assert "kernel network, all observed" in result.out
 
 
 def test_training_speed(kilowait):
-    words = ("bench", "train", "--num-envs", "2", "--updates", "1", "--networks", "kernel")
-    said = kilowait(*words, "--algos", "a2c")
-    assert said.status == 0 and "on cpu, float32, 2 parallel environments" in said.out
+    args = ("bench", "train", "--num-envs", "2", "--updates", "1", "--networks", "kernel")
+    result = kilowait(*args, "--algos", "a2c")
+    assert result.status == 0 and "on cpu, float32, 2 parallel environments" in result.out
     for column in ("steps/s", "in envs", "envs alone", "learner alone"):
-        assert column in said.out
-    assert said.out.splitlines()[-1].startswith("a2c   kernel")
-    told = kilowait(*words, "--algos", "ppo,d3qn,sac", "--json").json()["training"]
-    assert [one["algorithm"] for one in told] == ["ppo", "d3qn", "sac"]
-    for one in told:
-        total_s, env_s, learner_s = (1 / one[f"{part}steps_per_s"] for part in ("", "env_", "learner_"))
-        assert abs(env_s + learner_s - total_s) < 1e-6 * total_s and 0 < one["env_share"] < 1
-    assert "did you mean" in kilowait(*words[:-1], "kernal").err
-    assert "the device is 'cuda:99'" in kilowait(*words, "--device", "cuda:99").err
+        assert column in result.out
+    assert result.out.splitlines()[-1].startswith("a2c   kernel")
+    rows = kilowait(*args, "--algos", "ppo,d3qn,sac", "--json").json()["training"]
+    assert [row["algorithm"] for row in rows] == ["ppo", "d3qn", "sac"]
+    for row in rows:
+        total_s, env_s, learner_s = (1 / row[f"{part}steps_per_s"] for part in ("", "env_", "learner_"))
+        assert abs(env_s + learner_s - total_s) < 1e-6 * total_s and 0 < row["env_share"] < 1
+    assert "did you mean" in kilowait(*args[:-1], "kernal").err
+    assert "the device is 'cuda:99'" in kilowait(*args, "--device", "cuda:99").err

@@ -1,4 +1,4 @@
-"""docs/command-line.md, docs/gpu.md and docs/privacy.md: what they show is what comes out."""
+"""docs/command-line.md, docs/gpu.md and docs/privacy.md show what the commands print."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def blocks(page: Path) -> list[str]:
 
 
 def files(page: Path) -> list[tuple[str, str]]:
-    """Files a page shows: a line that names one, then what it holds."""
+    """Names and contents of the files that a page shows."""
     named = r"`(\w+\.csv)`[^`]*\n\n```text\n(.*?)^```"
     return re.findall(named, page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
@@ -26,7 +26,7 @@ BLOCKS = [(page, block) for page in (PAGE, GPU_PAGE, PRIVACY_PAGE) for block in 
 
 
 def calls(block: str) -> list[tuple[str, list[str]]]:
-    """Commands with the lines they should print."""
+    """Commands with their expected output lines."""
     found: list[tuple[str, list[str]]] = []
     for line in block.splitlines():
         if line.startswith("$ kilowait "):
@@ -36,28 +36,28 @@ def calls(block: str) -> list[tuple[str, list[str]]]:
     return found
 
 
-def test_there_are_examples():
+def test_pages_have_examples():
     assert len(blocks(PAGE)) >= 8 and len(blocks(GPU_PAGE)) >= 6
     assert blocks(PRIVACY_PAGE)
     assert [name for name, _ in files(GPU_PAGE)] == ["nodes.csv", "jobs.csv"]
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_what_is_shown_comes_out(kilowait, tmp_path, monkeypatch, number):
+def test_shown_output_is_printed(kilowait, tmp_path, monkeypatch, number):
     monkeypatch.chdir(tmp_path)
     page, block = BLOCKS[number]
     for name, content in files(page):
         Path(name).write_text(content)
     for command, shown in calls(block):
-        said = kilowait(*shlex.split(command))
-        lines = (said.out + said.err).splitlines()
+        result = kilowait(*shlex.split(command))
+        lines = (result.out + result.err).splitlines()
         lines = [line for line in lines if not line.startswith("compiling the simulator")]
         if shown[-1:] == ["..."]:
             shown, lines = shown[:-1], lines[: len(shown) - 1]
         assert lines == shown, command
 
 
-def test_every_verb_is_spoken_of(kilowait):
+def test_page_mentions_every_command(kilowait):
     page = PAGE.read_text(encoding="utf-8")
     for verb in (
         "simulate",

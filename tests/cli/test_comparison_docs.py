@@ -1,4 +1,4 @@
-"""docs/comparing.md and docs/energy.md: their tables are what their commands print."""
+"""The tables of docs/comparing.md and docs/energy.md equal the output of their commands."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SHOWN = [
 ]
 
 
-def test_there_are_tables():
+def test_pages_have_tables():
     assert len(SHOWN) == 4
 
 
-@pytest.mark.parametrize(("where", "command", "shown"), SHOWN, ids=["rules", "mira", "theta", "polaris"])
-def test_the_table_is_what_the_command_prints(kilowait, data_dir, monkeypatch, where, command, shown):
+@pytest.mark.parametrize(("where", "command", "shown"), SHOWN, ids=["policies", "mira", "theta", "polaris"])
+def test_tables_equal_the_command_output(kilowait, data_dir, monkeypatch, where, command, shown):
     monkeypatch.chdir(data_dir / where)
-    said = kilowait(*shlex.split(command.replace("\\\n", " "))[1:])
-    assert said.status == 0
-    printed = iter(said.out.splitlines())
+    result = kilowait(*shlex.split(command.replace("\\\n", " "))[1:])
+    assert result.status == 0
+    printed = iter(result.out.splitlines())
     for line in shown.splitlines():
         assert line in printed, line
     assert len(shown.splitlines()) > 10

@@ -1,4 +1,4 @@
-"""Energy on the command line: what a machine draws, what a run cost, what levers save."""
+"""kilowait energy, and energy results of simulate and compare."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ TRACE = "lublin:200:32:0.6:1"
 @pytest.fixture
 def signals(tmp_path):
     """Options that name a week of carbon intensities and prices."""
-    words = ["--log-start", "2022-01-01", "--repeat-signals"]
+    args = ["--log-start", "2022-01-01", "--repeat-signals"]
     for name, header, value in (("carbon", "gCO2/kWh", 200), ("price", "price (EUR/MWh)", 50)):
         path = tmp_path / f"{name}.csv"
         rows = [
             f"2022-01-{1 + h // 24:02d}T{h % 24:02d}:00Z,{value * (1 + (h % 24 > 6))}" for h in range(24 * 7)
         ]
         path.write_text(f"time,{header}\n" + "\n".join(rows) + "\n")
-        words += [f"--{name}", str(path)]
-    return words
+        args += [f"--{name}", str(path)]
+    return args
 
 
-def test_a_machine_is_described(kilowait):
-    said = kilowait("energy", "describe", "frontier")
-    assert said.status == 0
-    assert "IT 7,307 kW" in said.out and "IT 28,228 kW" in said.out
+def test_describe_prints_the_power_of_a_machine(kilowait):
+    result = kilowait("energy", "describe", "frontier")
+    assert result.status == 0
+    assert "IT 7,307 kW" in result.out and "IT 28,228 kW" in result.out
     polaris = kilowait("energy", "describe", "polaris").out
     assert "est." in polaris and "GPUs 350 W" in polaris and "sleep saves energy from 8 min on" in polaris
     taurus = kilowait("energy", "describe", "taurus").out
     (node,) = [line for line in taurus.splitlines() if "whole node" in line]
     assert "est." not in node and "measured" in node
-    found = kilowait("energy", "describe", "polaris", "--cluster", "nodes:10", "--json").json()
-    assert found["nodes"] == {"nodes": 10}
-    assert sum(part["full_w"] for part in found["parts"]) == pytest.approx(found["full"]["facility_w"])
+    report = kilowait("energy", "describe", "polaris", "--cluster", "nodes:10", "--json").json()
+    assert report["nodes"] == {"nodes": 10}
+    assert sum(part["full_w"] for part in report["parts"]) == pytest.approx(report["full"]["facility_w"])
     warm = kilowait("energy", "describe", "polaris", "--cooling", "chiller", "--temperature", "35").out
     assert "Chiller at 35 °C" in warm
     assert "did you mean 'polaris'" in kilowait("energy", "describe", "polariss").error()
 
 
-def test_a_run_says_what_it_drew(kilowait, signals, tmp_path):
-    words = [
+def test_simulate_reports_energy(kilowait, signals, tmp_path):
+    args = [
         "simulate",
         TRACE,
         "--power",
@@ -48,47 +48,47 @@ def test_a_run_says_what_it_drew(kilowait, signals, tmp_path):
         "sleep=break-even+dvfs=1.1",
         *signals,
     ]
-    said = kilowait(*words)
-    assert said.status == 0
+    result = kilowait(*args)
+    assert result.status == 0
     for part in (
         "kWh IT", "kWh facility (PUE 1.3)", "asleep", "EUR", "g/kWh on average", "J s",
         "nodes sleep after 3 min idle", "1 of 2 parts are estimates", "from full load, which is an assumption",
     ):  # fmt: skip
-        assert part in said.out, part
-    assert "carbon intensity" in said.out and "electricity price" in said.out
+        assert part in result.out, part
+    assert "carbon intensity" in result.out and "electricity price" in result.out
     out = tmp_path / "run"
-    found = kilowait(*words, "--json", "--out", out).json()["energy"]
-    assert found["metrics"]["energy_kwh"] == pytest.approx(sum(found["kwh_by_state"].values()), rel=1e-9)
-    assert found["currency"] == "EUR" and found["metrics"]["cost"] > 0
-    kept = kilowait("simulate", TRACE, "--power", "taurus", "--json").json()["energy"]
-    assert kept["metrics"]["energy_kwh"] > found["metrics"]["energy_kwh"]
-    assert "co2_kg" not in kept["metrics"] and kept["power_controls"] == "no power controls"
+    report = kilowait(*args, "--json", "--out", out).json()["energy"]
+    assert report["metrics"]["energy_kwh"] == pytest.approx(sum(report["kwh_by_state"].values()), rel=1e-9)
+    assert report["currency"] == "EUR" and report["metrics"]["cost"] > 0
+    baseline = kilowait("simulate", TRACE, "--power", "taurus", "--json").json()["energy"]
+    assert baseline["metrics"]["energy_kwh"] > report["metrics"]["energy_kwh"]
+    assert "co2_kg" not in baseline["metrics"] and baseline["power_controls"] == "no power controls"
     assert '"energy"' in (out / "results.json").read_text()
 
 
-def test_a_comparison_has_energy_and_savings(kilowait, signals, tmp_path):
-    words = ["compare", TRACE, "--policies", "fcfs,sjf", "--power", "taurus", "--no-clairvoyant", *signals]
-    words += ["--power-controls", "none,sleep=break-even,all"]
-    said = kilowait(*words, "--out", tmp_path / "c")
-    assert said.status == 0, said.err
-    lines = said.out.splitlines()
+def test_compare_reports_energy_and_savings(kilowait, signals, tmp_path):
+    args = ["compare", TRACE, "--policies", "fcfs,sjf", "--power", "taurus", "--no-clairvoyant", *signals]
+    args += ["--power-controls", "none,sleep=break-even,all"]
+    result = kilowait(*args, "--out", tmp_path / "c")
+    assert result.status == 0, result.err
+    lines = result.out.splitlines()
     (header,) = [line for line in lines if line.startswith("energy ")]
     assert header.split() == ["energy", "kWh", "saved", "kWh", "kg", "saved", "EUR", "saved", "kW"]
     assert any(line.startswith("sjf, sleep=break-even") and " %" in line for line in lines)
     assert any(line.startswith("policy  backfill  power controls") for line in lines)
-    found = kilowait(*words, "--metric", "co2_kg", "--json").json()["traces"][0]
-    rows = {row["label"]: row for row in found["rows"]}
+    report = kilowait(*args, "--metric", "co2_kg", "--json").json()["traces"][0]
+    rows = {row["label"]: row for row in report["rows"]}
     assert rows["fcfs, all"]["saved"]["co2_kg"] > rows["fcfs, sleep=break-even"]["saved"]["energy_kwh"] * 0.5
-    assert found["energy"]["kwh_by_state"]["fcfs, all"]["asleep"] > 0
-    windows = kilowait(*words, "--metric", "energy_kwh", "--windows", "3", "--window", "60", "--json").json()
+    assert report["energy"]["kwh_by_state"]["fcfs, all"]["asleep"] > 0
+    windows = kilowait(*args, "--metric", "energy_kwh", "--windows", "3", "--window", "60", "--json").json()
     assert windows["traces"][0]["judgement"]["metric"] == "energy_kwh"
     assert (tmp_path / "c" / "energy.json").exists()
 
 
-def test_levers_one_by_one(kilowait, signals):
-    said = kilowait("energy", "controls", TRACE, "--power", "taurus", *signals)
-    assert said.status == 0
-    labels = [line.split("  ")[0] for line in said.out.splitlines()]
+def test_each_power_control_is_compared(kilowait, signals):
+    result = kilowait("energy", "controls", TRACE, "--power", "taurus", *signals)
+    assert result.status == 0
+    labels = [line.split("  ")[0] for line in result.out.splitlines()]
     alone = (
         "sleep=break-even",
         "sleep=predictive",
@@ -96,19 +96,19 @@ def test_levers_one_by_one(kilowait, signals):
         "shift=carbon_time:6h",
         "shift=price:carbon_time:6h",
     )
-    wanted = ["fcfs", *(f"fcfs, {lever}" for lever in (*alone, "all")), "lower bound"]
-    assert [label for label in labels if label in wanted] == wanted
-    assert "7 of 7: fcfs, all" in said.err
-    found = kilowait(
+    expected = ["fcfs", *(f"fcfs, {control}" for control in (*alone, "all")), "lower bound"]
+    assert [label for label in labels if label in expected] == expected
+    assert "7 of 7: fcfs, all" in result.err
+    report = kilowait(
         "energy", "controls", TRACE, "--power", "taurus", "--power-controls", "none,all", "--json"
     ).json()
-    assert [row["power_controls"] for row in found["rows"]] == ["none", "all"]
-    first, last = (row["metrics"] for row in found["rows"])
+    assert [row["power_controls"] for row in report["rows"]] == ["none", "all"]
+    first, last = (row["metrics"] for row in report["rows"])
     assert first["least_kwh"] == last["least_kwh"] < last["energy_kwh"] < first["energy_kwh"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("args", "message"),
     [
         (["--power-controls", "all"], "need a power model"),
         (["--carbon", "x.csv"], "--carbon needs a power model"),
@@ -126,26 +126,29 @@ def test_levers_one_by_one(kilowait, signals):
     ],
 )
 @pytest.mark.parametrize("verb", ["simulate", "compare"])
-def test_errors_are_one_line(kilowait, verb, words, said):
-    assert said in kilowait(verb, TRACE, *words).error()
+def test_error_messages(kilowait, verb, args, message):
+    assert message in kilowait(verb, TRACE, *args).error()
 
 
-def test_a_series_that_is_too_short(kilowait, signals):
+def test_carbon_series_too_short_for_the_run(kilowait, signals):
     signals.remove("--repeat-signals")
-    said = kilowait("simulate", "lublin:3000:32:0.6:1", "--power", "taurus", *signals).error()
-    assert "missing 2022-01-08 00:00 UTC to" in said and "ask for --repeat-signals" in said
+    message = kilowait("simulate", "lublin:3000:32:0.6:1", "--power", "taurus", *signals).error()
+    assert "missing 2022-01-08 00:00 UTC to" in message and "ask for --repeat-signals" in message
 
 
-def test_the_log_of_a_real_machine(kilowait, data_dir):
-    """Mira was so busy that little can be saved, and the bound says so."""
-    found = kilowait(
+def test_savings_on_the_mira_log(kilowait, data_dir):
+    """Mira was so busy that little energy can be saved; the lower bound shows this."""
+    report = kilowait(
         "energy", "controls", data_dir / "alcf/lumos_mira.csv.gz", "--cluster", "mira", "--repeat-signals", "--json",
         "--carbon", data_dir / "carbon/US-MIDA-PJM_2022_hourly.csv.gz",
         "--price", data_dir / "price/US-MIDA-PJM_2022.csv.gz",
     ).json()  # fmt: skip
-    rows = {row["power_controls"]: row for row in found["rows"]}
-    on = rows["none"]["metrics"]
+    rows = {row["power_controls"]: row for row in report["rows"]}
+    baseline = rows["none"]["metrics"]
     assert (
-        0.05 < rows["sleep=break-even"]["saved"]["energy_kwh"] < 1 - on["least_kwh"] / on["energy_kwh"] < 0.1
+        0.05
+        < rows["sleep=break-even"]["saved"]["energy_kwh"]
+        < 1 - baseline["least_kwh"] / baseline["energy_kwh"]
+        < 0.1
     )
     assert rows["all"]["saved"]["cost"] > 0.1

@@ -12,16 +12,16 @@ from kilowait.envs.batched_sim import DecisionSettings
 
 @pytest.fixture
 def agent(tmp_path):
-    asking = DecisionSettings(queue_window=8)
-    told = {"env": "kilowait/Batch-v0", "asking": settings_to_dict(asking)}
+    settings = DecisionSettings(queue_window=8)
+    provenance = {"env": "kilowait/Batch-v0", "asking": settings_to_dict(settings)}
     return save_network(
-        network(asking.observation_spec, width=8), tmp_path / "run" / "agent.pt", provenance=told
+        network(settings.observation_spec, width=8), tmp_path / "run" / "agent.pt", provenance=provenance
     )
 
 
-def test_a_network_is_written_and_runs_elsewhere(kilowait, agent):
-    said = kilowait("export", agent.parent, "--json").json()
-    assert said["inputs"]["mask"] == "int8 (batch, 8)" and said["outputs"] == ["scores"]
+def test_exported_network_runs_in_onnxruntime(kilowait, agent):
+    description = kilowait("export", agent.parent, "--json").json()
+    assert description["inputs"]["mask"] == "int8 (batch, 8)" and description["outputs"] == ["scores"]
     session = onnxruntime.InferenceSession(
         agent.parent.with_name("run.onnx"), providers=["CPUExecutionProvider"]
     )
@@ -31,12 +31,12 @@ def test_a_network_is_written_and_runs_elsewhere(kilowait, agent):
     assert scores.argmax(axis=1).tolist() == [0, 1, 2]
     assert [file.name for file in agent.parent.iterdir()] == ["agent.pt"]  # the folder can be trained on
     assert "replace it with --force" in kilowait("export", agent, "--to", "onnx").error()
-    plain = kilowait("export", agent, "--to", "torchscript", "--out", agent.parent / "x.ts")
-    assert plain.status == 0 and "-> scores float32 (batch, 8)" in plain.out
+    result = kilowait("export", agent, "--to", "torchscript", "--out", agent.parent / "x.ts")
+    assert result.status == 0 and "-> scores float32 (batch, 8)" in result.out
     assert (agent.parent / "x.ts").exists()
 
 
-def test_what_is_wrong_is_told(kilowait, agent, tmp_path):
+def test_error_messages(kilowait, agent, tmp_path):
     assert "did you mean 'torchscript'" in kilowait("export", agent, "--to", "torchscrip").error()
     assert "holds no agent.pt" in kilowait("export", tmp_path).error()
     (tmp_path / "broken.pt").write_bytes(b"\x00" * 64)

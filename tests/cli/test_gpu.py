@@ -16,7 +16,7 @@ MIXED = kw.Cluster.preset("gpu-mixed")
 
 
 def test_simulate(kilowait, tmp_path):
-    words = (
+    args = (
         "simulate",
         TRACE,
         "--policy",
@@ -28,18 +28,18 @@ def test_simulate(kilowait, tmp_path):
         "--by",
         "size",
     )
-    found = kilowait(*words, "--json", "--out", tmp_path / "run").json()
+    report = kilowait(*args, "--json", "--out", tmp_path / "run").json()
     assert (
-        found["scenario"]["gpu"]["checkpoint_interval"] == "30m" and found["scenario"]["backfill"] == "none"
+        report["scenario"]["gpu"]["checkpoint_interval"] == "30m" and report["scenario"]["backfill"] == "none"
     )
-    assert {row["type"] for row in found["gpus"]["by_type"]} == {"A100", "V100", "T4", "RTX4090"}
+    assert {row["type"] for row in report["gpus"]["by_type"]} == {"A100", "V100", "T4", "RTX4090"}
     run = load_run(tmp_path / "run")
     jobs = run.log.jobs_table
-    own = gpu_metrics(run.log, MIXED, speeds_for("auto", jobs, MIXED))
-    assert own["preemptions"] > 0 and own["lost_gpu_hours"] > 0
-    assert found["gpus"]["metrics"]["mean_jct_s"] == own["mean_jct_s"]
-    assert found["metrics"]["utilization"] == pytest.approx(own["gpu_utilization"])
-    shown = kilowait(*words).out
+    expected = gpu_metrics(run.log, MIXED, speeds_for("auto", jobs, MIXED))
+    assert expected["preemptions"] > 0 and expected["lost_gpu_hours"] > 0
+    assert report["gpus"]["metrics"]["mean_jct_s"] == expected["mean_jct_s"]
+    assert report["metrics"]["utilization"] == pytest.approx(expected["gpu_utilization"])
+    output = kilowait(*args).out
     for text in (
         "completion time (JCT)",
         "every 30 min of work, load time 1 min",
@@ -47,101 +47,101 @@ def test_simulate(kilowait, tmp_path):
         "rho",
         "measured",
     ):
-        assert text in shown
+        assert text in output
 
 
-def test_the_report_of_a_placed_run(kilowait, tmp_path):
+def test_report_of_a_gpu_run(kilowait, tmp_path):
     run, both = tmp_path / "run", tmp_path / "both"
     assert kilowait("simulate", TRACE, "--policy", "srtf", "--out", run).status == 0
-    said = kilowait("report", run, "--out", tmp_path / "run.html", "--figures", tmp_path / "figures")
-    assert said.status == 0, said.err
+    result = kilowait("report", run, "--out", tmp_path / "run.html", "--figures", tmp_path / "figures")
+    assert result.status == 0, result.err
     assert "several jobs may share a node" in (tmp_path / "run.html").read_text()
     assert kilowait("compare", TRACE, "--policies", "fcfs,srtf", "--out", both).status == 0
     assert kilowait("report", both, "--out", tmp_path / "both.html").status == 0
 
 
 def test_compare(kilowait, tmp_path):
-    words = ("compare", TRACE, "--policies", "fcfs,las,gavel", "--windows", "3", "--window", "60")
-    words = (*words, "--checkpoint-load-time", "1m", "--out", tmp_path / "both")
-    found = kilowait(*words, "--json").json()["traces"][0]
-    assert found["metric"] == "mean_turnaround_s" and not found["lower_bounds"]
-    assert {row["policy"] for row in found["rows"]} == {"fcfs", "las", "gavel"}
-    contest = load_comparison(tmp_path / "both").comparisons[0]
-    for who, label in enumerate(contest.labels):
-        window = contest.windows[1]
-        log = contest.logs(who, 1)
+    args = ("compare", TRACE, "--policies", "fcfs,las,gavel", "--windows", "3", "--window", "60")
+    args = (*args, "--checkpoint-load-time", "1m", "--out", tmp_path / "both")
+    report = kilowait(*args, "--json").json()["traces"][0]
+    assert report["metric"] == "mean_turnaround_s" and not report["lower_bounds"]
+    assert {row["policy"] for row in report["rows"]} == {"fcfs", "las", "gavel"}
+    comparison = load_comparison(tmp_path / "both").comparisons[0]
+    for index, label in enumerate(comparison.labels):
+        window = comparison.windows[1]
+        log = comparison.logs(index, 1)
         assert log.run["checkpoint_load_s"] == 60.0
-        own = kw.simulate(
+        expected = kw.simulate(
             window.jobs,
             MIXED,
-            contest.policies[who].policy,
-            settings=kw_placing(contest.policies[who].policy),
+            comparison.policies[index].policy,
+            settings=settings_for(comparison.policies[index].policy),
             speeds=speeds_for("auto", window.jobs, MIXED),
         )
-        np.testing.assert_array_equal(log.end_s, own.end_s)
+        np.testing.assert_array_equal(log.end_s, expected.end_s)
         for name in ("segment", "node", "gpus", "gpu_milli", "count", "work_s", "lost_s", "node_group"):
-            ours, theirs = getattr(log.pieces, name), getattr(own.pieces, name)
-            assert ours.dtype == theirs.dtype
-            np.testing.assert_array_equal(ours, theirs)
-        assert label in found["gpus"]
-    again = kilowait(*words, "--force", "--json")
+            pieces, expected_pieces = getattr(log.pieces, name), getattr(expected.pieces, name)
+            assert pieces.dtype == expected_pieces.dtype
+            np.testing.assert_array_equal(pieces, expected_pieces)
+        assert label in report["gpus"]
+    again = kilowait(*args, "--force", "--json")
     assert "9 of 9 runs were read from the folder" in again.err
-    assert again.json()["traces"][0]["gpus"] == found["gpus"]
+    assert again.json()["traces"][0]["gpus"] == report["gpus"]
 
 
-def kw_placing(policy):
+def settings_for(policy):
     from kilowait.policies.simulation import gpu_settings_for
 
     return gpu_settings_for(policy, checkpoint_load_s=60.0)
 
 
-def test_cells_that_were_kept_are_whole(kilowait, tmp_path, monkeypatch):
-    """A comparison that breaks off goes on where it stopped, with the places of its jobs."""
+def test_saved_cells_keep_their_allocations(kilowait, tmp_path, monkeypatch):
+    """A resumed comparison reads finished runs with their allocations."""
     from kilowait.experiments import comparison_plan
 
     def broken(*_, **__):
         raise KeyboardInterrupt
 
-    words = ("compare", TRACE, "--policies", "fcfs,las", "--json", "--out", tmp_path / "both")
+    args = ("compare", TRACE, "--policies", "fcfs,las", "--json", "--out", tmp_path / "both")
     with monkeypatch.context() as patched:
         patched.setattr(comparison_plan, "comparison_of", broken)
-        assert kilowait(*words).status == 130
-    said = kilowait(*words)
-    assert "2 of 2 runs were read from the folder" in said.err
-    assert said.json()["traces"][0]["gpus"]["las"]["preemptions"] > 0
+        assert kilowait(*args).status == 130
+    result = kilowait(*args)
+    assert "2 of 2 runs were read from the folder" in result.err
+    assert result.json()["traces"][0]["gpus"]["las"]["preemptions"] > 0
 
 
-def test_the_table_of_gpus_is_shown(kilowait):
-    shown = kilowait("compare", TRACE, "--policies", "fcfs,las", "--power", "auto").out
-    assert "fragmen-" in shown and "GPU-hours" in shown and "utilization\n" not in shown
-    assert "energy" in shown
+def test_compare_prints_gpu_metrics(kilowait):
+    output = kilowait("compare", TRACE, "--policies", "fcfs,las", "--power", "auto").out
+    assert "fragmen-" in output and "GPU-hours" in output and "utilization\n" not in output
+    assert "energy" in output
 
 
-def test_power(kilowait):
-    found = kilowait(
+def test_least_energy_gpu_types_use_less_energy(kilowait):
+    report = kilowait(
         "simulate", TRACE, "--power", "auto", "--gpu-type-order", "least-energy", "--json"
     ).json()
     fast = kilowait("simulate", TRACE, "--power", "auto", "--gpu-type-order", "fastest", "--json").json()
-    spent = [one["energy"]["kwh_by_state"]["jobs"] for one in (found, fast)]
-    assert 0 < spent[0] < spent[1]
+    energy_kwh = [run_result["energy"]["kwh_by_state"]["jobs"] for run_result in (report, fast)]
+    assert 0 < energy_kwh[0] < energy_kwh[1]
 
 
-def test_compare_crosses_placements(kilowait, tmp_path):
-    words = ("compare", TRACE, "--policies", "fcfs,las", "--placement", "first,fgd,best", "--json")
-    words = (*words, "--out", tmp_path / "both")
-    found = kilowait(*words).json()
-    labels = [row["label"] for row in found["traces"][0]["rows"]]
+def test_compare_runs_every_policy_with_every_placement(kilowait, tmp_path):
+    args = ("compare", TRACE, "--policies", "fcfs,las", "--placement", "first,fgd,best", "--json")
+    args = (*args, "--out", tmp_path / "both")
+    report = kilowait(*args).json()
+    labels = [row["label"] for row in report["traces"][0]["rows"]]
     assert labels == ["fcfs@first", "fcfs@fgd", "fcfs@best", "las@first", "las@fgd", "las@best"]
-    assert set(found["traces"][0]["gpus"]) == set(labels)
-    assert "placement" not in found["scenario"]["case"][0]
-    assert "6 of 6 runs were read from the folder" in kilowait(*words, "--force").err
+    assert set(report["traces"][0]["gpus"]) == set(labels)
+    assert "placement" not in report["scenario"]["case"][0]
+    assert "6 of 6 runs were read from the folder" in kilowait(*args, "--force").err
     alone = kilowait("compare", TRACE, "--policies", "fcfs", "--placement", "fgd,", "--json").json()
     assert alone["scenario"]["case"][0]["placement"] == "fgd"
-    assert alone["traces"][0]["rows"][0]["metrics"] == found["traces"][0]["rows"][1]["metrics"]
+    assert alone["traces"][0]["rows"][0]["metrics"] == report["traces"][0]["rows"][1]["metrics"]
 
 
-def test_gpu_caps(kilowait, tmp_path):
-    words = (
+def test_gpu_power_caps(kilowait, tmp_path):
+    args = (
         "compare",
         TRACE,
         "--policies",
@@ -152,17 +152,20 @@ def test_gpu_caps(kilowait, tmp_path):
         "none,60%",
         "--json",
     )
-    rows = kilowait(*words, "--out", tmp_path / "both").json()["traces"][0]["rows"]
+    rows = kilowait(*args, "--out", tmp_path / "both").json()["traces"][0]["rows"]
     assert [row["power_controls"] for row in rows] == ["none", "gpu-cap=60%"]
-    free, held = (row["metrics"] for row in rows)
-    assert held["mean_turnaround_s"] > free["mean_turnaround_s"] and held["peak_kw"] < free["peak_kw"]
+    uncapped, capped = (row["metrics"] for row in rows)
+    assert (
+        capped["mean_turnaround_s"] > uncapped["mean_turnaround_s"]
+        and capped["peak_kw"] < uncapped["peak_kw"]
+    )
     assert kilowait("report", tmp_path / "both", "--out", tmp_path / "both.html").status == 0
-    run = kilowait("simulate", TRACE, "--power", "auto", "--gpu-power-cap", "0.6", "--json").json()
-    assert run["scenario"]["power_controls"] == "gpu-cap=60%"
-    assert run["metrics"]["mean_turnaround_s"] == held["mean_turnaround_s"]
-    assert run["energy"]["power_controls"] == "GPUs are capped at 60 % of their power limit"
-    shown = kilowait("energy", "controls", TRACE, "--gpu-power-cap", "none,80%").out
-    assert "fcfs, gpu-cap=80%" in shown and "on its most efficient GPU type" in shown
+    simulated = kilowait("simulate", TRACE, "--power", "auto", "--gpu-power-cap", "0.6", "--json").json()
+    assert simulated["scenario"]["power_controls"] == "gpu-cap=60%"
+    assert simulated["metrics"]["mean_turnaround_s"] == capped["mean_turnaround_s"]
+    assert simulated["energy"]["power_controls"] == "GPUs are held to 60 % of their limit"
+    output = kilowait("energy", "controls", TRACE, "--gpu-power-cap", "none,80%").out
+    assert "fcfs, gpu-cap=80%" in output and "on its most efficient GPU type" in output
 
 
 JOBS = "id,submitted,ran,nodes,cores,gpus,part,types,after"
@@ -178,44 +181,44 @@ def table(tmp_path, *rows):
     return path, "--columns", COLUMNS, "--cluster", "gpu-mixed"
 
 
-def test_dependencies_are_ignored_where_asked(kilowait, tmp_path):
-    words = table(tmp_path, "2,10,60,1,4,1,1000,V100,1")
-    assert "--ignore-dependencies" in kilowait("simulate", *words).error()
-    said = kilowait("simulate", *words, "--ignore-dependencies", "--json")
-    assert "note: 1 of 2 jobs follow another one (after_id): submitted at the times of the log" in said.err
-    assert said.json()["metrics"]["mean_wait_s"] == 0.0
-    assert said.json()["scenario"]["dependencies"] is False
-    assert "follow another one" in kilowait("compare", *words, "--ignore-dependencies").err
+def test_ignore_dependencies(kilowait, tmp_path):
+    args = table(tmp_path, "2,10,60,1,4,1,1000,V100,1")
+    assert "--ignore-dependencies" in kilowait("simulate", *args).error()
+    result = kilowait("simulate", *args, "--ignore-dependencies", "--json")
+    assert "note: 1 of 2 jobs follow another one (after_id): submitted when the log says" in result.err
+    assert result.json()["metrics"]["mean_wait_s"] == 0.0
+    assert result.json()["scenario"]["dependencies"] is False
+    assert "follow another one" in kilowait("compare", *args, "--ignore-dependencies").err
 
 
-def test_jobs_that_cannot_be(kilowait, tmp_path):
-    """Each is an error in one line, or stands in the ledger."""
+def test_impossible_jobs(kilowait, tmp_path):
+    """Each is a one-line error or an entry of the cleaning report."""
     assert (
         "did you mean 'v100'" in kilowait("simulate", *table(tmp_path, "2,10,60,1,4,1,1000,V101,-1")).error()
     )
-    words = table(tmp_path, "2,10,60,1,4,16,1000,V100,-1")
-    assert "or --on-oversized drop to leave such jobs out" in kilowait("simulate", *words).error()
-    assert kilowait("simulate", *words, "--on-oversized", "drop", "--json").json()["metrics"]["rejected"] == 1
-    for row, told in (
+    args = table(tmp_path, "2,10,60,1,4,16,1000,V100,-1")
+    assert "or --on-oversized drop to leave such jobs out" in kilowait("simulate", *args).error()
+    assert kilowait("simulate", *args, "--on-oversized", "drop", "--json").json()["metrics"]["rejected"] == 1
+    for row, message in (
         ("2,10,60,1,4,2,500,V100,-1", "fractional GPU requested with other than 1 GPU: whole GPUs used"),
         ("2,10,-60,1,4,1,1000,V100,-1", "run time below 0"),
     ):
-        said = kilowait("simulate", *table(tmp_path, row), "--json").json()
-        assert told in str(said["ledger"])
+        report = kilowait("simulate", *table(tmp_path, row), "--json").json()
+        assert message in str(report["ledger"])
 
 
-def test_pods_that_are_never_deleted(kilowait, tmp_path):
+def test_pods_without_a_deletion_time(kilowait, tmp_path):
     pod = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase"
     path = tmp_path / "pods.csv"
     path.write_text(
         f"{pod},creation_time,deletion_time,scheduled_time\na,6000,1024,1,460,,LS,Running,0,900,0\nb,6000,1024,1,460,,LS,Running,10,,10\n"
     )
-    said = kilowait("simulate", path, "--cluster", "openb", "--json").json()
-    assert "not deleted in the trace" in str(said["ledger"]) and said["metrics"]["jobs"] == 2
+    report = kilowait("simulate", path, "--cluster", "openb", "--json").json()
+    assert "not deleted in the trace" in str(report["ledger"]) and report["metrics"]["jobs"] == 2
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("args", "message"),
     [
         (("simulate", TRACE, "--backfill", "easy"), "take none"),
         (("simulate", "lublin:50:8", "--policy", "las"), "gpu-mixed"),
@@ -254,11 +257,11 @@ def test_pods_that_are_never_deleted(kilowait, tmp_path):
         (("simulate", TRACE, "--placement", "fdg"), "did you mean 'fgd'"),
     ],
 )
-def test_errors(kilowait, words, told):
-    assert told in kilowait(*words).error()
+def test_error_messages(kilowait, args, message):
+    assert message in kilowait(*args).error()
 
 
-def test_lists(kilowait):
+def test_policies_and_clusters_are_listed(kilowait):
     rows = {row["name"]: row for row in kilowait("policies", "--json").json()}
     assert set(ROUND_BASED_POLICIES) <= set(rows) and rows["las"]["placed_nodes_only"]
     assert not rows["sjf"]["placed_nodes_only"]

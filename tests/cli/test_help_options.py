@@ -17,7 +17,7 @@ OTHER_PROGRAMS = re.compile(r"pip install \S+|\$\(.*?\)[\w.-]*|sacct -P")
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command and subcommand with the words that run it."""
+    """Every command and subcommand with its path."""
     yield path, group
     for name in getattr(group, "commands", ()):
         yield from commands(group.commands[name], (*path, name))
@@ -53,16 +53,20 @@ def wrong_options(path: tuple[str, ...], text: str) -> list[str]:
         for match in re.finditer(rf"{COMMAND.pattern}|{OPTION.pattern}", part):
             if match[0].startswith("kilowait"):
                 named = [path_of(match[0].split()[1:]) or path]
-            elif not any(match[0] in options(one) for one in named):
+            elif not any(match[0] in options(command_path) for command_path in named):
                 wrong.append(f"{' '.join(named[0])} {match[0]}")
     return wrong
 
 
 def texts(path: tuple[str, ...]) -> list[str]:
-    """All that the help of a command says."""
-    found = ALL[path]
-    said = [found.help or "", getattr(found, "epilog", None) or "", getattr(found, "short_help", None) or ""]
-    return said + [getattr(option, "help", None) or "" for option in found.params]
+    """All help texts of a command."""
+    definition = ALL[path]
+    parts = [
+        definition.help or "",
+        getattr(definition, "epilog", None) or "",
+        getattr(definition, "short_help", None) or "",
+    ]
+    return parts + [getattr(option, "help", None) or "" for option in definition.params]
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: " ".join(path) or "kilowait")
@@ -72,21 +76,22 @@ def test_help_names_only_options_of_the_command(path):
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: " ".join(path) or "kilowait")
 def test_every_option_and_command_has_a_help_text(path):
-    found = ALL[path]
-    assert found.help or found.callback is None
-    assert [option.name for option in found.params if not getattr(option, "help", None)] == []
-    if not getattr(found, "commands", None):
-        assert f"  kilowait {' '.join(path)}" in (found.epilog or "")
+    definition = ALL[path]
+    assert definition.help or definition.callback is None
+    assert [option.name for option in definition.params if not getattr(option, "help", None)] == []
+    if not getattr(definition, "commands", None):
+        assert f"  kilowait {' '.join(path)}" in (definition.epilog or "")
 
 
-def test_the_same_option_means_the_same_everywhere():
+def test_each_option_has_one_parameter_name():
     """One parameter name for each option, and one place for the options of several commands."""
     names: dict[str, set[str]] = {}
     for path in ALL:
         for option in ALL[path].params:
             if option.param_type_name == "option":
                 names.setdefault(max(option.opts, key=len), set()).add(option.name)
-    assert {option: found for option, found in names.items() if len(found) > 1} == {}
+    several = {option: parameters for option, parameters in names.items() if len(parameters) > 1}
+    assert several == {}
 
 
 def test_the_check_finds_a_wrong_option():

@@ -1,4 +1,4 @@
-"""The way in and the ways out: help, version, errors, interrupts, closed pipes, start-up."""
+"""Help, version, errors, interrupts, closed pipes and start-up imports."""
 
 from __future__ import annotations
 
@@ -21,75 +21,75 @@ METERS = ["gpu", "cpu", "carbon", "label"]
 
 
 def test_version(kilowait):
-    said = kilowait("--version")
-    assert (said.status, said.out) == (0, f"kilowait {package.__version__}\n")
+    result = kilowait("--version")
+    assert (result.status, result.out) == (0, f"kilowait {package.__version__}\n")
 
 
 def test_help_lists_the_verbs(kilowait):
-    said = kilowait("--help")
-    assert said.status == 0
+    result = kilowait("--help")
+    assert result.status == 0
     for verb in [*VERBS, "traces"]:
-        assert f"\n  {verb} " in said.out
+        assert f"\n  {verb} " in result.out
 
 
 @pytest.mark.parametrize(
-    "words",
+    "args",
     [[verb] for verb in VERBS]
     + [["traces", verb] for verb in TRACE_VERBS]
     + [["telemetry", verb] for verb in METERS],
 )
-def test_every_verb_has_an_example(kilowait, words):
-    said = kilowait(*words, "--help")
-    assert said.status == 0
-    assert "Example" in said.out
-    assert f"  kilowait {' '.join(words)}" in said.out
+def test_every_command_has_an_example(kilowait, args):
+    result = kilowait(*args, "--help")
+    assert result.status == 0
+    assert "Example" in result.out
+    assert f"  kilowait {' '.join(args)}" in result.out
 
 
-def test_no_words_at_all_show_the_help(kilowait):
-    said = kilowait()
-    assert "Usage: kilowait" in said.out + said.err
+def test_no_arguments_show_the_help(kilowait):
+    result = kilowait()
+    assert "Usage: kilowait" in result.out + result.err
 
 
-def test_unknown_verb_is_told_with_a_suggestion(kilowait):
-    said = kilowait("simulat")
-    assert said.status == 2
-    assert "simulate" in said.err
+def test_unknown_command_suggests_a_name(kilowait):
+    result = kilowait("simulat")
+    assert result.status == 2
+    assert "simulate" in result.err
 
 
-def test_unknown_option_is_told(kilowait):
-    said = kilowait("simulate", "lublin:10:4", "--polcy", "sjf")
-    assert said.status == 2
-    assert "--polcy" in said.err
+def test_unknown_option_is_an_error(kilowait):
+    result = kilowait("simulate", "lublin:10:4", "--polcy", "sjf")
+    assert result.status == 2
+    assert "--polcy" in result.err
 
 
-def test_a_verb_whose_module_is_missing_is_absent(kilowait, monkeypatch):
+def test_command_without_its_module_is_absent(kilowait, monkeypatch):
     monkeypatch.setitem(app.VERBS, "levitate", ("kilowait.cli.levitate", "Not there."))
     assert "levitate" not in kilowait("--help").out
     assert kilowait("levitate").status == 2
 
 
-def test_debug_may_stand_anywhere_and_shows_where_it_came_from(capfd):
-    for words in (["--debug", "simulate", "nowhere.swf"], ["simulate", "nowhere.swf", "-v"]):
+def test_debug_raises_the_error_wherever_it_stands(capfd):
+    for args in (["--debug", "simulate", "nowhere.swf"], ["simulate", "nowhere.swf", "-v"]):
         with pytest.raises(InputError, match="nowhere.swf"):
-            main(words)
+            main(args)
     assert app.without_debug(["a", "--", "-v"]) == (["a", "--", "-v"], False)
     capfd.readouterr()
 
 
-def test_interrupt(kilowait, monkeypatch):
-    def stopped(*_: object, **__: object) -> None:
+def test_interrupt_exits_with_130(kilowait, monkeypatch):
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kilowait.experiments.scenario.run_scenario", stopped)
-    said = kilowait("simulate", "lublin:10:4")
-    assert (said.status, said.out, said.err) == (130, "", "interrupted\n")
+    monkeypatch.setattr("kilowait.experiments.scenario.run_scenario", interrupted)
+    result = kilowait("simulate", "lublin:10:4")
+    assert (result.status, result.out, result.err) == (130, "", "interrupted\n")
 
 
-def test_out_of_memory_is_told(kilowait, monkeypatch):
-    def full(*_: object, **__: object) -> None:
+def test_out_of_memory_is_an_error_message(kilowait, monkeypatch):
+    def out_of_memory(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("kilowait.experiments.scenario.run_scenario", full)
+    monkeypatch.setattr("kilowait.experiments.scenario.run_scenario", out_of_memory)
     assert "memory" in kilowait("simulate", "lublin:10:4").error()
 
 
@@ -101,7 +101,7 @@ def test_log_and_warnings_are_single_lines(capfd):
     assert capfd.readouterr().err == "compiling, once\nwarning: so and so\n"
 
 
-def test_numbers_for_people():
+def test_number_formatting():
     assert [console.number(v) for v in (0.0, 999.96, 1234.5, 1e9)] == ["0", "1000", "1,234", "1,000,000,000"]
     assert console.number(float("inf")) == "-"
     assert console.count(2, "query", "queries") == "2 queries"
@@ -123,25 +123,25 @@ def test_help_imports_neither_numba_nor_arrow():
         "heavy = {'numba', 'pyarrow', 'numpy', 'rich', 'torch'} & set(sys.modules); "
         "sys.exit(repr(heavy) if heavy else 0)"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
-def test_describing_and_opening_need_no_numba(tmp_path):
+def test_describe_and_storage_do_not_import_numba(tmp_path):
     code = (
         "import sys; from kilowait.cli import main; main(['traces', 'describe', 'lublin:100:16']); "
         "import kilowait.evaluation.storage; sys.exit('numba' in sys.modules)"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
-def test_as_a_process_an_error_is_status_2():
-    done = subprocess.run(
+def test_errors_exit_with_2():
+    process = subprocess.run(
         [*SHELL, "simulate", "nowhere.swf"],
         capture_output=True,
         text=True,
@@ -149,18 +149,18 @@ def test_as_a_process_an_error_is_status_2():
         env={**os.environ, "FORCE_COLOR": "0"},
         check=False,
     )
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: there is no file nowhere.swf")
-    assert done.stdout == ""
+    assert process.returncode == 2
+    assert process.stderr.startswith("error: there is no file nowhere.swf")
+    assert process.stdout == ""
 
 
-def test_progress_and_signs_of_life_stay_off_pipes(capfd):
+def test_progress_is_not_printed_to_pipes(capfd):
     with console.busy("reading"), console.progress(3) as bar:
         assert bar is None
     assert capfd.readouterr() == ("", "")
 
 
-def test_on_a_terminal_there_is_a_bar(monkeypatch):
+def test_terminal_shows_a_progress_bar(monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     with console.busy("reading"):
         pass
@@ -169,17 +169,17 @@ def test_on_a_terminal_there_is_a_bar(monkeypatch):
         bar.update(bar.task_ids[0], completed=2)
 
 
-def test_a_narrow_terminal_breaks_lines_but_cuts_nothing(kilowait, monkeypatch):
-    words = ("compare", "lublin:60:16:0.9", "-p", "fcfs,multifactor:age=500", "-b", "easy")
-    wide = kilowait(*words).out
+def test_terminal_width_does_not_change_output(kilowait, monkeypatch):
+    args = ("compare", "lublin:60:16:0.9", "-p", "fcfs,multifactor:age=500", "-b", "easy")
+    wide = kilowait(*args).out
     monkeypatch.setenv("COLUMNS", "40")
-    assert kilowait(*words).out == wide
+    assert kilowait(*args).out == wide
     assert "multifactor:age=500" in wide
     policies = kilowait("policies").out
     assert "half_life_s" in policies and "Shortest estimate" in policies
 
 
-def test_words_between_colons_are_no_emoji(monkeypatch, capfd):
+def test_markup_is_printed_literally(monkeypatch, capfd):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     console.title("lublin:100:16 [bold]")
     assert capfd.readouterr().out == "lublin:100:16 [bold]\n"

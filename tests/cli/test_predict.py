@@ -1,4 +1,4 @@
-"""kilowait predict: from a log to a table of models, a kept predictor, and why it says what it says."""
+"""kilowait predict: features, score, fit, apply, explain, describe."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def log(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def kept(log, tmp_path_factory):
-    """A predictor of its run times."""
+def predictor(log, tmp_path_factory):
+    """A saved predictor of its run times."""
     from kilowait.cli import main
 
     folder = tmp_path_factory.mktemp("kept") / "predictor"
@@ -36,41 +36,42 @@ def kept(log, tmp_path_factory):
 
 
 def test_features(kilowait, log, tmp_path):
-    said = kilowait("predict", "features", log, "--cluster", 16, "--out", tmp_path / "f.parquet")
-    assert said.status == 0 and "900 jobs" in said.out and "(log)" in said.out
+    result = kilowait("predict", "features", log, "--cluster", 16, "--out", tmp_path / "f.parquet")
+    assert result.status == 0 and "900 jobs" in result.out and "(log)" in result.out
     table = pyarrow.parquet.read_table(tmp_path / "f.parquet")
     assert table.num_rows == 900 and table["user_last"].null_count > 0
     assert {"job_id", "request", "anchor", "runtime_s", "energy_j"} <= set(table.column_names)
-    words = ("--target", "wait", "--history", "simulated", "--jobs", 50)
-    said = kilowait("predict", "features", log, "-c", 16, "--out", tmp_path / "f.csv", *words)
-    assert "simulated: fcfs" in said.out
+    args = ("--target", "wait", "--history", "simulated", "--jobs", 50)
+    result = kilowait("predict", "features", log, "-c", 16, "--out", tmp_path / "f.csv", *args)
+    assert "simulated: fcfs" in result.out
     table = pyarrow.csv.read_csv(tmp_path / "f.csv")
     assert table.num_rows == 50 and {"wait_s", "target_anchor"} <= set(table.column_names)
 
 
 def test_score(kilowait, log):
-    words = ("--models", "request,last2,boosting:median,forest", "--by", "length", "--cluster", 16)
-    said = kilowait("predict", "score", log, *words)
-    assert said.status == 0
-    assert "runtime of the last 270 of 900 jobs" in said.out and "accuracy by length" in said.out
-    assert "within the forest's quantiles" in said.out
-    found = kilowait("predict", "score", log, *words, "--json").json()
-    rows = {row["model"]: row for row in found["rows"]}
+    args = ("--models", "request,last2,boosting:median,forest", "--by", "length", "--cluster", 16)
+    result = kilowait("predict", "score", log, *args)
+    assert result.status == 0
+    assert "runtime of the last 270 of 900 jobs" in result.out and "accuracy by length" in result.out
+    assert "within the forest's quantiles" in result.out
+    report = kilowait("predict", "score", log, *args, "--json").json()
+    rows = {row["model"]: row for row in report["rows"]}
     assert rows["forest"]["scores"]["accuracy"] > rows["last2"]["scores"]["accuracy"]
     assert rows["request"]["classes"]["length"]["< 1 min"]["jobs"] > 0
 
 
-def test_score_of_other_targets(kilowait, log):
-    said = kilowait("predict", "score", log, "-c", 16, "--target", "energy", "--models", "rate,last2")
+def test_score_energy_and_power(kilowait, log):
+    result = kilowait("predict", "score", log, "-c", 16, "--target", "energy", "--models", "rate,last2")
     assert (
-        "measured: 573 with power from measured energy; 327 not measured" in said.out and "MAE J" in said.out
+        "measured: 573 with power from measured energy; 327 not measured" in result.out
+        and "MAE J" in result.out
     )
-    words = ("--target", "power", "--power", "taurus", "--models", "rate,recent")
-    said = kilowait("predict", "score", log, "-c", 16, *words)
-    assert "else power model taurus" in said.out
+    args = ("--target", "power", "--power", "taurus", "--models", "rate,recent")
+    result = kilowait("predict", "score", log, "-c", 16, *args)
+    assert "else power model taurus" in result.out
 
 
-def test_a_log_without_requests(kilowait, tmp_path):
+def test_log_without_requested_times(kilowait, tmp_path):
     jobs = habits()
     path = tmp_path / "unasked.parquet"
     write_trace(jobs.with_columns(estimate_s=jobs["runtime_s"]), path)
@@ -78,63 +79,69 @@ def test_a_log_without_requests(kilowait, tmp_path):
         "900 of 900 jobs have no request for runtime"
         in kilowait("predict", "score", path, "-c", 16, "--models", "request").err
     )
-    said = kilowait("predict", "score", path, "-c", 16, "--test-fraction", 0.1)
-    assert "note: not every job has a request: the request baseline is left out" in said.err
-    assert "last2" in said.out and "request " not in said.out
+    result = kilowait("predict", "score", path, "-c", 16, "--test-fraction", 0.1)
+    assert "note: not every job has a request: the request baseline is left out" in result.err
+    assert "last2" in result.out and "request " not in result.out
 
 
-def test_a_kept_predictor_says_what_it_is(kilowait, kept):
-    said = kilowait("predict", "describe", kept)
-    for words in (
+def test_describe_a_saved_predictor(kilowait, predictor):
+    result = kilowait("predict", "describe", predictor)
+    for text in (
         "runtime by forest, fitted on habits.parquet",
         "the 90 jobs after them",
         "no record of any single user",
         "drift",
         "most important features",
     ):
-        assert words in said.out
-    card = kilowait("predict", "describe", kept, "--json").json()
+        assert text in result.out
+    card = kilowait("predict", "describe", predictor, "--json").json()
     assert card["nodes"] == 16 and card["target"] == "runtime"
 
 
-def test_it_is_asked_of_jobs(kilowait, kept, log, tmp_path):
-    said = kilowait("predict", "apply", kept, log, "--out", tmp_path / "p.csv")
-    assert said.out == f"900 jobs predicted by forest: {tmp_path / 'p.csv'}\n"
+def test_apply_a_saved_predictor(kilowait, predictor, log, tmp_path):
+    result = kilowait("predict", "apply", predictor, log, "--out", tmp_path / "p.csv")
+    assert result.out == f"900 jobs predicted by forest: {tmp_path / 'p.csv'}\n"
     table = pyarrow.csv.read_csv(tmp_path / "p.csv")
     assert table.column_names == ["job_id", "runtime_s", "predicted_s", "p10_s", "p50_s", "p90_s"]
 
 
-def test_it_explains_a_job(kilowait, kept, log):
-    said = kilowait("predict", "explain", kept, log, 890, "--features", 3)
-    assert "job 890: runtime by forest" in said.out
-    assert "the median of the last 5 of the user with the same request and nodes" in said.out
-    assert "90 % quantile" in said.out and " others" in said.out
-    told = kilowait("predict", "explain", kept, log, 890, "--features", 900, "--json").json()
-    assert told["p10"] <= told["p50"] <= told["p90"] <= 3600
-    product = told["anchor"] * told["start"] * np.prod([part["factor"] for part in told["features"]])
+def test_explain_one_job(kilowait, predictor, log):
+    result = kilowait("predict", "explain", predictor, log, 890, "--features", 3)
+    assert "job 890: runtime by forest" in result.out
+    assert "the median of the last 5 of the user with the same request and nodes" in result.out
+    assert "90 % quantile" in result.out and " others" in result.out
+    explanation = kilowait("predict", "explain", predictor, log, 890, "--features", 900, "--json").json()
+    assert explanation["p10"] <= explanation["p50"] <= explanation["p90"] <= 3600
+    product = (
+        explanation["anchor"]
+        * explanation["start"]
+        * np.prod([part["factor"] for part in explanation["features"]])
+    )
     assert 1 < product < 4000
-    assert "a default from the request: no earlier job" in kilowait("predict", "explain", kept, log, 0).out
+    assert (
+        "a default from the request: no earlier job" in kilowait("predict", "explain", predictor, log, 0).out
+    )
 
 
 def test_tuned_and_simple_predictors(kilowait, log, tmp_path):
     pytest.importorskip("optuna")
-    words = ("-c", 16, "--model", "boosting:mean", "--tune", 2)
-    said = kilowait("predict", "fit", log, "--out", tmp_path / "tuned", *words, "--json")
-    assert said.json()["settings"]["trees"] >= 50
-    error = kilowait("predict", "fit", log, "--out", tmp_path / "few", *words, "--target", "energy").error()
+    args = ("-c", 16, "--model", "boosting:mean", "--tune", 2)
+    result = kilowait("predict", "fit", log, "--out", tmp_path / "tuned", *args, "--json")
+    assert result.json()["settings"]["trees"] >= 50
+    error = kilowait("predict", "fit", log, "--out", tmp_path / "few", *args, "--target", "energy").error()
     assert "810 jobs of which 516 have a known energy are too few for tuning" in error
-    said = kilowait("predict", "fit", log, "--out", tmp_path / "last2", "-c", 16, "--model", "last2")
-    assert "nothing: it is a baseline without fitted parameters" in said.out
-    said = kilowait("predict", "explain", tmp_path / "last2", log, 890)
-    assert "last2 uses no other features" in said.out
+    result = kilowait("predict", "fit", log, "--out", tmp_path / "last2", "-c", 16, "--model", "last2")
+    assert "nothing: it is a baseline without fitted parameters" in result.out
+    result = kilowait("predict", "explain", tmp_path / "last2", log, 890)
+    assert "last2 uses no other features" in result.out
 
 
-def test_errors(kilowait, kept, log, tmp_path):
-    assert "there is no job 4711 in this log" in kilowait("predict", "explain", kept, log, 4711).error()
-    assert "no job first in this log" in kilowait("predict", "explain", kept, log, "first").error()
+def test_error_messages(kilowait, predictor, log, tmp_path):
+    assert "there is no job 4711 in this log" in kilowait("predict", "explain", predictor, log, 4711).error()
+    assert "no job first in this log" in kilowait("predict", "explain", predictor, log, "first").error()
     assert "contains no predictor" in kilowait("predict", "describe", tmp_path).error()
     assert "there is no folder" in kilowait("predict", "describe", tmp_path / "none").error()
-    assert "is not empty" in kilowait("predict", "fit", log, "--out", kept).error()
+    assert "is not empty" in kilowait("predict", "fit", log, "--out", predictor).error()
     assert "did you mean 'last2'" in kilowait("predict", "score", log, "--models", "last").error()
     assert "did you mean 'length'" in kilowait("predict", "score", log, "--by", "lenght").error()
     assert "did you mean 'energy'" in kilowait("predict", "score", log, "--target", "enery").error()

@@ -1,4 +1,4 @@
-"""--runtime-predictor FOLDER: a kept predictor in simulate, compare, train and evaluate, and what they say of it."""
+"""--runtime-predictor FOLDER and --power-predictor FOLDER in simulate, compare, train and evaluate."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kilowait.jobs import JobTable
 from kilowait.traces import write_trace
 from tests.predict.example_logs import habits
 
-SEEN = "of the judged jobs had been submitted: of these it knows more than a prediction may"
-FEW = ("--cluster", 4, "--generations", 1, "--population", 4, "--windows", 2, "--window", 50)
+LEAKAGE = "of the judged jobs had been submitted: of these it knows more than a prediction may"
+SMALL = ("--cluster", 4, "--generations", 1, "--population", 4, "--windows", 2, "--window", 50)
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,8 @@ def log(tmp_path_factory):
     return path
 
 
-def fitted(log, folder, *words):
-    asked = [
+def fitted(log, folder, *more_args):
+    args = [
         "predict",
         "fit",
         log,
@@ -43,29 +43,29 @@ def fitted(log, folder, *words):
         "last2",
         "--out",
         folder,
-        *words,
+        *more_args,
     ]
-    assert main([str(word) for word in asked]) == 0
+    assert main([str(word) for word in args]) == 0
     return folder
 
 
 @pytest.fixture(scope="module")
-def kept(log, tmp_path_factory):
-    """Of the first 500 of 900 jobs."""
-    return fitted(log, tmp_path_factory.mktemp("kept") / "p", "--model", "boosting:median")
+def predictor(log, tmp_path_factory):
+    """A predictor fitted on the first 500 of 900 jobs."""
+    return fitted(log, tmp_path_factory.mktemp("saved") / "p", "--model", "boosting:median")
 
 
-def test_simulate(kilowait, log, kept, tmp_path):
-    words = ("simulate", log, "--cluster", 4, "--policy", "saf", "--runtime-predictor", kept)
-    said = kilowait(*words, "--out", tmp_path / "run")
-    assert f"500 {SEEN}" in said.err
-    told = json.loads((tmp_path / "run" / "manifest.json").read_text())["predictors"][0]
-    assert told["card_sha256"] == hashlib.sha256((kept / "card.json").read_bytes()).hexdigest()
-    assert told["judged_jobs_seen"] == 500 and SEEN in told["note"]
-    later = kilowait(*words, "--jobs", "500:", "--out", tmp_path / "later")
+def test_simulate(kilowait, log, predictor, tmp_path):
+    args = ("simulate", log, "--cluster", 4, "--policy", "saf", "--runtime-predictor", predictor)
+    result = kilowait(*args, "--out", tmp_path / "run")
+    assert f"500 {LEAKAGE}" in result.err
+    record = json.loads((tmp_path / "run" / "manifest.json").read_text())["predictors"][0]
+    assert record["card_sha256"] == hashlib.sha256((predictor / "card.json").read_bytes()).hexdigest()
+    assert record["judged_jobs_seen"] == 500 and LEAKAGE in record["note"]
+    later = kilowait(*args, "--jobs", "500:", "--out", tmp_path / "later")
     assert "judged" not in later.err
-    told = json.loads((tmp_path / "later" / "manifest.json").read_text())["predictors"][0]
-    assert told["judged_jobs_seen"] == 0 and told["note"] is None
+    record = json.loads((tmp_path / "later" / "manifest.json").read_text())["predictors"][0]
+    assert record["judged_jobs_seen"] == 0 and record["note"] is None
     from pyarrow import parquet
 
     jobs = parquet.read_table(tmp_path / "later" / "jobs.parquet")
@@ -73,47 +73,53 @@ def test_simulate(kilowait, log, kept, tmp_path):
     assert not np.array_equal(jobs["estimate_s"], jobs["limit_s"])
 
 
-def test_compare(kilowait, log, kept, tmp_path):
-    words = ("compare", log, "--cluster", 4, "--policies", "saf", "--runtime-predictor", kept)
-    said = kilowait(*words, "--out", tmp_path / "both")
-    assert f"500 {SEEN}" in said.err and "saf (users)" in said.out
-    told = json.loads((tmp_path / "both" / "manifest.json").read_text())["predictors"]
-    assert told[str(log)][0]["judged_jobs_seen"] == 500
-    later = kilowait(*words, "--windows", 2, "--window", 100, "--split", "test")
+def test_compare(kilowait, log, predictor, tmp_path):
+    args = ("compare", log, "--cluster", 4, "--policies", "saf", "--runtime-predictor", predictor)
+    result = kilowait(*args, "--out", tmp_path / "both")
+    assert f"500 {LEAKAGE}" in result.err and "saf (users)" in result.out
+    record = json.loads((tmp_path / "both" / "manifest.json").read_text())["predictors"]
+    assert record[str(log)][0]["judged_jobs_seen"] == 500
+    later = kilowait(*args, "--windows", 2, "--window", 100, "--split", "test")
     assert later.status == 0 and "judged jobs" not in later.err
 
 
-def test_train_and_evaluate(kilowait, log, kept, tmp_path):
-    said = kilowait("train", log, *FEW, "--runtime-predictor", kept, "--out", tmp_path / "es")
-    assert said.status == 0 and "judged jobs" not in said.err
-    told = json.loads((tmp_path / "es" / "manifest.json").read_text())["predictors"][0]
-    assert told["judged_jobs_seen"] == 0
-    words = ("evaluate", tmp_path / "es", log, *FEW[:2], "--windows", 2, "--window", 100)
+def test_train_and_evaluate(kilowait, log, predictor, tmp_path):
+    result = kilowait("train", log, *SMALL, "--runtime-predictor", predictor, "--out", tmp_path / "es")
+    assert result.status == 0 and "judged jobs" not in result.err
+    record = json.loads((tmp_path / "es" / "manifest.json").read_text())["predictors"][0]
+    assert record["judged_jobs_seen"] == 0
+    args = ("evaluate", tmp_path / "es", log, *SMALL[:2], "--windows", 2, "--window", 100)
     assert (
-        SEEN in kilowait(*words, "--policies", "saf", "--test-fraction", 0.9, "--runtime-predictor", kept).err
+        LEAKAGE
+        in kilowait(*args, "--policies", "saf", "--test-fraction", 0.9, "--runtime-predictor", predictor).err
     )
     assert (
-        SEEN
-        not in kilowait(*words, "--policies", "saf", "--test-fraction", 0.3, "--runtime-predictor", kept).err
+        LEAKAGE
+        not in kilowait(
+            *args, "--policies", "saf", "--test-fraction", 0.3, "--runtime-predictor", predictor
+        ).err
     )
 
 
-def test_what_is_wrong_is_told(kilowait, log, kept, tmp_path):
-    words = ("simulate", log, "--cluster", 4, "--runtime-predictor")
-    assert "there is no folder" in kilowait(*words, tmp_path / "none").error()
-    assert "contains no predictor" in kilowait(*words, tmp_path).error()
-    assert "did you mean 'forest'" in kilowait(*words, "forrest").error()
-    watts = fitted(log, tmp_path / "watts", "--target", "power")
-    assert f"the predictor {watts} predicts power, not runtime" in kilowait(*words, watts).error()
-    bare = tmp_path / "bare.parquet"
-    write_trace(habits(), bare)
-    error = kilowait("simulate", bare, "--cluster", 4, "--runtime-predictor", kept).error()
+def test_error_messages(kilowait, log, predictor, tmp_path):
+    args = ("simulate", log, "--cluster", 4, "--runtime-predictor")
+    assert "there is no folder" in kilowait(*args, tmp_path / "none").error()
+    assert "contains no predictor" in kilowait(*args, tmp_path).error()
+    assert "did you mean 'forest'" in kilowait(*args, "forrest").error()
+    power_predictor = fitted(log, tmp_path / "watts", "--target", "power")
+    assert (
+        f"the predictor {power_predictor} predicts power, not runtime"
+        in kilowait(*args, power_predictor).error()
+    )
+    without_queue = tmp_path / "bare.parquet"
+    write_trace(habits(), without_queue)
+    error = kilowait("simulate", without_queue, "--cluster", 4, "--runtime-predictor", predictor).error()
     assert "features that the predictor uses (queue" in error and "or fit one on this log" in error
 
 
-def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
-    watts = fitted(log, tmp_path / "watts", "--target", "power")
-    words = (
+def test_power_budget_with_a_saved_power_predictor(kilowait, log, tmp_path):
+    power_predictor = fitted(log, tmp_path / "watts", "--target", "power")
+    args = (
         "simulate",
         log,
         "--cluster",
@@ -125,24 +131,24 @@ def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
         "--out",
         tmp_path / "run",
     )
-    said = kilowait(*words, "--power-predictor", watts)
-    assert "by the predicted power of jobs" in said.out and "\npower budget " in said.out
-    assert f"the predictor of power {watts} was fitted on jobs of habits.parquet" in said.err
-    told = json.loads((tmp_path / "run" / "results.json").read_text())["energy"]["budget"]
-    assert told["budget_w"] == 480 and 0 <= told["time_share"] < 1
-    kept = json.loads((tmp_path / "run" / "manifest.json").read_text())["predictors"][0]
-    assert kept["target"] == "power" and kept["judged_jobs_seen"] == 500
+    result = kilowait(*args, "--power-predictor", power_predictor)
+    assert "by the predicted power of jobs" in result.out and "\npower budget " in result.out
+    assert f"the predictor of power {power_predictor} was fitted on jobs of habits.parquet" in result.err
+    budget = json.loads((tmp_path / "run" / "results.json").read_text())["energy"]["budget"]
+    assert budget["budget_w"] == 480 and 0 <= budget["time_share"] < 1
+    record = json.loads((tmp_path / "run" / "manifest.json").read_text())["predictors"][0]
+    assert record["target"] == "power" and record["judged_jobs_seen"] == 500
     times = fitted(log, tmp_path / "times")
     assert (
         f"the predictor {times} predicts runtime, not power"
-        in kilowait(*words[:-2], "--power-predictor", times).error()
+        in kilowait(*args[:-2], "--power-predictor", times).error()
     )
     error = kilowait("compare", log, "--power-predictor", "forest").error()
     assert "--power-predictor has no effect without a power model" in error
 
 
-def test_a_network_is_told_what_predictions_know(kilowait, log, kept, tmp_path):
-    small = (
+def test_prediction_features_in_training(kilowait, log, predictor, tmp_path):
+    sizes = (
         "--num-envs",
         2,
         "--episode-jobs",
@@ -156,28 +162,30 @@ def test_a_network_is_told_what_predictions_know(kilowait, log, kept, tmp_path):
         "--cluster",
         4,
     )
-    words = (
+    args = (
         "train",
         log,
         "--algo",
         "ppo",
         "--total-timesteps",
         128,
-        *small,
+        *sizes,
         "--out",
         tmp_path / "ppo",
         "--runtime-predictor",
-        kept,
+        predictor,
     )
-    said = kilowait(*words, "--prediction-features")
-    assert said.status == 0, said.err
-    explained = (tmp_path / "ppo" / "results.json").read_text()
-    assert "run time that reservations assume" in explained
-    few = ("--cluster", 4, "--windows", 2, "--window", 50, "--policies", "saf")
-    assert "agent" in kilowait("evaluate", tmp_path / "ppo", log, *few, "--runtime-predictor", kept).out
+    result = kilowait(*args, "--prediction-features")
+    assert result.status == 0, result.err
+    results = (tmp_path / "ppo" / "results.json").read_text()
+    assert "run time that reservations assume" in results
+    options = ("--cluster", 4, "--windows", 2, "--window", 50, "--policies", "saf")
+    assert (
+        "agent" in kilowait("evaluate", tmp_path / "ppo", log, *options, "--runtime-predictor", predictor).out
+    )
     assert (
         "the jobs have no predicted run times (column planned_s)"
-        in kilowait("evaluate", tmp_path / "ppo", log, *few).err
+        in kilowait("evaluate", tmp_path / "ppo", log, *options).err
     )
     error = kilowait("train", log, "--algo", "ppo", "--prediction-features", "--out", tmp_path / "x").error()
     assert "--prediction-features adds predictions to the observation of networks; it needs" in error

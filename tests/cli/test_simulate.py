@@ -1,4 +1,4 @@
-"""kilowait simulate: what it prints, what it writes, what it refuses."""
+"""kilowait simulate."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ import kilowait as kw
 from kilowait.evaluation.storage import load_run
 
 
-def test_a_made_workload_to_a_table(kilowait):
-    said = kilowait("simulate", "lublin:200:32:0.9:7", "--policy", "sjf", "--by", "size")
-    assert said.status == 0 and said.err == ""
-    assert "200 jobs" in said.out and "32 nodes" in said.out
-    assert "policy sjf, backfill easy" in said.out
+def test_synthetic_workload_prints_a_table(kilowait):
+    result = kilowait("simulate", "lublin:200:32:0.9:7", "--policy", "sjf", "--by", "size")
+    assert result.status == 0 and result.err == ""
+    assert "200 jobs" in result.out and "32 nodes" in result.out
+    assert "policy sjf, backfill easy" in result.out
     for word in ("wait", "turnaround", "bounded slowdown", "utilization", "makespan", "node-hours", "17-64"):
-        assert word in said.out
+        assert word in result.out
 
 
-def test_numbers_are_those_of_the_library(kilowait, swf):
-    found = kilowait("simulate", swf, "--backfill", "none", "--json").json()
+def test_json_equals_the_library_result(kilowait, swf):
+    report = kilowait("simulate", swf, "--backfill", "none", "--json").json()
     jobs = kw.read_trace(swf)
     expected = kw.metrics(kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "none"))
-    assert found["metrics"] == pytest.approx(dict(expected))
-    assert found["metrics"]["jobs"] == 3
-    assert found["ledger"]["rows_read"] == 4
-    assert found["scenario"]["cluster"]["group"] == [{"name": "nodes", "nodes": 8}]
+    assert report["metrics"] == pytest.approx(dict(expected))
+    assert report["metrics"]["jobs"] == 3
+    assert report["ledger"]["rows_read"] == 4
+    assert report["scenario"]["cluster"]["group"] == [{"name": "nodes", "nodes": 8}]
 
 
-def test_what_was_dropped_is_told(kilowait, swf):
-    said = kilowait("simulate", swf)
-    assert "4 rows read, 3 jobs, 1 dropped" in said.out
+def test_dropped_jobs_are_reported(kilowait, swf):
+    result = kilowait("simulate", swf)
+    assert "4 rows read, 3 jobs, 1 dropped" in result.out
 
 
-def test_every_rule_of_the_run_arrives(kilowait):
-    said = kilowait(
+def test_every_option_reaches_the_scenario(kilowait):
+    report = kilowait(
         "simulate", "lublin:60:16", "--policy", "multifactor:age=500:size=0", "--backfill", 2,
         "--backfill-order", "sjf", "--at-limit", "kill", "--overrun", "steps",
         "--schedule-per", "event", "--placement", "balance",
         "--on-oversized", "drop", "--ignore-dependencies", "--load", 0.7, "--jobs", "10:40", "--cluster", 20, "--json",
     ).json()  # fmt: skip
-    scenario = said["scenario"]
+    scenario = report["scenario"]
     assert scenario["policy"] == "multifactor:age=500:size=0"
     assert (scenario["backfill"], scenario["backfill_order"], scenario["at_limit"]) == (2, "sjf", "kill")
     assert (scenario["schedule_per"], scenario["placement"], scenario["dependencies"]) == (
@@ -51,31 +51,31 @@ def test_every_rule_of_the_run_arrives(kilowait):
         False,
     )
     assert scenario["overrun"] == "steps"
-    assert (scenario["load"], scenario["jobs"], said["metrics"]["jobs"]) == (0.7, "10:40", 30)
+    assert (scenario["load"], scenario["jobs"], report["metrics"]["jobs"]) == (0.7, "10:40", 30)
     assert scenario["cluster"]["group"][0]["nodes"] == 20
 
 
-def test_a_table_of_text_with_a_column_map(kilowait, csv):
-    said = kilowait(
+def test_csv_with_a_column_map(kilowait, csv):
+    result = kilowait(
         "simulate", csv, "--columns", "job_id=id,submit_s=submitted,runtime_s=ran,estimate_s=limit_min*60,nodes=size",
         "--json",
     )  # fmt: skip
-    assert said.json()["metrics"]["jobs"] == 2
-    assert "note: the trace does not contain the size of its cluster: 4 nodes are assumed" in said.err
+    assert result.json()["metrics"]["jobs"] == 2
+    assert "note: the trace does not say how large its machine is: 4 nodes taken" in result.err
 
 
 def test_nan_is_null(kilowait):
-    found = kilowait(
+    result = kilowait(
         "simulate", "lublin:3:64", "--cluster", "nodes:1", "--on-oversized", "drop", "--json", "--jobs", "1"
     )
-    metrics = found.json()["metrics"]
+    metrics = result.json()["metrics"]
     assert metrics["jobs"] == 1 and (metrics["rejected"] == 1) == (metrics["mean_wait_s"] is None)
 
 
 def test_run_folder(kilowait, swf, tmp_path):
     out = tmp_path / "runs" / "first"
-    said = kilowait("simulate", swf, "--policy", "sjf", "--out", out)
-    assert said.status == 0 and f"written to {out}" in said.out
+    result = kilowait("simulate", swf, "--policy", "sjf", "--out", out)
+    assert result.status == 0 and f"written to {out}" in result.out
     assert {file.name for file in out.iterdir()} == {
         "scenario.toml", "manifest.json", "jobs.parquet", "log.parquet", "records.parquet", "results.json",
     }  # fmt: skip
@@ -101,20 +101,20 @@ def test_same_run_same_bytes_but_for_the_manifest(kilowait, tmp_path):
             assert file.read_bytes() == (two / file.name).read_bytes(), file.name
 
 
-def test_existing_folder_is_kept_unless_forced(kilowait, tmp_path):
+def test_existing_folder_needs_force(kilowait, tmp_path):
     out = tmp_path / "run"
-    words = ("simulate", "lublin:20:8", "--out", out)
-    assert kilowait(*words).status == 0
-    assert "not empty" in kilowait(*words).error()
-    assert kilowait(*words, "--force", "--policy", "sjf").status == 0
+    args = ("simulate", "lublin:20:8", "--out", out)
+    assert kilowait(*args).status == 0
+    assert "not empty" in kilowait(*args).error()
+    assert kilowait(*args, "--force", "--policy", "sjf").status == 0
     assert load_run(out).scenario["policy"] == "sjf"
     (out / "thesis.txt").write_text("years of work")
-    assert "thesis.txt" in kilowait(*words, "--force").error()
+    assert "thesis.txt" in kilowait(*args, "--force").error()
     assert (out / "thesis.txt").read_text() == "years of work"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
 
 
-def test_folders_that_cannot_be_written(kilowait, tmp_path):
+def test_unwritable_folders(kilowait, tmp_path):
     (tmp_path / "file").write_text("")
     assert "is a file" in kilowait("simulate", "lublin:20:8", "--out", tmp_path / "file").error()
     assert "cannot write" in kilowait("simulate", "lublin:20:8", "--out", tmp_path / "file" / "run").error()
@@ -134,28 +134,28 @@ WRONG = {
     "unknown backfill": (["lublin:20:8", "--backfill", "eazy"], "did you mean 'easy'?"),
     "backfill below 0": (["lublin:20:8", "--backfill", "-1"], "-1"),
     "unknown backfill order": (["lublin:20:8", "--backfill-order", "sjff"], "did you mean 'sjf'?"),
-    "unknown walltime rule": (["lublin:20:8", "--at-limit", "kil"], "did you mean 'kill'?"),
-    "unknown way to go on": (["lublin:20:8", "--overrun", "step"], "did you mean 'steps'?"),
+    "unknown limit setting": (["lublin:20:8", "--at-limit", "kil"], "did you mean 'kill'?"),
+    "unknown overrun setting": (["lublin:20:8", "--overrun", "step"], "did you mean 'steps'?"),
     "unknown class": (["lublin:20:8", "--by", "sice"], "did you mean 'size'?"),
     "jobs in words": (["lublin:20:8", "--jobs", "some"], "the range of jobs is 'some'"),
     "jobs backwards": (["lublin:20:8", "--jobs", "9:3"], "the range of jobs is '9:3'"),
-    "jobs of which there are none": (["lublin:20:8", "--jobs", "50:60"], "20 jobs"),
+    "jobs beyond the end": (["lublin:20:8", "--jobs", "50:60"], "20 jobs"),
     "no load": (["lublin:20:8", "--load", "0"], "above 0"),
-    "made from too little": (["lublin:20"], "lublin:JOBS:NODES"),
-    "made of words": (["lublin:many:8"], "'many'"),
-    "format of a made one": (["lublin:20:8", "--format", "swf"], "is a synthetic workload"),
+    "synthetic workload without nodes": (["lublin:20"], "lublin:JOBS:NODES"),
+    "synthetic workload with words": (["lublin:many:8"], "'many'"),
+    "format of a synthetic workload": (["lublin:20:8", "--format", "swf"], "made, not read"),
     "larger than the machine": (["lublin:200:64", "--cluster", "2"], "larger than any group"),
     "no agent": (["lublin:20:8", "--policy", "agent:"], "agent:PATH"),
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_wrong(kilowait, what):
-    words, told = WRONG[what]
-    assert told in kilowait("simulate", *words).error()
+@pytest.mark.parametrize("case", WRONG)
+def test_error_messages(kilowait, case):
+    args, message = WRONG[case]
+    assert message in kilowait("simulate", *args).error()
 
 
-def test_wrong_columns(kilowait, csv):
+def test_column_map_errors(kilowait, csv):
     assert "nowhere" in kilowait("simulate", csv, "--columns", "submit_s=nowhere").error()
     assert "submit_s=submitted" in kilowait("simulate", csv, "--columns", "submitted").error()
     assert "twice" in kilowait("simulate", csv, "--columns", "nodes=size,nodes=size").error()
@@ -169,5 +169,5 @@ def test_unknown_format(kilowait, swf):
     assert "did you mean 'swf'?" in kilowait("simulate", swf, "--format", "sfw").error()
 
 
-def test_an_agent_that_is_not_there(kilowait, tmp_path):
+def test_missing_agent(kilowait, tmp_path):
     kilowait("simulate", "lublin:20:8", "--policy", f"agent:{tmp_path / 'none.json'}").error()

@@ -23,15 +23,15 @@ def folder(kilowait, tmp_path):
     return path
 
 
-def test_from_a_log_to_a_log(kilowait, tmp_path):
-    model, made = tmp_path / "model", tmp_path / "new" / "made.swf.gz"
+def test_fit_and_sample(kilowait, tmp_path):
+    model, sample = tmp_path / "model", tmp_path / "new" / "made.swf.gz"
     fitted = kilowait("synth", "fit", TRACE, "--out", model, "--set", QUICK, "--seed", 3)
     assert fitted.out == f"transformer fitted to 400 jobs of {TRACE}, written to {model}\n"
     manifest = json.loads((model / "manifest.json").read_text())
     assert manifest["kind"] == "generator" and manifest["inputs"] == {TRACE: None}
-    drawn = kilowait("synth", "sample", model, "--jobs", 300, "--seed", 1, "--load", 0.7, "--out", made)
-    assert drawn.out.startswith("300 jobs over ") and "offered load 0.70, written to" in drawn.out
-    jobs = read_trace(made)
+    result = kilowait("synth", "sample", model, "--jobs", 300, "--seed", 1, "--load", 0.7, "--out", sample)
+    assert result.out.startswith("300 jobs over ") and "offered load 0.70, written to" in result.out
+    jobs = read_trace(sample)
     assert len(jobs) == 300 and jobs.meta["max_procs"] == 32
 
 
@@ -42,17 +42,17 @@ def test_the_same_seed_gives_the_same_file(kilowait, folder, tmp_path):
     assert first == second != other
 
 
-def test_some_jobs_only(kilowait, folder, tmp_path):
+def test_sample_with_a_condition(kilowait, folder, tmp_path):
     out = tmp_path / "small.parquet"
     kilowait("synth", "sample", folder, "-n", 50, "--where", "nodes=1:4", "-o", out)
     assert read_trace(out)["nodes"].max() <= 4
-    said = kilowait("synth", "sample", folder, "-n", 50, "--where", "nodes=64", "-o", out).error()
-    assert "condition nodes=64: no job of the log matches" in said
+    message = kilowait("synth", "sample", folder, "-n", 50, "--where", "nodes=64", "-o", out).error()
+    assert "condition nodes=64: no job of the log matches" in message
 
 
-def test_what_ifs(kilowait, folder, tmp_path):
+def test_sample_with_other_load_nodes_and_job_mix(kilowait, folder, tmp_path):
     out = tmp_path / "what.parquet"
-    words = [
+    args = [
         "--days",
         20,
         "--load",
@@ -66,23 +66,23 @@ def test_what_ifs(kilowait, folder, tmp_path):
         "-o",
         out,
     ]
-    said = kilowait("synth", "sample", folder, *words)
-    assert "offered load 0.60, written to" in said.out and said.err == ""
-    made = read_trace(out)
-    assert made.meta["max_procs"] == 64 and made["nodes"].max() <= 64
-    assert 15 < np.ptp(made["submit_s"]) / 86400 < 21
-    kilowait("synth", "sample", folder, *words[:-1], tmp_path / "again.csv")
+    result = kilowait("synth", "sample", folder, *args)
+    assert "offered load 0.60, written to" in result.out and result.err == ""
+    sample = read_trace(out)
+    assert sample.meta["max_procs"] == 64 and sample["nodes"].max() <= 64
+    assert 15 < np.ptp(sample["submit_s"]) / 86400 < 21
+    kilowait("synth", "sample", folder, *args[:-1], tmp_path / "again.csv")
     again = read_trace(tmp_path / "again.csv", format="csv")
-    assert np.array_equal(made["submit_s"], again["submit_s"]) and np.array_equal(
-        made["nodes"], again["nodes"]
+    assert np.array_equal(sample["submit_s"], again["submit_s"]) and np.array_equal(
+        sample["nodes"], again["nodes"]
     )
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        said = kilowait("synth", "sample", folder, "-n", 300, "--load", 1.3, "-o", out)
-    assert said.err.startswith("warning: a load of 1.3 exceeds the machine's capacity")
+        result = kilowait("synth", "sample", folder, "-n", 300, "--load", 1.3, "-o", out)
+    assert result.err.startswith("warning: a load of 1.3 exceeds the machine's capacity")
 
 
-def test_growth(kilowait, folder, tmp_path):
+def test_scale_group(kilowait, folder, tmp_path):
     sizes = []
     for grow in ("queue=0*0.5", "queue=0*3"):
         out = tmp_path / "grown.parquet"
@@ -92,7 +92,7 @@ def test_growth(kilowait, folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("args", "message"),
     [
         (
             ["--jobs", 10, "--days", 3],
@@ -112,47 +112,52 @@ def test_growth(kilowait, folder, tmp_path):
             ["--jobs", 10, "--scale-group", "queue=long*3"],
             "unknown queue 'long'; known: combined",
         ),
-        (["--jobs", 10, "--scale-group", "account=1*3"], "group scaling account=1: the log has no column account"),
+        (
+            ["--jobs", 10, "--scale-group", "account=1*3"],
+            "group scaling account=1: the log has no column account",
+        ),
         (
             ["--jobs", 10, "--where", "queue=7"],
             "condition queue=7: no job of the log matches; its values are combined",
         ),
     ],
 )
-def test_what_cannot_be(kilowait, folder, tmp_path, words, said):
+def test_sample_errors(kilowait, folder, tmp_path, args, message):
     out = tmp_path / "never.parquet"
-    assert said in kilowait("synth", "sample", folder, *words, "-o", out).error()
-    assert list(tmp_path.iterdir()) == [folder]  # not even half a file
+    assert message in kilowait("synth", "sample", folder, *args, "-o", out).error()
+    assert list(tmp_path.iterdir()) == [folder]  # no partial file
 
 
-def test_a_score(kilowait, folder, tmp_path):
-    made, other = tmp_path / "made.parquet", tmp_path / "other.swf"
-    kilowait("synth", "sample", folder, "-n", 400, "-o", made)
+def test_score(kilowait, folder, tmp_path):
+    sample, other = tmp_path / "made.parquet", tmp_path / "other.swf"
+    kilowait("synth", "sample", folder, "-n", 400, "-o", sample)
     kilowait("traces", "convert", "lublin:400:32:0.8:8", other)
-    told = kilowait("synth", "score", TRACE, made)
-    assert "classifier" in told.out and "mean wait under" in told.out
-    assert "copies of training jobs" not in told.out and "--held-out FILE" in told.err
-    told = kilowait("synth", "score", TRACE, made, "--held-out", other)
-    assert "copies of training jobs, except for the time" in told.out and told.err.count("note") == 0
-    found = kilowait(
-        "synth", "score", TRACE, made, "--held-out", other, "--policies", "fcfs", "--json"
+    result = kilowait("synth", "score", TRACE, sample)
+    assert "classifier" in result.out and "mean wait under" in result.out
+    assert "copies of training jobs" not in result.out and "--held-out FILE" in result.err
+    result = kilowait("synth", "score", TRACE, sample, "--held-out", other)
+    assert "copies of training jobs, except for the time" in result.out and result.err.count("note") == 0
+    report = kilowait(
+        "synth", "score", TRACE, sample, "--held-out", other, "--policies", "fcfs", "--json"
     ).json()
-    assert found["leaks"]["copies"] == 1 > found["leaks"]["copies_of_held_out"]
-    assert [wait["policy"] for wait in found["waits"]] == ["fcfs"]
-    assert found["fidelity"]["auc"] < 0.2  # copies: a twin's label, learned in another fold, is the wrong one
-    assert found["worst_ks"]["ks"] < 0.3
+    assert report["leaks"]["copies"] == 1 > report["leaks"]["copies_of_held_out"]
+    assert [wait["policy"] for wait in report["waits"]] == ["fcfs"]
+    assert (
+        report["fidelity"]["auc"] < 0.2
+    )  # copies: the classifier learns the label of the identical job, which is the wrong one
+    assert report["worst_ks"]["ks"] < 0.3
     itself = kilowait("synth", "score", TRACE, TRACE, "--json").json()
     assert itself["waits"][0]["ratio"] == 1 and itself["worst_ks"]["ks"] == 0
 
 
-def test_a_score_becomes_a_page(kilowait, folder, tmp_path):
-    made, run = tmp_path / "made.parquet", tmp_path / "runs" / "likeness"
-    kilowait("synth", "sample", folder, "-n", 400, "-o", made)
-    asked = (
+def test_score_report(kilowait, folder, tmp_path):
+    sample, run = tmp_path / "made.parquet", tmp_path / "runs" / "scored"
+    kilowait("synth", "sample", folder, "-n", 400, "-o", sample)
+    args = (
         "synth",
         "score",
         TRACE,
-        made,
+        sample,
         "--held-out",
         "lublin:400:32:0.8:8",
         "--policies",
@@ -160,20 +165,20 @@ def test_a_score_becomes_a_page(kilowait, folder, tmp_path):
         "--out",
         run,
     )
-    told = kilowait(*asked)
-    assert "more leakage than between weeks of one log: copies, copied pairs" in told.out
-    assert told.out.endswith(f"written to {run}; write a page: kilowait report {run}\n")
+    result = kilowait(*args)
+    assert "more leakage than between weeks of one log: copies, copied pairs" in result.out
+    assert result.out.endswith(f"written to {run}; write a page: kilowait report {run}\n")
     manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["kind"] == "synthetic" and manifest["seeds"] == {"classifier": 0}
-    assert list(manifest["inputs"]) == [TRACE, str(made), "lublin:400:32:0.8:8"]
+    assert list(manifest["inputs"]) == [TRACE, str(sample), "lublin:400:32:0.8:8"]
     results = json.loads((run / "results.json").read_text())["synthetic"]
     assert results["given_away"][0] == "copies" and results["leaks"]["copies"] == 1
-    assert "is not empty" in kilowait(*asked).error()
+    assert "is not empty" in kilowait(*args).error()
     kilowait("report", run)
-    assert "Real jobs were copied: 100.0" in run.with_name("likeness.html").read_text().replace("&nbsp;", " ")
+    assert "Real jobs were copied: 100.0" in run.with_name("scored.html").read_text().replace("&nbsp;", " ")
 
 
-def test_the_kinds(kilowait):
+def test_list_of_generators(kilowait):
     kinds = [line["name"] for line in kilowait("synth", "list", "--json").json()]
     assert kinds == [*GENERATORS, *EXTERNAL_GENERATORS]
     shown = kilowait("synth", "list").out
@@ -181,52 +186,52 @@ def test_the_kinds(kilowait):
     assert kilowait("synth", "list", "--json").json()[0]["settings"] == {"days": 7}
 
 
-def test_errors(kilowait, folder, tmp_path):
+def test_fit_errors(kilowait, folder, tmp_path):
     out = tmp_path / "out"
     assert "50 jobs are too few" in kilowait("synth", "fit", "lublin:50:8", "-o", out).error()
     assert "unknown generator 'gan'" in kilowait("synth", "fit", TRACE, "-m", "gan", "-o", out).error()
     assert "is not empty" in kilowait("synth", "fit", TRACE, "-m", "copula", "-o", folder).error()
     assert "the settings have 'days'" in kilowait("synth", "fit", TRACE, "--set", "days", "-o", out).error()
     assert "must be finite" in kilowait("synth", "fit", TRACE, "--set", "days=nan", "-o", out).error()
-    worded = kilowait("synth", "fit", TRACE, "-m", "bootstrap", "--set", "days=seven", "-o", out).error()
-    assert "days of the generator bootstrap is 'seven'; it must be a number" in worded
-    nowhere = kilowait(
+    message = kilowait("synth", "fit", TRACE, "-m", "bootstrap", "--set", "days=seven", "-o", out).error()
+    assert "days of the generator bootstrap is 'seven'; it must be a number" in message
+    message = kilowait(
         "synth", "fit", TRACE, "-m", "sdv:TVAE", "--set", "python=/no/python", "-o", out
     ).error()
-    assert "python=/no/python is not a program" in nowhere
-    unknown = kilowait("synth", "fit", TRACE, "-m", "copula", "--set", "days=7", "-o", out).error()
-    assert "unknown setting of the generator copula 'days'" in unknown
+    assert "python=/no/python is not a program" in message
+    message = kilowait("synth", "fit", TRACE, "-m", "copula", "--set", "days=7", "-o", out).error()
+    assert "unknown setting of the generator copula 'days'" in message
     assert "has no card.json" in kilowait("synth", "sample", tmp_path, "-n", 5, "-o", out).error()
     assert not out.exists()
     assert kilowait("synth", "fit", TRACE, "-m", "copula", "-o", folder, "--force").status == 0
 
 
-def test_a_private_fit_says_what_it_promises(kilowait, tmp_path):
+def test_private_fit_prints_its_guarantee(kilowait, tmp_path):
     pytest.importorskip("opacus")
-    told = kilowait(
+    result = kilowait(
         "synth", "fit", TRACE, "--out", tmp_path / "one", "--set", "dp_epsilon=8,dp_steps=2,width=8"
     )
-    first, second = told.out.splitlines()
+    first, second = result.out.splitlines()
     assert first.startswith("transformer fitted to 400 jobs of lublin")
     assert second.startswith("differential privacy: epsilon 7.") and "delta 1e-05, for each user; " in second
 
 
-def test_going_on_where_nothing_was_begun(kilowait, tmp_path):
-    said = kilowait("synth", "fit", TRACE, "--out", tmp_path / "one", "--set", QUICK, "--resume").error()
-    assert "holds no training to resume; start one without --resume" in said
+def test_resume_without_a_checkpoint(kilowait, tmp_path):
+    message = kilowait("synth", "fit", TRACE, "--out", tmp_path / "one", "--set", QUICK, "--resume").error()
+    assert "holds no training to resume; start one without --resume" in message
 
 
-def test_no_such_device(kilowait, tmp_path):
-    said = kilowait(
+def test_unknown_device(kilowait, tmp_path):
+    message = kilowait(
         "synth", "fit", TRACE, "--out", tmp_path / "one", "--set", QUICK, "--device", "gpu"
     ).error()
-    assert "unknown device 'gpu'" in said
+    assert "unknown device 'gpu'" in message
 
 
-def test_a_fit_that_cannot_be_leaves_nothing_behind(kilowait, tmp_path):
+def test_failed_fit_writes_nothing(kilowait, tmp_path):
     out = tmp_path / "few"
-    asked = ("synth", "fit", TRACE, "--model", "bootstrap", "-o", out)
-    assert "50 jobs are too few" in kilowait(*asked, "--jobs", 50).error()
+    args = ("synth", "fit", TRACE, "--model", "bootstrap", "-o", out)
+    assert "50 jobs are too few" in kilowait(*args, "--jobs", 50).error()
     assert list(tmp_path.iterdir()) == []
-    kilowait(*asked)
+    kilowait(*args)
     assert [path.name for path in tmp_path.iterdir()] == ["few"]

@@ -1,4 +1,4 @@
-"""kilowait telemetry, as an operator calls it; files survive whatever ends it."""
+"""kilowait telemetry: sampling, carbon intensity, energy labels of jobs."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ def tree(tmp_path: Path) -> Path:
 def web(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Web]:
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    made = Web()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    server = Web()
+    yield server
+    server.server.shutdown()
+    server.server.server_close()
 
 
 # -- sampling --------------------------------------------------------------------------------------
 
 
-def test_cpu_samples_for_a_while(kilowait, tree, tmp_path):
+def test_sample_cpu(kilowait, tree, tmp_path):
     out = tmp_path / "n1.csv"
-    said = kilowait("telemetry", "cpu", "--root", tree, "--interval", "0.01s", "--duration", "0.05s", "--out", out,
+    result = kilowait("telemetry", "cpu", "--root", tree, "--interval", "0.01s", "--duration", "0.05s", "--out", out,
                     "--host", "n1")  # fmt: skip
-    assert said.status == 0, said.err
-    assert said.out.splitlines()[0] == "n1: 5 RAPL counters, package-0, dram make up the machine"
-    ticks = int(said.out.splitlines()[1].split(" ")[0])
-    assert f"; {5 * ticks} rows written to {out}" in said.out and ticks <= 6
+    assert result.status == 0, result.err
+    assert result.out.splitlines()[0] == "n1: 5 RAPL counters, package-0, dram make up the machine"
+    ticks = int(result.out.splitlines()[1].split(" ")[0])
+    assert f"; {5 * ticks} rows written to {out}" in result.out and ticks <= 6
     assert len(out.read_text().splitlines()) == 1 + 5 * ticks
-    told = kilowait("telemetry", "cpu", "--root", tree, "--duration", "0", "--out", out, "--json").json()
-    assert (told["ticks"], told["rows"], told["missed"], told["clock_changes"]) == (1, 5, 0, 0)
+    report = kilowait("telemetry", "cpu", "--root", tree, "--duration", "0", "--out", out, "--json").json()
+    assert (report["ticks"], report["rows"], report["missed"], report["clock_changes"]) == (1, 5, 0, 0)
     assert len(out.read_text().splitlines()) == 1 + 5 * ticks + 5
 
 
-def test_gpu_without_a_driver_is_one_line(kilowait, tmp_path, monkeypatch):
+def test_gpu_without_a_driver(kilowait, tmp_path, monkeypatch):
     pytest.importorskip("pynvml")
     monkeypatch.setenv("LD_LIBRARY_PATH", "")
     if Path("/dev/nvidiactl").exists():
@@ -68,20 +68,20 @@ def test_gpu_without_a_driver_is_one_line(kilowait, tmp_path, monkeypatch):
     assert not (tmp_path / "x.csv").exists()
 
 
-def test_gpus_are_sampled_through_the_library_that_is_installed(kilowait, tmp_path, monkeypatch):
-    """The library stands in for a driver, which no test machine has; how it is loaded and asked is real."""
+def test_gpus_are_sampled_with_nvml(kilowait, tmp_path, monkeypatch):
+    """NVML is replaced by a fake; loading and calling it is tested."""
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(TestClock(), [300.0, 75.5]))
     out = tmp_path / "n1.csv"
-    told = kilowait(
+    result = kilowait(
         "telemetry", "gpu", "--duration", "0.02s", "--interval", "0.01s", "--out", out, "--host", "n1"
     )
-    assert told.status == 0 and told.out.startswith("n1: 2 x NVIDIA H200\n"), told.err
+    assert result.status == 0 and result.out.startswith("n1: 2 x NVIDIA H200\n"), result.err
     first = dict(zip(*(line.split(",") for line in out.read_text().splitlines()[:2]), strict=True))
     assert (first["host"], first["meter"], first["uuid"], first["power_w"]) == ("n1", "gpu0", "GPU-0", "300")
 
 
 @pytest.mark.parametrize(
-    ("words", "error"),
+    ("args", "error"),
     [
         (("--out", "x.txt"), "unknown suffix of a sample file '.txt'"),
         (("--out", "x.csv", "--interval", "0"), "the interval is 0 s; it must be above 0"),
@@ -89,18 +89,18 @@ def test_gpus_are_sampled_through_the_library_that_is_installed(kilowait, tmp_pa
         (("--out", "x.csv", "--duration", "-1s"), "the duration is -1 s"),
     ],
 )
-def test_impossible_settings_are_one_line(kilowait, tree, tmp_path, monkeypatch, words, error):
+def test_sampling_errors(kilowait, tree, tmp_path, monkeypatch, args, error):
     monkeypatch.chdir(tmp_path)
-    assert error in kilowait("telemetry", "cpu", "--root", tree, *words).error()
+    assert error in kilowait("telemetry", "cpu", "--root", tree, *args).error()
 
 
-def test_no_tree_is_one_line(kilowait, tmp_path):
+def test_missing_rapl_counters(kilowait, tmp_path):
     error = kilowait("telemetry", "cpu", "--root", tmp_path / "none", "--out", tmp_path / "x.csv").error()
     assert "there is no energy counter" in error
 
 
 def started(tree: Path, out: Path) -> subprocess.Popen[str]:
-    """The command in a process of its own, once it has written some ticks."""
+    """The command in its own process, after it has written some samples."""
     command = [
         sys.executable,
         "-m",
@@ -130,7 +130,7 @@ def started(tree: Path, out: Path) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["INT", "TERM", "KILL"]
 )
-def test_whatever_stops_it_what_was_sampled_can_be_read(tmp_path, tree, suffix, number):
+def test_samples_are_readable_after_signals(tmp_path, tree, suffix, number):
     out = tmp_path / f"n1{suffix}"
     process = started(tree, out)
     process.send_signal(number)
@@ -139,17 +139,20 @@ def test_whatever_stops_it_what_was_sampled_can_be_read(tmp_path, tree, suffix, 
     if number != signal.SIGKILL:
         assert process.returncode == 0 and f"rows written to {out}" in text
         assert suffix == ".csv" or not list(out.glob("_*"))
-    found = SampleFiles([out])
-    assert found.rows >= 10 and found.trouble.total() == 0
-    assert [meter.meter for meter in found.of(found.hosts[0])] == ["intel-rapl:0", "intel-rapl:0:1"]
+    samples_read = SampleFiles([out])
+    assert samples_read.rows >= 10 and samples_read.trouble.total() == 0
+    assert [meter.meter for meter in samples_read.of(samples_read.hosts[0])] == [
+        "intel-rapl:0",
+        "intel-rapl:0:1",
+    ]
 
 
 # -- carbon ----------------------------------------------------------------------------------------
 
 
-def test_carbon_of_a_span_is_read_by_the_carbon_option(kilowait, web, tmp_path):
+def test_fetched_carbon_is_read_by_the_carbon_option(kilowait, web, tmp_path):
     out = tmp_path / "gb.json"
-    words = (
+    args = (
         "telemetry",
         "carbon",
         "gb",
@@ -160,14 +163,14 @@ def test_carbon_of_a_span_is_read_by_the_carbon_option(kilowait, web, tmp_path):
         "--base-url",
         web.url,
     )
-    told = kilowait(*words, "--out", out)
-    assert told.status == 0, told.err
-    first, last = told.out.splitlines()
+    result = kilowait(*args, "--out", out)
+    assert result.status == 0, result.err
+    first, last = result.out.splitlines()
     assert first.startswith(
         "carbon intensity, GB, average, direct, 2026-01-01 00:00 UTC to 2026-01-15 00:00 UTC, mean"
     )
     assert last == f"672 values in {out}: 672 new"
-    again = kilowait(*words, "--out", out, "--json").json()
+    again = kilowait(*args, "--out", out, "--json").json()
     assert (again["added"], again["requests"], again["cached"]) == (0, 0, 2)
     jobs = JobTable(
         job_id=[1], submit_s=[0], runtime_s=[60], nodes=[1], meta={"unix_start_s": 1767225600 + 3600}
@@ -176,39 +179,39 @@ def test_carbon_of_a_span_is_read_by_the_carbon_option(kilowait, web, tmp_path):
     assert meter.carbon is not None and meter.carbon.unit == "g/kWh"
 
 
-def test_carbon_with_a_token_from_the_environment(kilowait, web, tmp_path, monkeypatch):
-    out, words = (
+def test_carbon_tokens(kilowait, web, tmp_path, monkeypatch):
+    out, args = (
         tmp_path / "de.json",
         ("telemetry", "carbon", "electricity-maps", "--zone", "DE", "--base-url", web.url),
     )
     monkeypatch.delenv("ELECTRICITYMAPS_TOKEN", raising=False)
-    assert "the environment variable ELECTRICITYMAPS_TOKEN has none" in kilowait(*words, "--out", out).error()
+    assert "the environment variable ELECTRICITYMAPS_TOKEN has none" in kilowait(*args, "--out", out).error()
     monkeypatch.setenv("ELECTRICITYMAPS_TOKEN", "s3cret")
-    assert "DE, average, life-cycle" in kilowait(*words, "--out", out).out
+    assert "DE, average, life-cycle" in kilowait(*args, "--out", out).out
     (tmp_path / "token").write_text("of-the-file\n")
-    assert kilowait(*words, "--out", out, "--latest", "--token-file", tmp_path / "token").status == 0
+    assert kilowait(*args, "--out", out, "--latest", "--token-file", tmp_path / "token").status == 0
     assert web.tokens == ["s3cret", "of-the-file"]
 
 
-def test_carbon_again_and_again(kilowait, web, tmp_path):
-    told = kilowait("telemetry", "carbon", "gb", "--every", "0.05s", "--duration", "0.12s", "--base-url", web.url,
+def test_carbon_is_fetched_repeatedly(kilowait, web, tmp_path):
+    result = kilowait("telemetry", "carbon", "gb", "--every", "0.05s", "--duration", "0.12s", "--base-url", web.url,
                     "--out", tmp_path / "gb.json")  # fmt: skip
-    assert told.out == f"Great Britain: written to {tmp_path / 'gb.json'}\n" and len(web.asked) == 3
+    assert result.out == f"Great Britain: written to {tmp_path / 'gb.json'}\n" and len(web.asked) == 3
 
 
-def test_a_hole_of_the_service_is_a_note(kilowait, web, tmp_path):
-    web.gb = lambda words: {
+def test_gaps_in_the_carbon_series_are_reported(kilowait, web, tmp_path):
+    web.gb = lambda args: {
         "data": [
             {"from": said(at), "to": said(at + 1800), "intensity": {"forecast": 1, "actual": 1}}
             for at in (NOW, NOW + 1800, NOW + 90000)
         ]
     }
-    told = kilowait("telemetry", "carbon", "gb", "--base-url", web.url, "--out", tmp_path / "gb.json")
-    assert told.status == 0 and told.err.startswith("note: ") and "1 gap(s)" in told.err
+    result = kilowait("telemetry", "carbon", "gb", "--base-url", web.url, "--out", tmp_path / "gb.json")
+    assert result.status == 0 and result.err.startswith("note: ") and "1 gap(s)" in result.err
 
 
 @pytest.mark.parametrize(
-    ("words", "error"),
+    ("args", "error"),
     [
         (("gbb",), "unknown carbon service 'gbb'; did you mean 'gb'?"),
         (("gb", "--zone", "DE"), "Great Britain has regions; give --region 1 to 17"),
@@ -221,8 +224,8 @@ def test_a_hole_of_the_service_is_a_note(kilowait, web, tmp_path):
         (("gb", "--base-url", "gopher://x"), "the base URL is 'gopher://x'"),
     ],
 )
-def test_impossible_questions_are_one_line(kilowait, tmp_path, words, error):
-    assert error in kilowait("telemetry", "carbon", *words, "--out", tmp_path / "x.json").error()
+def test_carbon_errors(kilowait, tmp_path, args, error):
+    assert error in kilowait("telemetry", "carbon", *args, "--out", tmp_path / "x.json").error()
 
 
 # -- labels ----------------------------------------------------------------------------------------
@@ -230,7 +233,7 @@ def test_impossible_questions_are_one_line(kilowait, tmp_path, words, error):
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """sacct's, three jobs: on n1 for 20 s, on n1 and n2 for 10 s, on m1."""
+    """A sacct log of three jobs: on n1 for 20 s, on n1 and n2 for 10 s, on m1."""
 
     def at(second: int) -> str:
         return f"{datetime.fromtimestamp(T0 + second, UTC):%Y-%m-%dT%H:%M:%S}"
@@ -254,11 +257,11 @@ def samples(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_log_gets_its_labels(kilowait, log, samples, tmp_path):
+def test_label_a_log(kilowait, log, samples, tmp_path):
     out = tmp_path / "labelled.parquet"
-    told = kilowait("telemetry", "label", samples, "--jobs", log, "--out", out)
-    assert told.status == 0, told.err
-    assert told.out.splitlines() == [
+    result = kilowait("telemetry", "label", samples, "--jobs", log, "--out", out)
+    assert result.status == 0, result.err
+    assert result.out.splitlines() == [
         "jobs           3, 2 of them labelled",
         "not labelled   1: no samples of its nodes",
         "measured       0.0025 kWh",
@@ -269,7 +272,7 @@ def test_a_log_gets_its_labels(kilowait, log, samples, tmp_path):
         "",
         f"written to {out}",
     ]
-    assert told.err == "note: times of the log taken as UTC (assumed); --timezone names another\n"
+    assert result.err == "note: times of the log taken as UTC (assumed); --timezone names another\n"
     jobs = read_trace(out)
     np.testing.assert_allclose(jobs["energy_j"], [2000.0, 1500.0, np.nan], rtol=1e-6)
     np.testing.assert_allclose(jobs["power_w"], [100.0, 150.0, np.nan], rtol=1e-6)
@@ -277,23 +280,21 @@ def test_a_log_gets_its_labels(kilowait, log, samples, tmp_path):
     assert pq.read_schema(out).names[-2:] == ["energy_j", "power_w"]
 
 
-def test_labels_are_not_overwritten_without_a_word(kilowait, log, samples, tmp_path):
+def test_labels_are_overwritten_only_with_force(kilowait, log, samples, tmp_path):
     out = tmp_path / "labelled.csv"
-    words = ("telemetry", "label", samples, "--jobs", log, "--out", out)
-    assert kilowait(*words).status == 0
-    assert (
-        f"{out} exists and is not changed; choose another --out, or add --force" in kilowait(*words).error()
+    args = ("telemetry", "label", samples, "--jobs", log, "--out", out)
+    assert kilowait(*args).status == 0
+    assert f"{out} exists and is not changed; choose another --out, or add --force" in kilowait(*args).error()
+    report = kilowait(*args, "--force", "--json").json()
+    assert report["labelled_j"] + report["unlabelled_j"] + report["unattributed_j"] == pytest.approx(
+        report["node_j"], rel=1e-9
     )
-    told = kilowait(*words, "--force", "--json").json()
-    assert told["labelled_j"] + told["unlabelled_j"] + told["unattributed_j"] == pytest.approx(
-        told["node_j"], rel=1e-9
-    )
-    assert told["unlabelled"] == {"no samples of its nodes": 1}
+    assert report["unlabelled"] == {"no samples of its nodes": 1}
     assert read_trace(out)["energy_j"][0] == pytest.approx(2000.0)
 
 
 @pytest.mark.parametrize(
-    ("words", "error"),
+    ("args", "error"),
     [
         (("--timezone", "Europe/Berlin"), "no job ran while its nodes were sampled"),
         (("--timezone", "Mars"), "unknown time zone 'Mars'"),
@@ -302,17 +303,17 @@ def test_labels_are_not_overwritten_without_a_word(kilowait, log, samples, tmp_p
         (("--idle", "nobody"), "give --share shared and --node-cores"),
     ],
 )
-def test_impossible_labels_are_one_line(kilowait, log, samples, tmp_path, words, error):
+def test_label_errors(kilowait, log, samples, tmp_path, args, error):
     assert (
         error
         in kilowait(
-            "telemetry", "label", samples, "--jobs", log, "--out", tmp_path / "x.parquet", *words
+            "telemetry", "label", samples, "--jobs", log, "--out", tmp_path / "x.parquet", *args
         ).error()
     )
 
 
-def test_samples_of_the_machine_itself_label_a_log(kilowait, tree, tmp_path):
-    """From the counters to the labels: what one verb writes the other reads."""
+def test_cpu_samples_label_a_log(kilowait, tree, tmp_path):
+    """`telemetry label` reads what `telemetry cpu` writes."""
     out = tmp_path / "here.parquet"
     begin = time.time()
     counter = tree / "intel-rapl:0" / "energy_uj"
@@ -323,7 +324,7 @@ def test_samples_of_the_machine_itself_label_a_log(kilowait, tree, tmp_path):
     table = tmp_path / "jobs.csv"
     row = f"1,{begin - 5},{time.time() - begin + 5},1,0,n1"
     table.write_text(f"job_id,submit_s,runtime_s,nodes,wait_s,node_list\n{row}\n")
-    told = kilowait("telemetry", "label", out, "--jobs", table, "--out", tmp_path / "l.parquet", "--coverage", "0.001",
-                    "--json").json()  # fmt: skip
-    assert told["labelled"] == 1 and told["node_j"] == pytest.approx(100.0, rel=0.02)
+    report = kilowait("telemetry", "label", out, "--jobs", table, "--out", tmp_path / "l.parquet", "--coverage",
+                      "0.001", "--json").json()  # fmt: skip
+    assert report["labelled"] == 1 and report["node_j"] == pytest.approx(100.0, rel=0.02)
     assert os.listdir(out) and all(name.endswith(".parquet") for name in os.listdir(out))

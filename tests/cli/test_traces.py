@@ -19,26 +19,26 @@ from kilowait.traces.fetch import CHECKSUMS
 
 
 def test_describe(kilowait, swf):
-    said = kilowait("traces", "describe", swf, "lublin:50:16:0.8:1")
-    assert said.status == 0
-    assert "4 rows read, 3 jobs, 1 dropped" in said.out and "never ran" in said.out
-    assert "0.800 of the cluster" in said.out and "synthetic" in said.out
+    result = kilowait("traces", "describe", swf, "lublin:50:16:0.8:1")
+    assert result.status == 0
+    assert "4 rows read, 3 jobs, 1 dropped" in result.out and "never ran" in result.out
+    assert "0.800 of the cluster" in result.out and "synthetic" in result.out
 
 
 def test_describe_as_json(kilowait, swf):
-    facts = kilowait("traces", "describe", swf, "--cluster", "nodes:16", "--json").json()
-    assert facts["jobs"] == 3 and facts["machine_nodes"] == 16
-    both = kilowait("traces", "describe", swf, swf, "--json").json()
-    assert [row["jobs"] for row in both] == [3, 3]
+    description = kilowait("traces", "describe", swf, "--cluster", "nodes:16", "--json").json()
+    assert description["jobs"] == 3 and description["machine_nodes"] == 16
+    descriptions = kilowait("traces", "describe", swf, swf, "--json").json()
+    assert [row["jobs"] for row in descriptions] == [3, 3]
 
 
-def test_describe_without_a_size(kilowait, csv):
+def test_describe_without_a_machine_size(kilowait, csv):
     columns = "job_id=id,submit_s=submitted,runtime_s=ran,nodes=size"
-    said = kilowait("traces", "describe", csv, "--columns", columns)
-    assert "not stated" in said.out
+    result = kilowait("traces", "describe", csv, "--columns", columns)
+    assert "not stated" in result.out
 
 
-def test_describe_wrong(kilowait, swf, tmp_path):
+def test_describe_errors(kilowait, swf, tmp_path):
     assert "strict" in kilowait("traces", "describe", swf, "--strict").error()
     assert "no file" in kilowait("traces", "describe", tmp_path / "none").error()
     (tmp_path / "junk").write_bytes(bytes(range(256)))
@@ -49,13 +49,13 @@ def test_describe_wrong(kilowait, swf, tmp_path):
 
 @pytest.mark.parametrize("name", ["out.swf", "out.swf.gz", "out.csv", "out.parquet"])
 def test_convert(kilowait, swf, tmp_path, name):
-    said = kilowait("traces", "convert", swf, tmp_path / name)
-    assert said.status == 0 and said.out == f"3 jobs written to {tmp_path / name}\n"
-    assert "1 dropped" in said.err
+    result = kilowait("traces", "convert", swf, tmp_path / name)
+    assert result.status == 0 and result.out == f"3 jobs written to {tmp_path / name}\n"
+    assert "1 dropped" in result.err
     assert kw.read_trace(tmp_path / name)["job_id"].tolist() == [1, 2, 3]
 
 
-def test_convert_to_batsim_and_another_load(kilowait, tmp_path):
+def test_convert_to_batsim_and_scale_the_load(kilowait, tmp_path):
     target = tmp_path / "w"
     assert kilowait("traces", "convert", "lublin:20:8", target, "--to", "batsim", "--cluster", 8).status == 0
     assert '"nb_res": 8' in target.read_text()
@@ -65,7 +65,7 @@ def test_convert_to_batsim_and_another_load(kilowait, tmp_path):
     assert kw.offered_load(kw.read_trace(target), 8) == pytest.approx(2)
 
 
-def test_convert_wrong(kilowait, swf, tmp_path):
+def test_convert_errors(kilowait, swf, tmp_path):
     assert "suffix" in kilowait("traces", "convert", swf, tmp_path / "out.doc").error()
     assert "did you mean" in kilowait("traces", "convert", swf, tmp_path / "x", "--to", "batsm").error()
     assert "cannot write" in kilowait("traces", "convert", swf, tmp_path / "no" / "out.swf").error()
@@ -73,10 +73,10 @@ def test_convert_wrong(kilowait, swf, tmp_path):
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Iterator[str]:
-    """An archive on the loopback, with one log whose checksum nobody knows."""
+    """A local HTTP server with one log whose checksum is unknown."""
     content = gzip.compress(b"; MaxProcs: 8\n1 0 0 100 4 -1 -1 4 120 -1 1 1 1 -1 1 -1 -1 -1\n")
 
-    class Answer(http.server.BaseHTTPRequestHandler):
+    class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
             self.send_header("Content-Length", str(len(content)))
@@ -86,7 +86,7 @@ def archive(tmp_path: Path) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -97,23 +97,23 @@ def archive(tmp_path: Path) -> Iterator[str]:
 
 def test_fetch(kilowait, archive, tmp_path):
     name = next(name for name, place in CATALOGUE.items() if place.rpartition("/")[2] not in CHECKSUMS)
-    said = kilowait("traces", "fetch", name, "--cache", tmp_path / "cache", "--base-url", archive)
-    assert said.status == 0, said.err
-    assert len(kw.read_trace(said.out.strip())) == 1
+    result = kilowait("traces", "fetch", name, "--cache", tmp_path / "cache", "--base-url", archive)
+    assert result.status == 0, result.err
+    assert len(kw.read_trace(result.out.strip())) == 1
 
 
-def test_fetch_wrong(kilowait, tmp_path):
+def test_fetch_errors(kilowait, tmp_path):
     assert "did you mean 'kth-sp2'?" in kilowait("traces", "fetch", "kth-sp").error()
-    told = kilowait(
+    message = kilowait(
         "traces", "fetch", "kth-sp2", "--cache", tmp_path, "--base-url", "http://127.0.0.1:9"
     ).error()
-    assert "cannot download" in told
+    assert "cannot download" in message
     assert (
         "http" in kilowait("traces", "fetch", "kth-sp2", "--base-url", "ftp://x", "--cache", tmp_path).error()
     )
 
 
-def test_lists(kilowait):
+def test_traces_policies_and_clusters_are_listed(kilowait):
     assert [row["name"] for row in kilowait("traces", "list", "--json").json()] == list(CATALOGUE)
     assert "KTH-SP2-1996" in kilowait("traces", "list").out
     assert [row["name"] for row in kilowait("policies", "--json").json()] == [

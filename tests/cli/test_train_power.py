@@ -1,4 +1,4 @@
-"""kilowait train --power, and agents that pull levers on the command line."""
+"""kilowait train --power, and agents that control power on the command line."""
 
 import json
 
@@ -11,13 +11,13 @@ SMALL = ("--windows", "2", "--window", "100")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("steered")
+    return tmp_path_factory.mktemp("power")
 
 
 @pytest.mark.slow
-def test_weights_are_trained_played_compared_and_evaluated(kilowait, folder):
+def test_linear_agent_is_trained_simulated_compared_and_evaluated(kilowait, folder):
     out = folder / "es"
-    said = kilowait(
+    result = kilowait(
         "train",
         TRACE,
         *POWER,
@@ -31,11 +31,13 @@ def test_weights_are_trained_played_compared_and_evaluated(kilowait, folder):
         "--out",
         str(out),
     )
-    assert "front" in said.out and "kWh/job" in said.out and "hand-tuned power controls" in said.out
-    told = json.loads((out / "results.json").read_text())
-    assert told["judged"]["spent"] == "energy" and "agent" in told["judged"]["policies"] and told["weights"]
-    played = kilowait("simulate", TRACE, "--policy", f"agent:{out}", *POWER)
-    assert "asleep" in played.out
+    assert "front" in result.out and "kWh/job" in result.out and "hand-tuned power controls" in result.out
+    saved = json.loads((out / "results.json").read_text())
+    assert (
+        saved["judged"]["spent"] == "energy" and "agent" in saved["judged"]["policies"] and saved["weights"]
+    )
+    simulated = kilowait("simulate", TRACE, "--policy", f"agent:{out}", *POWER)
+    assert "asleep" in simulated.out
     assert (
         "--power-controls"
         in kilowait("simulate", TRACE, "--policy", f"agent:{out}", "--power", "taurus").error()
@@ -45,15 +47,15 @@ def test_weights_are_trained_played_compared_and_evaluated(kilowait, folder):
         "compare", TRACE, "--policies", f"saf,agent:{out}", *SMALL, *POWER[:3], f"none,{POWER[-1]}"
     )
     assert "agent" in compared.out
-    judged = kilowait("evaluate", str(out), TRACE, "--power", "taurus", *SMALL, "--json").json()
-    assert judged["judged"]["windows"] == 2 and "front" in judged["judged"]
+    evaluated = kilowait("evaluate", str(out), TRACE, "--power", "taurus", *SMALL, "--json").json()
+    assert evaluated["judged"]["windows"] == 2 and "front" in evaluated["judged"]
     assert "--power" in kilowait("evaluate", str(out), TRACE, *SMALL).error()
 
 
 @pytest.mark.slow
-def test_a_network_under_a_limit_is_trained_resumed_and_judged(kilowait, folder):
+def test_constrained_network_is_trained_resumed_and_evaluated(kilowait, folder):
     out = folder / "ppo"
-    small = (
+    options = (
         *POWER,
         *SMALL,
         "--num-envs",
@@ -65,22 +67,22 @@ def test_a_network_under_a_limit_is_trained_resumed_and_judged(kilowait, folder)
         "--out",
         str(out),
     )
-    asked = ("--algo", "ppo", "--objective", "energy=1,slowdown=0.1", "--constraint", "sla=0.05")
-    first = kilowait("train", TRACE, *asked, "--total-timesteps", "512", *small)
+    args = ("--algo", "ppo", "--objective", "energy=1,slowdown=0.1", "--constraint", "sla=0.05")
+    first = kilowait("train", TRACE, *args, "--total-timesteps", "512", *options)
     assert "kWh/job" in first.out and (out / "agent.pt").exists()
-    more = kilowait("train", TRACE, *asked, "--total-timesteps", "1024", *small, "--resume")
+    more = kilowait("train", TRACE, *args, "--total-timesteps", "1024", *options, "--resume")
     assert "resuming the training" in more.err
     assert "agent" in json.loads((out / "results.json").read_text())["judged"]["policies"]
 
 
-def test_what_is_missing_is_told(kilowait, folder):
-    words = kilowait(
+def test_error_messages(kilowait, folder):
+    message = kilowait(
         "train", TRACE, "--algo", "ppo", "--objective", "energy=1", "--out", str(folder / "x")
     ).error()
-    assert "--power" in words
-    words = kilowait(
+    assert "--power" in message
+    message = kilowait(
         "train", TRACE, *POWER, *SMALL, "--objective", "co2", "--generations", "1", "--out", str(folder / "y")
     ).error()
-    assert "carbon" in words
-    words = kilowait("train", TRACE, "--carbon", "grid.csv", "--out", str(folder / "z")).error()
-    assert "--power" in words
+    assert "carbon" in message
+    message = kilowait("train", TRACE, "--carbon", "grid.csv", "--out", str(folder / "z")).error()
+    assert "--power" in message

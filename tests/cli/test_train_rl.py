@@ -24,7 +24,7 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("learned")
+    return tmp_path_factory.mktemp("trained")
 
 
 @pytest.mark.slow
@@ -40,8 +40,8 @@ def test_train_resume_evaluate(kilowait, folder):
         "train", TRACE, "--algo", "ppo", "--total-timesteps", "1024", *SMALL, "--out", str(out), "--resume"
     )
     assert "update 4," in more.err and "update 2," not in more.err
-    said = kilowait("evaluate", str(out), TRACE, "--windows", "3", "--window", "100", "--json").json()
-    assert "agent" in str(said["judged"]) and said["agent"]["learning"]["algo"] == "ppo"
+    report = kilowait("evaluate", str(out), TRACE, "--windows", "3", "--window", "100", "--json").json()
+    assert "agent" in str(report["judged"]) and report["agent"]["learning"]["algo"] == "ppo"
     compared = kilowait(
         "compare",
         TRACE,
@@ -56,33 +56,36 @@ def test_train_resume_evaluate(kilowait, folder):
 
 
 @pytest.mark.slow
-def test_one_agent_for_every_preference(kilowait, folder):
+def test_preference_conditioned_agent(kilowait, folder):
     out = folder / "both"
-    prefer = ("--objectives", "slowdown,fairness")
-    said = kilowait(
-        "train", TRACE, "--algo", "ppo", "--total-timesteps", "512", *SMALL, *prefer, "--out", str(out)
+    objectives = ("--objectives", "slowdown,fairness")
+    result = kilowait(
+        "train", TRACE, "--algo", "ppo", "--total-timesteps", "512", *SMALL, *objectives, "--out", str(out)
     )
-    assert "weight slowdown" in said.out and ":prefer=slowdown=0.3+fairness=0.7" in said.out
+    assert "weight slowdown" in result.out and ":prefer=slowdown=0.3+fairness=0.7" in result.out
     front = kilowait("pareto", str(out), TRACE, "--window", "100", "--grid-steps", "2", "--json").json()[
         "front"
     ]
     assert [point["preference"]["slowdown"] for point in front["points"]] == [1.0, 0.5, 0.0]
     agent = f"agent:{out / 'agent.pt'}"
-    told = f"saf,{agent}:prefer=slowdown=1,{agent}:prefer=fairness=1"
-    compared = kilowait("compare", TRACE, "--policies", told, "--windows", "2", "--window", "100")
+    policies = f"saf,{agent}:prefer=slowdown=1,{agent}:prefer=fairness=1"
+    compared = kilowait("compare", TRACE, "--policies", policies, "--windows", "2", "--window", "100")
     assert "agent slowdown=1" in compared.out and "agent fairness=1" in compared.out
-    few = ("--windows", "2", "--window", "100")
+    windows = ("--windows", "2", "--window", "100")
     assert (
         "needs a preference between slowdown and fairness, and none is set"
-        in kilowait("evaluate", str(out), TRACE, *few).error()
+        in kilowait("evaluate", str(out), TRACE, *windows).error()
     )
-    assert "agent" in kilowait("evaluate", str(out), TRACE, *few, "--preference", "slowdown=1+fairness=1").out
+    assert (
+        "agent"
+        in kilowait("evaluate", str(out), TRACE, *windows, "--preference", "slowdown=1+fairness=1").out
+    )
 
 
-def test_a_network_over_the_graph_of_jobs_of_a_gpu_cluster(kilowait, folder):
+def test_graph_network_on_a_gpu_cluster(kilowait, folder):
     out, trace = folder / "graph", "gpu:400:gpu-mixed:1.2:0"
-    asked = ("--cluster", "gpu-mixed", "--algo", "ppo", "--network", "gat", "--total-timesteps", "128")
-    small = (
+    args = ("--cluster", "gpu-mixed", "--algo", "ppo", "--network", "gat", "--total-timesteps", "128")
+    options = (
         "--num-envs",
         "2",
         "--episode-jobs",
@@ -94,17 +97,17 @@ def test_a_network_over_the_graph_of_jobs_of_a_gpu_cluster(kilowait, folder):
         "--windows",
         "2",
     )
-    said = kilowait("train", trace, *asked, *small, "--out", out)
-    assert "agent: " in said.out and "update 1," in said.err
+    result = kilowait("train", trace, *args, *options, "--out", out)
+    assert "agent: " in result.out and "update 1," in result.err
     cluster = kw.Cluster.preset("gpu-mixed")
-    jobs, player = kw.synth.gpu_workload(60, cluster, load=1.2, seed=1), kw.load_agent(out)
+    jobs, agent = kw.synth.gpu_workload(60, cluster, load=1.2, seed=1), kw.load_agent(out)
     assert (
-        player.decision_settings.graph
-        and np.isfinite(kw.simulate(jobs, cluster, player, backfill="none").jobs()["end_s"]).all()
+        agent.decision_settings.graph
+        and np.isfinite(kw.simulate(jobs, cluster, agent, backfill="none").jobs()["end_s"]).all()
     )
 
 
-def test_what_is_wrong_is_told(kilowait, folder):
+def test_error_messages(kilowait, folder):
     nothing = kilowait("train", TRACE, "--algo", "ppo", "--out", str(folder / "new"), "--resume").error()
     assert "no training to resume" in nothing
     wrong = kilowait("train", TRACE, "--algo", "pppo", "--out", str(folder / "x")).error()
@@ -121,20 +124,22 @@ def test_what_is_wrong_is_told(kilowait, folder):
     assert "none.pt" in missing
 
 
-def test_a_teacher_is_imitated_first(kilowait, folder):
-    out = folder / "taught"
-    words = ("train", TRACE, "--algo", "ppo", "--total-timesteps", "512", *SMALL, "--out", out)
-    said = kilowait(*words, "--expert", "saf", "--expert-steps", "512")
+def test_expert_is_cloned_before_training(kilowait, folder):
+    out = folder / "cloned"
+    args = ("train", TRACE, "--algo", "ppo", "--total-timesteps", "512", *SMALL, "--out", out)
+    result = kilowait(*args, "--expert", "saf", "--expert-steps", "512")
     assert (
-        said.status == 0 and "behavior cloning of saf, 512 decisions" in said.err and "update 2," in said.err
+        result.status == 0
+        and "behavior cloning of saf, 512 decisions" in result.err
+        and "update 2," in result.err
     )
-    told = json.loads((out / "results.json").read_text())["warm_start"]
-    assert told["expert"] == "saf" and len(told["updates"]) == 4
-    assert "did you mean 'saf'" in kilowait(*words, "--expert", "saff", "--force").err
+    warm_start = json.loads((out / "results.json").read_text())["warm_start"]
+    assert warm_start["expert"] == "saf" and len(warm_start["updates"]) == 4
+    assert "did you mean 'saf'" in kilowait(*args, "--expert", "saff", "--force").err
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("options", "message"),
     [
         (("--device", "cuda:7"), "the device is 'cuda:7'"),
         (("--device", "tpu"), "unknown device 'tpu'"),
@@ -145,30 +150,30 @@ def test_a_teacher_is_imitated_first(kilowait, folder):
         (("--out", "/proc/kilowait"), "cannot write"),
     ],
 )
-def test_a_training_that_cannot_begin_is_told_in_a_line(kilowait, tmp_path, more, words):
-    said = kilowait("train", TRACE, "--algo", "ppo", *SMALL, "--out", tmp_path / "x", *more).error()
-    assert words in said and not list(tmp_path.iterdir())
+def test_training_start_errors(kilowait, tmp_path, options, message):
+    error = kilowait("train", TRACE, "--algo", "ppo", *SMALL, "--out", tmp_path / "x", *options).error()
+    assert message in error and not list(tmp_path.iterdir())
 
 
-def test_damaged_and_foreign_states_are_told_and_left_as_they_are(kilowait, tmp_path):
-    words = ("train", TRACE, "--algo", "ppo", "--total-timesteps", "256", *SMALL, "--out", tmp_path / "x")
-    assert kilowait(*words).status == 0
+def test_invalid_checkpoints_are_reported_and_kept(kilowait, tmp_path):
+    args = ("train", TRACE, "--algo", "ppo", "--total-timesteps", "256", *SMALL, "--out", tmp_path / "x")
+    assert kilowait(*args).status == 0
     state = tmp_path / "x.training" / "last.safetensors"
     good = state.read_bytes()
-    for broken, said in (
+    for broken, result in (
         (good[:3000], "cut off"),
         (good[:-50] + b"x" + good[-49:], "is damaged"),
         (good.replace(b'\\"version\\": 1', b'\\"version\\": 9'), "of version 9"),
         (tmp_path.joinpath("x", "agent.pt").read_bytes(), "is a kilowait network, not a kilowait checkpoint"),
     ):
         state.write_bytes(broken)
-        assert said in kilowait(*words, "--resume").err.splitlines()[-1]
+        assert result in kilowait(*args, "--resume").err.splitlines()[-1]
         assert state.read_bytes() == broken
     state.write_bytes(good)
-    assert "algorithm 'ppo'" in kilowait(*words, "--resume", "--algo", "a2c").err
+    assert "algorithm 'ppo'" in kilowait(*args, "--resume", "--algo", "a2c").err
     hot = tmp_path / "hot.toml"
     hot.write_text("[hyperparameters]\nlearning_rate = 1e30\n")
-    said = kilowait(
+    result = kilowait(
         "train",
         TRACE,
         "--total-timesteps",
@@ -179,5 +184,5 @@ def test_damaged_and_foreign_states_are_told_and_left_as_they_are(kilowait, tmp_
         "--hyperparameters",
         hot,
     ).error()
-    assert "policy is nan" in said and "lower the learning rate" in said
+    assert "policy is nan" in result and "lower the learning rate" in result
     assert "is for networks" in kilowait("train", TRACE, "--expert", "saf", "--out", tmp_path / "es").error()

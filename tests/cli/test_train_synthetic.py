@@ -21,35 +21,35 @@ def model(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("how", [ES, PPO])
-def test_an_agent_is_trained_on_generated_jobs_and_says_so(kilowait, model, tmp_path, how):
+@pytest.mark.parametrize("algorithm", [ES, PPO])
+def test_manifest_records_the_synthetic_training_jobs(kilowait, model, tmp_path, algorithm):
     out = tmp_path / "x"
-    words = ("train", TRACE, *how, "--synthetic", model, "--synthetic-share", "0.25", "--out", out)
-    said = kilowait(*words)
-    assert said.status == 0 and "warning" not in said.err
-    kept = json.loads((out / "manifest.json").read_text())["synthetic"]
-    assert kept["share"] == 0.25 and kept["curriculum"] == "mixed"
-    assert kept["generators"][0]["folder"] == str(model) and kept["generators"][0]["jobs"] == 720
-    assert kept["generators"][0]["saw"] == "training jobs only"
+    args = ("train", TRACE, *algorithm, "--synthetic", model, "--synthetic-share", "0.25", "--out", out)
+    result = kilowait(*args)
+    assert result.status == 0 and "warning" not in result.err
+    record = json.loads((out / "manifest.json").read_text())["synthetic"]
+    assert record["share"] == 0.25 and record["curriculum"] == "mixed"
+    assert record["generators"][0]["folder"] == str(model) and record["generators"][0]["jobs"] == 720
+    assert record["generators"][0]["saw"] == "training jobs only"
 
 
-def test_a_generator_that_has_seen_what_is_judged_is_told_and_recorded(kilowait, tmp_path):
+def test_generator_fitted_on_test_jobs_is_reported(kilowait, tmp_path):
     assert kilowait("synth", "fit", TRACE, "-m", "bootstrap", "--out", tmp_path / "all").status == 0
-    said = kilowait("train", TRACE, *ES, "--synthetic", tmp_path / "all", "--out", tmp_path / "x")
+    result = kilowait("train", TRACE, *ES, "--synthetic", tmp_path / "all", "--out", tmp_path / "x")
     assert (
-        said.status == 0
-        and "warning: " in said.err
-        and "the agent is evaluated on its jobs from day" in said.err
+        result.status == 0
+        and "warning: " in result.err
+        and "the agent is evaluated on its jobs from day" in result.err
     )
-    kept = json.loads((tmp_path / "x" / "manifest.json").read_text())["synthetic"]["generators"][0]
-    assert kept["saw"] == "judged jobs"
-    others = ("train", "lublin:1200:32:0.95:8", *ES, "--synthetic", tmp_path / "all", "--load", "1.1")
-    said = kilowait(*others, "--out", tmp_path / "y")
-    assert said.status == 0 and "warning: " not in said.err
+    record = json.loads((tmp_path / "x" / "manifest.json").read_text())["synthetic"]["generators"][0]
+    assert record["saw"] == "judged jobs"
+    other_log = ("train", "lublin:1200:32:0.95:8", *ES, "--synthetic", tmp_path / "all", "--load", "1.1")
+    result = kilowait(*other_log, "--out", tmp_path / "y")
+    assert result.status == 0 and "warning: " not in result.err
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("args", "message"),
     [
         (("--synthetic", "nowhere"), "nowhere has no card.json"),
         (("--synthetic", "MODEL", "--synthetic-share", "2"), "the share of synthetic jobs is 2"),
@@ -59,7 +59,7 @@ def test_a_generator_that_has_seen_what_is_judged_is_told_and_recorded(kilowait,
         (("--synthetic-share", "0.5"), "no generator is named"),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_is_written(kilowait, model, tmp_path, words, told):
-    words = tuple(str(model) if word == "MODEL" else word for word in words)
-    said = kilowait("train", TRACE, *ES, *words, "--out", tmp_path / "x")
-    assert said.status != 0 and told in said.err and not list(tmp_path.iterdir())
+def test_errors_write_nothing(kilowait, model, tmp_path, args, message):
+    args = tuple(str(model) if word == "MODEL" else word for word in args)
+    result = kilowait("train", TRACE, *ES, *args, "--out", tmp_path / "x")
+    assert result.status != 0 and message in result.err and not list(tmp_path.iterdir())

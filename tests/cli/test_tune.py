@@ -1,4 +1,4 @@
-"""kilowait tune, and kilowait train with what it found."""
+"""kilowait tune, and kilowait train with the tuned hyperparameters."""
 
 import json
 import sys
@@ -39,20 +39,20 @@ def test_tune_resume_train(kilowait, out):
     before = json.loads((out / "results.json").read_text())["trials"]
     more = kilowait(*TUNE, "--trials", "3", "--out", out, "--resume", "--json")
     assert "2 trials of 3 done" in more.err and "3 of 3: " in more.err and "2 of 3: " not in more.err
-    told = more.json()
-    assert told["trials"][:2] == before and len(told["trials"]) == 3
+    report = more.json()
+    assert report["trials"][:2] == before and len(report["trials"]) == 3
     train = ("train", TRACE, "--total-timesteps", "256", *SMALL, "--hyperparameters", out / "best.toml")
     agent = kilowait(*train, "--out", out.with_name("agent"), "--json").json()["agent"]
-    assert agent["learning"]["algo"] == "ppo"  # as the file says, though cma-es is usual
-    best = told["best"]["settings"]
+    assert agent["learning"]["algo"] == "ppo"  # from the file, although cma-es is the default
+    best = report["best"]["settings"]
     assert agent["learning"]["hyperparameters"]["learning_rate"] == best["learning_rate"]
     assert agent["learning"]["hyperparameters"]["sizes"]["width"] == best["width"]
     assert "--algo cma-es" in kilowait(*train, "--algo", "cma-es", "--out", out.with_name("other")).error()
-    anew = kilowait(*TUNE, "--trials", "1", "--out", out, "--force", "--json").json()
-    assert anew["trials"][0]["figure"] == before[0]["figure"]
+    restarted = kilowait(*TUNE, "--trials", "1", "--out", out, "--force", "--json").json()
+    assert restarted["trials"][0]["figure"] == before[0]["figure"]
 
 
-def test_what_is_wrong_is_told(kilowait, tmp_path, monkeypatch):
+def test_error_messages(kilowait, tmp_path, monkeypatch):
     assert "no search to resume" in kilowait(*TUNE, "--out", tmp_path / "new", "--resume").error()
     assert "ppo" in kilowait(*TUNE, "--algo", "cma-es", "--out", tmp_path / "es").error()
     bad = tmp_path / "bad.toml"

@@ -13,9 +13,9 @@ NEVER = math.nan
 
 
 def example_log(*rows, capacity=((0.0, 8),), segments=None, eligible=None, outcome=None, **columns):
-    """A log of jobs (submit, start or NEVER, run, nodes) on a machine of (time, nodes) steps.
+    """An execution log of jobs (submit, start or NEVER, run, nodes) on a machine of (time, nodes) steps.
 
-    `segments` are further ones, (row, start, end); `eligible` and `outcome` change those of single rows.
+    `segments` are additional segments (row, start, end); `eligible` and `outcome` override those of single rows.
     """
     submit, start, run, nodes = (
         (np.array(c, float) for c in zip(*rows, strict=True)) if rows else [np.empty(0)] * 4
@@ -28,10 +28,10 @@ def example_log(*rows, capacity=((0.0, 8),), segments=None, eligible=None, outco
     ]
     pieces = sorted(pieces + list(segments or ()), key=lambda piece: piece[1])
     row, begin, end = (np.array(c) for c in zip(*pieces, strict=True)) if pieces else [np.empty(0)] * 3
-    joined = submit.copy()
+    eligible_s = submit.copy()
     results = np.where(np.isnan(start), Outcome.UNSTARTED, Outcome.COMPLETED).astype(np.int8)
     for number, time in (eligible or {}).items():
-        joined[number] = time
+        eligible_s[number] = time
     for number, result in (outcome or {}).items():
         results[number] = result
     row = row.astype(np.int64)
@@ -44,7 +44,7 @@ def example_log(*rows, capacity=((0.0, 8),), segments=None, eligible=None, outco
         group=np.zeros(len(row), np.int16),
         level=np.zeros(len(row), np.int16),
         outcome=results[row],
-        eligible_s=joined,
+        eligible_s=eligible_s,
         job_outcome=results,
         capacity_s=np.array(times, float),
         capacity_nodes=np.array(sizes, np.int64),

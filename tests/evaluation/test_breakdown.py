@@ -29,24 +29,24 @@ def test_size_classes():
     ]
 
 
-def test_enormous_sizes_have_a_class():
+def test_very_large_sizes_have_a_class():
     assert by_class(log_of(2**62), "size")[0].label == f"{4**30 + 1}-{4**31}"
     row = by_class(example_log((0, NEVER, 1, 2**63 - 1024)), "size")[0]
     assert row.label == f"> {4**31}"
 
 
-def test_values():
+def test_values_of_size_classes():
     log = example_log((0, 0, 3600, 2), (0, 100, 50, 4), (0, 200, 100, 3), (0, NEVER, 5, 4), (0, 300, 5, 1))
-    one, few = by_class(log, "size")
-    assert (one.label, one.jobs, one.started) == ("1", 1, 1)
-    assert one.mean_bsld == 30.5
-    assert (few.label, few.jobs, few.started) == ("2-4", 4, 3)
-    assert few.mean_wait_s == 100
-    assert few.median_wait_s == 100
-    assert few.p95_wait_s == pytest.approx(190)
-    assert few.max_wait_s == 200
-    assert few.mean_bsld == pytest.approx((1 + 3 + 3) / 3)
-    assert few.node_h == pytest.approx((2 * 3600 + 4 * 50 + 3 * 100) / 3600)
+    size_1, size_2_to_4 = by_class(log, "size")
+    assert (size_1.label, size_1.jobs, size_1.started) == ("1", 1, 1)
+    assert size_1.mean_bsld == 30.5
+    assert (size_2_to_4.label, size_2_to_4.jobs, size_2_to_4.started) == ("2-4", 4, 3)
+    assert size_2_to_4.mean_wait_s == 100
+    assert size_2_to_4.median_wait_s == 100
+    assert size_2_to_4.p95_wait_s == pytest.approx(190)
+    assert size_2_to_4.max_wait_s == 200
+    assert size_2_to_4.mean_bsld == pytest.approx((1 + 3 + 3) / 3)
+    assert size_2_to_4.node_h == pytest.approx((2 * 3600 + 4 * 50 + 3 * 100) / 3600)
 
 
 def test_users_by_node_hours():
@@ -56,11 +56,11 @@ def test_users_by_node_hours():
     assert sum(row.node_h for row in rows) == pytest.approx(metrics(log)["busy_node_h"])
 
 
-def test_numbers_without_labels():
+def test_numeric_users_without_labels():
     assert [row.label for row in by_class(log_of(1, 2, queue=[7, 3]), "queue")] == ["3", "7"]
 
 
-def test_column_that_is_not_there():
+def test_missing_column():
     rows = by_class(log_of(1, 2), "account")
     assert [(row.label, row.jobs) for row in rows] == [("-", 2)]
 
@@ -117,7 +117,7 @@ def test_counted_jobs():
 
 
 def test_by_gpus():
-    """Parts of a GPU are a class of their own; a log that knows no GPUs has one class."""
+    """Fractions of a GPU are a separate class; a log without a GPU column has one class."""
     rows = [(0, 0, 10, 1)] * 7
     gpus, gpu_milli = [0, 1, 1, 2, 4, 8, 9], [1000, 500, 1000, 1000, 1000, 1000, 1000]
     log = example_log(*rows, gpus=gpus, gpu_milli=gpu_milli)
@@ -126,6 +126,6 @@ def test_by_gpus():
     assert by_class(log, "gpus")[1].gpu_h == pytest.approx(0.5 * 10 / 3600)
     assert [row.label for row in by_class(example_log(*rows), "gpus")] == ["none"]
     halves = [by_class(log, "gpus", counted=np.arange(7) % 2 == part) for part in (1, 0)]
-    joined = combine_classes(halves, "gpus")
-    assert [row.label for row in joined] == labels
-    assert sum(row.gpu_h for row in joined) == pytest.approx((0.5 + 1 + 2 + 4 + 8 + 9) * 10 / 3600)
+    combined = combine_classes(halves, "gpus")
+    assert [row.label for row in combined] == labels
+    assert sum(row.gpu_h for row in combined) == pytest.approx((0.5 + 1 + 2 + 4 + 8 + 9) * 10 / 3600)

@@ -1,4 +1,4 @@
-"""Jobs that warm the machine up and are not counted."""
+"""Metrics of a subset of jobs; warm-up jobs are not counted."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from tests.evaluation.example_logs import NEVER, example_log
 
 
 @pytest.fixture
-def three():
-    """Three jobs on 8 nodes: 100 s on 8 nodes at once, 50 s on 4 after 90 s, 5 s on 2 after 80 s."""
+def example():
+    """Three jobs on 8 nodes: 100 s on 8 nodes without waiting, 50 s on 4 after 90 s, 5 s on 2 after 80 s."""
     return example_log((0, 0, 100, 8), (10, 100, 50, 4), (20, 100, 5, 2))
 
 
-def test_counted_jobs(three):
-    """The first job only warms the machine up."""
-    found = metrics(three, counted=np.array([False, True, True]))
-    assert (found["jobs"], found["started"], found["completed"]) == (2, 2, 2)
-    assert found["mean_wait_s"] == 85
-    assert found["max_turnaround_s"] == 140
-    assert found["mean_slowdown"] == pytest.approx((140 / 50 + 85 / 5) / 2)
-    assert found["mean_bsld"] == pytest.approx((140 / 50 + 85 / 10) / 2)
-    assert found["busy_node_h"] == pytest.approx((200 + 10) / 3600)
-    assert found["makespan_s"] == 140
+def test_counted_jobs(example):
+    """The first job is a warm-up job."""
+    result = metrics(example, counted=np.array([False, True, True]))
+    assert (result["jobs"], result["started"], result["completed"]) == (2, 2, 2)
+    assert result["mean_wait_s"] == 85
+    assert result["max_turnaround_s"] == 140
+    assert result["mean_slowdown"] == pytest.approx((140 / 50 + 85 / 5) / 2)
+    assert result["mean_bsld"] == pytest.approx((140 / 50 + 85 / 10) / 2)
+    assert result["busy_node_h"] == pytest.approx((200 + 10) / 3600)
+    assert result["makespan_s"] == 140
     # Over the horizon, 10 to 150, the warm-up job counts: it runs to 100 and ends.
-    assert (found["horizon_start_s"], found["horizon_end_s"]) == (10, 150)
-    assert found["utilization"] == pytest.approx((90 * 8 + 200 + 10) / (8 * 140))
-    assert found["throughput_per_h"] == pytest.approx(3 / 140 * 3600)
-    assert found["mean_backlog_jobs"] == pytest.approx((90 + 80) / 140)
+    assert (result["horizon_start_s"], result["horizon_end_s"]) == (10, 150)
+    assert result["utilization"] == pytest.approx((90 * 8 + 200 + 10) / (8 * 140))
+    assert result["throughput_per_h"] == pytest.approx(3 / 140 * 3600)
+    assert result["mean_backlog_jobs"] == pytest.approx((90 + 80) / 140)
 
 
-def test_jobs_that_are_not_counted_still_wait(three):
-    found = metrics(three, counted=[True, False, False])
-    assert found["max_wait_s"] == 0
-    assert found["makespan_s"] == 100
-    assert found["utilization"] == 1
-    assert found["mean_backlog_jobs"] == pytest.approx((90 + 80) / 100)
+def test_uncounted_jobs_still_wait(example):
+    result = metrics(example, counted=[True, False, False])
+    assert result["max_wait_s"] == 0
+    assert result["makespan_s"] == 100
+    assert result["utilization"] == 1
+    assert result["mean_backlog_jobs"] == pytest.approx((90 + 80) / 100)
 
 
-def test_counting_all_is_the_default(three):
-    assert metrics(three, counted=[True] * 3) == metrics(three)
+def test_all_jobs_are_counted_by_default(example):
+    assert metrics(example, counted=[True] * 3) == metrics(example)
     horizon = (50, 110)
     masked, whole = (
-        metrics(three, horizon=horizon, counted=[False, True, False]),
-        metrics(three, horizon=horizon),
+        metrics(example, horizon=horizon, counted=[False, True, False]),
+        metrics(example, horizon=horizon),
     )
     for name in ("utilization", "throughput_per_h", "mean_backlog_jobs", "mean_backlog_nodes"):
         assert masked[name] == whole[name]
@@ -57,22 +57,22 @@ def test_counting_all_is_the_default(three):
 
 def test_counted_outcomes():
     log = example_log((0, 0, 100, 8), (10, NEVER, 50, 4), (20, NEVER, 5, 99), outcome={2: Outcome.REJECTED})
-    found = metrics(log, counted=[False, True, False])
-    assert (found["jobs"], found["started"], found["unstarted"]) == (1, 0, 1)
-    assert (found["completed"], found["rejected"]) == (0, 0)
-    assert math.isnan(found["makespan_s"])
-    assert math.isnan(found["utilization"])
+    result = metrics(log, counted=[False, True, False])
+    assert (result["jobs"], result["started"], result["unstarted"]) == (1, 0, 1)
+    assert (result["completed"], result["rejected"]) == (0, 0)
+    assert math.isnan(result["makespan_s"])
+    assert math.isnan(result["utilization"])
 
 
-def test_counting_none(three):
-    found = metrics(three, counted=[False] * 3)
-    assert (found["jobs"], found["started"], found["busy_node_h"]) == (0, 0, 0)
-    assert math.isnan(found["mean_bsld"])
-    assert math.isnan(found["makespan_s"])
+def test_no_counted_jobs(example):
+    result = metrics(example, counted=[False] * 3)
+    assert (result["jobs"], result["started"], result["busy_node_h"]) == (0, 0, 0)
+    assert math.isnan(result["mean_bsld"])
+    assert math.isnan(result["makespan_s"])
 
 
 def test_counted_job_of_several_segments():
-    """One segment per job elsewhere must not hide that the counted one has two."""
+    """The counted job has two segments, the others have one."""
     log = example_log((0, 0, 10, 4), (0, 10, 20, 4), (0, NEVER, 5, 1), segments=[(0, 40.0, 60.0)])
     assert metrics(log, counted=[True, False, False])["mean_slowdown"] == 2
     assert metrics(log, counted=[True, True, True])["mean_slowdown"] == pytest.approx((2 + 1.5) / 2)
@@ -91,8 +91,8 @@ def test_counted_job_of_several_segments():
         ([[True], [True, False]], "counted is a ragged list"),
     ],
 )
-def test_bad_mask(three, counted, message):
+def test_bad_mask(example, counted, message):
     with pytest.raises(InputError, match=message):
-        metrics(three, counted=counted)
+        metrics(example, counted=counted)
     with pytest.raises(InputError, match=message):
-        by_class(three, "size", counted=counted)
+        by_class(example, "size", counted=counted)

@@ -1,4 +1,4 @@
-"""Two runs compared: the numbers are the metrics', distances are SciPy's, and 15 % is 15 %."""
+"""Similarity of two runs: means equal the metrics, distances equal SciPy's."""
 
 from __future__ import annotations
 
@@ -24,31 +24,34 @@ def logs():
     return [kw.simulate(kw.lublin(500, 32, load=0.9, seed=seed), MACHINE, "fcfs", "easy") for seed in (1, 2)]
 
 
-def test_means_are_those_of_the_metrics(logs):
-    numbers = [run_distributions(log) for log in logs]
-    found = {one.name: one for one in compare_runs(*numbers)}
-    real, made = (kw.metrics(log) for log in logs)
-    assert found["wait_s"].real == pytest.approx(real["mean_wait_s"])
-    assert found["wait_s"].synthetic == pytest.approx(made["mean_wait_s"])
-    assert found["bsld"].ratio == pytest.approx(made["mean_bsld"] / real["mean_bsld"])
-    assert found["utilization"].real == pytest.approx(real["utilization"], rel=1e-6)
-    assert found["backlog_nodes"].synthetic == pytest.approx(made["mean_backlog_nodes"], rel=1e-6)
+def test_means_equal_the_metrics(logs):
+    distributions = [run_distributions(log) for log in logs]
+    results = {similarity.name: similarity for similarity in compare_runs(*distributions)}
+    real, synthetic = (kw.metrics(log) for log in logs)
+    assert results["wait_s"].real == pytest.approx(real["mean_wait_s"])
+    assert results["wait_s"].synthetic == pytest.approx(synthetic["mean_wait_s"])
+    assert results["bsld"].ratio == pytest.approx(synthetic["mean_bsld"] / real["mean_bsld"])
+    assert results["utilization"].real == pytest.approx(real["utilization"], rel=1e-6)
+    assert results["backlog_nodes"].synthetic == pytest.approx(synthetic["mean_backlog_nodes"], rel=1e-6)
 
 
-def test_distances_are_scipys(logs):
-    numbers = [run_distributions(log) for log in logs]
-    for one in compare_runs(*numbers):
-        both = [values[one.name] for values in numbers]
-        assert one.ks == pytest.approx(stats.ks_2samp(*both, method="asymp").statistic, abs=1e-12)
-        assert one.wasserstein == pytest.approx(stats.wasserstein_distance(*both))
-    curve = share_curves(*numbers)["wait_s"]
-    found = next(one for one in compare_runs(*numbers) if one.name == "wait_s")
-    assert np.abs(np.subtract(curve.real, curve.synthetic)).max() == pytest.approx(found.ks)
+def test_distances_equal_scipys(logs):
+    distributions = [run_distributions(log) for log in logs]
+    for similarity in compare_runs(*distributions):
+        samples = [values[similarity.name] for values in distributions]
+        assert similarity.ks == pytest.approx(stats.ks_2samp(*samples, method="asymp").statistic, abs=1e-12)
+        assert similarity.wasserstein == pytest.approx(stats.wasserstein_distance(*samples))
+    curve = share_curves(*distributions)["wait_s"]
+    results = next(similarity for similarity in compare_runs(*distributions) if similarity.name == "wait_s")
+    assert np.abs(np.subtract(curve.real, curve.synthetic)).max() == pytest.approx(results.ks)
 
 
-def test_a_run_is_like_itself(logs):
-    numbers = run_distributions(logs[0])
-    assert all(one.near and one.ks == 0 and one.ratio == 1 for one in compare_runs(numbers, numbers))
+def test_run_equals_itself(logs):
+    distributions = run_distributions(logs[0])
+    assert all(
+        similarity.near and similarity.ks == 0 and similarity.ratio == 1
+        for similarity in compare_runs(distributions, distributions)
+    )
 
 
 def test_near_without_waits():
@@ -58,14 +61,14 @@ def test_near_without_waits():
     )
 
 
-def test_a_series_has_the_mean_of_the_run(logs):
-    found = series_of_run(logs[0], 50)
-    assert len(found.utilization) == len(found.backlog_nodes) == 50
-    assert found.utilization.mean() == pytest.approx(kw.metrics(logs[0])["utilization"], rel=1e-6)
-    assert 50 * found.step_s == pytest.approx(kw.metrics(logs[0])["makespan_s"])
+def test_series_has_the_mean_of_the_run(logs):
+    series = series_of_run(logs[0], 50)
+    assert len(series.utilization) == len(series.backlog_nodes) == 50
+    assert series.utilization.mean() == pytest.approx(kw.metrics(logs[0])["utilization"], rel=1e-6)
+    assert 50 * series.step_s == pytest.approx(kw.metrics(logs[0])["makespan_s"])
 
 
 def test_nothing_started():
     jobs = kw.lublin(100, 32, seed=1).with_columns(nodes=np.full(100, 64))
-    nothing = run_distributions(kw.simulate(jobs, MACHINE, "fcfs", "easy", on_oversized="drop"))
-    assert compare_runs(nothing, nothing) == () and share_curves(nothing, nothing) == {}
+    empty = run_distributions(kw.simulate(jobs, MACHINE, "fcfs", "easy", on_oversized="drop"))
+    assert compare_runs(empty, empty) == () and share_curves(empty, empty) == {}

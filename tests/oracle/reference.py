@@ -222,7 +222,7 @@ class _Clock(Planner):
         self.sleep_events = []
         timers = [math.inf]
         for g, sleepers in self.sleepers.items():
-            rule = sleepers.rule
+            rule = sleepers.policy
             want = value_at(rule.reserve, self.now)
             wake_ahead = math.inf
             standing = [(time, s.number, s) for s, (group, time, _) in self.reserved.items() if group == g]

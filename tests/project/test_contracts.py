@@ -1,4 +1,4 @@
-"""Who may import whom: the contracts hold, and they close on code that breaks them."""
+"""Import contracts of the packages: they hold, and import-linter detects violations."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def lint_imports(source: Path, config: Path) -> subprocess.CompletedProcess[str]
     )
 
 
-def room(source: Path, name: str) -> Path:
-    """The room's folder in a copy of the package, made where it is not there yet."""
+def subpackage(source: Path, name: str) -> Path:
+    """The folder of a subpackage in a copy of the package; created if missing."""
     folder = source / "kilowait" / name
     folder.mkdir(exist_ok=True)
     (folder / "__init__.py").touch()
@@ -35,20 +35,20 @@ def room(source: Path, name: str) -> Path:
 
 @pytest.fixture
 def source(project: Path, tmp_path: Path) -> Path:
-    """A copy of src to spoil."""
+    """A copy of src that tests may change."""
     shutil.copytree(
         project / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
     )
     return tmp_path / "src"
 
 
-def test_the_contracts_are_kept(project, source):
-    done = lint_imports(source, project / "pyproject.toml")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " 0 broken" in done.stdout
+def test_contracts_hold(project, source):
+    process = lint_imports(source, project / "pyproject.toml")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert " 0 broken" in process.stdout
 
 
-PLANTED = {
+VIOLATIONS = {
     "upwards": ("jobs/planted.py", "from kilowait.engine import anything", "kilowait.jobs.planted"),
     "upwards in a function": (
         "jobs/planted.py",
@@ -56,35 +56,35 @@ PLANTED = {
         "kilowait.jobs.planted",
     ),
     "sideways": ("cluster/planted.py", "from kilowait.jobs import JobTable", "kilowait.cluster.planted"),
-    "out of the ground floor": ("units.py", "from kilowait.jobs import JobTable", "kilowait.units"),
-    "a room nobody planned": ("utils/__init__.py", "", "utils"),
-    "a file beside the rooms": ("misc.py", "", "misc"),
+    "base module imports a package": ("units.py", "from kilowait.jobs import JobTable", "kilowait.units"),
+    "an undeclared package": ("utils/__init__.py", "", "utils"),
+    "an undeclared module": ("misc.py", "", "misc"),
     "numba in jobs": ("jobs/planted.py", "import numba", "kilowait.jobs.planted -> numba"),
     "numba in traces": ("traces/planted.py", "from numba import njit", "kilowait.traces.planted -> numba"),
     "torch in jobs": ("jobs/planted.py", "import torch", "kilowait.jobs.planted -> torch"),
     "torch in the engine": ("engine/planted.py", "import torch.nn as nn", "kilowait.engine.planted -> torch"),
-    "torch at the door": ("__init__.py", "import torch", "kilowait -> torch"),
+    "torch in the top-level package": ("__init__.py", "import torch", "kilowait -> torch"),
     "rich outside cli": ("evaluation/planted.py", "import rich.table", "kilowait.evaluation.planted -> rich"),
     "typer outside cli": ("synth/planted.py", "import typer", "kilowait.synth.planted -> typer"),
-    "pictures outside report": ("evaluation/planted.py", "import matplotlib", "planted -> matplotlib"),
-    "meters outside telemetry": ("report/planted.py", "import pynvml", "planted -> pynvml"),
-    "SDV beside the worker": ("synth/planted.py", "import sdv", "planted -> sdv"),
+    "matplotlib outside report": ("evaluation/planted.py", "import matplotlib", "planted -> matplotlib"),
+    "pynvml outside telemetry": ("report/planted.py", "import pynvml", "planted -> pynvml"),
+    "SDV outside the worker": ("synth/planted.py", "import sdv", "planted -> sdv"),
     "gymnasium in the engine": ("engine/planted.py", "import gymnasium", "planted -> gymnasium"),
 }
 
 
-@pytest.mark.parametrize("what", PLANTED)
-def test_the_contracts_close(project, source, what):
-    path, code, named = PLANTED[what]
-    room(source, "engine")
-    planted = source / "kilowait" / path
-    if planted.parent != source / "kilowait":
-        room(source, planted.parent.name)
-    with planted.open("a") as file:
+@pytest.mark.parametrize("case", VIOLATIONS)
+def test_violations_are_detected(project, source, case):
+    path, code, reported = VIOLATIONS[case]
+    subpackage(source, "engine")
+    module_path = source / "kilowait" / path
+    if module_path.parent != source / "kilowait":
+        subpackage(source, module_path.parent.name)
+    with module_path.open("a") as file:
         file.write(f"\n{code}\n")
-    done = lint_imports(source, project / "pyproject.toml")
-    assert done.returncode != 0, f"{what} went through:\n{done.stdout}"
-    assert named in done.stdout, done.stdout + done.stderr
+    process = lint_imports(source, project / "pyproject.toml")
+    assert process.returncode != 0, f"{case} was not detected:\n{process.stdout}"
+    assert reported in process.stdout, process.stdout + process.stderr
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_the_contracts_close(project, source, what):
         ("evaluation/planted.py", "from kilowait.jobs import ExecutionLog"),
     ],
 )
-def test_the_contracts_stay_open_for_what_is_allowed(project, source, path, code):
-    room(source, Path(path).parent.name)
+def test_allowed_imports_pass(project, source, path, code):
+    subpackage(source, Path(path).parent.name)
     (source / "kilowait" / path).write_text(code)
-    done = lint_imports(source, project / "pyproject.toml")
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = lint_imports(source, project / "pyproject.toml")
+    assert process.returncode == 0, process.stdout + process.stderr

@@ -1,4 +1,4 @@
-"""Docs, README, changelog: they build, their links lead somewhere, their examples run."""
+"""Docs, README and changelog: they build without warnings, links are valid, examples run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FENCE = re.compile(r"^(```+|~~~+).*?^\1", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture(scope="session")
 def readme(project: Path) -> str:
-    """README.md, once it is written."""
+    """The text of README.md."""
     path = project / "README.md"
     if not path.exists():
         pytest.skip("there is no README.md yet")
@@ -51,9 +51,9 @@ def build(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_docs_build_without_a_warning(project, tmp_path):
-    done = build(project / "docs", tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_docs_build_without_warnings(project, tmp_path):
+    process = build(project / "docs", tmp_path)
+    assert process.returncode == 0, process.stderr
     assert (tmp_path / "html" / "index.html").exists()
     assert "JobTable" in (tmp_path / "html" / "api.html").read_text(encoding="utf-8")
 
@@ -67,36 +67,36 @@ def test_docs_build_without_a_warning(project, tmp_path):
         "# One\n\n### Three\n",
         "```{autofunction} kilowait.nothing\n```",
     ],
-    ids=["a dead link", "a dead reference", "a skipped heading", "a vanished name"],
+    ids=["a dead link", "a dead reference", "a skipped heading", "a missing name"],
 )
-def test_the_docs_gate_closes(project, tmp_path, text):
+def test_errors_in_docs_fail_the_build(project, tmp_path, text):
     source = tmp_path / "docs"
     source.mkdir()
     shutil.copy(project / "docs" / "conf.py", source)
     (source / "index.md").write_text(f"# Index\n\n{text}\n")
-    done = build(source, tmp_path / "out")
-    assert done.returncode != 0, done.stdout + done.stderr
+    process = build(source, tmp_path / "out")
+    assert process.returncode != 0, process.stdout + process.stderr
 
 
 def pages(project: Path) -> list[Path]:
-    beside = [project / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
-    return [page for page in (*beside, *sorted((project / "docs").glob("*.md"))) if page.exists()]
+    top_level = [project / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+    return [page for page in (*top_level, *sorted((project / "docs").glob("*.md"))) if page.exists()]
 
 
 def dead_links(page: Path) -> list[str]:
-    """Relative links of a page that lead to no file."""
+    """Relative links of a page to missing files."""
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
-    targets = [one or other for one, other in LINK.findall(text)]
+    targets = [markdown_target or image_source for markdown_target, image_source in LINK.findall(text)]
     local = [t.partition("#")[0] for t in targets if "://" not in t and not t.startswith(("#", "mailto:"))]
     return [target for target in local if target and not (page.parent / target).exists()]
 
 
-def test_every_relative_link_leads_somewhere(project):
-    dead = {page.name: links for page in pages(project) if (links := dead_links(page))}
-    assert not dead
+def test_relative_links_are_valid(project):
+    dead_by_page = {page.name: links for page in pages(project) if (links := dead_links(page))}
+    assert not dead_by_page
 
 
-def test_dead_links_are_seen(tmp_path):
+def test_dead_links_are_detected(tmp_path):
     page = tmp_path / "x.md"
     page.write_text(
         "[a](b.md) ![c](d.png) [me](x.md#top) [out](https://example.org) [here](#x)\n\n```\n[e](f.md)\n```\n"
@@ -105,7 +105,7 @@ def test_dead_links_are_seen(tmp_path):
     assert dead_links(page) == ["b.md", "d.png", "g.svg"]
 
 
-def test_changelog_and_package_have_one_version(project):
+def test_changelog_and_package_have_the_same_version(project):
     version = tomllib.loads((project / "pyproject.toml").read_text())["project"]["version"]
     top = re.search(r"^## \[?(\d[^\]\s]*)", (project / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert top is not None
@@ -114,39 +114,39 @@ def test_changelog_and_package_have_one_version(project):
     assert f'__version__ = "{version}"' in code
 
 
-def test_extras_hold_something_and_all_holds_them(project):
+def test_extra_all_contains_every_extra(project):
     extras = tomllib.loads((project / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert all(extras.values())
     everything = re.fullmatch(r"kilowait\[(.*)\]", extras["all"][0])
     assert set(everything.group(1).split(",")) == set(extras) - {"all", "dev"}
 
 
-def test_what_is_declared_is_pinned(project):
-    """A new machine gets the very versions we develop with."""
+def test_declared_dependencies_are_pinned(project):
+    """Every declared dependency is pinned in constraints.txt."""
     pins = {
         line.partition("==")[0].lower().replace("_", "-")
         for line in (project / "constraints.txt").read_text().splitlines()
         if "==" in line
     }
     declared = tomllib.loads((project / "pyproject.toml").read_text())["project"]
-    wanted = [
+    requirements = [
         *declared["dependencies"],
         *(item for items in declared["optional-dependencies"].values() for item in items),
     ]
-    names = {re.match(r"[\w.-]+", item).group().lower() for item in wanted} - {"kilowait"}
+    names = {re.match(r"[\w.-]+", item).group().lower() for item in requirements} - {"kilowait"}
     assert names <= pins
 
 
 def test_readme_commands_are_make_targets(project, readme):
     targets = set(re.findall(r"^([a-z][a-z-]*):", (project / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"^\s*(?:\$ )?make ([a-z-]+)", readme, re.MULTILINE)) | set(
+    mentioned = set(re.findall(r"^\s*(?:\$ )?make ([a-z-]+)", readme, re.MULTILINE)) | set(
         re.findall(r"`make ([a-z-]+)`", readme)
     )
-    assert {"quickstart", "test"} <= named
-    assert named <= targets
+    assert {"quickstart", "test"} <= mentioned
+    assert mentioned <= targets
 
 
-def test_ci_runs_the_readmes_test_command(project):
+def test_ci_runs_the_test_command_of_the_readme(project):
     assert (project / ".ci" / "run").read_text().rstrip().endswith("\nmake test")
     assert (project / ".ci" / "run").stat().st_mode & 0o111, ".ci/run is executable"
 
@@ -160,7 +160,7 @@ def test_examples_run(project, tmp_path, page):
     for block in blocks:
         if ">>>" in block:
             continue  # run by pytest as a doctest
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-W", "error", "-c", block],
             cwd=tmp_path,
             capture_output=True,
@@ -168,10 +168,10 @@ def test_examples_run(project, tmp_path, page):
             timeout=300,
             check=False,
         )
-        assert done.returncode == 0, f"{block}\n{done.stderr}"
+        assert process.returncode == 0, f"{block}\n{process.stderr}"
 
 
-def test_the_page_of_names_lists_every_column(project):
+def test_api_page_lists_every_column(project):
     rows = re.findall(
         r"^\| `(\w+)` \| (\w+) \| (.*) \|$", (project / "docs" / "api.md").read_text(), re.MULTILINE
     )

@@ -1,4 +1,4 @@
-"""The other gates, each seen to close: style, types, warnings, strict markers, doctests."""
+"""Checks of style, types, warnings, markers and doctests: each must detect an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A tool of this environment."""
+    """Run a tool of this environment."""
     tool = Path(sys.executable).with_name(str(command[0]))
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     return subprocess.run(
@@ -27,7 +27,7 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def tree(project: Path, tmp_path: Path) -> Path:
-    """An empty project under the same rules."""
+    """An empty project with the same settings."""
     (tmp_path / "pyproject.toml").write_bytes((project / "pyproject.toml").read_bytes())
     (tmp_path / "src" / "kilowait" / "jobs").mkdir(parents=True)
     (tmp_path / "tests").mkdir()
@@ -46,35 +46,35 @@ def tree(project: Path, tmp_path: Path) -> Path:
         ("tests/test_x.py", "def test():\n    for i in []:\n        lambda: i\n", "B023"),
     ],
 )
-def test_ruff_closes(tree, path, code, rule):
+def test_ruff_detects_errors(tree, path, code, rule):
     (tree / path).write_text(code)
-    done = run("ruff", "check", "--no-cache", cwd=tree)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert rule in done.stdout
+    process = run("ruff", "check", "--no-cache", cwd=tree)
+    assert process.returncode == 1, process.stdout + process.stderr
+    assert rule in process.stdout
 
 
-def test_ruff_format_closes(tree):
+def test_ruff_format_detects_errors(tree):
     (tree / "tests" / "test_x.py").write_text("x = {  'a':1 }\n")
     assert run("ruff", "format", "--check", "--no-cache", cwd=tree).returncode == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("code", ["def f(x):\n    return x\n", 'x: int = "one"\n', "def f() -> list: ...\n"])
-def test_mypy_closes(tree, code):
+def test_mypy_detects_errors(tree, code):
     (tree / "src" / "kilowait" / "x.py").write_text(code)
-    done = run("mypy", "--strict", "--cache-dir", tree / "cache", cwd=tree)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "x.py" in done.stdout
+    process = run("mypy", "--strict", "--cache-dir", tree / "cache", cwd=tree)
+    assert process.returncode == 1, process.stdout + process.stderr
+    assert "x.py" in process.stdout
 
 
-def pytest_on(tree, name, text):
+def run_pytest(tree, name, text):
     (tree / name).parent.mkdir(exist_ok=True)
     (tree / name).write_text(text)
     return run("pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", name, cwd=tree)
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "words"),
+    ("name", "text", "message"),
     [
         ("tests/test_x.py", "import warnings\ndef test(): warnings.warn('careful')", "UserWarning: careful"),
         (
@@ -88,11 +88,11 @@ def pytest_on(tree, name, text):
     ],
     ids=["a warning", "numpy's warning", "an unknown marker", "a docstring's example", "a page's example"],
 )
-def test_pytest_closes(tree, name, text, words):
-    done = pytest_on(tree, name, text)
-    assert done.returncode != 0, done.stdout + done.stderr
-    assert words in done.stdout + done.stderr
+def test_pytest_detects_errors(tree, name, text, message):
+    process = run_pytest(tree, name, text)
+    assert process.returncode != 0, process.stdout + process.stderr
+    assert message in process.stdout + process.stderr
 
 
-def test_pytest_opens(tree):
-    assert pytest_on(tree, "docs/x.md", "# X\n\n```python\n>>> 1 + 1\n2\n\n```\n").returncode == 0
+def test_pytest_passes_correct_examples(tree):
+    assert run_pytest(tree, "docs/x.md", "# X\n\n```python\n>>> 1 + 1\n2\n\n```\n").returncode == 0

@@ -1,4 +1,4 @@
-"""Rules on names as programs: no gerunds as modules, one meaning for each class name, a complete page of names."""
+"""Checks of names: no modules named by gerunds, unique class names, a complete API page."""
 
 from __future__ import annotations
 
@@ -12,45 +12,47 @@ TERMS = {
     "accounting", "behavior_cloning", "bench_training", "boosting", "cooling", "early_stopping", "encoding",
     "load_matching", "load_shifting", "synthetic_training", "training",
 }  # fmt: skip
-"""Gerunds that are themselves the term of the field."""
+"""Gerunds that are terms of the field."""
 
 
 def gerunds(root: Path) -> list[str]:
     """Modules and packages below `root` that are named by a gerund."""
-    found = []
+    modules = []
     for path in sorted(root.rglob("*.py")):
         name = path.parent.name if path.stem == "__init__" else path.stem
         if name.endswith("ing") and name not in TERMS:
-            found.append(str(path.relative_to(root)))
-    return found
+            modules.append(str(path.relative_to(root)))
+    return modules
 
 
 def classes(root: Path) -> dict[str, list[str]]:
     """Public classes by name: the modules below `root` that define them."""
-    found = defaultdict(list)
+    modules_of_class = defaultdict(list)
     for path in sorted(root.rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(str(path.relative_to(root)))
-    return found
+                modules_of_class[node.name].append(str(path.relative_to(root)))
+    return modules_of_class
 
 
 def test_no_module_is_named_by_a_gerund(project: Path) -> None:
     assert gerunds(project / "src" / "kilowait") == []
 
 
-def test_a_gerund_is_found(tmp_path: Path) -> None:
+def test_gerunds_are_detected(tmp_path: Path) -> None:
     (tmp_path / "levering.py").write_text("")
     (tmp_path / "encoding.py").write_text("")
     assert gerunds(tmp_path) == ["levering.py"]
 
 
 def test_no_class_name_is_defined_twice(project: Path) -> None:
-    twice = {name: where for name, where in classes(project / "src" / "kilowait").items() if len(where) > 1}
-    assert twice == {}
+    duplicates = {
+        name: where for name, where in classes(project / "src" / "kilowait").items() if len(where) > 1
+    }
+    assert duplicates == {}
 
 
-def test_a_class_defined_twice_is_found(tmp_path: Path) -> None:
+def test_classes_defined_twice_are_detected(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text("class Drawn: pass\n")
     (tmp_path / "two.py").write_text("class Drawn: pass\n")
     assert len(classes(tmp_path)["Drawn"]) == 2
@@ -61,11 +63,11 @@ def unlisted(text: str) -> list[str]:
     return [name for name in kilowait.__all__ if f"`{name}`" not in text and f".{name}\n" not in text]
 
 
-def test_the_page_of_public_names_lists_them_all(project: Path) -> None:
+def test_api_page_lists_all_public_names(project: Path) -> None:
     assert unlisted((project / "docs" / "api.md").read_text(encoding="utf-8")) == []
 
 
-def test_a_name_that_is_not_listed_is_found() -> None:
+def test_unlisted_names_are_detected() -> None:
     assert "simulate" in unlisted("`compare`")
 
 
@@ -74,9 +76,12 @@ def test_submodules_resolve_in_a_fresh_process() -> None:
     import sys
 
     code = "import kilowait as kw; print(kw.energy.__name__, kw.envs.__name__, kw.agents.__name__, kw.synth.__name__)"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.stdout.split() == ["kilowait.energy", "kilowait.envs", "kilowait.agents", "kilowait.synth"], (
-        done.stderr
-    )
+    assert process.stdout.split() == [
+        "kilowait.energy",
+        "kilowait.envs",
+        "kilowait.agents",
+        "kilowait.synth",
+    ], process.stderr

@@ -1,4 +1,4 @@
-"""Fixtures: comparisons to draw, and a browser."""
+"""Fixtures: comparisons for reports, and a browser."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def comparison_of(
     kinds=None,
     trace="traces/made.swf.gz",
     cluster=None,
-    **more,
+    **settings,
 ):
     """A comparison of policies, all with EASY, on the jobs or on windows of them."""
     cut = single_window(jobs) if windows is None else windows
     cluster = kw.Cluster.from_nodes(NODES) if cluster is None else cluster
     logs = {
-        (index, number): kw.simulate(window.jobs, cluster, name, "easy", **more)
+        (index, number): kw.simulate(window.jobs, cluster, name, "easy", **settings)
         for index, name in enumerate(names)
         for number, window in enumerate(cut)
     }
@@ -83,7 +83,9 @@ CONTROLS = ("none", "sleep=break-even", "dvfs=1.1", "shift=lowest-window:6h", "a
 """No power control, each control alone, all controls."""
 
 
-def energy_comparison(jobs, power_controls=CONTROLS, *, windows=None, carbon=True, price=True, drawn=0):
+def energy_comparison(
+    jobs, power_controls=CONTROLS, *, windows=None, carbon=True, price=True, window_of_curves=0
+):
     """A comparison of fcfs with EASY under several power controls, with energy results.
 
     A busy node draws 500 W, an idle one 200 W, a sleeping one 20 W; the facility adds a quarter.
@@ -98,7 +100,7 @@ def energy_comparison(jobs, power_controls=CONTROLS, *, windows=None, carbon=Tru
     }
     cells, states = [], []
     for index, text in enumerate(power_controls):
-        sleeps, slow = "sleep" in text or text == "all", "dvfs" in text or text == "all"
+        sleeps, slowed = "sleep" in text or text == "all", "dvfs" in text or text == "all"
         row, kwh = [], dict.fromkeys(("jobs", "idle", "asleep", "shutting_down", "waking", "fixed"), 0.0)
         for number in range(len(cut)):
             steps = timeline(logs[index, number])
@@ -106,7 +108,7 @@ def energy_comparison(jobs, power_controls=CONTROLS, *, windows=None, carbon=Tru
             busy = float(steps.busy_nodes[:-1] @ hours)
             free = float((steps.capacity_nodes - steps.busy_nodes)[:-1] @ hours)
             energy_by_state = {
-                "jobs": busy * (0.45 if slow else 0.5),
+                "jobs": busy * (0.45 if slowed else 0.5),
                 "idle": free * (0.06 if sleeps else 0.2),
                 "asleep": free * 0.014 if sleeps else 0.0,
                 "shutting_down": free * 0.004 if sleeps else 0.0,
@@ -131,25 +133,29 @@ def energy_comparison(jobs, power_controls=CONTROLS, *, windows=None, carbon=Tru
         states.append(kwh)
     curves = []
     for index, text in enumerate(power_controls):
-        steps = timeline(logs[index, drawn]).sampled(600)
+        steps = timeline(logs[index, window_of_curves]).sampled(600)
         idle = 20.0 if "sleep" in text or text == "all" else 200.0
         watts = 500.0 * steps.busy_nodes + idle * (steps.capacity_nodes - steps.busy_nodes) + 2000.0
         curves.append(PowerCurve(*(tuple(v.tolist()) for v in (steps.edge_s, watts, 1.25 * watts))))
-    first = min(curve.edge_s[0] for curve in curves)
-    last = max(curve.edge_s[-1] for curve in curves)
-    edge = np.arange(first // 3600 * 3600, last + 3600, 3600.0)
+    first_s = min(curve.edge_s[0] for curve in curves)
+    last_s = max(curve.edge_s[-1] for curve in curves)
+    edge = np.arange(first_s // 3600 * 3600, last_s + 3600, 3600.0)
     day = 2 * np.pi * edge[:-1] / 86400
     signals = []
     if carbon:
-        words = "GB; average; direct; a <made> series"
+        description = "GB; average; direct; a <made> series"
         signals.append(
-            SignalCurve("carbon intensity", "g/kWh", words, tuple(edge), tuple(250 - 100 * np.sin(day)))
+            SignalCurve("carbon intensity", "g/kWh", description, tuple(edge), tuple(250 - 100 * np.sin(day)))
         )
     if price:
-        words = "DE-LU day ahead; EUR"
-        signals.append(SignalCurve("price", "EUR/MWh", words, tuple(edge), tuple(60 + 90 * np.cos(day))))
+        description = "DE-LU day ahead; EUR"
+        signals.append(
+            SignalCurve("price", "EUR/MWh", description, tuple(edge), tuple(60 + 90 * np.cos(day)))
+        )
     notes = ("power model 'made': 3 of 9 parts are estimates",)
-    record = EnergyResults(tuple(cells), tuple(states), tuple(curves), drawn, tuple(signals), notes)
+    record = EnergyResults(
+        tuple(cells), tuple(states), tuple(curves), window_of_curves, tuple(signals), notes
+    )
     policies = tuple(PolicyConfig("fcfs", "easy", power_controls=text) for text in power_controls)
     return Comparison(
         "made.swf", NODES, cut, policies, lambda index, number: logs[index, number], LEDGER, energy=record
@@ -189,12 +195,14 @@ def browser():
     """Headless Chromium from KILOWAIT_CHROMIUM or the PATH; skips the test without one."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     names = ("chromium", "chromium-browser", "google-chrome")
-    found = os.environ.get("KILOWAIT_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-    if found is None:
+    executable = os.environ.get("KILOWAIT_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if executable is None:
         pytest.skip(f"no browser: none of {', '.join(names)} is on the PATH; name one by KILOWAIT_CHROMIUM")
     flags = "no-sandbox disable-gpu disable-quic no-first-run disable-background-networking"
     flags += " disable-component-update disable-sync"
     with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=found, args=[f"--{flag}" for flag in flags.split()])
-        yield opened
-        opened.close()
+        chromium = driver.chromium.launch(
+            executable_path=executable, args=[f"--{flag}" for flag in flags.split()]
+        )
+        yield chromium
+        chromium.close()

@@ -1,4 +1,4 @@
-"""The page in a browser, opened from disk without a network: drawing, zoom, selection, colour schemes."""
+"""The page in a browser, opened from disk without a network: drawing, zoom, selection, color schemes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BLUE, ORANGE, GREEN = "0,114,178", "230,159,0", "0,158,115"
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory):
+def small_comparison(tmp_path_factory):
     """A comparison and its page."""
     comparison = comparison_of(jobs_of(dated=True))
     path = tmp_path_factory.mktemp("page") / "report.html"
@@ -41,19 +41,19 @@ def small(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(browser, small):
+def open_page(browser, small_comparison):
     """Open the page in a new window; fails at the end if any window had an error."""
-    contexts, problems = [], []
+    contexts, errors = [], []
 
-    def open_page(path=small[1], **settings):
+    def open_page(path=small_comparison[1], **settings):
         context = browser.new_context(
             offline=True, **{"viewport": {"width": 1200, "height": 900}, **settings}
         )
         contexts.append(context)
         tab = context.new_page()
-        tab.on("pageerror", lambda error: problems.append(str(error)))
-        tab.on("console", lambda values: problems.append(values.text) if values.type == "error" else None)
-        tab.on("request", lambda r: None if r.url.startswith("file:") else problems.append(r.url))
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        tab.on("console", lambda values: errors.append(values.text) if values.type == "error" else None)
+        tab.on("request", lambda r: None if r.url.startswith("file:") else errors.append(r.url))
         tab.goto(path.as_uri())
         tab.wait_for_selector(WAITING, state="detached", timeout=30_000)
         return tab
@@ -61,7 +61,7 @@ def opened(browser, small):
     yield open_page
     for context in contexts:
         context.close()
-    assert problems == []
+    assert errors == []
 
 
 def wait_for_drawing(tab):
@@ -79,8 +79,8 @@ def view(tab, canvas="canvas.gantt"):
     return low, high
 
 
-def test_the_charts_are_drawn(opened):
-    tab = opened()
+def test_charts_are_drawn(open_page):
+    tab = open_page()
     assert tab.title() == f"Small {NASTY}"
     lines = pixels(tab, "canvas.time")
     assert all(lines[colour] > 200 for colour in (BLUE, ORANGE, GREEN)), "every line is there"
@@ -94,8 +94,8 @@ def test_the_charts_are_drawn(opened):
     assert all(jobs[patch] > 100 for patch in patches), "every size of job is there"
 
 
-def test_check_boxes_hide_and_show_lines(opened):
-    tab = opened()
+def test_check_boxes_hide_and_show_lines(open_page):
+    tab = open_page()
     before = pixels(tab, "canvas.time")[ORANGE]
     tab.get_by_role("checkbox", name="sjf").uncheck()
     wait_for_drawing(tab)
@@ -106,8 +106,8 @@ def test_check_boxes_hide_and_show_lines(opened):
 
 
 @pytest.mark.parametrize("canvas", ["canvas.time", "canvas.gantt"])
-def test_zoom_by_wheel_drag_keys_and_buttons(opened, canvas):
-    tab = opened()
+def test_zoom_by_wheel_drag_keys_and_buttons(open_page, canvas):
+    tab = open_page()
     chart = tab.locator(canvas)
     chart.scroll_into_view_if_needed()
     whole_view, drawn = view(tab, canvas), pixels(tab, canvas)
@@ -152,8 +152,8 @@ def test_zoom_by_wheel_drag_keys_and_buttons(opened, canvas):
     assert pixels(tab, canvas).keys() >= {colour for colour, count in drawn.items() if count > 300}
 
 
-def test_the_wheel_scrolls_the_page_when_fully_zoomed_out(opened):
-    tab = opened()
+def test_wheel_scrolls_the_page_when_fully_zoomed_out(open_page):
+    tab = open_page()
     tab.locator("canvas.gantt").hover(position={"x": 600, "y": 200})
     before = tab.evaluate("scrollY")
     tab.mouse.wheel(0, 120)
@@ -161,8 +161,8 @@ def test_the_wheel_scrolls_the_page_when_fully_zoomed_out(opened):
     assert tab.evaluate("scrollY") > before
 
 
-def test_touch_pinch_and_tap(opened):
-    tab = opened(has_touch=True, viewport={"width": 360, "height": 740})
+def test_touch_pinch_and_tap(open_page):
+    tab = open_page(has_touch=True, viewport={"width": 360, "height": 740})
     chart = tab.locator("canvas.gantt")
     chart.scroll_into_view_if_needed()
     length = view(tab)[1] - view(tab)[0]
@@ -174,8 +174,8 @@ def test_touch_pinch_and_tap(opened):
         fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
 
     touch("touchStart", 180, 220)
-    for apart in (10, 30, 50):
-        touch("touchMove", 180 - apart, 220 + apart)
+    for offset in (10, 30, 50):
+        touch("touchMove", 180 - offset, 220 + offset)
     touch("touchEnd")
     low, high = view(tab)
     assert high - low < 0.5 * length
@@ -211,11 +211,11 @@ def readout(tab):
 
 
 @pytest.mark.parametrize("policy", [0, 2])
-def test_readout_shows_the_job_under_the_mouse(opened, small, policy):
-    comparison = small[0]
+def test_readout_shows_the_job_under_the_mouse(open_page, small_comparison, policy):
+    comparison = small_comparison[0]
     log = ComparisonData(comparison, 0).log(policy)
     rows = assign_rows(log)
-    tab = opened()
+    tab = open_page()
     tab.get_by_label("Schedule").select_option(label=comparison.labels[policy])
     tab.wait_for_timeout(100)
     records, job_measures = log.jobs(), started_jobs(log, 10.0)
@@ -237,9 +237,9 @@ def test_readout_shows_the_job_under_the_mouse(opened, small, policy):
         assert "1996" in values["submitted"]
 
 
-def test_keys_select_jobs(opened, small):
-    log = ComparisonData(small[0], 0).log(0)
-    tab = opened()
+def test_keys_select_jobs(open_page, small_comparison):
+    log = ComparisonData(small_comparison[0], 0).log(0)
+    tab = open_page()
     chart = tab.locator("canvas.gantt")
     chart.focus()
     ids = log.jobs_table["job_id"][log.job]
@@ -252,22 +252,22 @@ def test_keys_select_jobs(opened, small):
     assert "jobs waiting for" in tab.locator("#time-0 output").inner_text()
 
 
-def test_colours_by_size_user_and_wait(opened):
-    tab = opened()
-    seen = []
+def test_colours_by_size_user_and_wait(open_page):
+    tab = open_page()
+    drawn_pixels = []
     for by in ("by size", "by user", "by wait"):
         tab.get_by_label("Colour").select_option(label=by)
         wait_for_drawing(tab)
-        seen.append((tab.locator("#gantt-0 .legend").inner_text(), pixels(tab, "canvas.gantt")))
-    assert "1 node" in seen[0][0]
-    assert "ada" in seen[1][0]
-    assert NASTY in seen[1][0]
-    assert "under 1 min" in seen[2][0]
-    assert seen[0][1] != seen[1][1] != seen[2][1]
+        drawn_pixels.append((tab.locator("#gantt-0 .legend").inner_text(), pixels(tab, "canvas.gantt")))
+    assert "1 node" in drawn_pixels[0][0]
+    assert "ada" in drawn_pixels[1][0]
+    assert NASTY in drawn_pixels[1][0]
+    assert "under 1 min" in drawn_pixels[2][0]
+    assert drawn_pixels[0][1] != drawn_pixels[1][1] != drawn_pixels[2][1]
 
 
-def test_vertical_zoom(opened):
-    tab = opened()
+def test_vertical_zoom(open_page):
+    tab = open_page()
     chart = tab.locator("canvas.gantt")
     chart.press("]")
     wait_for_drawing(tab)
@@ -278,29 +278,29 @@ def test_vertical_zoom(opened):
     assert chart.evaluate("canvas => canvas.chart.view.y.hi") == 28
 
 
-def test_light_and_dark(opened):
-    paper = "() => getComputedStyle(document.body).backgroundColor"
-    light, dark = opened(color_scheme="light"), opened(color_scheme="dark")
-    assert light.evaluate(paper) == "rgb(255, 255, 255)"
-    assert dark.evaluate(paper) == "rgb(15, 20, 25)"
+def test_light_and_dark(open_page):
+    background_color = "() => getComputedStyle(document.body).backgroundColor"
+    light, dark = open_page(color_scheme="light"), open_page(color_scheme="dark")
+    assert light.evaluate(background_color) == "rgb(255, 255, 255)"
+    assert dark.evaluate(background_color) == "rgb(15, 20, 25)"
     assert pixels(dark, "canvas.time")[BLUE] == 0, "lines are lighter on a dark page"
     button = dark.get_by_role("button", name="Light")
     button.click()
     wait_for_drawing(dark)
-    assert dark.evaluate(paper) == "rgb(255, 255, 255)"
+    assert dark.evaluate(background_color) == "rgb(255, 255, 255)"
     assert pixels(dark, "canvas.time")[BLUE] > 200
 
 
-def test_a_phone_scrolls_one_way_only(opened):
-    tab = opened(viewport={"width": 360, "height": 740}, device_scale_factor=2, is_mobile=True)
+def test_phone_page_does_not_scroll_horizontally(open_page):
+    tab = open_page(viewport={"width": 360, "height": 740}, device_scale_factor=2, is_mobile=True)
     assert tab.evaluate("() => document.documentElement.scrollWidth") <= 360
     assert tab.evaluate("() => [...document.querySelectorAll('canvas')].every(c => c.clientWidth <= 360)")
     table = tab.locator("div.scroll:has(table)").first
     assert table.evaluate("box => box.scrollWidth > box.clientWidth"), "tables scroll in their box"
 
 
-def test_the_keyboard_reaches_everything(opened):
-    tab = opened()
+def test_keyboard_reaches_all_controls(open_page):
+    tab = open_page()
     reached = []
     for _ in range(60):
         tab.keyboard.press("Tab")
@@ -314,10 +314,10 @@ def test_the_keyboard_reaches_everything(opened):
     assert tab.evaluate(outline) == "solid", "what has the focus shows it"
 
 
-def test_text_and_tables_need_no_script(browser, small):
+def test_text_and_tables_need_no_script(browser, small_comparison):
     context = browser.new_context(java_script_enabled=False, offline=True)
     tab = context.new_page()
-    tab.goto(small[1].as_uri())
+    tab.goto(small_comparison[1].as_uri())
     assert tab.get_by_text("requires JavaScript").first.is_visible()
     assert tab.locator("table").count() > 4
     assert not tab.locator("#scheme").is_visible()
@@ -335,33 +335,33 @@ def energy_page(energy_run, tmp_path_factory):
     return path
 
 
-BEHIND = "228,232,236"
+BACKGROUND = "228,232,236"
 POWER = "canvas.power"
 
 
-def test_power_is_drawn_with_a_background_signal(opened, energy_page):
-    tab = opened(energy_page)
-    seen = pixels(tab, POWER)
-    assert all(seen[tint] > 200 for tint in (BLUE, ORANGE, GREEN)), "every line is there"
-    assert seen[BEHIND] > 10_000, "the carbon intensity"
+def test_power_is_drawn_with_a_background_signal(open_page, energy_page):
+    tab = open_page(energy_page)
+    drawn_pixels = pixels(tab, POWER)
+    assert all(drawn_pixels[tint] > 200 for tint in (BLUE, ORANGE, GREEN)), "every line is there"
+    assert drawn_pixels[BACKGROUND] > 10_000, "the carbon intensity"
     tab.get_by_role("combobox", name="Background").select_option(label="price")
     wait_for_drawing(tab)
-    priced = pixels(tab, POWER)[BEHIND]
-    assert 1000 < priced != seen[BEHIND]
+    priced = pixels(tab, POWER)[BACKGROUND]
+    assert 1000 < priced != drawn_pixels[BACKGROUND]
     tab.get_by_role("combobox", name="Background").select_option(label="none")
     wait_for_drawing(tab)
-    bare = pixels(tab, POWER)
-    assert bare[BEHIND] == 0
+    without_background = pixels(tab, POWER)
+    assert without_background[BACKGROUND] == 0
     tab.get_by_label("Power of").select_option(label="the nodes")
     wait_for_drawing(tab)
-    assert pixels(tab, POWER) != bare
+    assert pixels(tab, POWER) != without_background
     tab.locator("#power-0").get_by_role("checkbox", name="fcfs, sleep=break-even").uncheck()
     wait_for_drawing(tab)
-    assert pixels(tab, POWER)[ORANGE] < bare[ORANGE] / 20
+    assert pixels(tab, POWER)[ORANGE] < without_background[ORANGE] / 20
 
 
-def test_backlog_and_power_zoom_together(opened, energy_page):
-    tab = opened(energy_page)
+def test_backlog_and_power_zoom_together(open_page, energy_page):
+    tab = open_page(energy_page)
     tab.wait_for_function(
         "() => document.querySelector('canvas.power').chart.view.x === "
         "document.querySelector('canvas.time').chart.view.x"
@@ -377,8 +377,8 @@ def test_backlog_and_power_zoom_together(opened, energy_page):
     assert pixels(tab, POWER) == drawn[1]
 
 
-def test_readout_shows_power(opened, energy_page, energy_run):
-    tab = opened(energy_page)
+def test_readout_shows_power(open_page, energy_page, energy_run):
+    tab = open_page(energy_page)
     chart = tab.locator(POWER)
     chart.focus()
     chart.press("n")
@@ -393,22 +393,24 @@ def test_readout_shows_power(opened, energy_page, energy_run):
         assert float(nodes.removesuffix(" kW")) == pytest.approx(curve.it_w[place] / 1e3, rel=0.006)
 
 
-def test_energy_on_a_dark_page_and_a_phone(opened, energy_page):
-    dark = opened(energy_page, color_scheme="dark")
-    assert pixels(dark, POWER)[BEHIND] == 0
+def test_energy_on_a_dark_page_and_a_phone(open_page, energy_page):
+    dark = open_page(energy_page, color_scheme="dark")
+    assert pixels(dark, POWER)[BACKGROUND] == 0
     assert pixels(dark, POWER)["38,47,56"] > 10_000
-    phone = opened(energy_page, viewport={"width": 360, "height": 740}, device_scale_factor=2, is_mobile=True)
+    phone = open_page(
+        energy_page, viewport={"width": 360, "height": 740}, device_scale_factor=2, is_mobile=True
+    )
     assert phone.evaluate("() => document.documentElement.scrollWidth") <= 360
     assert phone.locator(POWER).evaluate("canvas => canvas.clientWidth") <= 360
 
 
-def test_outages_are_hatched(opened, tmp_path):
+def test_outages_are_hatched(open_page, tmp_path):
     jobs = jobs_of(60)
     path = tmp_path / "out.html"
     text = page([comparison_of(jobs, ("fcfs",), cluster=cluster_with_outage(float(jobs["submit_s"].max())))])
     assert "the number of nodes that were unavailable" in text
     path.write_text(text, encoding="utf-8")
-    tab = opened(path)
+    tab = open_page(path)
     chart = tab.locator("canvas.gantt")
     drawn = pixels(tab, "canvas.gantt")
     chart.evaluate("canvas => { canvas.chart.setup.outages = []; canvas.chart.draw(); }")
@@ -434,7 +436,7 @@ REDRAWS = """canvas => {
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_jobs_are_fluid(opened, tmp_path):
+def test_redrawing_of_100_000_jobs_is_fast(open_page, tmp_path):
     jobs = kw.lublin(100_000, 256, load=0.95, seed=0, estimates="rounded")
     cluster = kw.Cluster.from_nodes(256)
     names = ("fcfs", "sjf", "saf")
@@ -444,7 +446,7 @@ def test_a_hundred_thousand_jobs_are_fluid(opened, tmp_path):
     path = tmp_path / "many.html"
     path.write_text(page([comparison]), encoding="utf-8")
     assert path.stat().st_size < 15e6
-    tab = opened(path)
+    tab = open_page(path)
     assert len(pixels(tab, "canvas.gantt")) > 1000
     medians = tab.locator("canvas.gantt").evaluate(REDRAWS)
     assert medians["1"][1] > 100_000, "all of them are drawn"

@@ -26,7 +26,11 @@ def data_of(values, kinds=("rule", "rule", "agent"), **metrics_of):
     common = {"mean_wait_s": 60.0, "max_wait_s": 600.0, "share_wait_over_bound": 0.0, "starved_jobs": 0}
     table = tuple(
         tuple(
-            {**common, "mean_bsld": value, **{name: given[index] for name, given in metrics_of.items()}}
+            {
+                **common,
+                "mean_bsld": value,
+                **{name: values_given[index] for name, values_given in metrics_of.items()},
+            }
             for value in row
         )
         for index, row in enumerate(values)
@@ -52,8 +56,8 @@ def test_summary_compares_the_agent_with_the_best_policy(factor, sentence):
 
 
 def test_summary_names_undecided_comparisons():
-    wild = [v * (0.5 if place % 2 else 1.5) for place, v in enumerate(BASELINE)]
-    sentences = " ".join(summary(data_of([[3 * v for v in BASELINE], BASELINE, wild])))
+    alternating = [v * (0.5 if place % 2 else 1.5) for place, v in enumerate(BASELINE)]
+    sentences = " ".join(summary(data_of([[3 * v for v in BASELINE], BASELINE, alternating])))
     assert (
         "The difference between the agent mine and the best priority policy, saf, is not significant."
         in sentences
@@ -79,8 +83,8 @@ def test_summary_names_drawbacks_of_the_best_policy():
         "to 5"
     )
     assert f"Drawback: with saf instead of fcfs, {costs}." in sentences
-    cheap = summary(data_of([[3 * v for v in BASELINE], BASELINE], mean_wait_s=(7200.0, 3600.0)))
-    assert "Neither the longest wait nor the number of starved jobs increases." in cheap
+    without_drawback = summary(data_of([[3 * v for v in BASELINE], BASELINE], mean_wait_s=(7200.0, 3600.0)))
+    assert "Neither the longest wait nor the number of starved jobs increases." in without_drawback
 
 
 def test_summary_states_the_gain_from_perfect_estimates():
@@ -127,7 +131,7 @@ def test_summary_of_one_log_mentions_batches(comparison):
     assert "are used instead of independent windows" in sentences
 
 
-def test_the_most_important_policies_are_drawn():
+def test_at_most_six_policies_are_drawn():
     names = ("fcfs", "sjf", "saf", "f1", "lxf", "wfp3", "unicef", "smallest")
     kinds = ["rule"] * 7 + ["agent"]
     data = ComparisonData(comparison_of(jobs_of(120), names, kinds=kinds), 0)
@@ -149,12 +153,12 @@ def test_classes_over_windows_are_means_over_all_jobs(windowed_comparison):
     ]
 
 
-def test_classes_of_one_window_are_the_evaluations(comparison):
+def test_classes_of_one_window_equal_by_class(comparison):
     data = ComparisonData(comparison, 0)
-    theirs = by_class(data.log(1), "runtime")
+    expected = by_class(data.log(1), "runtime")
     ours = data.by_class("runtime")
-    assert [(row.label, row.jobs) for row in ours] == [(row.label, row.jobs) for row in theirs]
-    assert [row.mean_bsld[1] for row in ours] == [row.mean_bsld for row in theirs]
+    assert [(row.label, row.jobs) for row in ours] == [(row.label, row.jobs) for row in expected]
+    assert [row.mean_bsld[1] for row in ours] == [row.mean_bsld for row in expected]
     assert metrics(data.log(1))["mean_bsld"] == comparison.means("mean_bsld")[1]
 
 

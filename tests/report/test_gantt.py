@@ -67,7 +67,7 @@ def test_rows_of_random_segments(segments):
     check(log, assign_rows(log, (3, 0)))
 
 
-def test_a_simulated_log_fits_the_cluster():
+def test_simulated_log_fits_the_cluster():
     log = kw.simulate(kw.lublin(400, 32, load=0.95, seed=2), kw.Cluster.from_nodes(32), "sjf", "easy")
     rows = assign_rows(log)
     check(log, rows)
@@ -76,7 +76,7 @@ def test_a_simulated_log_fits_the_cluster():
     assert len(rows.first) < 1.6 * len(log), "most jobs lie in one block"
 
 
-def test_the_smallest_sufficient_block_is_used():
+def test_smallest_sufficient_block_is_used():
     # 0-3 busy, 4-6 free, 7-8 busy, 9-11 ... : after the first two end, blocks of 4 and 2 rows are free.
     log = log_of([0, 0, 0, 0, 5], [5, 9, 5, 9, 9], [4, 1, 2, 1, 2], capacity=8)
     rows = assign_rows(log)
@@ -91,7 +91,7 @@ def test_oversubscribed_groups_get_more_rows():
     assert rows.shared
 
 
-def test_a_log_without_segments():
+def test_log_without_segments():
     rows = assign_rows(log_of([], [], [], capacity=4))
     assert rows.rows == 4
     assert len(rows.first) == 0
@@ -101,9 +101,13 @@ def test_outages_match_the_cluster():
     jobs = JobTable(job_id=[1, 2], submit_s=[50, 60], runtime_s=[100, 200], nodes=[1, 1])
     capacity = kw.Cluster.from_nodes(8)
     group = capacity.groups[0].name
-    out = [Outage(group, 3, 100.0, 180.0), Outage(group, 2, 150.0, 200.0), Outage(group, 1, 900.0, 950.0)]
-    log = kw.simulate(jobs, capacity.with_outages(*out), "fcfs", "easy")
+    outages_of_cluster = [
+        Outage(group, 3, 100.0, 180.0),
+        Outage(group, 2, 150.0, 200.0),
+        Outage(group, 1, 900.0, 950.0),
+    ]
+    log = kw.simulate(jobs, capacity.with_outages(*outages_of_cluster), "fcfs", "easy")
     assert outages(log) == [(100.0, 150.0, 3), (150.0, 180.0, 5), (180.0, 200.0, 2)], "the last is too late"
-    always = kw.simulate(jobs, capacity.with_outages(Outage(group, 2, 0.0, 70.0)), "fcfs", "easy")
-    assert outages(always) == [(50.0, 70.0, 2)]
+    from_start = kw.simulate(jobs, capacity.with_outages(Outage(group, 2, 0.0, 70.0)), "fcfs", "easy")
+    assert outages(from_start) == [(50.0, 70.0, 2)]
     assert outages(kw.simulate(jobs, capacity, "fcfs", "easy")) == []

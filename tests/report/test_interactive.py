@@ -60,9 +60,9 @@ def test_packed_blocks_round_trip():
         "none": np.empty(0, np.int32),
         "start": np.empty(0, np.int32),
     }
-    back = unpacked(interactive.block("x", columns))["x"]
+    read_back = unpacked(interactive.block("x", columns))["x"]
     for name, values in columns.items():
-        np.testing.assert_array_equal(back[name], values)
+        np.testing.assert_array_equal(read_back[name], values)
 
 
 def test_json_script_cannot_end_its_element():
@@ -96,20 +96,20 @@ def test_gantt_data_has_every_segment(comparison):
         np.testing.assert_array_equal(packed["more"] + 1, np.bincount(rows.segment))
 
 
-def test_a_job_in_two_segments_keeps_its_wait():
+def test_job_in_two_segments_keeps_its_wait():
     jobs = JobTable(job_id=[7, 8], submit_s=[0, 10], runtime_s=[30, 20], nodes=[2, 4])
-    small, tiny = np.zeros(3, np.int16), np.ones(3, np.int8)
+    zeros, ones = np.zeros(3, np.int16), np.ones(3, np.int8)
     start, end = np.array([5.0, 15.0, 40.0]), np.array([15.0, 35.0, 60.0])
     log = ExecutionLog(
         jobs,
         np.array([0, 1, 0]),
         start,
         end,
-        small,
-        small,
-        tiny,
+        zeros,
+        zeros,
+        ones,
         jobs["submit_s"],
-        tiny[:2],
+        ones[:2],
         np.zeros(1),
         np.array([4]),
     )
@@ -142,7 +142,7 @@ def test_tick_is_one_second_for_whole_seconds(comparison):
     )
 
 
-def test_the_typical_window_is_drawn_with_its_warm_up(windowed_comparison):
+def test_typical_window_is_drawn_with_its_warm_up(windowed_comparison):
     comparison_data = ComparisonData(windowed_comparison, 0)
     html, setup, blocks, _ = gantt(comparison_data)
     window = windowed_comparison.windows[comparison_data.typical]
@@ -177,12 +177,12 @@ def test_number_of_schedules_is_limited_by_segments(comparison, monkeypatch):
     assert interactive.gantt_runs(comparison_data) == (comparison_data.reference,)
 
 
-def test_segments_that_start_later_than_they_were_decided(comparison):
+def test_segments_that_start_after_their_decision(comparison):
     """Logs are in decision order, not in start order, if nodes have to wake up; the chart sorts by start."""
     log = ComparisonData(comparison, 0).log(0)
-    mixed = np.argsort(-log.start_s, kind="stable")
+    order = np.argsort(-log.start_s, kind="stable")
     columns = ("job", "start_s", "end_s", "group", "level", "outcome")
-    shuffled = replace(log, **{name: getattr(log, name)[mixed] for name in columns})
+    shuffled = replace(log, **{name: getattr(log, name)[order] for name in columns})
     ticks = interactive.TickScale([log])
     ours = interactive.run_columns(shuffled, assign_rows(shuffled), ticks, 10.0)
     theirs = interactive.run_columns(log, assign_rows(log), ticks, 10.0)

@@ -1,4 +1,4 @@
-"""Figures of job metrics: exact shares and areas, no job lost."""
+"""Figures of job metrics: exact shares and areas, all jobs included."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def slow_coverage(left, right, low, high, width, height):
     for x0, x1, y0, y1 in zip(left, right, low, high, strict=True):
         for row in range(height):
             for column in range(width):
-                wide = max(min(x1, column + 1) - max(x0, column), 0)
-                covered[row, column] += wide * max(min(y1, row + 1) - max(y0, row), 0)
+                overlap_x = max(min(x1, column + 1) - max(x0, column), 0)
+                covered[row, column] += overlap_x * max(min(y1, row + 1) - max(y0, row), 0)
     return covered
 
 
@@ -30,7 +30,7 @@ def test_coverage_is_the_exact_area():
     np.testing.assert_allclose(ours, slow_coverage(left, right, low, high, 9, 6), atol=1e-12)
 
 
-def test_gantt_image_has_all_the_work(comparison):
+def test_gantt_image_covers_all_work(comparison):
     data = ComparisonData(comparison, 0)
     log, rows = data.log(0), gantt_rows(data, 0)
     image, (first, last) = job_figures._schedule_image(log, rows, size_classes(data), 300, 80)

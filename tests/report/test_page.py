@@ -86,7 +86,7 @@ def full_page(windowed_comparison):
     return page([windowed_comparison], training=[TRAINING], sources=[SOURCE], title=f"All {NASTY}")
 
 
-def test_the_page_is_well_formed_and_self_contained(full_page):
+def test_page_is_well_formed_and_self_contained(full_page):
     reader = read(full_page)
     assert len(reader.ids) == len(set(reader.ids)), "ids are used once"
     assert {tag for tag, _ in reader.tags} & {"link", "img", "iframe", "object"} == set()
@@ -98,7 +98,7 @@ def test_the_page_is_well_formed_and_self_contained(full_page):
     assert used <= set(reader.ids)
 
 
-def test_only_our_script_may_run(full_page):
+def test_content_security_policy_allows_only_the_page_script(full_page):
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', full_page).group(1)
     script = re.search(r'<script type="module">(.*?)</script>', full_page, re.DOTALL).group(1)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -112,9 +112,11 @@ def test_only_our_script_may_run(full_page):
 def test_input_text_is_escaped(full_page):
     assert "<b onload" not in full_page
     assert "&lt;b onload" in full_page
-    nasty = comparison_of(jobs_of(60), trace=f"dir/{NASTY}")
-    nasty = replace(nasty, policies=tuple(replace(c, name=f"{c.policy}{NASTY} $") for c in nasty.policies))
-    text = page([nasty])
+    with_markup = comparison_of(jobs_of(60), trace=f"dir/{NASTY}")
+    with_markup = replace(
+        with_markup, policies=tuple(replace(c, name=f"{c.policy}{NASTY} $") for c in with_markup.policies)
+    )
+    text = page([with_markup])
     assert "<b onload" not in text
     read(text)
 
@@ -167,8 +169,13 @@ def test_colours_are_variables_that_exist(full_page):
 
 def test_provenance_is_exact(full_page):
     text = "".join(read(full_page).text)
-    for said in ("python 3.11.2, numpy 2.1", "kilowait compare 'a b.swf'", "2026-01-02", "windows 7"):
-        assert said in text
+    for text_expected in (
+        "python 3.11.2, numpy 2.1",
+        "kilowait compare 'a b.swf'",
+        "2026-01-02",
+        "windows 7",
+    ):
+        assert text_expected in text
     assert f"sha256 {'ab' * 32}" in text
     assert f"sha256 {'cd' * 32}" in text
     assert "612 rows read, 600 jobs; 12 dropped, 3 corrected." in text
@@ -289,8 +296,8 @@ def test_runs_comparisons_and_agents_on_one_page(folders, windowed_comparison, t
     assert "lower bound of any schedule" in text
     assert "Objective: mean bounded slowdown." in text
     assert text.count("<canvas") == 4
-    only = write_report([agent], tmp_path / "only.html").read_text(encoding="utf-8")
-    assert "<title>Training of agent</title>" in only
+    agent_page = write_report([agent], tmp_path / "only.html").read_text(encoding="utf-8")
+    assert "<title>Training of agent</title>" in agent_page
 
 
 def test_runs_of_different_jobs_are_not_compared(folders, tmp_path):
@@ -302,19 +309,19 @@ def test_runs_of_different_jobs_are_not_compared(folders, tmp_path):
 
 
 def test_other_files_are_not_overwritten(folders, tmp_path):
-    mine = tmp_path / "mine.html"
-    mine.write_text("<html>my own</html>", encoding="utf-8")
+    other_file = tmp_path / "mine.html"
+    other_file.write_text("<html>my own</html>", encoding="utf-8")
     with pytest.raises(InputError, match="is not a kilowait report"):
-        write_report(folders, mine)
-    assert mine.read_text(encoding="utf-8") == "<html>my own</html>"
+        write_report(folders, other_file)
+    assert other_file.read_text(encoding="utf-8") == "<html>my own</html>"
     with pytest.raises(InputError, match="is a folder; name the file"):
         write_report(folders, tmp_path)
     with pytest.raises(InputError, match="cannot write the page"):
-        write_report(folders, mine / "below.html")
+        write_report(folders, other_file / "below.html")
     with pytest.raises(InputError, match="there is no run folder"):
         write_report([tmp_path / "absent"], tmp_path / "x.html")
     with pytest.raises(InputError, match="cannot write figures"):
-        write_report(folders, tmp_path / "x.html", figures=mine)
+        write_report(folders, tmp_path / "x.html", figures=other_file)
 
 
 def test_matplotlib_settings_are_unchanged(comparison):
@@ -326,19 +333,19 @@ def test_matplotlib_settings_are_unchanged(comparison):
 
 
 def test_without_matplotlib_the_extra_is_named(comparison, monkeypatch):
-    real = builtins.__import__
+    original_import = builtins.__import__
 
-    def absent(name, *rest, **more):
+    def import_without_matplotlib(name, *rest, **kwargs):
         if name.partition(".")[0] == "matplotlib":
             raise ImportError(name)
-        return real(name, *rest, **more)
+        return original_import(name, *rest, **kwargs)
 
-    monkeypatch.setattr(builtins, "__import__", absent)
+    monkeypatch.setattr(builtins, "__import__", import_without_matplotlib)
     with pytest.raises(MissingExtraError, match=r"kilowait\[report\]"):
         page([comparison])
 
 
-def test_the_package_needs_no_numba():
+def test_package_needs_no_numba():
     """Reports are written without importing the simulator."""
     code = "import sys, kilowait.report; sys.exit('numba' in sys.modules or 'matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -32,13 +32,13 @@ class Archive:
         self.drop_after: list[int] = []
         self.ranges = True
         self.status = 200
-        self.say_length = True
-        self.asked: list[tuple[str, str | None]] = []
+        self.send_length = True
+        self.requests: list[tuple[str, str | None]] = []
         archive = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                archive.answer(self)
+                archive.respond(self)
 
             def log_message(self, *args: object) -> None:
                 pass
@@ -47,14 +47,14 @@ class Archive:
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}/workload/"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
-        wanted = request.headers.get("Range")
-        self.asked.append((request.path, wanted))
+    def respond(self, request: BaseHTTPRequestHandler) -> None:
+        byte_range = request.headers.get("Range")
+        self.requests.append((request.path, byte_range))
         if self.status != 200:
             request.send_error(self.status)
             return
         begin = 0
-        match = re.fullmatch(r"bytes=(\d+)-", wanted or "")
+        match = re.fullmatch(r"bytes=(\d+)-", byte_range or "")
         if match and self.ranges:
             begin = int(match.group(1))
             if begin >= len(self.body):
@@ -64,7 +64,7 @@ class Archive:
             request.send_header("Content-Range", f"bytes {begin}-{len(self.body) - 1}/{len(self.body)}")
         else:
             request.send_response(200)
-        if self.say_length:
+        if self.send_length:
             request.send_header("Content-Length", str(len(self.body) - begin))
         request.end_headers()
         part = self.body[begin:]
@@ -74,72 +74,74 @@ class Archive:
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loopback is reached directly whatever the environment says."""
+    """Bypass proxies for the loopback address."""
     monkeypatch.setenv("no_proxy", "*")
 
 
 @pytest.fixture
 def archive() -> Iterator[Archive]:
-    made = Archive()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    server = Archive()
+    yield server
+    server.server.shutdown()
+    server.server.server_close()
 
 
-def test_fetches_once_then_uses_the_cache(archive: Archive, tmp_path: Path) -> None:
-    seen: list[tuple[int, int | None]] = []
-    path = fetch(NAME, base_url=archive.url, cache_dir=tmp_path / "c", progress=lambda *at: seen.append(at))
+def test_second_fetch_uses_the_cache(archive: Archive, tmp_path: Path) -> None:
+    progress_calls: list[tuple[int, int | None]] = []
+    path = fetch(
+        NAME, base_url=archive.url, cache_dir=tmp_path / "c", progress=lambda *at: progress_calls.append(at)
+    )
     assert path == tmp_path / "c" / FILE
     assert path.read_bytes() == LOG
-    assert seen[-1] == (len(LOG), len(LOG))
-    assert archive.asked == [(f"/workload/l_lcg/{FILE}", None)]
+    assert progress_calls[-1] == (len(LOG), len(LOG))
+    assert archive.requests == [(f"/workload/l_lcg/{FILE}", None)]
     assert fetch(NAME.lower(), base_url=archive.url, cache_dir=tmp_path / "c") == path
     assert fetch(FILE, base_url=archive.url, cache_dir=tmp_path / "c") == path
-    assert len(archive.asked) == 1
+    assert len(archive.requests) == 1
     assert len(read_trace(path)) == 19999
     digest = hashlib.sha256(LOG).hexdigest()
     assert (tmp_path / "c" / f"{FILE}.sha256").read_text() == f"{digest}  {FILE}\n"
 
 
-def test_goes_on_after_a_dropped_connection(archive: Archive, tmp_path: Path) -> None:
+def test_dropped_connection_is_resumed(archive: Archive, tmp_path: Path) -> None:
     archive.drop_after = [1000, 5000]
     path = fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
     assert path.read_bytes() == LOG
-    assert [wanted for _, wanted in archive.asked] == [None, "bytes=1000-", "bytes=6000-"]
+    assert [byte_range for _, byte_range in archive.requests] == [None, "bytes=1000-", "bytes=6000-"]
 
 
-def test_an_interrupted_download_is_resumed_by_the_next_call(archive: Archive, tmp_path: Path) -> None:
+def test_interrupted_download_is_resumed_by_the_next_call(archive: Archive, tmp_path: Path) -> None:
     archive.drop_after = [100, 100, 100]
     with pytest.raises(TraceError, match="300 bytes are kept and the next fetch resumes from there"):
         fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
     assert not (tmp_path / FILE).exists()
     assert fetch(NAME, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
-    assert archive.asked[-1][1] == "bytes=300-"
+    assert archive.requests[-1][1] == "bytes=300-"
 
 
-def test_a_server_without_ranges_sends_all_of_it_again(archive: Archive, tmp_path: Path) -> None:
+def test_server_without_range_requests(archive: Archive, tmp_path: Path) -> None:
     archive.ranges, archive.drop_after = False, [1000]
     assert fetch(NAME, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
 
 
-def test_a_server_that_does_not_say_how_long(archive: Archive, tmp_path: Path) -> None:
-    archive.say_length = False
+def test_server_without_content_length(archive: Archive, tmp_path: Path) -> None:
+    archive.send_length = False
     assert fetch(NAME, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
 
 
-def test_a_part_longer_than_the_file_is_begun_anew(archive: Archive, tmp_path: Path) -> None:
+def test_too_long_partial_file_is_restarted(archive: Archive, tmp_path: Path) -> None:
     (tmp_path / f"{FILE}.part").write_bytes(LOG + b"too much")
     assert fetch(NAME, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
 
 
-def test_a_changed_cache_is_noticed(archive: Archive, tmp_path: Path) -> None:
+def test_changed_cache_is_an_error(archive: Archive, tmp_path: Path) -> None:
     path = fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
     path.write_bytes(LOG[:-1] + b"?")
     with pytest.raises(TraceError, match="has changed since it was fetched.*delete it and fetch again"):
         fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
 
 
-def test_another_file_than_the_catalogue_knows_is_thrown_away(archive: Archive, tmp_path: Path) -> None:
+def test_file_with_a_wrong_checksum_is_deleted(archive: Archive, tmp_path: Path) -> None:
     with pytest.raises(
         TraceError, match="is not KTH-SP2-1996-2.1-cln.swf.gz: its sha256 begins .*, not 3e152f20"
     ):
@@ -147,7 +149,7 @@ def test_another_file_than_the_catalogue_knows_is_thrown_away(archive: Archive, 
     assert not list(tmp_path.iterdir())
 
 
-def test_a_proxy_page_is_refused(archive: Archive, tmp_path: Path) -> None:
+def test_html_page_is_refused(archive: Archive, tmp_path: Path) -> None:
     archive.body = b"<html>Please log in</html>"
     with pytest.raises(TraceError, match="it is not a gzip file"):
         fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
@@ -160,7 +162,7 @@ def test_http_errors_are_reported(archive: Archive, tmp_path: Path, status: int)
         TraceError, match=f"the server answered {status} .*nothing was changed.*copy it to .*{FILE}"
     ):
         fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
-    assert len(archive.asked) == (3 if status == 500 else 1)
+    assert len(archive.requests) == (3 if status == 500 else 1)
 
 
 def test_offline_error_names_the_remedy(tmp_path: Path) -> None:
@@ -173,7 +175,7 @@ def test_offline_error_names_the_remedy(tmp_path: Path) -> None:
         fetch(NAME, base_url=archive.url, cache_dir=tmp_path, timeout_s=5)
 
 
-def test_a_file_put_there_by_hand_is_taken(tmp_path: Path) -> None:
+def test_manually_copied_file_is_used(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(LOG)
     assert fetch(NAME, base_url="http://127.0.0.1:9/", cache_dir=tmp_path) == tmp_path / FILE
     assert (tmp_path / f"{FILE}.sha256").exists()
@@ -182,7 +184,7 @@ def test_a_file_put_there_by_hand_is_taken(tmp_path: Path) -> None:
         fetch("KTH-SP2", base_url="http://127.0.0.1:9/", cache_dir=tmp_path)
 
 
-def test_names_and_addresses_are_checked(tmp_path: Path) -> None:
+def test_names_and_urls_are_checked(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'sdsc-sp2'"):
         fetch("SDSC-SP", cache_dir=tmp_path)
     with pytest.raises(InputError, match="must begin with http"):
@@ -192,15 +194,15 @@ def test_names_and_addresses_are_checked(tmp_path: Path) -> None:
         fetch(NAME, base_url="http://127.0.0.1:9/", cache_dir=tmp_path / "file")
 
 
-def test_the_catalogue_is_of_one_form() -> None:
+def test_catalogue_entries_are_well_formed() -> None:
     assert all(re.fullmatch(r"l_\w+/[\w.-]+\.swf\.gz", place) for place in CATALOGUE.values())
     assert all(name == name.lower() for name in CATALOGUE)
     assert set(CHECKSUMS) <= {place.rpartition("/")[2] for place in CATALOGUE.values()}
     assert default_cache().name == "traces"
 
 
-def test_known_checksums_are_those_of_the_copies_at_hand(data_dir: Path) -> None:
-    found = {name: data_dir / "swf" / name for name in CHECKSUMS if (data_dir / "swf" / name).exists()}
-    assert found
-    for name, path in found.items():
+def test_checksums_match_the_local_files(data_dir: Path) -> None:
+    local_files = {name: data_dir / "swf" / name for name in CHECKSUMS if (data_dir / "swf" / name).exists()}
+    assert local_files
+    for name, path in local_files.items():
         assert hashlib.sha256(path.read_bytes()).hexdigest().startswith(CHECKSUMS[name])

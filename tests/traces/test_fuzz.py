@@ -1,4 +1,4 @@
-"""A slice of benchmarks/fuzz_readers.py, and proof that it would tell."""
+"""A part of benchmarks/fuzz_readers.py, and checks that it detects errors."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from kilowait.traces import CleaningReport, swf
 from kilowait.traces.clean import RawColumns
 
 
-def test_a_slice_of_the_fuzzer_finds_nothing() -> None:
-    tally = fuzz_readers.fuzz(6_000, seed=20, real=False)
-    assert tally["lines"] >= 6_000
-    assert tally["read"] > 50
-    assert tally["refused"] > 10
-    assert tally["compared"] > 500
+def test_fuzzing_finds_no_error() -> None:
+    counts = fuzz_readers.fuzz(6_000, seed=20, real=False)
+    assert counts["lines"] >= 6_000
+    assert counts["read"] > 50
+    assert counts["refused"] > 10
+    assert counts["compared"] > 500
 
 
-def test_it_tells_of_another_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fuzzing_detects_other_exceptions(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: object) -> None:
         raise IndexError("oops")
 
@@ -26,18 +26,18 @@ def test_it_tells_of_another_exception(monkeypatch: pytest.MonkeyPatch) -> None:
         fuzz_readers.fuzz(100, seed=1, real=False)
 
 
-def test_it_tells_of_rows_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = CleaningReport.add
-    monkeypatch.setattr(CleaningReport, "add", lambda self, kind, *rest: honest(self, "note", *rest))
+def test_fuzzing_detects_lost_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = CleaningReport.add
+    monkeypatch.setattr(CleaningReport, "add", lambda self, kind, *rest: original(self, "note", *rest))
     with pytest.raises(AssertionError, match="accounted for"):
         fuzz_readers.fuzz(6_000, seed=1, real=False)
 
 
-def test_it_tells_of_shifted_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = swf._processors
+def test_fuzzing_detects_shifted_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = swf._processors
 
     def shifted(draft: RawColumns, *rest: object) -> None:
-        honest(draft, *rest)  # type: ignore[arg-type]
+        original(draft, *rest)  # type: ignore[arg-type]
         draft.numbers["nodes"] = draft.numbers["nodes"] + (len(draft) != 40)
 
     monkeypatch.setattr(swf, "_processors", shifted)

@@ -35,7 +35,7 @@ def test_openb_nodes_keep_their_order(tmp_path: Path) -> None:
     assert cluster.name == "nodes"
 
 
-def test_nodes_of_2026_and_2020(tmp_path: Path) -> None:
+def test_nodes_of_the_2026_and_2020_formats(tmp_path: Path) -> None:
     text = "gpu_model,gpu_capacity_num,cpu_num,node_name\nA10,1,128,0\nH800,8,192,1\nA10,1,128,2\n"
     cluster = read_nodes(nodes(tmp_path, text))
     assert cluster.node_groups == (0, 1, 0)
@@ -46,7 +46,7 @@ def test_nodes_of_2026_and_2020(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "said"),
+    ("text", "error", "message"),
     [
         (OPENB.replace("64000", "64500"), ClusterError, "line 3 has 64.5 cores"),
         (OPENB.replace("64000", "?"), ClusterError, "line 3 has nan cores"),
@@ -55,8 +55,8 @@ def test_nodes_of_2026_and_2020(tmp_path: Path) -> None:
         (OPENB.splitlines()[0] + "\n", TraceError, "no valid rows"),
     ],
 )
-def test_invalid_node_lists(tmp_path: Path, text: str, error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_invalid_node_lists(tmp_path: Path, text: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         read_nodes(nodes(tmp_path, text))
 
 

@@ -42,16 +42,16 @@ PACKED = {
 }
 
 
-@pytest.mark.parametrize("how", PACKED)
-def test_however_it_is_packed_and_whatever_its_name(tmp_path: Path, how: str) -> None:
-    (tmp_path / "misleading.csv").write_bytes(PACKED[how](SWF.encode()))
-    jobs, ledger = read_trace_with_report(tmp_path / "misleading.csv")
-    assert len(jobs) == ledger.rows_read == 399
+@pytest.mark.parametrize("packing", PACKED)
+def test_compressed_files_with_any_name(tmp_path: Path, packing: str) -> None:
+    (tmp_path / "misleading.csv").write_bytes(PACKED[packing](SWF.encode()))
+    jobs, report = read_trace_with_report(tmp_path / "misleading.csv")
+    assert len(jobs) == report.rows_read == 399
     assert jobs.meta["source"] == "misleading.csv"
 
 
 @pytest.mark.parametrize("cut", [20, 0.3, 0.9, -1])
-def test_cut_gzip_says_how_far_it_got(tmp_path: Path, cut: float) -> None:
+def test_truncated_gzip_reports_its_length(tmp_path: Path, cut: float) -> None:
     data = gzip.compress(SWF.encode())
     (tmp_path / "t.gz").write_bytes(data[: int(cut * len(data)) if 0 < cut < 1 else int(cut)])
     with pytest.raises(
@@ -68,9 +68,9 @@ def test_damaged_gzip(tmp_path: Path) -> None:
         read_trace(tmp_path / "t.gz")
 
 
-@pytest.mark.parametrize("pack", [zstd, bz2.compress, lzma.compress])
-def test_other_packings_cut_short(tmp_path: Path, pack: object) -> None:
-    data = pack(SWF.encode())  # type: ignore[operator]
+@pytest.mark.parametrize("compress", [zstd, bz2.compress, lzma.compress])
+def test_other_truncated_compressions(tmp_path: Path, compress: object) -> None:
+    data = compress(SWF.encode())  # type: ignore[operator]
     (tmp_path / "t").write_bytes(data[: len(data) // 2])
     with pytest.raises(TraceError, match="damaged or cut short"):
         read_trace(tmp_path / "t")
@@ -78,8 +78,8 @@ def test_other_packings_cut_short(tmp_path: Path, pack: object) -> None:
 
 def test_garbage_after_gzip_is_noted(tmp_path: Path) -> None:
     (tmp_path / "t.gz").write_bytes(gzip.compress(SWF.encode()) + b"garbage")
-    _, ledger = read_trace_with_report(tmp_path / "t.gz")
-    assert any("7 bytes after the end of the gzip data" in e.reason for e in ledger.entries)
+    _, report = read_trace_with_report(tmp_path / "t.gz")
+    assert any("7 bytes after the end of the gzip data" in e.reason for e in report.entries)
 
 
 BAD = {
@@ -97,16 +97,16 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("what", BAD)
-def test_files_that_are_not_logs_are_refused_with_the_reason(tmp_path: Path, what: str) -> None:
-    data, said = BAD[what]
+@pytest.mark.parametrize("case", BAD)
+def test_files_that_are_not_logs_are_refused_with_the_reason(tmp_path: Path, case: str) -> None:
+    data, message = BAD[case]
     (tmp_path / "t").write_bytes(data)
-    with pytest.raises(TraceError, match=said) as caught:
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(tmp_path / "t")
     assert str(tmp_path / "t") in str(caught.value)
 
 
-def test_no_file_a_directory_and_an_impossible_name(tmp_path: Path) -> None:
+def test_missing_file_directory_and_invalid_name(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="there is no file .* kilowait traces fetch"):
         read_trace(tmp_path / "none")
     with pytest.raises(TraceError, match="is a directory"):
@@ -123,7 +123,7 @@ def test_unknown_names_suggest(tmp_path: Path) -> None:
         read_trace(tmp_path / "x", never_ran="kep")  # type: ignore[arg-type]
 
 
-def test_strict_lists_what_is_wrong(tmp_path: Path) -> None:
+def test_strict_lists_the_errors(tmp_path: Path) -> None:
     (tmp_path / "t").write_text(SWF)
     assert len(read_trace(tmp_path / "t", strict=True)) == 399
     (tmp_path / "t").write_text(SWF + "1 2 3\n" + ROW.format(n=5) + "\n")
@@ -133,26 +133,26 @@ def test_strict_lists_what_is_wrong(tmp_path: Path) -> None:
         read_trace(tmp_path / "t", strict=True)
 
 
-def test_bytes_that_are_no_utf8_are_noted(tmp_path: Path) -> None:
+def test_invalid_utf8_is_noted(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes("job_id,submit_s,runtime_s,nodes,user\n1,0,5,1,José\n".encode("latin-1"))
-    jobs, ledger = read_trace_with_report(tmp_path / "t")
+    jobs, report = read_trace_with_report(tmp_path / "t")
     assert jobs.labels["user"] == ("Jos\ufffd",)
-    assert any("not UTF-8" in e.reason for e in ledger.entries)
+    assert any("not UTF-8" in e.reason for e in report.entries)
 
 
-def test_a_forced_format_that_is_not_it(tmp_path: Path) -> None:
+def test_wrong_forced_format(tmp_path: Path) -> None:
     (tmp_path / "t").write_text(SWF)
     for name in ("parquet", "csv", "sacct"):
         with pytest.raises(TraceError, match="cannot read"):
             read_trace(tmp_path / "t", format=name)
 
 
-def test_formats_are_found_in_the_first_lines() -> None:
+def test_formats_are_detected_from_the_first_lines() -> None:
     assert find_format(ROW.format(n=1).encode()) == "swf"
     assert find_format(b"JobID|State|Submit\n1|COMPLETED|2020-01-01T00:00:00\n") == "sacct"
     assert find_format(b"-dt 1 -e submit_batch_job | -N 1\n") == "events"
     assert find_format(b"job_id,submit_s,nodes\n") == "csv"
     # As many columns as Google's events of 2011, whole numbers, and a request below 9 s, but with a header.
-    own = b"job_id,submit_s,runtime_s,estimate_s,nodes,wait_s,after_id,think_s\n"
-    assert find_format(own + b"1,0,7,5,1,0,-1,0\n2,3,7,5,1,0,-1,0\n") == "csv"
+    header = b"job_id,submit_s,runtime_s,estimate_s,nodes,wait_s,after_id,think_s\n"
+    assert find_format(header + b"1,0,7,5,1,0,-1,0\n2,3,7,5,1,0,-1,0\n") == "csv"
     assert find_format(b"PAR1....") == "parquet"

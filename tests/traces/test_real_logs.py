@@ -1,4 +1,4 @@
-"""Every real log at hand: all rows accounted for, and as many as its list says."""
+"""Every real log: all rows are accounted for, and their number equals that of MANIFEST.md."""
 
 from __future__ import annotations
 
@@ -69,23 +69,23 @@ def load(data_dir: Path, name: str) -> tuple[JobTable, CleaningReport]:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_every_row_is_accounted_for(data_dir: Path, name: str) -> None:
-    jobs, ledger = load(data_dir, name)
-    assert ledger.rows_read == ROWS[name]
-    assert ledger.rows_read == ledger.jobs + ledger.dropped + ledger.folded
-    assert ledger.jobs == len(jobs) > 0
+    jobs, report = load(data_dir, name)
+    assert report.rows_read == ROWS[name]
+    assert report.rows_read == report.jobs + report.dropped + report.folded
+    assert report.jobs == len(jobs) > 0
     assert jobs.order is None
-    assert ledger.dropped == DROPPED.get(name, ledger.dropped)
+    assert report.dropped == DROPPED.get(name, report.dropped)
     assert jobs.meta.get("max_procs") == SIZES.get(name, jobs.meta.get("max_procs"))
     assert describe(jobs)["jobs"] == len(jobs)
 
 
-def test_no_file_was_forgotten(data_dir: Path) -> None:
-    found = {
+def test_every_log_is_listed(data_dir: Path) -> None:
+    files = {
         str(p.relative_to(data_dir))
-        for room in ("swf", "alcf", "slurm")
-        for p in (data_dir / room).rglob("*.gz")
+        for folder in ("swf", "alcf", "slurm")
+        for p in (data_dir / folder).rglob("*.gz")
     }
-    assert found <= set(ROWS)
+    assert files <= set(ROWS)
 
 
 def test_alea_queues_and_dependencies(data_dir: Path) -> None:
@@ -95,7 +95,7 @@ def test_alea_queues_and_dependencies(data_dir: Path) -> None:
     assert jobs["memory_mb"].max() < 2e6
 
 
-def test_the_names_with_delimiters_in_the_fixtures(data_dir: Path) -> None:
+def test_names_with_delimiters(data_dir: Path) -> None:
     jobs, _ = load(data_dir, "slurm/fixtures/sacct_simple.log.gz")
     assert jobs.labels["name"] == ("job_00001", "job_0||0002", "job_0|0003", "job_|00004")
     assert jobs["runtime_s"].tolist() == [84805, 12688, 2009, 2003]
@@ -109,17 +109,17 @@ def test_the_names_with_delimiters_in_the_fixtures(data_dir: Path) -> None:
     assert [jobs.labels["qos"][c] for c in jobs["qos"]] == ["general-compute"] + ["mrisupport"] * 5
 
 
-def test_the_values_are_those_of_a_plain_reading(data_dir: Path) -> None:
-    """The vectorised reader against numpy's own, on the fields that no rule touches."""
+def test_values_equal_those_read_by_numpy(data_dir: Path) -> None:
+    """The vectorized reader agrees with numpy on the fields that cleaning does not change."""
     import gzip
 
     name = "swf/SDSC-SP2-1998-4.2-cln.swf.gz"
     jobs, _ = load(data_dir, name)
     with gzip.open(data_dir / name, "rt") as file:
-        plain = np.loadtxt((line for line in file if not line.startswith(";")), dtype=np.float64)
-    ran = plain[plain[:, 3] >= 0]
-    assert np.array_equal(jobs["job_id"], ran[:, 0])
-    assert np.array_equal(jobs["submit_s"], ran[:, 1])
-    assert np.array_equal(jobs["runtime_s"], ran[:, 3])
-    assert np.array_equal(jobs["nodes"], np.where(ran[:, 4] > 0, ran[:, 4], ran[:, 7]))
-    assert np.array_equal(jobs["user"], ran[:, 11])
+        rows = np.loadtxt((line for line in file if not line.startswith(";")), dtype=np.float64)
+    has_run = rows[rows[:, 3] >= 0]
+    assert np.array_equal(jobs["job_id"], has_run[:, 0])
+    assert np.array_equal(jobs["submit_s"], has_run[:, 1])
+    assert np.array_equal(jobs["runtime_s"], has_run[:, 3])
+    assert np.array_equal(jobs["nodes"], np.where(has_run[:, 4] > 0, has_run[:, 4], has_run[:, 7]))
+    assert np.array_equal(jobs["user"], has_run[:, 11])

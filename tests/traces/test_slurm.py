@@ -17,9 +17,9 @@ HEAD = "JobID|JobName|User|Account|Partition|QOS|Submit|Start|End|Elapsed|Timeli
 def read(folder: Path, *lines: str, **options: object) -> tuple[JobTable, CleaningReport]:
     path = folder / "dump.txt"
     path.write_text("\n".join(lines) + "\n")
-    jobs, ledger = read_trace_with_report(path, **options)  # type: ignore[arg-type]
-    assert ledger.rows_read == ledger.jobs + ledger.dropped + ledger.folded
-    return jobs, ledger
+    jobs, report = read_trace_with_report(path, **options)  # type: ignore[arg-type]
+    assert report.rows_read == report.jobs + report.dropped + report.folded
+    return jobs, report
 
 
 def row(
@@ -38,7 +38,7 @@ def row(
     return f"{job}|{name}|ann|acc|batch|normal|{submit}|{start}|{end}|{elapsed}|{limit}|{nodes}|{cpus}|{memory}|{state}"
 
 
-def test_the_nodes_it_ran_on_are_kept(tmp_path: Path) -> None:
+def test_node_lists_are_kept(tmp_path: Path) -> None:
     other = row(job="9", state="CANCELLED by 5", start="Unknown", elapsed="00:00:00")
     jobs, _ = read(
         tmp_path,
@@ -52,12 +52,12 @@ def test_the_nodes_it_ran_on_are_kept(tmp_path: Path) -> None:
     assert jobs["node_list"].tolist() == [0, 1, -1]
 
 
-def reasons(ledger: CleaningReport, kind: str) -> list[str]:
-    return [entry.reason for entry in ledger.entries if entry.kind == kind]
+def reasons(report: CleaningReport, kind: str) -> list[str]:
+    return [entry.reason for entry in report.entries if entry.kind == kind]
 
 
-def test_a_plain_dump(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, HEAD, row())
+def test_sacct_dump(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, HEAD, row())
     assert jobs["job_id"].tolist() == [7]
     assert jobs["submit_s"].tolist() == [1609459200]
     assert jobs["runtime_s"].tolist() == [3600]
@@ -71,26 +71,26 @@ def test_a_plain_dump(tmp_path: Path) -> None:
     assert jobs.labels["queue"] == ("batch",)
     assert jobs.meta["format"] == "sacct"
     assert jobs.meta["time_zone"] == "UTC (assumed)"
-    assert "times without a zone are read as UTC" in reasons(ledger, "note")
+    assert "times without a zone are read as UTC" in reasons(report, "note")
 
 
-def test_steps_are_folded_into_their_job(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, HEAD, row(), row("7.batch"), row("7.extern"), row("7.0"))
+def test_steps_are_merged_into_their_job(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, HEAD, row(), row("7.batch"), row("7.extern"), row("7.0"))
     assert len(jobs) == 1
-    assert ledger.folded == 3
+    assert report.folded == 3
 
 
-def test_steps_without_their_job_make_one(tmp_path: Path) -> None:
-    jobs, ledger = read(
+def test_steps_without_a_job_record(tmp_path: Path) -> None:
+    jobs, report = read(
         tmp_path, HEAD, row("7.0", elapsed="00:10:00"), row("7.batch"), row("7.1", elapsed="00:20:00")
     )
     assert jobs["job_id"].tolist() == [7]
     assert jobs["runtime_s"].tolist() == [3600]
-    assert ledger.folded == 2
-    assert reasons(ledger, "corrected") == ["steps without a job record: the longest step is used as the job"]
+    assert report.folded == 2
+    assert reasons(report, "corrected") == ["steps without a job record: the longest step is used as the job"]
 
 
-def test_arrays_and_parts_get_numbers_of_their_own(tmp_path: Path) -> None:
+def test_array_tasks_and_het_jobs_get_unique_numbers(tmp_path: Path) -> None:
     jobs, _ = read(tmp_path, HEAD, row("7_1"), row("7_2"), row("9"), row("8+0"))
     assert len(jobs) == 4
     assert 9 in jobs["job_id"]
@@ -98,11 +98,11 @@ def test_arrays_and_parts_get_numbers_of_their_own(tmp_path: Path) -> None:
     assert sorted(jobs["job_id"].tolist()) == [7, 21]
 
 
-def test_pending_tasks_of_an_array_never_ran(tmp_path: Path) -> None:
+def test_pending_array_tasks_never_ran(tmp_path: Path) -> None:
     waiting = row("8_[5-9]", start="Unknown", end="Unknown", elapsed="00:00:00", state="PENDING")
-    jobs, ledger = read(tmp_path, HEAD, row(), waiting)
+    jobs, report = read(tmp_path, HEAD, row(), waiting)
     assert len(jobs) == 1
-    assert reasons(ledger, "dropped") == ["never ran: tasks of an array still waiting when the dump was made"]
+    assert reasons(report, "dropped") == ["never ran: tasks of an array still waiting when the dump was made"]
 
 
 @pytest.mark.parametrize(
@@ -114,25 +114,27 @@ def test_pending_tasks_of_an_array_never_ran(tmp_path: Path) -> None:
         (row("8", start="Unknown", elapsed="00:00:00", state="FAILED"), "ended without having started"),
     ],
 )
-def test_jobs_without_a_run_are_told_apart(tmp_path: Path, text: str, reason: str) -> None:
-    jobs, ledger = read(tmp_path, HEAD, row(), text)
+def test_reasons_why_jobs_never_ran(tmp_path: Path, text: str, reason: str) -> None:
+    jobs, report = read(tmp_path, HEAD, row(), text)
     assert jobs["job_id"].tolist() == [7]
-    [said] = reasons(ledger, "dropped")
-    assert reason in said
+    [reason_found] = reasons(report, "dropped")
+    assert reason in reason_found
 
 
-def test_a_job_cancelled_in_the_queue_can_be_kept(tmp_path: Path) -> None:
-    gone = row("8", start="None", end="2021-01-01T00:02:00", elapsed="00:00:00", state="CANCELLED by 1000")
-    jobs, _ = read(tmp_path, HEAD, row(), gone, never_ran="keep")
+def test_job_cancelled_in_the_queue_can_be_kept(tmp_path: Path) -> None:
+    cancelled = row(
+        "8", start="None", end="2021-01-01T00:02:00", elapsed="00:00:00", state="CANCELLED by 1000"
+    )
+    jobs, _ = read(tmp_path, HEAD, row(), cancelled, never_ran="keep")
     assert jobs["cancel_s"].tolist() == [math.inf, 1609459320]
     assert jobs["status"].tolist() == [1, 5]
 
 
 @pytest.mark.parametrize("limit", ["UNLIMITED", "Partition_Limit", ""])
-def test_limits_that_are_none(tmp_path: Path, limit: str) -> None:
-    jobs, ledger = read(tmp_path, HEAD, row(), row("8", limit=limit))
+def test_missing_limits(tmp_path: Path, limit: str) -> None:
+    jobs, report = read(tmp_path, HEAD, row(), row("8", limit=limit))
     assert jobs["estimate_s"].tolist() == [217800, 3600]
-    assert len(reasons(ledger, "corrected")) == 1
+    assert len(reasons(report, "corrected")) == 1
 
 
 @pytest.mark.parametrize(
@@ -145,42 +147,44 @@ def test_memory_suffixes(tmp_path: Path, memory: str, mb: float) -> None:
 
 @pytest.mark.parametrize("name", ["a|b", "|", "a||b|", "x|2021-01-01T00:00:00", "1|2|3"])
 def test_delimiters_inside_names(tmp_path: Path, name: str) -> None:
-    jobs, ledger = read(tmp_path, HEAD, row(), row("8", name=name), row("9"))
+    jobs, report = read(tmp_path, HEAD, row(), row("8", name=name), row("9"))
     assert jobs["job_id"].tolist() == [7, 8, 9]
     assert jobs["runtime_s"].tolist() == [3600] * 3
     assert jobs.labels["name"][jobs["name"][1]] == name
-    assert not ledger.dropped
+    assert not report.dropped
 
 
 def test_line_breaks_inside_names(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, HEAD, row(), row("8", name="one\ntwo | three\n\nfour"), row("9"))
+    jobs, report = read(tmp_path, HEAD, row(), row("8", name="one\ntwo | three\n\nfour"), row("9"))
     assert jobs["job_id"].tolist() == [7, 8, 9]
-    assert ledger.rows_read == 3
+    assert report.rows_read == 3
 
 
-def test_a_fragment_never_swallows_the_next_record(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, HEAD, row()[:40], row("8"), row("9")[20:], row("10"))
+def test_fragment_does_not_swallow_the_next_record(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, HEAD, row()[:40], row("8"), row("9")[20:], row("10"))
     assert jobs["job_id"].tolist() == [8, 10]
-    assert ledger.dropped == 2
+    assert report.dropped == 2
 
 
-def test_a_fragment_never_swallows_a_record_of_several_lines(tmp_path: Path) -> None:
+def test_fragment_does_not_swallow_a_multi_line_record(tmp_path: Path) -> None:
     head, cut = HEAD.replace("JobName|", "") + "|SubmitLine|WorkDir", row().replace("|a|", "|")
-    several = row("8").replace("|a|", "|") + "|sbatch --wrap=\nx | y|/home"
-    jobs, ledger = read(tmp_path, head, cut + "|sbatch x", several, row("9").replace("|a|", "|") + "|s|/home")
+    multi_line = row("8").replace("|a|", "|") + "|sbatch --wrap=\nx | y|/home"
+    jobs, report = read(
+        tmp_path, head, cut + "|sbatch x", multi_line, row("9").replace("|a|", "|") + "|s|/home"
+    )
     assert jobs["job_id"].tolist() == [8, 9]
-    assert (ledger.rows_read, ledger.dropped) == (3, 1)
+    assert (report.rows_read, report.dropped) == (3, 1)
 
 
-@pytest.mark.parametrize("mark", [",", ";", "\t", "^", "~~"])
-def test_other_delimiters(tmp_path: Path, mark: str) -> None:
-    jobs, _ = read(tmp_path, HEAD.replace("|", mark), row().replace("|", mark))
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "^", "~~"])
+def test_other_delimiters(tmp_path: Path, delimiter: str) -> None:
+    jobs, _ = read(tmp_path, HEAD.replace("|", delimiter), row().replace("|", delimiter))
     assert jobs["runtime_s"].tolist() == [3600]
 
 
 def test_trailing_delimiter_and_repeated_header(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, HEAD + "|", row() + "|", HEAD + "|", row("8") + "|")
-    assert len(jobs) == ledger.rows_read == 2
+    jobs, report = read(tmp_path, HEAD + "|", row() + "|", HEAD + "|", row("8") + "|")
+    assert len(jobs) == report.rows_read == 2
 
 
 def test_unix_times_raw_columns_and_tres(tmp_path: Path) -> None:
@@ -200,7 +204,7 @@ def test_unix_times_raw_columns_and_tres(tmp_path: Path) -> None:
 
 
 def test_without_elapsed_or_allocated_cpus_run_times_are_approximate(tmp_path: Path) -> None:
-    jobs, ledger = read(
+    jobs, report = read(
         tmp_path,
         "CPUTimeRAW|ReqCPUS|ReqNodes|ResvCPURAW|Submit|TimelimitRaw|State",
         "400|4|1|80|2024-06-24T12:00:00|60|COMPLETED",
@@ -209,20 +213,20 @@ def test_without_elapsed_or_allocated_cpus_run_times_are_approximate(tmp_path: P
     assert jobs["runtime_s"].tolist() == [100, 60]
     assert jobs["cores"].tolist() == [4, 4267]
     assert jobs["wait_s"].tolist() == [20, 7]
-    assert any("approximate" in reason for reason in reasons(ledger, "corrected"))
+    assert any("approximate" in reason for reason in reasons(report, "corrected"))
 
 
-def test_no_submit_column_is_an_error(tmp_path: Path) -> None:
+def test_missing_submit_column(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="no column Submit"):
         read(tmp_path, "JobID|State|Elapsed", "1|COMPLETED|00:00:01")
 
 
-def test_no_header_is_an_error(tmp_path: Path) -> None:
+def test_missing_header(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="no sacct header"):
         read(tmp_path, row(), format="sacct")
 
 
-def test_what_is_no_header() -> None:
+def test_sentence_is_not_a_header() -> None:
     assert sacct_delimiter("the job state was submitted") is None
 
 
@@ -232,8 +236,8 @@ EVENT = (
 )
 
 
-def test_events_of_the_simulator(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, EVENT.format(t=10.5, run=100.0, n=4), EVENT.format(t="11.0", run=7, n=5))
+def test_slurm_simulator_events(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, EVENT.format(t=10.5, run=100.0, n=4), EVENT.format(t="11.0", run=7, n=5))
     assert jobs["job_id"].tolist() == [4, 5]
     assert jobs["submit_s"].tolist() == [10.5, 11]
     assert jobs["runtime_s"].tolist() == [100, 7]
@@ -247,15 +251,15 @@ def test_events_of_the_simulator(tmp_path: Path) -> None:
         ("general",),
         ("ann",),
     )
-    assert ledger.rows_read == 2
+    assert report.rows_read == 2
 
 
-def test_events_that_submit_nothing_are_dropped(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, EVENT.format(t=1, run=2, n=1), "-dt 5 -e cancel_job | -jobid 1", EVENT[:30])
+def test_events_without_a_submission_are_dropped(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, EVENT.format(t=1, run=2, n=1), "-dt 5 -e cancel_job | -jobid 1", EVENT[:30])
     assert len(jobs) == 1
-    assert ledger.dropped == 2
+    assert report.dropped == 2
 
 
-def test_a_plain_limit_of_an_event_is_in_minutes(tmp_path: Path) -> None:
+def test_unitless_event_limit_is_in_minutes(tmp_path: Path) -> None:
     jobs, _ = read(tmp_path, EVENT.replace("3-00:00:00", "90").format(t=1, run=2, n=1))
     assert jobs["estimate_s"].tolist() == [5400]

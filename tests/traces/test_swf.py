@@ -34,18 +34,18 @@ def line(
 def read(folder: Path, *lines: str, **options: object) -> tuple[JobTable, CleaningReport]:
     path = folder / "log.swf"
     path.write_text("\n".join(lines) + "\n")
-    jobs, ledger = read_trace_with_report(path, **options)  # type: ignore[arg-type]
-    assert ledger.rows_read == ledger.jobs + ledger.dropped + ledger.folded
-    return jobs, ledger
+    jobs, report = read_trace_with_report(path, **options)  # type: ignore[arg-type]
+    assert report.rows_read == report.jobs + report.dropped + report.folded
+    return jobs, report
 
 
-def entry(ledger: CleaningReport, part: str) -> tuple[str, int, int | None]:
-    [found] = [e for e in ledger.entries if part in e.reason]
+def entry(report: CleaningReport, part: str) -> tuple[str, int, int | None]:
+    [found] = [e for e in report.entries if part in e.reason]
     return found.kind, found.count, found.first_line
 
 
-def test_every_field_goes_where_it_belongs(tmp_path: Path) -> None:
-    jobs, ledger = read(
+def test_every_field_is_read(tmp_path: Path) -> None:
+    jobs, report = read(
         tmp_path,
         "; Computer: Test  ",
         ";   MaxNodes: 338 (batch partition; 512 total)",
@@ -78,60 +78,60 @@ def test_every_field_goes_where_it_belongs(tmp_path: Path) -> None:
     assert jobs.meta["time_zone"] == "Europe/Stockholm"
     assert jobs.meta["header"]["Computer"] == "Test"
     assert jobs.meta["format"] == "swf"
-    assert jobs.meta["ledger"] == ledger.to_dict()
+    assert jobs.meta["ledger"] == report.to_dict()
 
 
-def test_columns_no_job_knows_are_left_out(tmp_path: Path) -> None:
+def test_columns_without_values_are_omitted(tmp_path: Path) -> None:
     jobs, _ = read(tmp_path, "1 0 -1 60 4 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1")
     assert set(jobs.columns) == {"job_id", "submit_s", "runtime_s", "estimate_s", "nodes", "status"}
 
 
-def test_the_clock_is_not_rebased(tmp_path: Path) -> None:
+def test_submit_times_are_not_shifted(tmp_path: Path) -> None:
     jobs, _ = read(tmp_path, line(submit=31656837), line(job=2, submit=31656900))
     assert jobs["submit_s"].tolist() == [31656837, 31656900]
 
 
 @pytest.mark.parametrize("broken", ["1 2 3", line() + " 9", "1" + line(), line()[:-3], line() + " " + line()])
-def test_a_line_with_other_fields_never_shifts_its_neighbours(tmp_path: Path, broken: str) -> None:
+def test_broken_lines_do_not_affect_others(tmp_path: Path, broken: str) -> None:
     good = [line(job=n, submit=n, run=n * 10) for n in (11, 12, 13)]
-    jobs, ledger = read(tmp_path, good[0], good[1], broken, good[2])
+    jobs, report = read(tmp_path, good[0], good[1], broken, good[2])
     rows = dict(zip(jobs["job_id"].tolist(), jobs["runtime_s"].tolist(), strict=True))
     assert {n: rows[n] for n in (11, 12, 13)} == {11: 110, 12: 120, 13: 130}
-    assert ledger.rows_read == 4
+    assert report.rows_read == 4
 
 
 def test_tabs_carriage_returns_blank_lines_and_fractions(tmp_path: Path) -> None:
-    jobs, ledger = read(
+    jobs, report = read(
         tmp_path, line().replace(" ", "\t") + "\r", "", "  ", "  " + line(job=2, run="1e3") + "  "
     )
     assert jobs["runtime_s"].tolist() == [60, 1000]
-    assert ledger.rows_read == 2
+    assert report.rows_read == 2
 
 
-def test_fast_and_slow_path_read_the_same_numbers(tmp_path: Path) -> None:
+def test_fast_and_slow_parser_agree(tmp_path: Path) -> None:
     texts = ["0.1", "12345.6789", "86400", "0.30000001", "99999.99"]
     fast, _ = read(tmp_path, *(line(job=i, run=t) for i, t in enumerate(texts)))
     slow, _ = read(tmp_path, *(line(job=i, run=f"+{t}") for i, t in enumerate(texts)))
     assert fast["runtime_s"].tolist() == slow["runtime_s"].tolist() == [float(t) for t in texts]
 
 
-def test_allocated_processors_come_before_requested_ones(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, line(alloc=8, req=4), line(job=2, alloc=-1, req=16))
+def test_allocated_processors_override_requested_ones(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, line(alloc=8, req=4), line(job=2, alloc=-1, req=16))
     assert jobs["nodes"].tolist() == [8, 16]
-    assert entry(ledger, "processors requested (field 8) used") == ("corrected", 1, 2)
-    jobs, ledger = read(tmp_path, line(alloc=-1, req=16))
-    assert entry(ledger, "processors requested (field 8) used")[0] == "note"
+    assert entry(report, "processors requested (field 8) used") == ("corrected", 1, 2)
+    jobs, report = read(tmp_path, line(alloc=-1, req=16))
+    assert entry(report, "processors requested (field 8) used")[0] == "note"
 
 
-def test_a_missing_estimate_is_the_run_time_and_said_so(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, line(limit=-1), line(job=2))
+def test_missing_estimate_is_the_run_time(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, line(limit=-1), line(job=2))
     assert jobs["estimate_s"].tolist() == [60, 600]
-    assert entry(ledger, "perfect") == ("corrected", 1, 1)
-    _, ledger = read(tmp_path, line(limit=-1))
-    assert entry(ledger, "the log has none")[0] == "note"
+    assert entry(report, "perfect") == ("corrected", 1, 1)
+    _, report = read(tmp_path, line(limit=-1))
+    assert entry(report, "the log has none")[0] == "note"
 
 
-NEVER = [
+NEVER_RAN = [
     (line(job=2, run=-1, status=5), "run time -1, status 5"),
     (line(job=2, run=-1, status=0), "run time -1, status 0"),
     (line(job=2, run=-1, status=1), "never ran: run time -1"),
@@ -140,96 +140,96 @@ NEVER = [
 ]
 
 
-@pytest.mark.parametrize(("row", "reason"), NEVER)
+@pytest.mark.parametrize(("row", "reason"), NEVER_RAN)
 def test_jobs_that_never_ran_are_dropped_with_the_reason(tmp_path: Path, row: str, reason: str) -> None:
-    jobs, ledger = read(tmp_path, line(), row)
+    jobs, report = read(tmp_path, line(), row)
     assert jobs["job_id"].tolist() == [1]
-    assert entry(ledger, reason) == ("dropped", 1, 2)
+    assert entry(report, reason) == ("dropped", 1, 2)
 
 
 def test_jobs_that_never_ran_can_be_kept_for_replay(tmp_path: Path) -> None:
     rows = (line(), line(job=2, submit=10, wait=90, run=-1, alloc=-1, req=3, status=5))
-    jobs, ledger = read(tmp_path, *rows, never_ran="keep")
+    jobs, report = read(tmp_path, *rows, never_ran="keep")
     assert jobs["runtime_s"].tolist() == [60, 0]
     assert jobs["nodes"].tolist() == [4, 3]
     assert jobs["cancel_s"].tolist() == [float("inf"), 100]
-    assert ledger.dropped == 0
+    assert report.dropped == 0
     jobs, _ = read(tmp_path, line(submit=10, wait=-1, run=-1, status=5), never_ran="keep")
     assert jobs["cancel_s"].tolist() == [10]
 
 
-def test_a_run_time_of_zero_is_a_job(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, line(run=0))
+def test_job_with_run_time_zero(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, line(run=0))
     assert jobs["runtime_s"].tolist() == [0]
-    assert not ledger.dropped
+    assert not report.dropped
 
 
-def test_an_unknown_submission_takes_the_row_before(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, line(submit=50), line(job=2, submit=-1), line(job=3, submit=70))
+def test_unknown_submit_time_is_that_of_the_row_before(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, line(submit=50), line(job=2, submit=-1), line(job=3, submit=70))
     assert jobs["submit_s"].tolist() == [50, 50, 70]
-    assert entry(ledger, "submit time unknown") == ("corrected", 1, 2)
+    assert entry(report, "submit time unknown") == ("corrected", 1, 2)
     jobs, _ = read(tmp_path, line(submit=-1), line(job=2, submit=20))
     assert jobs["submit_s"].tolist() == [20, 20]
 
 
 def test_rows_out_of_order_are_sorted(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, line(job=5, submit=9), line(job=4, submit=3), line(job=3, submit=9))
+    jobs, report = read(tmp_path, line(job=5, submit=9), line(job=4, submit=3), line(job=3, submit=9))
     assert jobs["job_id"].tolist() == [4, 3, 5]
-    assert entry(ledger, "submit order") == ("corrected", 1, 2)
+    assert entry(report, "submit order") == ("corrected", 1, 2)
 
 
-def test_duplicate_ids_get_fresh_ones_after_the_largest(tmp_path: Path) -> None:
-    jobs, ledger = read(
+def test_duplicate_ids_are_renumbered(tmp_path: Path) -> None:
+    jobs, report = read(
         tmp_path, line(job=7), line(job=7, submit=1), line(job=9, submit=2), line(job=7, submit=3)
     )
     assert jobs["job_id"].tolist() == [7, 10, 9, 11]
-    assert entry(ledger, "duplicate job number") == ("corrected", 2, 2)
+    assert entry(report, "duplicate job number") == ("corrected", 2, 2)
 
 
 @pytest.mark.parametrize("bad", ["x", "nan", "12.5", "99999999999999999999"])
-def test_a_job_number_that_is_none_is_replaced(tmp_path: Path, bad: str) -> None:
-    jobs, ledger = read(tmp_path, line(job=7), line(job=bad, submit=1))
+def test_invalid_job_numbers_are_replaced(tmp_path: Path, bad: str) -> None:
+    jobs, report = read(tmp_path, line(job=7), line(job=bad, submit=1))
     assert jobs["job_id"].tolist() == [7, 8]
-    assert entry(ledger, "renumbered") == ("corrected", 1, 2)
+    assert entry(report, "renumbered") == ("corrected", 1, 2)
 
 
 @pytest.mark.parametrize("after", [2, 3, 99, 2**40])
-def test_dependencies_on_nothing_or_the_future_are_left_out(tmp_path: Path, after: int) -> None:
-    jobs, ledger = read(tmp_path, line(), line(job=2, submit=1, after=after), line(job=3, submit=2, after=1))
+def test_invalid_dependencies_are_dropped(tmp_path: Path, after: int) -> None:
+    jobs, report = read(tmp_path, line(), line(job=2, submit=1, after=after), line(job=3, submit=2, after=1))
     assert jobs["after_id"].tolist() == [-1, -1, 1]
-    assert entry(ledger, "dependency left out") == ("corrected", 1, 2)
+    assert entry(report, "dependency left out") == ("corrected", 1, 2)
 
 
-def test_a_constant_preceding_job_is_nonsense(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, *(line(job=n, submit=n, after=1, think=1) for n in range(4)))
+def test_constant_preceding_job_is_ignored(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, *(line(job=n, submit=n, after=1, think=1) for n in range(4)))
     assert "after_id" not in jobs
-    assert entry(ledger, "depend on the same job")[1] == 4
+    assert entry(report, "depend on the same job")[1] == 4
 
 
-def test_the_21_field_form_has_queues_and_bytes(tmp_path: Path) -> None:
+def test_format_with_21_fields(tmp_path: Path) -> None:
     tail = "{12,12} q_1d 1:ppn=4#excl"
-    jobs, ledger = read(
+    jobs, report = read(
         tmp_path, f"{line(memory=4_000_000)} {tail}", f"{line(job=2)} {tail.replace('1d', '2w')}"
     )
     assert [jobs.labels["queue"][code] for code in jobs["queue"]] == ["q_1d", "q_2w"]
     assert jobs["memory_mb"].tolist() == [4, 0]
-    assert entry(ledger, "21 fields")[0] == "note"
+    assert entry(report, "21 fields")[0] == "note"
 
 
-def test_a_random_19th_field_is_left_out(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, line() + " 0.73", line(job=2) + " 0.11")
+def test_unknown_19th_field_is_ignored(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, line() + " 0.73", line(job=2) + " 0.11")
     assert len(jobs) == 2
-    assert entry(ledger, "19 fields")[0] == "note"
+    assert entry(report, "19 fields")[0] == "note"
 
 
-def test_raw_exit_codes_are_told_from_status(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, line(status=0), line(job=2, status=137), line(job=3, status=-1))
+def test_exit_codes_are_distinguished_from_status(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, line(status=0), line(job=2, status=137), line(job=3, status=-1))
     assert jobs["status"].tolist() == [1, 0, -1]
-    assert entry(ledger, "exit codes")[0] == "note"
+    assert entry(report, "exit codes")[0] == "note"
 
 
-def test_stretches_of_a_job_give_way_to_its_own_line(tmp_path: Path) -> None:
-    jobs, ledger = read(
+def test_partial_executions_are_dropped(tmp_path: Path) -> None:
+    jobs, report = read(
         tmp_path,
         line(run=90),
         line(status=2, run=40),
@@ -237,18 +237,18 @@ def test_stretches_of_a_job_give_way_to_its_own_line(tmp_path: Path) -> None:
         line(job=2, submit=60),
     )
     assert jobs["runtime_s"].tolist() == [90, 60]
-    assert entry(ledger, "partial execution") == ("dropped", 2, 2)
+    assert entry(report, "partial execution") == ("dropped", 2, 2)
 
 
-def test_partitions_stand_in_for_queues(tmp_path: Path) -> None:
+def test_partitions_are_used_as_queues(tmp_path: Path) -> None:
     header = ["; Partition: 1 test", "; Partition: 2 UNKNOWN", "; Partition: 3 UNKNOWN", "; Partition: 4 "]
     rows = [line(job=n, submit=n, queue=-1, partition=n) for n in (1, 2, 3, 4)]
-    jobs, ledger = read(tmp_path, *header, *rows)
+    jobs, report = read(tmp_path, *header, *rows)
     assert [jobs.labels["queue"][code] for code in jobs["queue"]] == ["test", "UNKNOWN", "UNKNOWN (3)", "4"]
-    assert entry(ledger, "partitions")[0] == "note"
+    assert entry(report, "partitions")[0] == "note"
 
 
-def test_identities_too_large_for_a_column_become_names(tmp_path: Path) -> None:
+def test_large_ids_become_names(tmp_path: Path) -> None:
     jobs, _ = read(tmp_path, line(user=35012304659472), line(job=2, user=-1, submit=1))
     assert jobs["user"].tolist() == [0, -1]
     assert jobs.labels["user"] == ("id35012304659472",)
@@ -265,39 +265,39 @@ def test_identities_too_large_for_a_column_become_names(tmp_path: Path) -> None:
         (line(job=2, submit="1e14"), "submit time beyond"),
     ],
 )
-def test_broken_numbers_never_become_jobs(tmp_path: Path, row: str, reason: str) -> None:
-    jobs, ledger = read(tmp_path, line(), row)
+def test_invalid_numbers_drop_the_job(tmp_path: Path, row: str, reason: str) -> None:
+    jobs, report = read(tmp_path, line(), row)
     assert jobs["job_id"].tolist() == [1]
-    assert entry(ledger, reason)[:2] == ("dropped", 1)
+    assert entry(report, reason)[:2] == ("dropped", 1)
 
 
-def test_broken_side_values_become_unknown(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, line(), line(job=2, wait=-9, user=1.5, limit="1e300"))
+def test_invalid_optional_values_become_unknown(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, line(), line(job=2, wait=-9, user=1.5, limit="1e300"))
     assert jobs["estimate_s"].tolist() == [600, 60]
     assert jobs["user"].tolist() == [3, -1]
     assert str(jobs["wait_s"].tolist()) == "[5.0, nan]"
-    assert ledger.corrected == 4
+    assert report.corrected == 4
 
 
-def test_a_header_line_that_lost_its_semicolon_is_still_one(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, "; Version: 2", "MaxNodes: 64", line())
+def test_header_line_without_semicolon(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, "; Version: 2", "MaxNodes: 64", line())
     assert jobs.meta["max_nodes"] == 64
-    assert ledger.rows_read == 1
+    assert report.rows_read == 1
 
 
 @pytest.mark.parametrize("text", ["; Version: 2\n;\n", "; only\n\n; words\n"])
-def test_only_comments_is_an_error(tmp_path: Path, text: str) -> None:
+def test_file_of_comments_only(tmp_path: Path, text: str) -> None:
     (tmp_path / "log.swf").write_text(text)
     with pytest.raises(TraceError, match="only comments"):
         read_trace_with_report(tmp_path / "log.swf")
 
 
-def test_forced_on_something_else_it_says_what_it_found(tmp_path: Path) -> None:
+def test_forced_format_error_names_the_field_count(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a b c\nd e f\n")
     with pytest.raises(TraceError, match="most lines have 3 fields; SWF has 18"):
         read_trace_with_report(tmp_path / "log", format="swf")
 
 
-def test_nothing_usable_is_an_error_with_the_reasons(tmp_path: Path) -> None:
+def test_log_without_usable_jobs(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="no job in .* can be used: dropped 1: never ran"):
         read(tmp_path, line(run=-1))

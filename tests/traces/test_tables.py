@@ -16,9 +16,9 @@ from kilowait.traces import CleaningReport, read_trace, read_trace_with_report
 
 def read(folder: Path, text: str, **options: Any) -> tuple[JobTable, CleaningReport]:
     (folder / "t.csv").write_text(text)
-    jobs, ledger = read_trace_with_report(folder / "t.csv", **options)
-    assert ledger.rows_read == ledger.jobs + ledger.dropped
-    return jobs, ledger
+    jobs, report = read_trace_with_report(folder / "t.csv", **options)
+    assert report.rows_read == report.jobs + report.dropped
+    return jobs, report
 
 
 DJC = """\
@@ -33,7 +33,7 @@ DJC = """\
 
 
 def test_alcf_job_composite(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, DJC)
+    jobs, report = read(tmp_path, DJC)
     assert jobs.meta["format"] == "alcf"
     assert jobs["job_id"].tolist() == [311]
     assert jobs["submit_s"].tolist() == [1546300836]
@@ -41,9 +41,9 @@ def test_alcf_job_composite(tmp_path: Path) -> None:
     assert (jobs["nodes"].tolist(), jobs["cores"].tolist(), jobs["wait_s"].tolist()) == ([128], [8192], [60])
     assert jobs.labels["user"] == ("35012304659472",)
     assert jobs["status"].tolist() == [1]
-    assert ledger.dropped == 1
-    kept, _ = read(tmp_path, DJC, never_ran="keep")
-    assert kept["nodes"].tolist() == [128, 8]
+    assert report.dropped == 1
+    with_never_ran, _ = read(tmp_path, DJC, never_ran="keep")
+    assert with_never_ran["nodes"].tolist() == [128, 8]
 
 
 def test_alcf_with_a_commented_header_and_the_older_names(tmp_path: Path) -> None:
@@ -61,25 +61,25 @@ LUMOS = """\
 
 
 def test_alcf_derivative(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, LUMOS)
+    jobs, report = read(tmp_path, LUMOS)
     assert jobs["job_id"].tolist() == [639448, 639487]
     assert jobs["user"].tolist() == [0, -1]
     assert jobs.labels["user"] == ("70296325381051",)
     assert jobs["account"].tolist() == [5, -1]
     assert jobs["status"].tolist() == [1, 5]
     assert jobs["runtime_s"].tolist() == [21654.66, 3632.92]
-    assert [e.reason for e in ledger.entries if e.kind == "corrected"] == ["rows not in submit order: sorted"]
+    assert [e.reason for e in report.entries if e.kind == "corrected"] == ["rows not in submit order: sorted"]
 
 
-def test_gpus_counted_as_nodes_are_said_so(tmp_path: Path) -> None:
+def test_gpus_counted_as_nodes_are_noted(tmp_path: Path) -> None:
     text = LUMOS.replace(",0,512.0,8.0,", ",8.0,0,8.0,").replace(",0,16384.0,256.0,", ",256.0,0,256.0,")
-    jobs, ledger = read(tmp_path, text)
+    jobs, report = read(tmp_path, text)
     assert jobs["gpus"].tolist() == jobs["nodes"].tolist() == [256, 8]
     assert "cores" not in jobs
-    assert any("nodes are GPUs" in e.reason for e in ledger.entries)
+    assert any("nodes are GPUs" in e.reason for e in report.entries)
 
 
-def test_a_map_of_columns_with_factors(tmp_path: Path) -> None:
+def test_column_map_with_factors(tmp_path: Path) -> None:
     text = "nr;when;minutes;limit_h;n\n4;100;2;1;3\n5;50;1;2;4\n"
     columns = {
         "job_id": "nr",
@@ -93,72 +93,72 @@ def test_a_map_of_columns_with_factors(tmp_path: Path) -> None:
     assert jobs["estimate_s"].tolist() == [7200, 3600]
 
 
-@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
-def test_delimiters_are_found(tmp_path: Path, mark: str) -> None:
-    text = "job_id,submit_time,run_time,num_nodes\n1,0,60,4\n".replace(",", mark)
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_delimiters_are_detected(tmp_path: Path, delimiter: str) -> None:
+    text = "job_id,submit_time,run_time,num_nodes\n1,0,60,4\n".replace(",", delimiter)
     jobs, _ = read(tmp_path, text)
     assert jobs["nodes"].tolist() == [4]
 
 
 def test_start_and_end_give_run_time_and_wait(tmp_path: Path) -> None:
     text = "job_id,submit_time,start_time,end_time,cpus\n1,10,15,75,4\n2,20,,,4\n"
-    jobs, ledger = read(tmp_path, text)
+    jobs, report = read(tmp_path, text)
     assert jobs["runtime_s"].tolist() == [60]
     assert jobs["wait_s"].tolist() == [5]
     assert jobs["nodes"].tolist() == [4]
-    reasons = [entry.reason for entry in ledger.entries]
+    reasons = [entry.reason for entry in report.entries]
     assert "no column of nodes: cores used as nodes" in reasons
     assert "never ran: it has no start" in reasons
 
 
-def test_a_start_at_zero_of_the_logs_clock_is_a_start(tmp_path: Path) -> None:
+def test_start_time_zero_is_valid(tmp_path: Path) -> None:
     jobs, _ = read(tmp_path, "submit_time,start_time,end_time,num_nodes\n0,0,60,4\n")
     assert jobs["runtime_s"].tolist() == [60]
-    jobs, ledger = read(
+    jobs, report = read(
         tmp_path,
         "submit_time,start_time,end_time,num_nodes\n1546300800,0,0,4\n1546300801,1546300802,1546300803,1\n",
     )
-    assert (len(jobs), ledger.dropped) == (1, 1)
+    assert (len(jobs), report.dropped) == (1, 1)
 
 
-def test_a_time_limit_without_a_unit_is_not_guessed(tmp_path: Path) -> None:
+def test_time_limit_without_a_unit_is_ignored(tmp_path: Path) -> None:
     text = "submit_time,run_time,num_nodes,timelimit\n0,50,1,60\n1,50,1,01:00:00\n"
-    jobs, ledger = read(tmp_path, text)
+    jobs, report = read(tmp_path, text)
     assert jobs["estimate_s"].tolist() == [50, 3600]
-    assert any("without a unit" in entry.reason for entry in ledger.entries)
+    assert any("without a unit" in entry.reason for entry in report.entries)
     jobs, _ = read(tmp_path, text, columns={"estimate_s": ("timelimit", 60)})
     assert jobs["estimate_s"].tolist() == [3600, 3600]
 
 
-def test_a_number_among_dates_is_on_another_clock(tmp_path: Path) -> None:
+def test_number_among_dates_is_dropped(tmp_path: Path) -> None:
     text = "submit_time,run_time,num_nodes\n2019-01-01 00:00:00,5,1\n1546300801,5,1\n2019-01-01 00:00:02+01:00,5,1\n"
-    jobs, ledger = read(tmp_path, text)
+    jobs, report = read(tmp_path, text)
     assert jobs["submit_s"].tolist() == [1546297202, 1546300800]
-    assert any("a number among dates" in e.reason for e in ledger.entries)
+    assert any("a number among dates" in e.reason for e in report.entries)
 
 
 def test_quotes_line_breaks_and_a_stray_quote(tmp_path: Path) -> None:
     text = 'job_id,submit_s,runtime_s,nodes,name\n1,0,5,1,"a, b"\n2,1,5,1,"x\ny"\n3,2,5,1,"stray\n4,3,5,1,z\n'
-    jobs, ledger = read(tmp_path, text)
+    jobs, report = read(tmp_path, text)
     assert jobs["job_id"].tolist() == [1, 2, 3, 4]
     assert jobs.labels["name"] == ("a, b", "x\ny", "stray", "z")
-    assert ledger.rows_read == 4
+    assert report.rows_read == 4
 
 
-def test_missing_columns_are_named_with_what_there_is(tmp_path: Path) -> None:
+def test_missing_and_existing_columns_are_named(tmp_path: Path) -> None:
     with pytest.raises(
         TraceError, match=r"lacks runtime_s .* nodes; it has the columns submit_time, colour.*columns="
     ):
         read(tmp_path, "submit_time,colour\n1,red\n", format="csv")
 
 
-def test_a_table_of_unknown_names_says_how_to_map_them(tmp_path: Path) -> None:
+def test_unknown_columns_are_listed(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"lacks submit_s, runtime_s .* it has the columns a, b, c"):
         read(tmp_path, "a,b,c\n1,2,3\n")
 
 
 @pytest.mark.parametrize(
-    ("columns", "error", "said"),
+    ("columns", "error", "message"),
     [
         ({"submit": "when"}, UnknownNameError, "did you mean 'submit_s'"),
         ({"submit_s": "wen"}, TraceError, "names 'wen' for submit_s, but the file has the columns when"),
@@ -166,23 +166,23 @@ def test_a_table_of_unknown_names_says_how_to_map_them(tmp_path: Path) -> None:
         ({"submit_s": ("when", -1)}, TraceError, "give a column name"),
     ],
 )
-def test_bad_maps(tmp_path: Path, columns: Any, error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_wrong_column_maps(tmp_path: Path, columns: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         read(tmp_path, "when,ran,nodes\n1,2,3\n", columns=columns)
 
 
-def test_a_map_for_another_format_is_an_error(tmp_path: Path) -> None:
+def test_column_map_for_another_format(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="a column map is for csv and parquet"):
         read(tmp_path, "x\n", columns={"submit_s": "x"}, format="swf")
 
 
-def test_rows_of_another_width_are_dropped(tmp_path: Path) -> None:
-    jobs, ledger = read(tmp_path, "job_id,submit_s,runtime_s,nodes\n1,0,5,1\n2,1,5\n3,2,5,1,9\n4,3,5,1,\n")
+def test_rows_with_wrong_field_count_are_dropped(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, "job_id,submit_s,runtime_s,nodes\n1,0,5,1\n2,1,5\n3,2,5,1,9\n4,3,5,1,\n")
     assert jobs["job_id"].tolist() == [1, 4]
-    assert ledger.dropped == 2
+    assert report.dropped == 2
 
 
-def test_header_alone_is_an_error(tmp_path: Path) -> None:
+def test_table_without_rows(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="a header, but no rows"):
         read(tmp_path, "job_id,submit_s,runtime_s,nodes\n")
 
@@ -199,35 +199,35 @@ def test_slurm_database_table(tmp_path: Path) -> None:
 
 
 def test_any_parquet_table(tmp_path: Path) -> None:
-    when = [datetime(2020, 1, 1, tzinfo=UTC), None, datetime(2020, 1, 2, tzinfo=UTC)]
+    submit_times = [datetime(2020, 1, 1, tzinfo=UTC), None, datetime(2020, 1, 2, tzinfo=UTC)]
     table = pa.table({
-        "submit_time": pa.array(when, pa.timestamp("ns", tz="UTC")),
+        "submit_time": pa.array(submit_times, pa.timestamp("ns", tz="UTC")),
         "run_time": [60.5, 1.0, 30.0],
         "num_nodes": pa.array([1, 2, 3], pa.int16()),
         "user": ["a", "b", None],
         "tags": [["x"], [], None],
     })  # fmt: skip
     pq.write_table(table, tmp_path / "t.bin")
-    jobs, ledger = read_trace_with_report(tmp_path / "t.bin")
+    jobs, report = read_trace_with_report(tmp_path / "t.bin")
     assert jobs["submit_s"].tolist() == [1577836800, 1577923200]
     assert jobs["runtime_s"].tolist() == [60.5, 30]
     assert jobs["user"].tolist() == [0, -1]
-    assert ledger.rows_read == 3
+    assert report.rows_read == 3
     mapped = read_trace(tmp_path / "t.bin", columns={"submit_s": "submit_time", "runtime_s": ("run_time", 2)})
     assert mapped["runtime_s"].tolist() == [121, 60]
 
 
-def test_own_parquet_comes_back_to_the_bit(tmp_path: Path) -> None:
+def test_kilowait_parquet_round_trip(tmp_path: Path) -> None:
     jobs = JobTable(
         job_id=[2**60, 1], submit_s=[0.1, 7], runtime_s=[3, 1e9 + 0.5], nodes=[1, 2], user=[1, -1],
         wait_s=[np.nan, 2], labels={"user": ("x", "y")}, meta={"max_procs": 9},
     )  # fmt: skip
     jobs.to_parquet(tmp_path / "own")
-    back, ledger = read_trace_with_report(tmp_path / "own")
-    assert back.columns == jobs.columns
-    assert all(back[name].tobytes() == jobs[name].tobytes() for name in jobs.columns)
-    assert (back.labels, back.meta) == (jobs.labels, jobs.meta)
-    assert ledger.rows_read == ledger.jobs == 2
+    read_back, report = read_trace_with_report(tmp_path / "own")
+    assert read_back.columns == jobs.columns
+    assert all(read_back[name].tobytes() == jobs[name].tobytes() for name in jobs.columns)
+    assert (read_back.labels, read_back.meta) == (jobs.labels, jobs.meta)
+    assert report.rows_read == report.jobs == 2
 
 
 def test_damaged_parquet_is_an_error(tmp_path: Path) -> None:

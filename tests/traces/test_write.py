@@ -21,8 +21,8 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Z"
 
 
 @st.composite
-def tables(draw: st.DrawFn, *, words: bool) -> JobTable:
-    """Random tables; optional columns come and go."""
+def tables(draw: st.DrawFn, *, labelled: bool) -> JobTable:
+    """Random job tables with random optional columns."""
     n = draw(st.integers(1, 12))
 
     def column(values: st.SearchStrategy[Any]) -> list[Any]:
@@ -40,7 +40,7 @@ def tables(draw: st.DrawFn, *, words: bool) -> JobTable:
     for name in ("user", "account", "queue", "name"):
         if draw(st.booleans()):
             columns[name] = column(st.integers(-1, 3))
-            if words and draw(st.booleans()):
+            if labelled and draw(st.booleans()):
                 labels[name] = tuple(draw(st.lists(NAMES, min_size=4, max_size=4, unique=True)))
     if draw(st.booleans()):
         columns["status"] = column(st.sampled_from([-1, 0, 1, 5]))
@@ -59,12 +59,14 @@ def named(jobs: JobTable, name: str) -> list[str]:
     return ["" if c < 0 else jobs.labels[name][c] if name in jobs.labels else str(c) for c in codes]
 
 
-def assert_same(back: JobTable, jobs: JobTable) -> None:
+def assert_same(read_back: JobTable, jobs: JobTable) -> None:
     for name in jobs.columns:
         if name in LABEL_COLUMNS:
-            assert named(back, name) == named(jobs, name)
+            assert named(read_back, name) == named(jobs, name)
         else:
-            assert np.array_equal(back.column(name), jobs[name], equal_nan=jobs[name].dtype.kind == "f"), name
+            assert np.array_equal(
+                read_back.column(name), jobs[name], equal_nan=jobs[name].dtype.kind == "f"
+            ), name
 
 
 @pytest.fixture(scope="module")
@@ -72,32 +74,32 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("written")
 
 
-@given(jobs=tables(words=False), suffix=st.sampled_from(["", ".gz", ".zst"]))
-def test_swf_there_and_back(folder: Path, jobs: JobTable, suffix: str) -> None:
+@given(jobs=tables(labelled=False), suffix=st.sampled_from(["", ".gz", ".zst"]))
+def test_swf_round_trip(folder: Path, jobs: JobTable, suffix: str) -> None:
     path = folder / f"t.swf{suffix}"
     write_trace(jobs, path)
-    back, ledger = read_trace_with_report(path)
-    assert_same(back, jobs)
-    assert ledger.dropped == ledger.corrected == 0
-    assert back.meta["max_procs"] == jobs["nodes"].max()
+    read_back, report = read_trace_with_report(path)
+    assert_same(read_back, jobs)
+    assert report.dropped == report.corrected == 0
+    assert read_back.meta["max_procs"] == jobs["nodes"].max()
 
 
-@given(jobs=tables(words=True), suffix=st.sampled_from(["", ".gz", ".zst"]))
-def test_csv_there_and_back(folder: Path, jobs: JobTable, suffix: str) -> None:
+@given(jobs=tables(labelled=True), suffix=st.sampled_from(["", ".gz", ".zst"]))
+def test_csv_round_trip(folder: Path, jobs: JobTable, suffix: str) -> None:
     path = folder / f"t.csv{suffix}"
     write_trace(jobs, path)
-    back, ledger = read_trace_with_report(path, strict=True)
-    assert_same(back, jobs)
-    assert ledger.rows_read == len(jobs)
+    read_back, report = read_trace_with_report(path, strict=True)
+    assert_same(read_back, jobs)
+    assert report.rows_read == len(jobs)
 
 
-@given(jobs=tables(words=True))
-def test_parquet_there_and_back(folder: Path, jobs: JobTable) -> None:
+@given(jobs=tables(labelled=True))
+def test_parquet_round_trip(folder: Path, jobs: JobTable) -> None:
     write_trace(jobs, folder / "t.parquet")
-    back = read_trace(folder / "t.parquet")
-    assert back.columns == jobs.columns
-    assert all(back[name].tobytes() == jobs[name].tobytes() for name in jobs.columns)
-    assert back.labels == jobs.labels
+    read_back = read_trace(folder / "t.parquet")
+    assert read_back.columns == jobs.columns
+    assert all(read_back[name].tobytes() == jobs[name].tobytes() for name in jobs.columns)
+    assert read_back.labels == jobs.labels
 
 
 JOBS = JobTable(
@@ -109,60 +111,66 @@ JOBS = JobTable(
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
-def test_what_planners_plan_with_and_limits_are_kept(tmp_path: Path, name: str) -> None:
-    told = {
+def test_planned_times_and_limits_are_kept(tmp_path: Path, name: str) -> None:
+    planned = {
         "planned_s": [7.5, np.nan, 1],
         "limit_s": [np.nan, 600, 0],
         "overrun_planned_s": [90, np.nan, np.nan],
     }
-    jobs = JOBS.with_columns(**told, cancel_s=None)
+    jobs = JOBS.with_columns(**planned, cancel_s=None)
     write_trace(jobs, tmp_path / name)
-    back, ledger = read_trace_with_report(tmp_path / name)
-    for column, values in told.items():
-        np.testing.assert_array_equal(back[column], values)
-    assert ledger.dropped == ledger.corrected == 0
+    read_back, report = read_trace_with_report(tmp_path / name)
+    for column, values in planned.items():
+        np.testing.assert_array_equal(read_back[column], values)
+    assert report.dropped == report.corrected == 0
 
 
-def test_batsim_kills_at_the_limit_where_there_is_one(tmp_path: Path) -> None:
+def test_batsim_walltime_is_the_limit(tmp_path: Path) -> None:
     write_trace(JOBS.with_columns(limit_s=[70, np.nan, 90]), tmp_path / "t.json")
-    made = json.loads((tmp_path / "t.json").read_text())
-    assert [job["walltime"] for job in made["jobs"]] == [70, 50, 90]
+    workload = json.loads((tmp_path / "t.json").read_text())
+    assert [job["walltime"] for job in workload["jobs"]] == [70, 50, 90]
 
 
 def test_swf_keeps_header_queues_memory_and_withdrawn_jobs(tmp_path: Path) -> None:
     write_trace(JOBS, tmp_path / "t.swf", cluster=Cluster.from_nodes(64))
-    back = read_trace(tmp_path / "t.swf", never_ran="keep")
-    assert back.meta["max_procs"] == 64
-    assert back.meta["unix_start_s"] == 77
-    assert back.meta["header"]["Acknowledge"] == "Ann\nBob"
-    assert named(back, "queue") == ["fast lane", "slow", ""]
-    assert back["memory_mb"] == pytest.approx(JOBS["memory_mb"])
-    assert back["cancel_s"].tolist() == [np.inf, 40, np.inf]
+    read_back = read_trace(tmp_path / "t.swf", never_ran="keep")
+    assert read_back.meta["max_procs"] == 64
+    assert read_back.meta["unix_start_s"] == 77
+    assert read_back.meta["header"]["Acknowledge"] == "Ann\nBob"
+    assert named(read_back, "queue") == ["fast lane", "slow", ""]
+    assert read_back["memory_mb"] == pytest.approx(JOBS["memory_mb"])
+    assert read_back["cancel_s"].tolist() == [np.inf, 40, np.inf]
     assert "left out, because SWF has no field for it: gpus" in (tmp_path / "t.swf").read_text()
     assert len(read_trace(tmp_path / "t.swf")) == 2
 
 
 @pytest.mark.parametrize("name", ["t.swf", "t.json"])
 def test_negative_times_are_refused_by_formats_without_them(tmp_path: Path, name: str) -> None:
-    early = JobTable(job_id=[1], submit_s=[-5], runtime_s=[1], nodes=[1])
+    negative = JobTable(job_id=[1], submit_s=[-5], runtime_s=[1], nodes=[1])
     with pytest.raises(
         TraceError, match="does not allow negative times, but the first job is submitted at -5 s; shift"
     ):
-        write_trace(early, tmp_path / name)
-    write_trace(early, tmp_path / "t.csv")
+        write_trace(negative, tmp_path / name)
+    write_trace(negative, tmp_path / "t.csv")
     assert read_trace(tmp_path / "t.csv")["submit_s"].tolist() == [-5]
 
 
 def test_batsim_workload(tmp_path: Path) -> None:
     write_trace(JOBS, tmp_path / "t.json", cluster=Cluster.from_nodes(8))
-    made = json.loads((tmp_path / "t.json").read_text())
-    assert made["nb_res"] == 8
-    assert made["jobs"][0] == {"id": "3", "subtime": 0.0, "walltime": 100.0, "res": 4, "profile": "delay_60"}
-    assert made["profiles"] == {
+    workload = json.loads((tmp_path / "t.json").read_text())
+    assert workload["nb_res"] == 8
+    assert workload["jobs"][0] == {
+        "id": "3",
+        "subtime": 0.0,
+        "walltime": 100.0,
+        "res": 4,
+        "profile": "delay_60",
+    }
+    assert workload["profiles"] == {
         "delay_0.001": {"type": "delay", "delay": 0.001},
         "delay_60": {"type": "delay", "delay": 60.0},
     }
-    assert all(job["profile"] in made["profiles"] for job in made["jobs"])
+    assert all(job["profile"] in workload["profiles"] for job in workload["jobs"])
 
 
 def test_batsim_platform(tmp_path: Path) -> None:
@@ -189,7 +197,7 @@ def test_unknown_suffix_and_format(tmp_path: Path) -> None:
     assert len(read_trace(tmp_path / "t.dat")) == 2
 
 
-def test_a_place_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="cannot write"):
         write_trace(JOBS, tmp_path / "no" / "t.swf")
     (tmp_path / "t.swf").mkdir()
@@ -198,22 +206,22 @@ def test_a_place_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["t.swf"]
 
 
-def test_damage_to_a_written_parquet_file_is_seen(tmp_path: Path) -> None:
+def test_damaged_parquet_is_detected(tmp_path: Path) -> None:
     n = 2000
     jobs = JobTable(
         job_id=np.arange(n), submit_s=np.arange(n) * 1.5, runtime_s=np.full(n, 9.25), nodes=np.ones(n, int)
     )
     write_trace(jobs, tmp_path / "t.parquet")
     data = bytearray((tmp_path / "t.parquet").read_bytes())
-    for place in range(200, 260):
-        data[place] ^= 0x55
+    for position in range(200, 260):
+        data[position] ^= 0x55
     (tmp_path / "t.parquet").write_bytes(data)
     with pytest.raises(TraceError, match="damaged or cut short"):
         read_trace(tmp_path / "t.parquet")
 
 
 class TestParts:
-    def whole(self) -> JobTable:
+    def example_jobs(self) -> JobTable:
         return JobTable(
             job_id=np.arange(50),
             submit_s=np.arange(50.0),
@@ -225,22 +233,26 @@ class TestParts:
         )
 
     def test_parts_are_read_as_one_log(self, tmp_path):
-        jobs = self.whole()
+        jobs = self.example_jobs()
         write_parts([jobs[:7], jobs[7:30], jobs[30:]], tmp_path / "log.parquet")
-        back = read_trace(tmp_path / "log.parquet")
-        assert back.columns == jobs.columns and back.labels == jobs.labels and back.meta["max_procs"] == 64
+        read_back = read_trace(tmp_path / "log.parquet")
+        assert (
+            read_back.columns == jobs.columns
+            and read_back.labels == jobs.labels
+            and read_back.meta["max_procs"] == 64
+        )
         for name in jobs.columns:
-            np.testing.assert_array_equal(back[name], jobs[name])
+            np.testing.assert_array_equal(read_back[name], jobs[name])
 
-    def test_a_stop_leaves_nothing(self, tmp_path):
-        def stopped():
-            yield self.whole()[:7]
+    def test_interrupted_write_leaves_no_file(self, tmp_path):
+        def interrupted():
+            yield self.example_jobs()[:7]
             raise RuntimeError("stop")
 
         with pytest.raises(RuntimeError, match="stop"):
-            write_parts(stopped(), tmp_path / "log.parquet")
+            write_parts(interrupted(), tmp_path / "log.parquet")
         assert not list(tmp_path.iterdir())
 
-    def test_a_place_that_is_not_there(self, tmp_path):
+    def test_missing_folder(self, tmp_path):
         with pytest.raises(TraceError, match="cannot write .*log.parquet"):
-            write_parts([self.whole()], tmp_path / "no" / "log.parquet")
+            write_parts([self.example_jobs()], tmp_path / "no" / "log.parquet")

@@ -17,11 +17,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from kilowait.cli import app, console
     from kilowait.errors import KilowaitError
 
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    words, debug = app.without_debug(given)
+    all_arguments = list(sys.argv[1:] if arguments is None else arguments)
+    arguments_without_debug, debug = app.without_debug(all_arguments)
     try:
         with console.plain_messages():
-            app.command().main(words, prog_name="kilowait", obj={"words": words})
+            app.command().main(
+                arguments_without_debug, prog_name="kilowait", obj={"words": arguments_without_debug}
+            )
         status: int | str | None = 0
     except SystemExit as finished:  # typer exits this way after --help, after a wrong option, and on success
         status = finished.code
@@ -33,12 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         from kilowait.cli.arguments import with_options
 
-        console.info(f"error: {console.one_line(with_options(str(error), app.options_of(words)))}")
+        console.info(
+            f"error: {console.one_line(with_options(str(error), app.options_of(arguments_without_debug)))}"
+        )
         status = 2
     except MemoryError:
         if debug:
             raise
-        console.info(f"error: not enough memory; {_less_memory(app.options_of(words))}")
+        console.info(f"error: not enough memory; {_less_memory(app.options_of(arguments_without_debug))}")
         status = 2
     try:
         sys.stdout.flush()

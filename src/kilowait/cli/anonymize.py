@@ -132,10 +132,12 @@ def anonymize(
     if out is not None:
         anonymize.check_output_path(trace, out)
     with console.busy(f"reading {trace} ..."):
-        read = read_workload(trace, format=format, columns=columns, rows=jobs)
-    log = read.jobs
-    if read.cleaning_report is not None and (read.cleaning_report.dropped or read.cleaning_report.corrected):
-        console.note("; ".join(read.cleaning_report.lines()))
+        workload = read_workload(trace, format=format, columns=columns, rows=jobs)
+    log = workload.jobs
+    if workload.cleaning_report is not None and (
+        workload.cleaning_report.dropped or workload.cleaning_report.corrected
+    ):
+        console.note("; ".join(workload.cleaning_report.lines()))
     plan = anonymize.make_plan(
         log,
         hashed=anonymize.parse_names(hash),
@@ -183,7 +185,7 @@ def _show_plan(trace: str, result: AnonymizedLog) -> None:
     """Print what happens to every column and field."""
     plan = result.plan
     console.title(f"{trace}: {console.count(result.check.jobs, 'job')}")
-    rows = [[name, f"{words}{_names(result, name)}"] for name, words in plan.words().items()]
+    rows = [[name, f"{action}{_names(result, name)}"] for name, action in plan.words().items()]
     for action, verb in (("keep", "kept"), ("drop", "dropped")):
         fields = [name for name, done in plan.meta.items() if done == action]
         if fields:
@@ -206,8 +208,8 @@ def _names(result: AnonymizedLog, name: str) -> str:
     if action != "keep" or name not in table.labels:
         return ""
     names = table.labels[name]
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return f", check these names: {', '.join(names[:NAMES_SHOWN])}{more}"
+    suffix = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return f", check these names: {', '.join(names[:NAMES_SHOWN])}{suffix}"
 
 
 def _show_check(result: AnonymizedLog) -> None:
@@ -265,12 +267,12 @@ def _show_remedies(check: AnonymityCheck, remedies: tuple[SuggestedRule, ...]) -
         ]
     ]
     for place, remedy in enumerate(remedies):
-        what = (
+        change = (
             f"--drop {remedy.column}" if remedy.step is None else f"--coarsen {remedy.column}={remedy.step}"
         )
         rows.append(
             [
-                f"{'and ' if place else ''}{what}",
+                f"{'and ' if place else ''}{change}",
                 _share(remedy.jobs_below, check.jobs),
                 *([f"{remedy.users_below:,}"] if users else []),
             ]
@@ -278,13 +280,13 @@ def _show_remedies(check: AnonymityCheck, remedies: tuple[SuggestedRule, ...]) -
     console.table(["suggested changes, cumulative", f"jobs below {check.k}", *users], rows)
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{part:,} of {whole:,} ({console.percent(part / whole if whole else 0.0)})"
+def _share(part: int, total: int) -> str:
+    return f"{part:,} of {total:,} ({console.percent(part / total if total else 0.0)})"
 
 
 def _document(trace: str, result: AnonymizedLog, out: Path | None) -> dict[str, Any]:
     check = result.check
-    facts = {
+    counts = {
         name: getattr(check, name)
         for name in (
             "k quasi jobs users classes classes_below jobs_below users_below users_alone jobs_alone".split()
@@ -297,7 +299,7 @@ def _document(trace: str, result: AnonymizedLog, out: Path | None) -> dict[str, 
         "suppressed": result.suppressed,
         "columns": result.plan.words(),
         "meta": dict(result.plan.meta),
-        "check": {**facts, "counted_in": check.counted_in},
+        "check": {**counts, "counted_in": check.counted_in},
         "smallest": [vars(small) for small in check.smallest],
         "remedies": [vars(remedy) for remedy in result.suggestions],
     }

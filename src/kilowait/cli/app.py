@@ -88,12 +88,12 @@ class _Root(TyperGroup):
         self.commands = _Verbs()
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The list of verbs, without importing them."""
+        """The list of commands, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(verb, VERBS[verb][1]) for verb in self.commands])
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb; Ctrl-C is passed on as `Interrupted`."""
+        """Run the command; Ctrl-C is passed on as `Interrupted`."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -116,8 +116,8 @@ _root = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"kilowait {kilowait.__version__}")
         raise typer.Exit
 
@@ -136,17 +136,17 @@ def command() -> Any:
     return get_command(_root)
 
 
-def options_of(words: list[str]) -> dict[str, Any]:
-    """The options, by parameter name, of the command that these words run."""
-    found: Any = command()
-    for word in words:
-        if word in getattr(found, "commands", ()):
-            found = found.commands[word]
-    return {option.name: option for option in found.params if option.param_type_name == "option"}
+def options_of(arguments: list[str]) -> dict[str, Any]:
+    """The options, by parameter name, of the command that these arguments run."""
+    current: Any = command()
+    for argument in arguments:
+        if argument in getattr(current, "commands", ()):
+            current = current.commands[argument]
+    return {option.name: option for option in current.params if option.param_type_name == "option"}
 
 
-def without_debug(words: list[str]) -> tuple[list[str], bool]:
-    """The words without -v and --debug, which may be anywhere before ``--``, and whether one was there."""
-    end = words.index("--") if "--" in words else len(words)
-    kept = [word for word in words[:end] if word not in _DEBUG]
-    return [*kept, *words[end:]], len(kept) < end
+def without_debug(arguments: list[str]) -> tuple[list[str], bool]:
+    """The arguments without -v and --debug, which may be anywhere before ``--``, and whether one was given."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    remaining = [argument for argument in arguments[:end] if argument not in _DEBUG]
+    return [*remaining, *arguments[end:]], len(remaining) < end

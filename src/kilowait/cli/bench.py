@@ -59,20 +59,20 @@ def bench(
             f"Python {machine['python']} on {machine['cpus']} cores, load {machine['load']:.2f} at the start\n"
         )
         print(f"{'':<48}{'measured':>12}  {'':<7}{'target':>12}")
-    found = []
+    results = []
     remaining = run_benchmarks(quick=quick, data=data)
     while True:
         with console.busy("measuring ..."):
             measure = next(remaining, None)
         if measure is None:
             break
-        found.append(measure)
+        results.append(measure)
         if not json:
             _show(measure)
     if json:
-        console.json_document({"machine": machine, "measures": [measure.to_dict() for measure in found]})
+        console.json_document({"machine": machine, "measures": [measure.to_dict() for measure in results]})
         return
-    checked = [measure.met for measure in found if measure.met is not None]
+    checked = [measure.met for measure in results if measure.met is not None]
     print(f"\n{sum(checked)} of {len(checked)} targets met")
 
 
@@ -101,7 +101,7 @@ def environments(
     from kilowait.experiments import bench_training
     from kilowait.experiments.bench import BenchResult
 
-    found = []
+    results = []
     benchmarks: list[tuple[str, float, Callable[[], float]]] = [
         (
             f"Batch-v0, {num_envs:,} environments, queue window 128",
@@ -117,11 +117,11 @@ def environments(
     ]
     for name, target, speed in benchmarks:
         with console.busy(f"{name} ..."):
-            found.append(BenchResult(name, speed(), "steps/s", target))
+            results.append(BenchResult(name, speed(), "steps/s", target))
         if not json:
-            _show(found[-1])
+            _show(results[-1])
     if json:
-        console.json_document({"machine": _machine(), "measures": [measure.to_dict() for measure in found]})
+        console.json_document({"machine": _machine(), "measures": [measure.to_dict() for measure in results]})
 
 
 @app.command("train", epilog=_TRAIN)
@@ -162,13 +162,13 @@ def training(
             f"on {device}, {precision}, {num_envs:,} parallel environments; environment steps per second:\n"
         )
         print(f"{'':<18}{'steps/s':>12}{'in envs':>9}{'envs alone':>13}{'learner alone':>15}")
-    found = []
+    results = []
     while True:
         with console.busy("training ..."):
             speed = next(remaining, None)
         if speed is None:
             break
-        found.append(speed)
+        results.append(speed)
         if not json:
             print(
                 f"{speed.algorithm:<6}{speed.network:<12}{speed.steps_per_s:>12,.0f}{speed.env_share:>8.0%} "
@@ -176,7 +176,7 @@ def training(
                 flush=True,
             )
     if json:
-        console.json_document({"machine": _machine(), "training": [speed.to_dict() for speed in found]})
+        console.json_document({"machine": _machine(), "training": [speed.to_dict() for speed in results]})
 
 
 @app.command("latency", epilog=_LATENCY)
@@ -208,25 +208,25 @@ def latency(
     remaining = measuring.latencies(**(quick_settings if quick else {}))  # type: ignore[arg-type]
     if not json:
         print(f"{'':<28}{'waiting':>10}{'nodes':>10}{'per decision':>16}")
-    found = []
+    results = []
     while True:
         with console.busy("measuring ..."):
             one = next(remaining, None)
         if one is None:
             break
-        found.append(one)
+        results.append(one)
         if not json:
             print(
                 f"{one.policy:<28}{one.queue:>10,}{one.nodes:>10,}{one.seconds * 1e6:>13,.1f} µs", flush=True
             )
-    slopes = measuring.slopes(found)
+    slopes = measuring.slopes(results)
     if out is not None:
         from kilowait.report.latency_figure import draw_latencies
 
-        draw_latencies(found, slopes, out)
+        draw_latencies(results, slopes, out)
     if json:
         exponents = {name: {"queue": along[0], "nodes": along[1]} for name, along in slopes.items()}
-        measures = [one.to_dict() for one in found]
+        measures = [one.to_dict() for one in results]
         console.json_document({"machine": _machine(), "latencies": measures, "slopes": exponents})
         return
     print(f"\n{'scaling exponent with':<28}{'the queue':>10}{'nodes':>10}")
@@ -253,17 +253,17 @@ def predict(
     from kilowait.experiments.bench_predictors import predictor_speeds
 
     remaining = predictor_speeds(jobs)
-    found = []
+    results = []
     while True:
         with console.busy("measuring ..."):
             measure = next(remaining, None)
         if measure is None:
             break
-        found.append(measure)
+        results.append(measure)
         if not json:
             _show(measure)
     if json:
-        console.json_document({"machine": _machine(), "measures": [measure.to_dict() for measure in found]})
+        console.json_document({"machine": _machine(), "measures": [measure.to_dict() for measure in results]})
 
 
 def _show(measure: BenchResult) -> None:

@@ -208,7 +208,7 @@ def compare(
         placements.pop() if len(placements) == 1 else None
     )  # a single placement belongs to the scenario, not to the policies
     control_sets = options.power_controls_or_caps(power_controls, gpu_power_cap)
-    contenders = make_policy_configs(
+    policy_configs = make_policy_configs(
         policies,
         backfill,
         control_sets,
@@ -216,18 +216,18 @@ def compare(
         clairvoyant=clairvoyant,
         users=with_user_estimates and runtime_predictor is not None,
     )
-    protocol = parse_window_options(windows, window, warmup, split, seed, contenders)
+    protocol = parse_window_options(windows, window, warmup, split, seed, policy_configs)
     scenarios = tuple(
         options.scenario_from_options(context, trace, placement=single_placement) for trace in traces
     )
-    plan = planning.ComparisonPlan(scenarios, contenders, protocol, metric)
+    plan = planning.ComparisonPlan(scenarios, policy_configs, protocol, metric)
     with console.status() as update:
         update(f"reading {', '.join(traces)} ...")
         ready = planning.prepare(plan, lambda fit: update(f"predicting: fit {fit.number} of {fit.of} ..."))
     cache = None if out is None else ready.cell_cache(out)
     with steps(ready.cell_count) as step:
         try:
-            contests = planning.run(
+            comparisons = planning.run(
                 ready,
                 workers=workers,
                 cache=cache,
@@ -241,21 +241,28 @@ def compare(
         console.note(
             f"{cache.hits:,} of {ready.cell_count:,} runs were read from the folder and not repeated"
         )
-    found = [summarize_comparison(contest, metric, seed=seed) for contest in contests]
+    results = [summarize_comparison(contest, metric, seed=seed) for contest in comparisons]
     if node_level:
-        for entry, gpus in zip(found, planning.gpu_tables(ready, contests), strict=True):
+        for entry, gpus in zip(results, planning.gpu_tables(ready, comparisons), strict=True):
             entry["gpus"] = gpus
     if out is not None and cache is not None:
-        words = console.command(context)
+        command_line = console.command(context)
         planning.save(
-            out, ready, contests, {"traces": found}, cache, command=words, date=console.today(), force=force
+            out,
+            ready,
+            comparisons,
+            {"traces": results},
+            cache,
+            command=command_line,
+            date=console.today(),
+            force=force,
         )
-    for entry in found:
+    for entry in results:
         for note in entry["notes"]:
-            console.note(f"{entry['trace']}: {note}" if len(found) > 1 else note)
+            console.note(f"{entry['trace']}: {note}" if len(results) > 1 else note)
     if json:
-        console.json_document({"scenario": plan.to_dict(), "traces": found, "out": out})
+        console.json_document({"scenario": plan.to_dict(), "traces": results, "out": out})
         return
-    show_comparisons(found, ready.workloads)
+    show_comparisons(results, ready.workloads)
     if out is not None:
         print(f"\nwritten to {out}; write a page with figures: kilowait report {out}")

@@ -67,13 +67,13 @@ def describe(
     """
     from kilowait.experiments.power import describe_power_model
 
-    found = describe_power_model(model, cluster, cooling, temperature, wet_bulb)
+    result = describe_power_model(model, cluster, cooling, temperature, wet_bulb)
     if json:
-        console.json_document(found)
+        console.json_document(result)
         return
     from kilowait.cli.output.energy import show_description
 
-    show_description(found)
+    show_description(result)
 
 
 @app.command(epilog=_CONTROLS_EPILOG)
@@ -174,24 +174,24 @@ def controls(
             cache=cache,
             progress=lambda cell, ran: step(ready.policies[cell[1]].label, True),
         )[0]
-    found = summarize_comparison(comparison, ready.plan.metric, seed=0, bounds=False)
+    result = summarize_comparison(comparison, ready.plan.metric, seed=0, bounds=False)
     if out is not None and cache is not None:
-        words = console.command(context)
+        command_line = console.command(context)
         planning.save(
             out,
             ready,
             [comparison],
-            {"traces": [found]},
+            {"traces": [result]},
             cache,
-            command=words,
+            command=command_line,
             date=console.today(),
             force=force,
         )
-    for note in found["notes"]:
+    for note in result["notes"]:
         console.note(note)
     if json:
-        console.json_document({"scenario": ready.plan.to_dict(), **found, "out": out})
+        console.json_document({"scenario": ready.plan.to_dict(), **result, "out": out})
         return
-    show_controls(found, ready.workloads[0])
+    show_controls(result, ready.workloads[0])
     if out is not None:
         print(f"\nwritten to {out}; write a page with figures: kilowait report {out}")

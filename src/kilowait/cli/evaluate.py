@@ -150,13 +150,16 @@ def evaluate(
             return
         show_on_energy(result)
         return
-    named: dict[str, Any] = {**{name.strip(): name.strip() for name in policies.split(",")}, "agent": policy}
+    policies_by_name: dict[str, Any] = {
+        **{name.strip(): name.strip() for name in policies.split(",")},
+        "agent": policy,
+    }
     with console.busy("testing the agent ..."):
-        comparison = compare(test_windows, machine, named, backfill=scenario.backfill, trace=trace)
-        found = summarize_comparison(comparison, "mean_bsld", seed=seed)
-    for text in found["notes"]:
+        comparison = compare(test_windows, machine, policies_by_name, backfill=scenario.backfill, trace=trace)
+        results = summarize_comparison(comparison, "mean_bsld", seed=seed)
+    for text in results["notes"]:
         console.note(text)
     if json:
-        console.json_document({"agent": provenance, "judged": found})
+        console.json_document({"agent": provenance, "judged": results})
         return
-    show_comparisons([found], [workload])
+    show_comparisons([results], [workload])

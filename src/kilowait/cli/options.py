@@ -466,17 +466,17 @@ def scenario_from_options(context: typer.Context, trace: str, **fields: Any) -> 
     from kilowait.experiments.power import PowerSettings
     from kilowait.experiments.scenario import Scenario
 
-    def given(dataclass: Any, *others: str) -> dict[str, Any]:
+    def explicit_fields(dataclass: Any, *others: str) -> dict[str, Any]:
         """The fields of a dataclass that the command has options for, except `others`."""
         names = {field.name for field in dataclasses.fields(dataclass)}.difference(others)
         return {name: value for name, value in context.params.items() if name in names}
 
     options = context.params
-    scenario = given(Scenario, "trace", "policy", "backfill", "power", "power_controls")
+    scenario = explicit_fields(Scenario, "trace", "policy", "backfill", "power", "power_controls")
     scenario["dependencies"] = not options.get("ignore_dependencies", False)
-    scenario["gpu"] = GpuOptions(**given(GpuOptions))
+    scenario["gpu"] = GpuOptions(**explicit_fields(GpuOptions))
     power = (
-        PowerSettings.from_options(options["power"], **given(PowerSettings, "power"))
+        PowerSettings.from_options(options["power"], **explicit_fields(PowerSettings, "power"))
         if "power" in options
         else None
     )

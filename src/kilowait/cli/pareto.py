@@ -110,7 +110,7 @@ def pareto(
     if scenario.power is not None:
         power_training = PowerTraining.of(scenario.power, controls, workload.jobs, machine)
     with console.busy("testing the agent under every preference ..."):
-        found = preference_front(
+        front = preference_front(
             policy,
             later,
             machine,
@@ -121,25 +121,25 @@ def pareto(
             power=power_training,
         )
     if json:
-        console.json_document({"agent": dict(policy.provenance), "front": found})
+        console.json_document({"agent": dict(policy.provenance), "front": front})
         return
-    show_front(found)
+    show_front(front)
 
 
-def show_front(found: Mapping[str, Any]) -> None:
+def show_front(front: Mapping[str, Any]) -> None:
     """Print the table of a Pareto front."""
-    terms = list(found["terms"])
+    terms = list(front["terms"])
     print(
-        f"test jobs: {found['windows']} windows of {found['window_jobs']:,} jobs; means and 95 % intervals\n"
+        f"test jobs: {front['windows']} windows of {front['window_jobs']:,} jobs; means and 95 % intervals\n"
     )
     print("".join(f"{'weight ' + name:>20}" for name in terms) + "".join(f"{name:>30}" for name in terms))
-    for point in found["points"]:
+    for point in front["points"]:
         weights = "".join(f"{point['preference'][name]:>20.2f}" for name in terms)
         print(weights + "".join(f"{_cell(point, name):>30}" for name in terms) + _remark(point))
-    rule = "".join(f"{_cell(found['reference'], name):>30}" for name in terms)
-    print(f"{found['reference']['name']:<{20 * len(terms)}}{rule}\n")
-    for name, meaning in found["terms"].items():
-        print(f"{name}: {meaning}; unit {found['units'][name]:.4g}")
+    rule = "".join(f"{_cell(front['reference'], name):>30}" for name in terms)
+    print(f"{front['reference']['name']:<{20 * len(terms)}}{rule}\n")
+    for name, meaning in front["terms"].items():
+        print(f"{name}: {meaning}; unit {front['units'][name]:.4g}")
 
 
 def _cell(row: Mapping[str, Any], name: str) -> str:

@@ -126,12 +126,12 @@ def features(
     from kilowait.experiments.predictors import check_table_name, table_columns, write_columns
 
     check_table_name(out)
-    found = _prepared(_task(context, trace))
-    table = table_columns(found.dataset)
+    loaded = _prepared(_task(context, trace))
+    table = table_columns(loaded.dataset)
     write_columns(table, out)
     print(
-        f"{console.count(len(found.dataset), 'job')}, {console.count(len(found.dataset.features.names), 'feature')} "
-        f"({found.dataset.times.name}) written to {out}"
+        f"{console.count(len(loaded.dataset), 'job')}, {console.count(len(loaded.dataset.features.names), 'feature')} "
+        f"({loaded.dataset.times.name}) written to {out}"
     )
 
 
@@ -191,13 +191,13 @@ def score(
         raise UnknownNameError("class of jobs", by, CLASSES)
     for name in (models or "").split(",") if models is not None else ():
         PredictionModel.of(name)  # raises for a misspelt name before the log is read
-    found = _prepared(_task(context, trace))
-    chosen, notes = models_for(models, found.dataset)
+    loaded = _prepared(_task(context, trace))
+    chosen, notes = models_for(models, loaded.dataset)
     for note in notes:
         console.note(note)
     with console.status() as update:
         done = evaluate_predictors(
-            found.dataset,
+            loaded.dataset,
             chosen,
             part=test_fraction,
             classes=() if by is None else (by,),
@@ -255,14 +255,14 @@ def fit(
     from kilowait.experiments.predictors import fit_predictor, save_predictor
     from kilowait.predict.models import PredictionModel
 
-    wanted = PredictionModel.of(model)
+    prediction_model = PredictionModel.of(model)
     check_writable(out, force=force)
-    found = _prepared(_task(context, trace))
+    loaded = _prepared(_task(context, trace))
     with console.status() as update:
-        update(f"fitting {wanted.text} ...")
+        update(f"fitting {prediction_model.text} ...")
         predictor = fit_predictor(
-            found,
-            wanted,
+            loaded,
+            prediction_model,
             data=Path(trace).name,
             tune=tune,
             seed=seed,
@@ -271,7 +271,7 @@ def fit(
                 f"settings {trial.number} of {tune}: {console.number(trial.figure)} ..."
             ),
         )
-    manifest = found.workload.provenance(trace, console.command(context), console.today())
+    manifest = loaded.workload.provenance(trace, console.command(context), console.today())
     save_predictor(predictor, out, manifest=manifest, force=force)
     if json:
         console.json_document({"out": out, **vars(predictor.card)})
@@ -304,9 +304,9 @@ def apply(
 
     check_table_name(out)
     predictor = load(folder)
-    found = _prepared(task_for_predictor(predictor.card, _task(context, trace)))
-    write_columns(predicted_columns(predictor, found.dataset), out)
-    print(f"{console.count(len(found.dataset), 'job')} predicted by {predictor.card.model}: {out}")
+    loaded = _prepared(task_for_predictor(predictor.card, _task(context, trace)))
+    write_columns(predicted_columns(predictor, loaded.dataset), out)
+    print(f"{console.count(len(loaded.dataset), 'job')} predicted by {predictor.card.model}: {out}")
 
 
 @app.command(epilog=_EXPLAIN)
@@ -331,8 +331,8 @@ def explain(
     from kilowait.predict.predictor import load
 
     predictor = load(folder)
-    found = _prepared(task_for_predictor(predictor.card, _task(context, trace)))
-    explanation = explain_job(predictor, found.dataset, job)
+    loaded = _prepared(task_for_predictor(predictor.card, _task(context, trace)))
+    explanation = explain_job(predictor, loaded.dataset, job)
     if json:
         console.json_document(explanation_document(explanation, predictor.card, features))
         return
@@ -370,7 +370,7 @@ def _prepared(task: PredictionTask) -> PredictionData:
     from kilowait.experiments.predictors import load_dataset
 
     with console.busy(f"reading {task.trace} ..."):
-        found = load_dataset(task)
-    for note in found.notes:
+        loaded = load_dataset(task)
+    for note in loaded.notes:
         console.note(note)
-    return found
+    return loaded

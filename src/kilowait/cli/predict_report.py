@@ -58,7 +58,7 @@ def report(
     with console.status() as update:
         update(f"reading {trace} ...")
         workload, machine, notes = prepare_scenario(scenario)
-        found = prediction_report(
+        report = prediction_report(
             workload.jobs,
             machine,
             trace=Path(trace).name,
@@ -71,11 +71,11 @@ def report(
     manifest = workload.provenance(trace, console.command(context), console.today())
     manifest["seeds"] = {**manifest["seeds"], "forest": seed}
     settings = {**scenario.to_dict(), "cluster": to_dict(machine)}
-    save_prediction_report(out, found, scenario=settings, manifest=manifest, force=force)
+    save_prediction_report(out, report, scenario=settings, manifest=manifest, force=force)
     if json:
-        console.json_document({"scenario": settings, "notes": notes, "predictions": found, "out": out})
+        console.json_document({"scenario": settings, "notes": notes, "predictions": report, "out": out})
         return
-    print(f"the last {found['judged']:,} of {found['jobs']:,} jobs, each predicted when it was submitted\n")
+    print(f"the last {report['judged']:,} of {report['jobs']:,} jobs, each predicted when it was submitted\n")
     console.table(
         ["prediction", "accuracy", "log-RMSE", "mean error", "too short"],
         [
@@ -86,9 +86,9 @@ def report(
                 console.span(row["mae_s"]),
                 console.percent(row["underprediction_rate"]),
             ]
-            for row in found["scores"]
+            for row in report["scores"]
         ],
     )
-    held = next(row for row in found["calibration"] if row["level"] == 0.9)
-    print(f"\nthe 90 % upper bound held for {console.percent(held['calibrated'])} of the jobs")
+    upper_bound = next(row for row in report["calibration"] if row["level"] == 0.9)
+    print(f"\nthe 90 % upper bound held for {console.percent(upper_bound['calibrated'])} of the jobs")
     print(f"written to {out}; write a page: kilowait report {out}")

@@ -109,12 +109,12 @@ def fit(
 
     hyperparameters = None if settings is None else parse_settings(settings)
     with console.busy(f"reading {trace} ..."):
-        read = read_workload(trace, format=format, columns=columns, strict=strict, rows=jobs)
+        workload = read_workload(trace, format=format, columns=columns, strict=strict, rows=jobs)
     state = state_folder(out, resume=resume, force=force)
     with _progress() as progress, resumable(state, resume=resume):
-        manifest = read.provenance(trace, console.command(context), console.today())
+        manifest = workload.provenance(trace, console.command(context), console.today())
         fitted = fit_folder(
-            read.jobs,
+            workload.jobs,
             model,
             out,
             seed=seed,
@@ -127,7 +127,7 @@ def fit(
             state=state,
             resume=resume,
         )
-    print(f"{fitted.name} fitted to {console.count(len(read.jobs), 'job')} of {trace}, written to {out}")
+    print(f"{fitted.name} fitted to {console.count(len(workload.jobs), 'job')} of {trace}, written to {out}")
     if fitted.privacy is not None:
         print(
             f"differential privacy: epsilon {fitted.privacy['epsilon']:.2f}, delta {fitted.privacy['delta']:g}, for "

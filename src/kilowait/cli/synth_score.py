@@ -79,15 +79,15 @@ def score(
     policy_names = [name.strip() for name in policies.split(",")]
     with console.status() as update:
         update("reading ...")
-        read = [
+        workloads = [
             read_workload(trace, rows=jobs if place == 0 else None)
             for place, trace in enumerate([real, synthetic, *([held_out] if held_out else [])])
         ]
-        machine, guessed = resolve_cluster(cluster, read[0].jobs)
-        found = scored(
-            read[0].jobs,
-            read[1].jobs,
-            held_out=read[2].jobs if held_out else None,
+        machine, guessed = resolve_cluster(cluster, workloads[0].jobs)
+        score = scored(
+            workloads[0].jobs,
+            workloads[1].jobs,
+            held_out=workloads[2].jobs if held_out else None,
             cluster=cluster,
             policies=policy_names,
             seed=seed,
@@ -99,15 +99,15 @@ def score(
     if out is not None:
         scenario: dict[str, Any] = {**names, "jobs": jobs, "policies": policy_names, "backfill": "easy"}
         scenario |= {"on_oversized": "drop", "seed": seed, "cluster": to_dict(machine)}
-        manifest = read[0].provenance(real, console.command(context), console.today())
+        manifest = workloads[0].provenance(real, console.command(context), console.today())
         manifest["seeds"] = {"classifier": seed}
         paths = [name for name in names.values() if name is not None]
-        manifest["inputs"] = {name: one.sha256 for name, one in zip(paths, read, strict=True)}
-        save_score(out, found, scenario=scenario, manifest=manifest, force=force)
+        manifest["inputs"] = {name: workload.sha256 for name, workload in zip(paths, workloads, strict=True)}
+        save_score(out, score, scenario=scenario, manifest=manifest, force=force)
     if json:
-        console.json_document({**names, **found.document(), "out": out})
+        console.json_document({**names, **score.document(), "out": out})
         return
-    _show(real, synthetic, found)
+    _show(real, synthetic, score)
     if out is not None:
         print(f"\nwritten to {out}; write a page: kilowait report {out}")
 
@@ -115,27 +115,32 @@ def score(
 # -- what is printed -----------------------------------------------------------------------------
 
 
-def _show(real: str, synthetic: str, found: SyntheticScore) -> None:
-    fidelity = found.fidelity
+def _show(real: str, synthetic: str, score: SyntheticScore) -> None:
+    fidelity = score.fidelity
     console.title(f"{synthetic} compared with {real}")
     console.facts(
         [
-            ("jobs", f"{found.jobs[0]:,} real, {found.jobs[1]:,} synthetic"),
-            ("offered load", f"{found.loads[0]:.3f} real, {found.loads[1]:.3f} synthetic"),
+            ("jobs", f"{score.jobs[0]:,} real, {score.jobs[1]:,} synthetic"),
+            ("offered load", f"{score.loads[0]:.3f} real, {score.loads[1]:.3f} synthetic"),
             (
                 "classifier",
                 f"AUC {fidelity.auc:.3f}; with the user's history {fidelity.auc_history:.3f} "
                 "(0.5: cannot distinguish them)",
             ),
-            ("daily pattern", _calendar(found.calendar)),
+            ("daily pattern", _calendar(score.calendar)),
         ]
     )
     print()
     console.table(
         ["column", "KS", "Wasserstein", "in standard deviations"],
         [
-            [one.column, f"{one.ks:.3f}", console.number(one.wasserstein), f"{one.wasserstein_share:.3f}"]
-            for one in fidelity.distances
+            [
+                workload.column,
+                f"{workload.ks:.3f}",
+                console.number(workload.wasserstein),
+                f"{workload.wasserstein_share:.3f}",
+            ]
+            for workload in fidelity.distances
         ],
     )
     print()
@@ -159,28 +164,28 @@ def _show(real: str, synthetic: str, found: SyntheticScore) -> None:
     console.table(
         ["arrivals and users", "real", "synthetic"],
         [
-            [name.replace("_", " "), console.number(one), console.number(other)]
-            for name, (one, other) in both.items()
+            [name.replace("_", " "), console.number(workload), console.number(other)]
+            for name, (workload, other) in both.items()
         ],
     )
     print()
-    waits = [(outcome.policy, outcome.measure("wait_s")) for outcome in found.outcomes]
+    waits = [(outcome.policy, outcome.measure("wait_s")) for outcome in score.outcomes]
     console.table(
         ["mean wait under", "real", "synthetic", "ratio", "KS"],
         [
             [
                 f"{policy}, easy",
-                console.span(one.real),
-                console.span(one.synthetic),
-                f"{one.ratio:.3f}",
-                f"{one.ks:.3f}",
+                console.span(workload.real),
+                console.span(workload.synthetic),
+                f"{workload.ratio:.3f}",
+                f"{workload.ks:.3f}",
             ]
-            for policy, one in waits
-            if one is not None
+            for policy, workload in waits
+            if workload is not None
         ],
     )
     print()
-    _show_privacy(found)
+    _show_privacy(score)
 
 
 def _calendar(same: float | None) -> str:
@@ -189,22 +194,22 @@ def _calendar(same: float | None) -> str:
     return f"{same:.3f}, correlation of the hourly submissions (0: unrelated to the real log, 1: identical)"
 
 
-def _show_privacy(found: SyntheticScore) -> None:
-    if found.anonymity is None:
+def _show_privacy(score: SyntheticScore) -> None:
+    if score.anonymity is None:
         console.note("no user metrics and no k-anonymity: one of the two logs has no users")
     else:
-        known = found.anonymity[0]
+        known = score.anonymity[0]
         below = f"jobs whose {', '.join(known.known)} are shared by fewer than {known.k} users"
-        rows = [[below, *(console.percent(one.jobs_below) for one in found.anonymity)]]
+        rows = [[below, *(console.percent(workload.jobs_below) for workload in score.anonymity)]]
         console.table(["privacy", "real", "synthetic"], rows)
         print()
-    if found.leaks is None:
+    if score.leaks is None:
         console.note(
             "whether jobs were copied can only be measured with real jobs that the generator has not seen: "
             "--held-out FILE"
         )
         return
-    leaks = found.leaks
+    leaks = score.leaks
     console.table(
         ["leakage", "synthetic", "held out, or by chance"],
         [

@@ -414,7 +414,7 @@ def label(
         update(f"reading {jobs} ...")
         log = read_workload(jobs, format=format, columns=columns, strict=strict).jobs
         update(f"reading {console.count(len(samples), 'file')} of samples ...")
-        found = label_energy(
+        labelled = label_energy(
             log,
             SampleFiles(samples),
             sharing=sharing,
@@ -424,18 +424,18 @@ def label(
             start=log_start,
             on_progress=lambda host: update(f"labelling the jobs of {host} ..."),
         )
-        write_trace(found.jobs, out)
-    for note in found.notes:
+        write_trace(labelled.jobs, out)
+    for note in labelled.notes:
         console.note(note)
     if json:
-        console.json_document({"out": out, **found.to_dict()})
+        console.json_document({"out": out, **labelled.to_dict()})
         return
-    _show_labels(found)
+    _show_labels(labelled)
     print(f"\nwritten to {out}")
 
 
-def _show_labels(found: LabelledJobs) -> None:
-    result = found.to_dict()
+def _show_labels(labelled: LabelledJobs) -> None:
+    result = labelled.to_dict()
 
     def kwh(joules: float) -> str:
         share = f" ({console.percent(joules / result['node_j'])})" if result["node_j"] > 0 else ""

@@ -52,15 +52,15 @@ def describe(
     facts = []
     for trace in traces:
         with console.busy(f"reading {trace} ..."):
-            read = read_workload(trace, format=format, columns=columns, strict=strict)
-        nodes = None if cluster == "auto" else resolve_cluster(cluster, read.jobs)[0].nodes
-        facts.append({"trace": trace, **described(read.jobs, read.cleaning_report, nodes=nodes)})
+            workload = read_workload(trace, format=format, columns=columns, strict=strict)
+        nodes = None if cluster == "auto" else resolve_cluster(cluster, workload.jobs)[0].nodes
+        facts.append({"trace": trace, **described(workload.jobs, workload.cleaning_report, nodes=nodes)})
         if not json:
             from kilowait.cli.output.trace import show_description
 
             if len(facts) > 1:
                 print()
-            show_description(trace, facts[-1], read.cleaning_report)
+            show_description(trace, facts[-1], workload.cleaning_report)
     if json:
         console.json_document(facts if len(facts) > 1 else facts[0])
 
@@ -91,14 +91,16 @@ def convert(
     from kilowait.traces import write_trace
 
     with console.busy(f"converting {source} ..."):
-        read = read_workload(source, format=format, columns=columns, strict=strict, rows=jobs)
-        machine, text = resolve_cluster(cluster, read.jobs)
+        workload = read_workload(source, format=format, columns=columns, strict=strict, rows=jobs)
+        machine, text = resolve_cluster(cluster, workload.jobs)
         if text is not None:
             console.note(text)
-        write_trace(rescale_to_load(read.jobs, machine, load), target, format=to, cluster=machine)
-    if read.cleaning_report is not None and (read.cleaning_report.dropped or read.cleaning_report.corrected):
-        console.note("; ".join(read.cleaning_report.lines()))
-    print(f"{console.count(len(read.jobs), 'job')} written to {target}")
+        write_trace(rescale_to_load(workload.jobs, machine, load), target, format=to, cluster=machine)
+    if workload.cleaning_report is not None and (
+        workload.cleaning_report.dropped or workload.cleaning_report.corrected
+    ):
+        console.note("; ".join(workload.cleaning_report.lines()))
+    print(f"{console.count(len(workload.jobs), 'job')} written to {target}")
 
 
 app.command(epilog=EXAMPLES)(anonymize)

@@ -247,13 +247,19 @@ def train(
     """
     from kilowait.errors import InputError
 
-    own: dict[str, Any] = {}
+    settings_from_options: dict[str, Any] = {}
     if hyperparameters is not None:
         from kilowait.experiments.hyperparameters import read_hyperparameters
 
-        given = _given(context, "algo", "network")
-        file = read_hyperparameters(hyperparameters, algo=given.get("algo"), network=given.get("network"))
-        algo, network, own = file.algo, file.network, {"hyperparameters": file.hyperparameters}
+        explicit_options = _given(context, "algo", "network")
+        file = read_hyperparameters(
+            hyperparameters, algo=explicit_options.get("algo"), network=explicit_options.get("network")
+        )
+        algo, network, settings_from_options = (
+            file.algo,
+            file.network,
+            {"hyperparameters": file.hyperparameters},
+        )
     trace = synthetic_workload_for(cluster) if trace is None else trace
     if out is None:
         out = Path("runs", f"{algo}-{_short(trace)}-seed{seed}")
@@ -271,7 +277,9 @@ def train(
             raise InputError(
                 f"{CMA_ES} searches the weights of one score; --objectives is for networks: use --algo ppo"
             )
-        own["objectives"] = tuple(name.strip() for name in objectives.split(",") if name.strip())
+        settings_from_options["objectives"] = tuple(
+            name.strip() for name in objectives.split(",") if name.strip()
+        )
     if algo != CMA_ES:
         from kilowait.cli.train_rl import train_network
 
@@ -294,7 +302,7 @@ def train(
                 "expert_steps": expert_steps,
                 "device": device,
                 **({"prediction_features": True} if prediction_features else {}),
-                **own,
+                **settings_from_options,
             },
             backfill=backfill,
             reward=objective,

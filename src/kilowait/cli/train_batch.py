@@ -37,23 +37,23 @@ def train_batch_agent(
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import prepare_scenario
 
-    how = train_batch.BatchTraining(**settings, backfill=parse_backfill(backfill))
+    training = train_batch.BatchTraining(**settings, backfill=parse_backfill(backfill))
     state = state_folder(out, resume=resume, force=force)
-    scenario = options.scenario_from_options(context, trace, backfill=how.backfill)
+    scenario = options.scenario_from_options(context, trace, backfill=training.backfill)
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
         workload = train_batch.with_test_predictions(workload)
     for note in (*notes, *workload.leakage_notes):
         console.note(note)
     train_batch.windows_of_test_split(
-        workload.jobs, how.window_jobs, seed=how.seed
+        workload.jobs, training.window_jobs, seed=training.seed
     )  # raises if the log is too short
-    generated = train_synthetic.generated_jobs(context, scenario, workload, machine, how.seed)
-    with console.steps(how.generations) as step, resumable(state, resume=resume):
+    generated = train_synthetic.generated_jobs(context, scenario, workload, machine, training.seed)
+    with console.steps(training.generations) as step, resumable(state, resume=resume):
         agent, history = train_batch.train(
             workload.jobs,
             machine,
-            how,
+            training,
             trace=trace,
             progress=lambda done: step(
                 f"candidates at {done.training:.3f} of the initial objective",
@@ -66,9 +66,9 @@ def train_batch_agent(
         )
     with console.busy("testing the agent on later jobs ..."):
         comparison = train_batch.compare_agent(
-            agent, BASELINES, workload.jobs, machine, how, trace=trace, clairvoyant=True
+            agent, BASELINES, workload.jobs, machine, training, trace=trace, clairvoyant=True
         )
-        found = summarize_comparison(comparison, how.objective, seed=how.seed)
+        evaluation = summarize_comparison(comparison, training.objective, seed=training.seed)
     manifest = workload.provenance(
         trace, console.command(context), console.today()
     ) | train_synthetic.synthetic_record(generated)
@@ -76,17 +76,17 @@ def train_batch_agent(
         out,
         agent,
         history,
-        scenario={**scenario.to_dict(), "training": vars(how), "cluster": to_dict(machine)},
-        results={"judged": found},
-        manifest={**manifest, "seeds": {**manifest["seeds"], "training": how.seed}},
+        scenario={**scenario.to_dict(), "training": vars(training), "cluster": to_dict(machine)},
+        results={"judged": evaluation},
+        manifest={**manifest, "seeds": {**manifest["seeds"], "training": training.seed}},
         force=force or resume,
     )
-    for note in found["notes"]:
+    for note in evaluation["notes"]:
         console.note(note)
     if json:
-        console.json_document({"agent": agent.provenance, "judged": found, "out": out})
+        console.json_document({"agent": agent.provenance, "judged": evaluation, "out": out})
         return
-    show_comparisons([found], [workload])
+    show_comparisons([evaluation], [workload])
     print(f"\n{search_outcome(agent)}")
     print(f"written to {out}; use it with: kilowait compare --policies saf,agent:{out / 'agent.json'}")
     print(LONGER)

@@ -40,7 +40,7 @@ def train_gpu_agent(
         train_gpu_agent,
     )
 
-    how = GpuTraining(**settings)
+    training = GpuTraining(**settings)
     state = state_folder(out, resume=resume, force=force)
     scenario = options.scenario_from_options(context, trace, backfill="skip")
     with console.busy(f"reading {trace} ..."):
@@ -49,11 +49,11 @@ def train_gpu_agent(
     for note in (*notes, *workload.leakage_notes):
         console.note(note)
     console.note("every policy is run with every placement first; the search starts from the best")
-    with console.steps(how.generations) as step, resumable(state, resume=resume):
+    with console.steps(training.generations) as step, resumable(state, resume=resume):
         agent, history = train_gpu_agent(
             workload.jobs,
             machine,
-            how,
+            training,
             trace=trace,
             progress=lambda done: step(
                 f"best so far {done.best:.3f} of the best policy", done.number % 10 == 0, done.number
@@ -62,10 +62,10 @@ def train_gpu_agent(
             resume=resume,
         )
     later = split(workload.jobs).test
-    count = len(later) // how.window_jobs
-    windows = [later[i * how.window_jobs : (i + 1) * how.window_jobs] for i in range(count)]
+    count = len(later) // training.window_jobs
+    windows = [later[i * training.window_jobs : (i + 1) * training.window_jobs] for i in range(count)]
     with console.busy("testing the agent on later jobs ..."):
-        found = evaluate_gpu_agent(agent, windows, machine, seed=how.seed)
+        evaluation = evaluate_gpu_agent(agent, windows, machine, seed=training.seed)
     manifest = workload.provenance(trace, console.command(context), console.today())
     save_weights(
         out,
@@ -74,21 +74,21 @@ def train_gpu_agent(
         MEANINGS,
         scenario={
             **scenario.to_dict(),
-            "training": {"algo": "cma-es", **vars(how)},
+            "training": {"algo": "cma-es", **vars(training)},
             "cluster": to_dict(machine),
         },
-        results={"judged": found},
-        manifest={**manifest, "seeds": {**manifest["seeds"], "training": how.seed}},
+        results={"judged": evaluation},
+        manifest={**manifest, "seeds": {**manifest["seeds"], "training": training.seed}},
         force=force or resume,
     )
     if json:
-        console.json_document({"agent": agent.provenance, "judged": found, "out": out})
+        console.json_document({"agent": agent.provenance, "judged": evaluation, "out": out})
         return
     print(f"the best policy on the training jobs is {start_description(agent)}")
     if agent.provenance["kept_the_rule"]:
         print(
             "no candidate of the search is significantly better on the validation jobs: the agent is that policy"
         )
-    show_on_gpus(found)
+    show_on_gpus(evaluation)
     print(f"\nwritten to {out}; use it with: kilowait compare --policies srtf,agent:{out / 'agent.json'}")
     print(LONGER)

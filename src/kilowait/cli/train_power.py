@@ -71,7 +71,7 @@ def train_power_agent(
             resume=resume,
             **training,
         )
-    found = evaluate_on_test_jobs(
+    evaluation = evaluate_on_test_jobs(
         agent,
         parts.test,
         machine,
@@ -93,14 +93,14 @@ def train_power_agent(
             "training": {"algo": "cma-es", "objective": objective, "promise": max_slowdown_ratio, **training},
             "cluster": to_dict(machine),
         },
-        results={"judged": found},
+        results={"judged": evaluation},
         manifest={**manifest, "seeds": {**manifest["seeds"], "training": training["seed"]}},
         force=force or resume,
     )
     if json:
-        console.json_document({"agent": agent.provenance, "judged": found, "out": out})
+        console.json_document({"agent": agent.provenance, "judged": evaluation, "out": out})
         return
-    show_on_energy(found)
+    show_on_energy(evaluation)
     print(
         f"\nwritten to {out}; use it with: kilowait simulate --policy "
         f"agent:{out / 'agent.json'} --power ... --power-controls {power_controls}"
@@ -166,17 +166,19 @@ def _windows_of(later: Any, window_jobs: int) -> list[Any]:
     return [later[i * window_jobs : (i + 1) * window_jobs] for i in range(count)]
 
 
-def show_on_energy(found: Mapping[str, Any]) -> None:
+def show_on_energy(evaluation: Mapping[str, Any]) -> None:
     """Print the test results with energy, and how the agent compares with the Pareto front."""
     from kilowait.units import format_duration
 
-    spent, policies = found["spent"], found["policies"]
-    print(f"test jobs: {found['windows']} windows of {found['window_jobs']:,} jobs, every job counted\n")
+    spent, policies = evaluation["spent"], evaluation["policies"]
+    print(
+        f"test jobs: {evaluation['windows']} windows of {evaluation['window_jobs']:,} jobs, every job counted\n"
+    )
     extra = [name for name in ("co2", "cost") if name in policies["agent"]]
     heads = ["kWh/job", *({"co2": "kg CO2/job", "cost": "cost/job"}[name] for name in extra)]
     heads += ["slowdown", "mean wait", "95 % wait below"]
     order = sorted(
-        {"agent", *found["front"], *(name for name in policies if name.endswith(", none"))},
+        {"agent", *evaluation["front"], *(name for name in policies if name.endswith(", none"))},
         key=lambda name: policies[name][spent],
     )
     rows = []
@@ -188,10 +190,10 @@ def show_on_energy(found: Mapping[str, Any]) -> None:
             format_duration(row["wait_s"]),
             format_duration(row["p95_wait_s"]),
         ]
-        rows.append([name, *cells, "front" if name in found["front"] else ""])
+        rows.append([name, *cells, "front" if name in evaluation["front"] else ""])
     console.table(["", *heads, ""], rows)
-    value, low, high = found["beyond"]["spent"]
-    other, lower, higher = found["beyond"]["waited"]
+    value, low, high = evaluation["beyond"]["spent"]
+    other, lower, higher = evaluation["beyond"]["waited"]
     print(
         f"\nagent: {value:.3f} of the lowest {spent} among the {len(policies) - 1} hand-tuned policies whose slowdown "
         f"is not larger, 95 % interval {low:.3f} to {high:.3f};"
@@ -200,11 +202,11 @@ def show_on_energy(found: Mapping[str, Any]) -> None:
         f"       {other:.3f} of the lowest slowdown among those whose {spent} is not larger, {lower:.3f} "
         f"to {higher:.3f}"
     )
-    print(_conclusion(found))
+    print(_conclusion(evaluation))
 
 
-def _conclusion(found: Mapping[str, Any]) -> str:
-    margin = found["beyond"]
+def _conclusion(evaluation: Mapping[str, Any]) -> str:
+    margin = evaluation["beyond"]
     if margin["spent"][2] < 1 or margin["waited"][2] < 1:
         return "the agent dominates part of the Pareto front of the hand-tuned power controls"
     if margin["spent"][0] >= 1 and margin["waited"][0] >= 1:

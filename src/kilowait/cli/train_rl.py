@@ -51,7 +51,7 @@ def train_network(
     from kilowait.experiments.training_logger import TrainingLogger
     from kilowait.units import parse_duration
 
-    how = train_rl.RLTraining(
+    training = train_rl.RLTraining(
         **settings,
         backfill=parse_backfill(backfill),
         reward=None if reward is None else weights_of(reward),
@@ -60,10 +60,10 @@ def train_network(
         max_wait_s=None if max_wait is None else parse_duration(max_wait),
     )
     state = state_folder(out, resume=resume, force=force)
-    terms = {**(how.reward or {}), **dict.fromkeys(how.objectives, 1.0), **how.constraint}
+    terms = {**(training.reward or {}), **dict.fromkeys(training.objectives, 1.0), **training.constraint}
     train_power.check_reward(terms, power_controls is not None)
     scenario = options.scenario_from_options(
-        context, trace, backfill=how.backfill, power_controls=power_controls or "none"
+        context, trace, backfill=training.backfill, power_controls=power_controls or "none"
     )
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
@@ -73,26 +73,25 @@ def train_network(
         power = train_power.PowerTraining.of(scenario.power, power_controls, workload.jobs, machine)
     for note in (*notes, *workload.leakage_notes):
         console.note(note)
-    if machine.node_level and len(split(workload.jobs).test) < how.window_jobs:
+    if machine.node_level and len(split(workload.jobs).test) < training.window_jobs:
         raise InputError(
-            f"the last 20 % of the log are fewer than one window of {how.window_jobs:,} jobs; choose a shorter --window"
+            f"the last 20 % of the log are fewer than one window of {training.window_jobs:,} jobs; "
+            "choose a shorter --window"
         )
     if not machine.node_level:
-        train_batch.windows_of_test_split(workload.jobs, how.window_jobs, seed=how.seed)
-    generated = train_synthetic.generated_jobs(context, scenario, workload, machine, how.seed)
+        train_batch.windows_of_test_split(workload.jobs, training.window_jobs, seed=training.seed)
+    generated = train_synthetic.generated_jobs(context, scenario, workload, machine, training.seed)
     parts = split(workload.jobs)
-    algorithm = how.algorithm_settings()
-    updates = max(1, how.total_timesteps // (agents.steps_per_update(algorithm) * how.num_envs))
+    algorithm = training.algorithm_settings()
+    updates = max(1, training.total_timesteps // (agents.steps_per_update(algorithm) * training.num_envs))
     logger = TrainingLogger(state / "tensorboard", wandb=wandb, config={**settings, "trace": trace})
-    warm_start_updates = train_rl.warm_start_updates(how)
+    warm_start_updates = train_rl.warm_start_updates(training)
     with console.steps(warm_start_updates + updates) as step, resumable(state, resume=resume):
 
         def progress(update: Any) -> None:
             if "imitation" in update.losses:
                 agreement = update.losses["agreement"]
-                text = (
-                    f"behavior cloning of {how.expert}, {update.steps:,} decisions, {agreement:.1%} agreement"
-                )
+                text = f"behavior cloning of {training.expert}, {update.steps:,} decisions, {agreement:.1%} agreement"
                 step(text, update.number % max(1, warm_start_updates // 10) == 0, update.number)
                 return
             logger(update)
@@ -105,36 +104,36 @@ def train_network(
             )
 
         agent, history = train_rl.train_network(
-            parts.train, parts.validation, machine, how,
+            parts.train, parts.validation, machine, training,
             folder=state, resume=resume, progress=progress, power=power,
             mixture=None if generated is None else generated.mixture,
         )  # fmt: skip
     logger.close()
     front = None
-    if how.objectives:
+    if training.objectives:
         with console.busy("testing the agent on later jobs under every preference ..."):
             front = pareto.preference_front(
-                agent, parts.test, machine, window_jobs=how.window_jobs, seed=how.seed, power=power
+                agent, parts.test, machine, window_jobs=training.window_jobs, seed=training.seed, power=power
             )
         agent = agent.prefer(
-            **dict.fromkeys(how.objectives, 1.0)
+            **dict.fromkeys(training.objectives, 1.0)
         )  # compared with policies under equal weights
     if power is not None:
-        found = evaluate_on_test_jobs(
+        evaluation = evaluate_on_test_jobs(
             agent,
             parts.test,
             machine,
             power.meter,
             power.power_controls,
-            how.backfill,
-            how.window_jobs,
-            train_power.power_objective(dict.fromkeys(how.objectives, 1.0) or how.reward),
-            how.seed,
+            training.backfill,
+            training.window_jobs,
+            train_power.power_objective(dict.fromkeys(training.objectives, 1.0) or training.reward),
+            training.seed,
         )
     elif machine.node_level:
-        found = _evaluated_on_gpus(agent, parts.test, machine, how)
+        evaluation = _evaluated_on_gpus(agent, parts.test, machine, training)
     else:
-        found = _evaluated(agent, workload, machine, how, trace)
+        evaluation = _evaluated(agent, workload, machine, training, trace)
     manifest = workload.provenance(
         trace, console.command(context), console.today()
     ) | train_synthetic.synthetic_record(generated)
@@ -146,23 +145,23 @@ def train_network(
             "training": {
                 **{name: value for name, value in settings.items() if value is not None},
                 **({} if reward is None else {"reward": reward}),
-                **({"preferences": list(how.objectives)} if how.objectives else {}),
+                **({"preferences": list(training.objectives)} if training.objectives else {}),
             },
             "cluster": to_dict(machine),
         },
         results={
-            "judged": found,
-            "objective": " against ".join(how.objectives)
+            "judged": evaluation,
+            "objective": " against ".join(training.objectives)
             or reward
             or _default_objective(machine.node_level, power is not None),
             **({} if front is None else {"front": front}),
         },
-        manifest={**manifest, "seeds": {**manifest["seeds"], "training": how.seed}},
+        manifest={**manifest, "seeds": {**manifest["seeds"], "training": training.seed}},
         force=force or resume,
     )
     if json:
         with_front = {} if front is None else {"front": front}
-        console.json_document({"agent": agent.provenance, "judged": found, **with_front, "out": out})
+        console.json_document({"agent": agent.provenance, "judged": evaluation, **with_front, "out": out})
         return
     if front is not None:
         from kilowait.cli.pareto import show_front
@@ -170,15 +169,17 @@ def train_network(
         show_front(front)
         console.note("the comparison with policies uses equal weights")
     if power is not None:
-        show_on_energy(found)
+        show_on_energy(evaluation)
     elif machine.node_level:
-        show_on_gpus(found)
+        show_on_gpus(evaluation)
     else:
-        for note in found["notes"]:
+        for note in evaluation["notes"]:
             console.note(note)
-        show_comparisons([found], [workload])
+        show_comparisons([evaluation], [workload])
     baseline = "srtf" if machine.node_level else "saf"
-    preference = f":prefer={how.objectives[0]}=0.3+{how.objectives[1]}=0.7" if how.objectives else ""
+    preference = (
+        f":prefer={training.objectives[0]}=0.3+{training.objectives[1]}=0.7" if training.objectives else ""
+    )
     print(
         f"\nwritten to {out}; use it with: kilowait compare --policies {baseline},agent:{out / 'agent.pt'}{preference}"
     )
@@ -195,34 +196,38 @@ def _default_objective(node_level: bool, power: bool) -> str:
     return "jct=1" if node_level else "slowdown=1"
 
 
-def _evaluated(agent: Any, workload: Any, machine: Any, how: Any, trace: str) -> dict[str, Any]:
+def _evaluated(agent: Any, workload: Any, machine: Any, training: Any, trace: str) -> dict[str, Any]:
     from kilowait.experiments import train_batch
     from kilowait.experiments.comparison_results import summarize_comparison
 
     with console.busy("testing the agent on later jobs ..."):
-        test = train_batch.BatchTraining(seed=how.seed, backfill=how.backfill, window_jobs=how.window_jobs)
+        test = train_batch.BatchTraining(
+            seed=training.seed, backfill=training.backfill, window_jobs=training.window_jobs
+        )
         comparison = train_batch.compare_agent(
             agent, BASELINES, workload.jobs, machine, test, trace=trace, clairvoyant=True
         )
-        return summarize_comparison(comparison, "mean_bsld", seed=how.seed)
+        return summarize_comparison(comparison, "mean_bsld", seed=training.seed)
 
 
-def _evaluated_on_gpus(agent: Any, later: Any, machine: Any, how: Any) -> dict[str, Any]:
+def _evaluated_on_gpus(agent: Any, later: Any, machine: Any, training: Any) -> dict[str, Any]:
     from kilowait.experiments import evaluate_gpu
 
-    count = len(later) // how.window_jobs
-    windows = [later[i * how.window_jobs : (i + 1) * how.window_jobs] for i in range(count)]
+    count = len(later) // training.window_jobs
+    windows = [later[i * training.window_jobs : (i + 1) * training.window_jobs] for i in range(count)]
     with console.busy("testing the agent on later jobs ..."):
-        return evaluate_gpu.evaluate_gpu_agent(agent, windows, machine, seed=how.seed)
+        return evaluate_gpu.evaluate_gpu_agent(agent, windows, machine, seed=training.seed)
 
 
-def show_on_gpus(found: Mapping[str, Any]) -> None:
+def show_on_gpus(evaluation: Mapping[str, Any]) -> None:
     """Print the test results on a GPU cluster, and the ratio of the agent to the best policy."""
     from kilowait.units import format_duration
 
-    rows = sorted(found["policies"].items(), key=lambda row: row[1]["mean_jct_s"])
-    print(f"test jobs: {found['windows']} windows of {found['window_jobs']:,} jobs, every job counted\n")
-    width = 2 + max(map(len, found["policies"]))
+    rows = sorted(evaluation["policies"].items(), key=lambda row: row[1]["mean_jct_s"])
+    print(
+        f"test jobs: {evaluation['windows']} windows of {evaluation['window_jobs']:,} jobs, every job counted\n"
+    )
+    width = 2 + max(map(len, evaluation["policies"]))
     print(
         f"{'':<{width}}{'mean completion':>15}{'95 % below':>16}{'makespan':>16}{'GPUs held':>11}{'by FLOPS':>10}"
     )
@@ -232,7 +237,7 @@ def show_on_gpus(found: Mapping[str, Any]) -> None:
             f"{name:<{width}}{spans[0]:>15}{spans[1]:>16}{spans[2]:>16}{row['gpu_utilization']:>10.1%} "
             f"{row['flops_utilization']:>9.1%}"
         )
-    ratio = found["ratios"].get("agent")
+    ratio = evaluation["ratios"].get("agent")
     if ratio is not None:
         value, low, high = ratio
         print(
@@ -248,13 +253,13 @@ def weights_of(text: str) -> dict[str, float]:
     """
     from kilowait.errors import InputError
 
-    found = {}
+    weights = {}
     for part in text.split(","):
         name, equals, number = part.strip().partition("=")
         try:
-            found[name.strip()] = float(number)
+            weights[name.strip()] = float(number)
         except ValueError:
             equals = ""
         if not equals:
             raise InputError(f"{part.strip()!r} is not of the form term=weight, e.g. slowdown=1,sla=10")
-    return found
+    return weights

@@ -90,13 +90,15 @@ def generated_jobs(
     return generated
 
 
-def refuse_generated(context: typer.Context, what: str) -> None:
+def refuse_generated(context: typer.Context, cluster_kind: str) -> None:
     """Raise if --synthetic is given to a training that does not support it."""
     from kilowait.errors import InputError
     from kilowait.experiments.synthetic_training import SyntheticTraining
 
     if SyntheticTraining.from_options(*_synthetic_options(context)) is not None:
-        raise InputError(f"--synthetic is for batch clusters (whole nodes), not for {what}; leave it out")
+        raise InputError(
+            f"--synthetic is for batch clusters (whole nodes), not for {cluster_kind}; leave it out"
+        )
 
 
 def synthetic_record(generated: SyntheticJobs | None) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def tune(
 
     optuna_study.optuna_or_error()
     defaults = tune.defaults(algo)
-    how = RLTraining(
+    training = RLTraining(
         algo=algo,
         network=network,
         seed=seed,
@@ -131,7 +131,7 @@ def tune(
         device=device,
     )
     before = optuna_study.prepare_search(out, resume=resume, force=force)
-    scenario = options.scenario_from_options(context, trace, backfill=how.backfill)
+    scenario = options.scenario_from_options(context, trace, backfill=training.backfill)
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
     for note in notes:
@@ -152,7 +152,7 @@ def tune(
             parts.train,
             parts.validation,
             machine,
-            how,
+            training,
             trials=trials,
             folder=out,
             resume=resume,

@@ -107,14 +107,14 @@ def _at_submission(
     choose: Callable[[ShiftableJobs, Series], Floats], name: str, *, whole_job: bool
 ) -> ChooseStart:
     """Apply a rule at submission; jobs with the same forecast are processed together."""
-    what = f"load shifting by {name}"
+    purpose = f"load shifting by {name}"
 
     def choose_start(
         jobs: ShiftableJobs, signal: Series, forecast: Forecast | None, issue_s: float
     ) -> Floats:
         end = jobs.latest_s + jobs.length_s if whole_job else jobs.latest_s
         if forecast is None:
-            signal.require(float(jobs.submit_s.min()), float(end.max()), what)
+            signal.require(float(jobs.submit_s.min()), float(end.max()), purpose)
             return choose(jobs, signal)
         start = np.empty(len(jobs.submit_s))
         issue = np.floor((jobs.submit_s - signal.start_s) / issue_s)
@@ -122,18 +122,18 @@ def _at_submission(
         for rows in np.split(order, np.flatnonzero(np.diff(issue[order])) + 1):
             at = min(signal.start_s + issue[rows[0]] * issue_s, float(jobs.submit_s[rows].min()))
             issued = forecast.issued(at)
-            _require_horizon(issued, at, float(end[rows].max()), what)
+            _require_horizon(issued, at, float(end[rows].max()), purpose)
             start[rows] = choose(jobs.select(rows), issued)
         return start
 
     return choose_start
 
 
-def _require_horizon(issued: Series, issued_s: float, until_s: float, what: str) -> None:
+def _require_horizon(issued: Series, issued_s: float, until_s: float, purpose: str) -> None:
     if until_s > issued.end_s:
         raise InputError(
-            f"{what} needs a forecast until {issued.moment(until_s)}, but the one issued at {issued.moment(issued_s)} "
-            f"ends at {issued.moment(issued.end_s)}; give a longer horizon_s or less slack"
+            f"{purpose} needs a forecast until {issued.moment(until_s)}, but the one issued at "
+            f"{issued.moment(issued_s)} ends at {issued.moment(issued.end_s)}; give a longer horizon_s or less slack"
         )
 
 
@@ -227,13 +227,13 @@ def _chunks(width: Ints) -> Iterator[Ints]:
 def _threshold(percentile: float) -> ChooseStart:
     if not 0 < percentile <= 100:
         raise InputError(f"percentile is {percentile:g}; it must be above 0 and at most 100")
-    what = "load shifting by threshold"
+    purpose = "load shifting by threshold"
 
     def choose_start(
         jobs: ShiftableJobs, signal: Series, forecast: Forecast | None, issue_s: float
     ) -> Floats:
         horizon_s = 0.0 if forecast is not None else _DAY_S
-        signal.require(float(jobs.submit_s.min()), float(jobs.latest_s.max()) + horizon_s, what)
+        signal.require(float(jobs.submit_s.min()), float(jobs.latest_s.max()) + horizon_s, purpose)
         step = np.searchsorted(signal.edge_s, jobs.submit_s, side="right") - 1
         first = int(step.min())
         begin = signal.edge_s[first : np.searchsorted(signal.edge_s, jobs.latest_s.max(), side="right")]
@@ -243,7 +243,7 @@ def _threshold(percentile: float) -> ChooseStart:
             low = np.empty(len(begin), bool)
             for index, at in enumerate(begin.tolist()):
                 issued = forecast.issued(at)
-                _require_horizon(issued, at, at + _DAY_S, what)
+                _require_horizon(issued, at, at + _DAY_S, purpose)
                 low[index] = _is_low(issued, np.array([at]), percentile)[0]
         # The first low step from each step on; after the last low step there is none.
         index_if_low = np.where(low, np.arange(len(low)), len(low))
@@ -280,10 +280,10 @@ def _is_low(signal: Series, begin: Floats, percentile: float) -> npt.NDArray[np.
 # -- names and slack --------------------------------------------------------------------------------
 
 _AT_SUBMISSION: dict[str, tuple[Callable[[ShiftableJobs, Series], Floats], bool]] = {
-    "lowest_window": (_by_mean(lambda more, wait, length: more), True),
-    "wait_awhile": (_by_mean(lambda more, wait, length: more), True),
+    "lowest_window": (_by_mean(lambda increase, wait, length: increase), True),
+    "wait_awhile": (_by_mean(lambda increase, wait, length: increase), True),
     "lowest_slot": (_lowest_slot, False),
-    "carbon_time": (_by_mean(lambda more, wait, length: more * length / (wait + length)), True),
+    "carbon_time": (_by_mean(lambda increase, wait, length: increase * length / (wait + length)), True),
 }
 """Name to the rule, and whether it uses the signal over the whole job rather than at its start."""
 RULES = (*_AT_SUBMISSION, "threshold")

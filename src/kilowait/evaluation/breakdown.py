@@ -132,17 +132,19 @@ def combine_classes(windows: Sequence[Sequence[ClassRow]], kind: str) -> list[Cl
     for rows in windows:
         for row in rows:
             parts.setdefault(row.label, []).append(row)
-    joined = [_joined(rows) for rows in parts.values()]
+    combined = [_combined(rows) for rows in parts.values()]
     if kind == "size":
-        joined.sort(key=lambda row: float(row.label.partition("-")[0].lstrip("> ")))
+        combined.sort(key=lambda row: float(row.label.partition("-")[0].lstrip("> ")))
     elif kind in ("runtime", "gpus"):
-        joined.sort(key=lambda row: (_RUNTIME_LABELS if kind == "runtime" else _GPU_LABELS).index(row.label))
+        combined.sort(
+            key=lambda row: (_RUNTIME_LABELS if kind == "runtime" else _GPU_LABELS).index(row.label)
+        )
     else:
-        joined.sort(key=lambda row: -row.node_h)
-    return joined
+        combined.sort(key=lambda row: -row.node_h)
+    return combined
 
 
-def _joined(rows: Sequence[ClassRow]) -> ClassRow:
+def _combined(rows: Sequence[ClassRow]) -> ClassRow:
     if len(rows) == 1:
         return rows[0]
     ran = [row for row in rows if row.started]
@@ -163,7 +165,7 @@ def _joined(rows: Sequence[ClassRow]) -> ClassRow:
 
 
 def _row(label: str, jobs: int, wait_s: Floats, bsld: Floats, used_s: tuple[Floats, Floats]) -> ClassRow:
-    mean, median, p95, _, most = summary(wait_s)
+    mean, median, p95, _, largest = summary(wait_s)
     return ClassRow(
         label=label,
         jobs=jobs,
@@ -171,7 +173,7 @@ def _row(label: str, jobs: int, wait_s: Floats, bsld: Floats, used_s: tuple[Floa
         mean_wait_s=mean,
         median_wait_s=median,
         p95_wait_s=p95,
-        max_wait_s=most,
+        max_wait_s=largest,
         mean_bsld=float(bsld.mean()) if len(bsld) else float("nan"),
         node_h=float(used_s[0].sum()) / 3600.0,
         gpu_h=float(used_s[1].sum()) / 3600.0,

@@ -97,8 +97,8 @@ def left_queue_s(log: ExecutionLog) -> Floats:
     inf for a job that waits to the end of the log, NaN for one that never joined the queue.
     """
     left = log.jobs()["start_s"].copy()
-    joined = ~np.isnan(log.eligible_s)
-    waits = np.isnan(left) & joined & (log.job_outcome != Outcome.REJECTED)
+    has_joined = ~np.isnan(log.eligible_s)
+    waits = np.isnan(left) & has_joined & (log.job_outcome != Outcome.REJECTED)
     left[waits] = np.inf
     cancelled = waits & (log.job_outcome == Outcome.CANCELLED)
     left[cancelled] = np.maximum(log.jobs_table.column("cancel_s")[cancelled], log.eligible_s[cancelled])
@@ -126,13 +126,13 @@ def waits(log: ExecutionLog) -> WaitIntervals:
     queued = np.flatnonzero(~np.isnan(left))
     order = np.argsort(log.job, kind="stable")  # the segments of a job are in the order of their starts
     job, start, end = log.job[order], log.start_s[order], log.end_s[order]
-    again = np.flatnonzero(job[1:] == job[:-1])
+    resumes = np.flatnonzero(job[1:] == job[:-1])
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     never_resumed = np.flatnonzero(last & (log.job_outcome[job] == Outcome.UNSTARTED))
     return WaitIntervals(
-        np.concatenate((queued, job[again], job[never_resumed])),
-        np.concatenate((log.eligible_s[queued], end[again], end[never_resumed])),
-        np.concatenate((left[queued], start[again + 1], np.full(len(never_resumed), np.inf))),
+        np.concatenate((queued, job[resumes], job[never_resumed])),
+        np.concatenate((log.eligible_s[queued], end[resumes], end[never_resumed])),
+        np.concatenate((left[queued], start[resumes + 1], np.full(len(never_resumed), np.inf))),
     )
 
 

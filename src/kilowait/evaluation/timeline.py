@@ -102,12 +102,12 @@ def timeline(log: ExecutionLog) -> Timeline:
     """
     nodes = log.jobs_table["nodes"]
     waited = waits(log)
-    joined, left = waited.from_s, waited.to_s
-    leaves = np.isfinite(left)
-    events = np.unique(np.concatenate((joined, left[leaves], log.start_s, log.end_s)))
+    from_s, to_s = waited.from_s, waited.to_s
+    leaves = np.isfinite(to_s)
+    events = np.unique(np.concatenate((from_s, to_s[leaves], log.start_s, log.end_s)))
     if len(events) == 0:
-        none = np.empty(0, np.int64)
-        return Timeline(np.empty(0), none, none, none, none)
+        empty = np.empty(0, np.int64)
+        return Timeline(np.empty(0), empty, empty, empty, empty)
     changes = log.capacity_s[(log.capacity_s > events[0]) & (log.capacity_s < events[-1])]
     time = np.union1d(events, changes) if len(changes) else events
 
@@ -119,8 +119,8 @@ def timeline(log: ExecutionLog) -> Timeline:
 
     requested = nodes[waited.row]
     one = np.ones(len(requested), np.int64)
-    waiting_jobs = steps(joined, left[leaves], one, one[leaves])
-    waiting_nodes = steps(joined, left[leaves], requested, requested[leaves])
+    waiting_jobs = steps(from_s, to_s[leaves], one, one[leaves])
+    waiting_nodes = steps(from_s, to_s[leaves], requested, requested[leaves])
     busy_nodes = steps(*_busy(log))
     changed = np.ones(len(time), bool)
     capacity = capacity_at(log, time)

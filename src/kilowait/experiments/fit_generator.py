@@ -93,7 +93,14 @@ def fit_folder(
         keep = Checkpoint(state, world, resume=resume)
     try:
         generator = fit_generator(
-            jobs, model, seed=seed, keep_names=names, progress=told, device=device, checkpoints=keep, **(settings or {})
+            jobs,
+            model,
+            seed=seed,
+            keep_names=names,
+            progress=told,
+            device=device,
+            checkpoints=keep,
+            **(settings or {}),
         )
     except KilowaitError:
         if keep is not None and not keep.path.exists():  # there is no checkpoint to resume from

@@ -78,19 +78,19 @@ class ComparisonData:
         return short_name(self.comparison.trace)
 
     @property
-    def placed(self) -> bool:
-        """Whether jobs are placed on individual nodes and GPUs."""
+    def node_level(self) -> bool:
+        """Whether the cluster is node-level: jobs have individual nodes and GPUs."""
         return self.comparison.machine is not None
 
     @property
     def lead(self) -> LeadMetric:
         """The metric by which policies are ranked."""
-        return COMPLETION if self.placed else SLOWDOWN
+        return COMPLETION if self.node_level else SLOWDOWN
 
     @property
     def utilization_label(self) -> str:
         """What `utilization` measures, as text."""
-        return "GPUs allocated" if self.placed else "nodes busy"
+        return "GPUs allocated" if self.node_level else "nodes busy"
 
     @cached_property
     def significance(self) -> ComparisonResult | None:
@@ -236,7 +236,7 @@ class ComparisonData:
         ]
 
     def _hours(self, row: ClassRow) -> float:
-        return row.gpu_h if self.placed else row.node_h
+        return row.gpu_h if self.node_level else row.node_h
 
     def _class_rows(self, policy: int, kind: str) -> dict[str, ClassRow]:
         windows = [

@@ -139,7 +139,7 @@ def _tiles(data: ComparisonData) -> str:
     lead = data.lead
     tiles = [(lead.format(float(comparison.means(lead.metric)[best])), lead.label, label)]
     busy = (share(float(comparison.means("utilization")[best])), f"of the {data.utilization_label}", label)
-    if data.placed:
+    if data.node_level:
         tiles.append(busy)
     baseline = data.fcfs if data.fcfs is not None and data.fcfs != best else None
     if baseline is None and len(data.real) > 1:
@@ -152,7 +152,7 @@ def _tiles(data: ComparisonData) -> str:
                 detail += f"; 95 % interval {_change(pair.low)} to {_change(pair.high)}"
             tiles.append((_change(pair.ratio), f"against {comparison.labels[baseline]}", detail))
     tiles.append((format_duration(float(comparison.means("mean_wait_s")[best])), "mean wait", label))
-    if not data.placed:
+    if not data.node_level:
         tiles.append(busy)
     return tile_row([*tiles, *_energy_tiles(data)])
 
@@ -208,7 +208,7 @@ def shown_policies_note(data: ComparisonData) -> str:
 
 def class_tables(data: ComparisonData, by: Mapping[str, Sequence[JobClass]]) -> str:
     """Tables of job classes with a group of columns for each policy."""
-    hours = "GPU-hours" if data.placed else "node-hours"
+    hours = "GPU-hours" if data.node_level else "node-hours"
     titles = {
         "size": "By nodes",
         "gpus": "By GPUs",

@@ -64,7 +64,7 @@ _ROW_BUTTONS = (("taller", "Fewer nodes", "↕"), ("flatter", "More nodes", "≡
 
 def time_chart(data: ComparisonData, name: str) -> str:
     """Interactive chart of backlog and busy nodes, or of GPUs on node-level clusters, over time."""
-    unit = "GPUs" if data.placed else "nodes"
+    unit = "GPUs" if data.node_level else "nodes"
     logs = [data.log(policy) for policy in data.shown]
     zero_s = TickScale(logs).zero_s
     numbers = line_numbers(data)

@@ -134,7 +134,7 @@ def classes(
 ) -> ReportFigure:
     """Mean bounded slowdown by job size and by run time, one line for each policy."""
     numbers = line_numbers(data)
-    sizes = "GPUs" if data.placed else "nodes"
+    sizes = "GPUs" if data.node_level else "nodes"
     with new_figure(height_in=3.2, columns=2) as (figure, panels):
         for axes, rows, x_label in zip(panels, (by_size, by_runtime), (sizes, "true run time"), strict=True):
             for number, policy in enumerate(data.shown):
@@ -169,7 +169,7 @@ def classes(
 
 def over_time(data: ComparisonData, *, bins: int = 400) -> ReportFigure:
     """Jobs waiting, nodes (or GPUs) requested and busy in the typical window; only for saved figures."""
-    unit = "GPUs" if data.placed else "nodes"
+    unit = "GPUs" if data.node_level else "nodes"
     numbers = line_numbers(data)
     with new_figure(height_in=6.0, rows=3, share_x=True) as (figure, panels):
         for policy in data.shown:

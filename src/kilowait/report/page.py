@@ -272,7 +272,7 @@ def _comparison_section(
         if energy_data.record.curves:
             figures_by_name[f"{prefix}power"] = partial(energy_figures.power, energy_data)
     yield "<h3>Waits by job class</h3>"
-    size = "gpus" if data.placed else "size"
+    size = "gpus" if data.node_level else "size"
     by = {kind: data.by_class(kind, limit=html.USERS) for kind in (size, "runtime", "user")}
     yield add("classes", job_figures.classes(data, by[size], by["runtime"]))
     yield html.class_tables(data, by)

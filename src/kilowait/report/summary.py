@@ -66,7 +66,7 @@ def _single_run(data: ComparisonData) -> str:
     names = ("mean_bsld", "mean_wait_s", "mean_turnaround_s", "utilization")
     means = {name: float(data.comparison.means(name)[0]) for name in names}
     wait, busy = format_duration(means["mean_wait_s"]), share(means["utilization"])
-    if data.placed:
+    if data.node_level:
         return (
             f"Under {data.comparison.labels[0]} jobs take {format_duration(means['mean_turnaround_s'])} on average "
             f"from submission to their end (JCT), {wait} of it waiting, and {busy} of the GPUs are allocated "

@@ -90,15 +90,15 @@ class RawColumns:
 class _RowReport:
     """Adds masks of rows to the cleaning report, counting only rows that are not yet dropped."""
 
-    def __init__(self, draft: RawColumns, ledger: CleaningReport) -> None:
-        self.line, self.ledger = draft.line, ledger
+    def __init__(self, draft: RawColumns, report: CleaningReport) -> None:
+        self.line, self.report = draft.line, report
         self.alive: Flags = np.ones(len(draft), np.bool_)
 
     def drop(self, reason: str, rows: Flags) -> None:
         self._note("dropped", reason, rows)
         self.alive &= ~rows
 
-    def mend(self, reason: str, rows: Flags) -> None:
+    def correct(self, reason: str, rows: Flags) -> None:
         self._note("corrected", reason, rows)
 
     def note(self, reason: str, rows: Flags) -> None:
@@ -108,16 +108,16 @@ class _RowReport:
         rows = rows & self.alive
         count = int(rows.sum())
         if count:
-            self.ledger.add(kind, reason, count, int(self.line[int(np.argmax(rows))]))
+            self.report.add(kind, reason, count, int(self.line[int(np.argmax(rows))]))
 
 
 def build_table(
-    draft: RawColumns, ledger: CleaningReport, *, never_ran: NeverRan, source: str, meta: dict[str, Any]
+    draft: RawColumns, report: CleaningReport, *, never_ran: NeverRan, source: str, meta: dict[str, Any]
 ) -> JobTable:
     """Apply the cleaning rules and build the table, sorted by (submit_s, job_id)."""
     if never_ran not in ("drop", "keep"):
         raise UnknownNameError("value of never_ran", str(never_ran), ("drop", "keep"))
-    rows_report = _RowReport(draft, ledger)
+    rows_report = _RowReport(draft, report)
     for reason, rows in draft.invalid.items():
         rows_report.drop(reason, rows)
     if never_ran == "drop":
@@ -131,38 +131,38 @@ def build_table(
     columns["nodes"] = _needed(draft, rows_report, "nodes", "number of nodes", least=1, whole=True)
     columns["estimate_s"] = _estimates(draft, rows_report, columns["runtime_s"])
     for name in _OPTIONAL:
-        found = _optional(draft, rows_report, name)
-        if found is not None:
-            columns[name] = found
+        values = _optional(draft, rows_report, name)
+        if values is not None:
+            columns[name] = values
     _whole_gpus(columns, rows_report)
     if not rows_report.alive.any():
-        reasons = "; ".join(ledger.lines()[1:4]) or "it has no rows"
+        reasons = "; ".join(report.lines()[1:4]) or "it has no rows"
         raise TraceError(f"no job in {source} can be used: {reasons}")
 
-    kept = np.flatnonzero(rows_report.alive)
-    columns = {name: values[kept] for name, values in columns.items()}
-    ids = _ids(draft, rows_report, kept)
+    kept_rows = np.flatnonzero(rows_report.alive)
+    columns = {name: values[kept_rows] for name, values in columns.items()}
+    ids = _ids(draft, rows_report, kept_rows)
     backward = np.zeros(len(draft), np.bool_)
-    backward[kept[1:]] = np.diff(columns["submit_s"]) < 0
+    backward[kept_rows[1:]] = np.diff(columns["submit_s"]) < 0
     if backward.any():
-        rows_report.mend("rows not in submit order: sorted", backward)
+        rows_report.correct("rows not in submit order: sorted", backward)
     order = np.lexsort((ids, columns["submit_s"]))
-    kept, ids = kept[order], ids[order]
+    kept_rows, ids = kept_rows[order], ids[order]
     columns = {name: values[order] for name, values in columns.items()}
     columns["job_id"] = ids
-    columns |= _dependencies(draft, rows_report, kept, ids)
+    columns |= _dependencies(draft, rows_report, kept_rows, ids)
     labels: dict[str, tuple[str, ...]] = {}
     for name, (codes, names) in draft.words.items():
         assert name in LABEL_COLUMNS
-        if (codes[kept] >= 0).any():
-            columns[name] = codes[kept]
+        if (codes[kept_rows] >= 0).any():
+            columns[name] = codes[kept_rows]
             if names is not None:
                 labels[name] = names
     for name in _WHOLE:
         if name in columns:
             columns[name] = columns[name].astype(np.int64)
-    ledger.jobs = len(kept)
-    return JobTable(labels=labels, meta={**meta, "ledger": ledger.to_dict()}, **columns)
+    report.jobs = len(kept_rows)
+    return JobTable(labels=labels, meta={**meta, "ledger": report.to_dict()}, **columns)
 
 
 def _submissions(draft: RawColumns, rows_report: _RowReport) -> Floats:
@@ -177,7 +177,7 @@ def _submissions(draft: RawColumns, rows_report: _RowReport) -> Floats:
     if draft.correct_submit and unknown.any() and not unknown.all():
         last = np.maximum.accumulate(np.where(unknown, -1, np.arange(len(submit))))
         last[last < 0] = int(np.argmin(unknown))
-        rows_report.mend("submit time unknown: replaced by that of the previous row", unknown)
+        rows_report.correct("submit time unknown: replaced by that of the previous row", unknown)
         submit = submit[last]
     else:
         rows_report.drop("submit time unknown", unknown)
@@ -216,13 +216,13 @@ def _estimates(draft: RawColumns, rows_report: _RowReport, runtime: Floats) -> F
     estimate = draft.get("estimate_s")
     with np.errstate(invalid="ignore"):
         broken = (estimate < 0) | (estimate > LONGEST_S)
-    rows_report.mend("estimate negative or invalid: treated as unknown", broken)
+    rows_report.correct("estimate negative or invalid: treated as unknown", broken)
     unknown = np.isnan(estimate) | broken
     reason = "estimate unknown: replaced by the run time, a perfect estimate"
     if (unknown | ~rows_report.alive).all():
         rows_report.note(f"{reason} (the log has none)", unknown)
     else:
-        rows_report.mend(reason, unknown)
+        rows_report.correct(reason, unknown)
     return np.where(unknown, runtime, estimate)
 
 
@@ -231,18 +231,18 @@ def _optional(draft: RawColumns, rows_report: _RowReport, name: str) -> Floats |
     if name not in draft.numbers:
         return None
     values = draft.numbers[name]
-    clock = name in ("begin_s", "cancel_s")
+    is_time = name in ("begin_s", "cancel_s")
     with np.errstate(invalid="ignore"):
         broken = (
-            np.abs(values) > LATEST_S if clock else (values < _LEAST.get(name, 0)) | (values > _LIMIT[name])
+            np.abs(values) > LATEST_S if is_time else (values < _LEAST.get(name, 0)) | (values > _LIMIT[name])
         )
         if name in ("status", "cpu_milli"):
             broken &= values != -1
-        if clock:
+        if is_time:
             broken &= ~np.isinf(values)
         if name in _WHOLE:
             broken |= np.isfinite(values) & (values != np.floor(values))
-    rows_report.mend(f"{name} negative or invalid: treated as unknown", broken)
+    rows_report.correct(f"{name} negative or invalid: treated as unknown", broken)
     values = np.where(broken, np.nan, values)
     unknown = np.isnan(values)
     if (unknown | ~rows_report.alive).all():
@@ -256,62 +256,64 @@ def _optional(draft: RawColumns, rows_report: _RowReport, name: str) -> Floats |
 def _whole_gpus(columns: dict[str, Any], rows_report: _RowReport) -> None:
     """Fractional GPUs are allowed only for jobs with exactly one GPU."""
     if "gpu_milli" in columns:
-        parted = (columns["gpu_milli"] < 1000) & (columns.get("gpus", 0.0) != 1)
-        rows_report.mend("fractional GPU requested with other than 1 GPU: whole GPUs used", parted)
-        columns["gpu_milli"] = np.where(parted, 1000.0, columns["gpu_milli"])
+        fractional = (columns["gpu_milli"] < 1000) & (columns.get("gpus", 0.0) != 1)
+        rows_report.correct("fractional GPU requested with other than 1 GPU: whole GPUs used", fractional)
+        columns["gpu_milli"] = np.where(fractional, 1000.0, columns["gpu_milli"])
 
 
-def _ids(draft: RawColumns, rows_report: _RowReport, kept: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _ids(
+    draft: RawColumns, rows_report: _RowReport, kept_rows: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
     """The log's job numbers if they are whole and unique; else new numbers after the largest."""
-    given = draft.get("job_id")[kept]
-    if np.isnan(given).all():
-        rows_report.ledger.add("note", "the log has no job numbers: numbered from 1 in the file's order")
-        return np.arange(1, len(kept) + 1)
+    numbers = draft.get("job_id")[kept_rows]
+    if np.isnan(numbers).all():
+        rows_report.report.add("note", "the log has no job numbers: numbered from 1 in the file's order")
+        return np.arange(1, len(kept_rows) + 1)
     with np.errstate(invalid="ignore"):
-        fine = (np.abs(given) < 2.0**53) & (given == np.floor(given))
-    ids = np.where(fine, given, 0).astype(np.int64)
+        fine = (np.abs(numbers) < 2.0**53) & (numbers == np.floor(numbers))
+    ids = np.where(fine, numbers, 0).astype(np.int64)
     _, first = np.unique(ids[fine], return_index=True)
-    single = np.zeros(len(kept), np.bool_)
+    single = np.zeros(len(kept_rows), np.bool_)
     single[np.flatnonzero(fine)[first]] = True
     for reason, rows in (
         ("job number missing or not a whole number: renumbered", ~fine),
         ("duplicate job number: renumbered", fine & ~single),
     ):
         marked = np.zeros(len(draft), np.bool_)
-        marked[kept[rows]] = True
-        rows_report.mend(reason, marked)
+        marked[kept_rows[rows]] = True
+        rows_report.correct(reason, marked)
     top = int(ids[single].max()) if single.any() else 0
     ids[~single] = top + 1 + np.arange(int((~single).sum()))
     return ids
 
 
 def _dependencies(
-    draft: RawColumns, rows_report: _RowReport, kept: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]
+    draft: RawColumns, rows_report: _RowReport, kept_rows: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]
 ) -> dict[str, npt.NDArray[Any]]:
     """Valid after_id and think_s: dependencies on earlier jobs only, so that there are no cycles."""
-    after = draft.get("after_id")[kept]
+    after = draft.get("after_id")[kept_rows]
     with np.errstate(invalid="ignore"):
-        given = after >= 0
-    if not given.any():
+        has_dependency = after >= 0
+    if not has_dependency.any():
         return {}
     marked = np.zeros(len(draft), np.bool_)
-    marked[kept[given]] = True
-    if given.all() and len(after) > 1 and (after == after[0]).all():
-        rows_report.mend("all jobs depend on the same job: dependencies left out", marked)
+    marked[kept_rows[has_dependency]] = True
+    if has_dependency.all() and len(after) > 1 and (after == after[0]).all():
+        rows_report.correct("all jobs depend on the same job: dependencies left out", marked)
         return {}
     by_id = np.argsort(ids)
-    place = np.minimum(np.searchsorted(ids[by_id], np.where(given, after, 0)), len(ids) - 1)
+    place = np.minimum(np.searchsorted(ids[by_id], np.where(has_dependency, after, 0)), len(ids) - 1)
     target = by_id[place]
-    sound = given & (ids[target] == after) & (target < np.arange(len(ids)))
+    sound = has_dependency & (ids[target] == after) & (target < np.arange(len(ids)))
     marked[:] = False
-    marked[kept[given & ~sound]] = True
-    rows_report.mend("preceding job not in the table or not an earlier one: dependency left out", marked)
+    marked[kept_rows[has_dependency & ~sound]] = True
+    rows_report.correct("preceding job not in the table or not an earlier one: dependency left out", marked)
     if not sound.any():
         return {}
-    think = draft.get("think_s")[kept]
+    think = draft.get("think_s")[kept_rows]
     with np.errstate(invalid="ignore"):
         usable = sound & (think >= 0) & (think <= LONGEST_S)
-    found: dict[str, npt.NDArray[Any]] = {"after_id": np.where(sound, after, -1).astype(np.int64)}
+    columns: dict[str, npt.NDArray[Any]] = {"after_id": np.where(sound, after, -1).astype(np.int64)}
     if usable.any():
-        found["think_s"] = np.where(usable, think, 0.0)
-    return found
+        columns["think_s"] = np.where(usable, think, 0.0)
+    return columns

@@ -78,10 +78,10 @@ class CleaningReport:
 
     def check(self, source: str) -> None:
         """Raise a TraceError if a row was dropped or corrected; used for ``strict=True``."""
-        found = [str(entry) for entry in self.entries if entry.kind != "note"]
-        if found:
+        rejected = [str(entry) for entry in self.entries if entry.kind != "note"]
+        if rejected:
             raise TraceError(
-                f"{source} is not clean, and strict reading is on: {'; '.join(found)}. "
+                f"{source} is not clean, and strict reading is on: {'; '.join(rejected)}. "
                 "Read it without strict to use the remaining rows"
             )
 
@@ -104,7 +104,7 @@ class CleaningReport:
 
 
 def describe(
-    jobs: JobTable, ledger: CleaningReport | None = None, *, nodes: int | None = None
+    jobs: JobTable, report: CleaningReport | None = None, *, nodes: int | None = None
 ) -> dict[str, Any]:
     """Summary statistics of a log: counts, span, sizes, times, users, quality of estimates, cleaning report.
 
@@ -114,16 +114,21 @@ def describe(
     >>> jobs = JobTable(
     ...     job_id=[1, 2], submit_s=[0, 100], runtime_s=[50, 50], estimate_s=[50, 60], nodes=[2, 4]
     ... )
-    >>> facts = describe(jobs, nodes=4)
-    >>> facts["jobs"], facts["span_s"], facts["offered_load"], facts["perfect_estimates"]
+    >>> description = describe(jobs, nodes=4)
+    >>> (
+    ...     description["jobs"],
+    ...     description["span_s"],
+    ...     description["offered_load"],
+    ...     description["perfect_estimates"],
+    ... )
     (2, 100.0, 0.75, 0.5)
     """
     if nodes is not None and nodes < 1:
         raise InputError(f"a machine of {nodes} nodes; give at least 1")
-    if ledger is None and "ledger" in jobs.meta:
-        ledger = CleaningReport.from_dict(jobs.meta["ledger"])
+    if report is None and "ledger" in jobs.meta:
+        report = CleaningReport.from_dict(jobs.meta["ledger"])
     size = nodes if nodes is not None else jobs.meta.get("max_procs", jobs.meta.get("max_nodes"))
-    facts: dict[str, Any] = {
+    description: dict[str, Any] = {
         "format": jobs.meta.get("format"),
         "source": jobs.meta.get("source"),
         "jobs": len(jobs),
@@ -134,7 +139,7 @@ def describe(
         submit, runtime, estimate = jobs["submit_s"], jobs["runtime_s"], jobs["estimate_s"]
         span = float(submit.max() - submit.min())
         work = float(np.dot(runtime, jobs["nodes"].astype(np.float64)))
-        facts |= {
+        description |= {
             "first_submit_s": float(submit.min()),
             "last_submit_s": float(submit.max()),
             "span_s": span,
@@ -151,12 +156,12 @@ def describe(
         }
         for name in ("user", "account", "queue", "qos"):
             known = jobs[name][jobs[name] >= 0] if name in jobs else np.empty(0)
-            facts[f"{name}s" if name != "qos" else "qos"] = len(np.unique(known))
+            description[f"{name}s" if name != "qos" else "qos"] = len(np.unique(known))
         if "status" in jobs:
             codes, counts = np.unique(jobs["status"], return_counts=True)
-            facts["status"] = {int(code): int(count) for code, count in zip(codes, counts, strict=True)}
-    facts["ledger"] = None if ledger is None else ledger.to_dict()
-    return facts
+            description["status"] = {int(code): int(count) for code, count in zip(codes, counts, strict=True)}
+    description["ledger"] = None if report is None else report.to_dict()
+    return description
 
 
 def _quantiles(values: Any) -> dict[str, float]:
@@ -164,5 +169,5 @@ def _quantiles(values: Any) -> dict[str, float]:
     if not len(known):
         return {}
     marks = {"min": 0.0, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99, "max": 1.0}
-    found = np.quantile(known, list(marks.values()))
-    return {**{name: float(v) for name, v in zip(marks, found, strict=True)}, "mean": float(known.mean())}
+    quantiles = np.quantile(known, list(marks.values()))
+    return {**{name: float(v) for name, v in zip(marks, quantiles, strict=True)}, "mean": float(known.mean())}

@@ -38,7 +38,7 @@ def file_bytes(path: Path) -> bytes:
     return data
 
 
-def unpack(data: bytes, source: str, ledger: CleaningReport | None = None) -> bytes:
+def unpack(data: bytes, source: str, report: CleaningReport | None = None) -> bytes:
     """Decompress gzip, zstd, bzip2 or xz data; other data is returned unchanged.
 
     >>> import gzip
@@ -47,7 +47,7 @@ def unpack(data: bytes, source: str, ledger: CleaningReport | None = None) -> by
     """
     for _ in range(3):  # Some files are compressed twice.
         if data[:2] == b"\x1f\x8b":
-            data = _gunzip(data, source, ledger)
+            data = _gunzip(data, source, report)
         elif data[:4] == b"\x28\xb5\x2f\xfd":
             data = _unzstd(data, source)
         elif data[:3] == b"BZh" or data[:6] == b"\xfd7zXZ\x00":
@@ -62,7 +62,7 @@ def unpack(data: bytes, source: str, ledger: CleaningReport | None = None) -> by
     return data
 
 
-def _gunzip(data: bytes, source: str, ledger: CleaningReport | None) -> bytes:
+def _gunzip(data: bytes, source: str, report: CleaningReport | None) -> bytes:
     parts: list[bytes] = []
     rest = data
     while rest[:2] == b"\x1f\x8b":
@@ -75,15 +75,15 @@ def _gunzip(data: bytes, source: str, ledger: CleaningReport | None) -> bytes:
                 f"{source} is damaged gzip: {problem}, after {got:,} good bytes; get the file again"
             ) from None
         if not member.eof:
-            whole = b"".join(parts)
-            lines = whole.count(b"\n")
+            decompressed = b"".join(parts)
+            lines = decompressed.count(b"\n")
             raise TraceError(
-                f"{source} is cut short: its gzip data stop after {len(whole):,} bytes ({lines:,} lines); "
+                f"{source} is cut short: its gzip data stop after {len(decompressed):,} bytes ({lines:,} lines); "
                 "get the file again"
             )
         rest = member.unused_data
-    if rest.strip(b"\x00") and ledger is not None:
-        ledger.add("note", f"{len(rest):,} bytes after the end of the gzip data: left out")
+    if rest.strip(b"\x00") and report is not None:
+        report.add("note", f"{len(rest):,} bytes after the end of the gzip data: left out")
     return b"".join(parts)
 
 
@@ -103,7 +103,7 @@ def _unzstd(data: bytes, source: str) -> bytes:
     return b"".join(parts)
 
 
-def as_utf8(data: bytes, ledger: CleaningReport) -> bytes:
+def as_utf8(data: bytes, report: CleaningReport) -> bytes:
     """UTF-8 bytes without a byte order mark; UTF-16 is recognised by its mark."""
     if data[:3] == b"\xef\xbb\xbf":
         return data[3:]
@@ -112,16 +112,16 @@ def as_utf8(data: bytes, ledger: CleaningReport) -> bytes:
             text = data.decode("utf-16")
         except UnicodeDecodeError as problem:
             raise TraceError(f"it starts like UTF-16 but is not: {problem}; save it as UTF-8") from None
-        ledger.add("note", "the file is UTF-16")
+        report.add("note", "the file is UTF-16")
         return text.encode("utf-8", "replace")
     return data
 
 
 def refuse_binary(data: bytes) -> None:
     """Raise a TraceError that names the file type if the data is not text."""
-    for mark, what in _OTHER_FILES.items():
+    for mark, file_type in _OTHER_FILES.items():
         if data.startswith(mark):
-            raise TraceError(f"this is {what}, not a job log; unpack or convert it first")
+            raise TraceError(f"this is {file_type}, not a job log; unpack or convert it first")
     if data[257:262] == b"ustar":
         raise TraceError("this is a tar archive; unpack it and name one log file")
     place = data.find(b"\x00")
@@ -131,11 +131,11 @@ def refuse_binary(data: bytes) -> None:
         )
 
 
-def as_text(data: bytes, ledger: CleaningReport) -> str:
+def as_text(data: bytes, report: CleaningReport) -> str:
     """The text in UTF-8; other bytes are replaced and noted."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         text = data.decode("utf-8", "replace")
-        ledger.add("note", f"{text.count(chr(0xFFFD)):,} characters are not UTF-8: replaced")
+        report.add("note", f"{text.count(chr(0xFFFD)):,} characters are not UTF-8: replaced")
         return text

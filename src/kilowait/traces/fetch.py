@@ -192,9 +192,11 @@ def _downloaded(url: str, target: Path, timeout_s: float, progress: Progress | N
                 continue
             if not isinstance(broken, (http.client.HTTPException, ConnectionResetError)):
                 break
-    kept = part.stat().st_size if part.exists() else 0
+    received_bytes = part.stat().st_size if part.exists() else 0
     state = (
-        f"{kept:,} bytes are kept and the next fetch resumes from there" if kept else "nothing was changed"
+        f"{received_bytes:,} bytes are kept and the next fetch resumes from there"
+        if received_bytes
+        else "nothing was changed"
     )
     raise TraceError(
         f"cannot download {url}: {problem}; {state}. Without a network, get the file elsewhere and copy it to {target}"

@@ -24,7 +24,7 @@ __all__ = ["folder_parts", "trace_sha256"]
 _HEAD_BYTES = 1 << 18
 
 
-def folder_parts(path: Path, format: str | None, ledger: CleaningReport) -> tuple[str, list[TracePart]]:
+def folder_parts(path: Path, format: str | None, report: CleaningReport) -> tuple[str, list[TracePart]]:
     """The format of the trace in this folder or its direct subfolders, and its files by name.
 
     Files of other kinds (utilization, machines) are left out, with a note.
@@ -41,8 +41,8 @@ def folder_parts(path: Path, format: str | None, ledger: CleaningReport) -> tupl
         raise TraceError(f"{path} is a directory with {contents}; name one log file in it")
     chosen = by_format[kinds[0]]
     if len(chosen) < len(files):
-        ledger.add("note", f"{len(files) - len(chosen)} other files in the folder left out")
-    return kinds[0], [TracePart(file.name, _text_of(file, ledger)) for file in chosen]
+        report.add("note", f"{len(files) - len(chosen)} other files in the folder left out")
+    return kinds[0], [TracePart(file.name, _text_of(file, report)) for file in chosen]
 
 
 def trace_sha256(path: str | PathLike[str]) -> str:
@@ -68,10 +68,10 @@ def _files(path: Path) -> list[Path]:
     return [file for file in files if not any(x.startswith(".") for x in file.relative_to(path).parts)]
 
 
-def _text_of(file: Path, ledger: CleaningReport) -> str:
-    data = as_utf8(unpack(file_bytes(file), str(file), ledger), ledger)
+def _text_of(file: Path, report: CleaningReport) -> str:
+    data = as_utf8(unpack(file_bytes(file), str(file), report), report)
     refuse_binary(data)
-    return as_text(data, ledger)
+    return as_text(data, report)
 
 
 def _format_of(file: Path) -> str:

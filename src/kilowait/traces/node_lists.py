@@ -44,11 +44,11 @@ def read_nodes(path: str | PathLike[str]) -> Cluster:
     (['P100', 'cpu'], (0, 1))
     """
     path = Path(path)
-    ledger = CleaningReport()
-    data = as_utf8(unpack(file_bytes(path), str(path), ledger), ledger)
+    report = CleaningReport()
+    data = as_utf8(unpack(file_bytes(path), str(path), report), report)
     try:
         refuse_binary(data)
-        kinds = _kinds(as_text(data, ledger), ledger)
+        kinds = _kinds(as_text(data, report), report)
     except TraceError as problem:
         raise TraceError(f"cannot read the nodes in {path}: {problem}") from None
     numbered = {kind: place for place, kind in enumerate(dict.fromkeys(kinds))}
@@ -58,19 +58,19 @@ def read_nodes(path: str | PathLike[str]) -> Cluster:
         NodeGroup(
             name, int(size), cores=kind[0], memory_gb=kind[1], gpus=kind[2], gpu_type=kind[3], node_level=True
         )
-        for name, kind, size in zip(_named(list(numbered)), numbered, sizes, strict=True)
+        for name, kind, size in zip(_group_names(list(numbered)), numbered, sizes, strict=True)
     )
     return Cluster(groups, name=path.name.split(".")[0], node_groups=layout)
 
 
-def _kinds(text: str, ledger: CleaningReport) -> list[_Kind]:
+def _kinds(text: str, report: CleaningReport) -> list[_Kind]:
     """Cores, memory, GPUs and GPU type of each node, in the order of the file."""
     origin = node_list([line for line in text[:65536].splitlines() if line.strip()])
     if origin is None:
         raise TraceError("it is not a supported node list: openb's, PAI's or node_info_df.csv")
-    rows = read_rows(text, ledger, PAI_TABLES["machine"].split(",") if origin == "pai" else None)
-    if ledger.dropped:
-        raise TraceError(f"it is incomplete: {'; '.join(ledger.lines()[1:])}")
+    rows = read_rows(text, report, PAI_TABLES["machine"].split(",") if origin == "pai" else None)
+    if report.dropped:
+        raise TraceError(f"it is incomplete: {'; '.join(report.lines()[1:])}")
     if origin == "openb":
         cores, memory, gpus, model = (
             rows.numbers("cpu_milli") / 1000,
@@ -103,12 +103,12 @@ def _check(rows: CsvRows, *columns: np.ndarray[tuple[int], np.dtype[np.float64]]
         )
 
 
-def _named(kinds: list[_Kind]) -> list[str]:
+def _group_names(kinds: list[_Kind]) -> list[str]:
     """Group names: the GPU type if it is unique, else with GPUs, cores and memory added."""
     types = [kind[3] or "cpu" for kind in kinds]
     plain = [name for name in types if types.count(name) == 1]
-    named: list[str] = []
+    group_names: list[str] = []
     for name, (cores, memory, gpus, _) in zip(types, kinds, strict=True):
         sizes = [f"{gpus}x"] * (gpus > 0) + [f"{cores}c"] + [f"{memory:.0f}g"] * (memory > 0)
-        named.append(name if name in plain else f"{name} {' '.join(sizes)}")
-    return named
+        group_names.append(name if name in plain else f"{name} {' '.join(sizes)}")
+    return group_names

@@ -62,17 +62,17 @@ def read_trace_with_report(
     strict: bool = False,
     never_ran: NeverRan = "drop",
 ) -> tuple[JobTable, CleaningReport]:
-    """`read_trace`, with the cleaning report as an object."""
+    """Like `read_trace`, with the cleaning report as an object."""
     if format is not None and format not in FORMATS:
         raise UnknownNameError("trace format", format, FORMATS)
     path = Path(path)
-    ledger = CleaningReport()
+    report = CleaningReport()
     try:
         if path.is_dir():
-            jobs = _read_folder(path, format, columns, never_ran, ledger)
+            jobs = _read_folder(path, format, columns, never_ran, report)
         else:
-            data = unpack(file_bytes(path), str(path), ledger)
-            jobs = _parsed(data, format, columns, never_ran, path, ledger)
+            data = unpack(file_bytes(path), str(path), report)
+            jobs = _parsed(data, format, columns, never_ran, path, report)
     except (TraceError, UnknownNameError) as problem:
         if str(path) in str(problem) or isinstance(problem, UnknownNameError):
             raise
@@ -80,8 +80,8 @@ def read_trace_with_report(
     except TableError as problem:  # A value that no rule of clean.py covers.
         raise TraceError(f"cannot make a job table of {path}: {problem}") from None
     if strict:
-        ledger.check(str(path))
-    return jobs, ledger
+        report.check(str(path))
+    return jobs, report
 
 
 def _parsed(
@@ -90,38 +90,38 @@ def _parsed(
     columns: Mapping[str, Any] | None,
     never_ran: NeverRan,
     path: Path,
-    ledger: CleaningReport,
+    report: CleaningReport,
 ) -> JobTable:
     if data.startswith(b"PAR1") and format in (None, "parquet"):
-        own = None if columns else tables.own_parquet(data, ledger)
-        if own is not None:
-            return own
-        draft, meta = tables.read_parquet(data, columns, ledger)
-        found = "parquet"
+        kilowait_jobs = None if columns else tables.own_parquet(data, report)
+        if kilowait_jobs is not None:
+            return kilowait_jobs
+        draft, meta = tables.read_parquet(data, columns, report)
+        detected_format = "parquet"
     else:
-        data = as_utf8(data, ledger)
-        found = format or ("csv" if columns else find_format(data))
-        if found == "parquet":
+        data = as_utf8(data, report)
+        detected_format = format or ("csv" if columns else find_format(data))
+        if detected_format == "parquet":
             raise TraceError("this is not a Parquet file (it does not start with PAR1)")
         refuse_binary(data)
-        if columns and found != "csv":
+        if columns and detected_format != "csv":
             raise TraceError(
-                f"a column map is for csv and parquet, but this is read as {found}; omit columns"
+                f"a column map is for csv and parquet, but this is read as {detected_format}; omit columns"
             )
-        if found == "swf":
-            draft, meta = swf.read_swf(data, ledger)
+        if detected_format == "swf":
+            draft, meta = swf.read_swf(data, report)
         else:
-            text = as_text(data, ledger)
-            if found in GPU_READERS:
-                draft, meta = GPU_READERS[found]([TracePart(path.name, text)], ledger)
-            elif found == "sacct":
-                draft, meta = slurm.read_sacct(text, ledger)
-            elif found == "events":
-                draft, meta = slurm.read_events(text, ledger)
+            text = as_text(data, report)
+            if detected_format in GPU_READERS:
+                draft, meta = GPU_READERS[detected_format]([TracePart(path.name, text)], report)
+            elif detected_format == "sacct":
+                draft, meta = slurm.read_sacct(text, report)
+            elif detected_format == "events":
+                draft, meta = slurm.read_events(text, report)
             else:
-                draft, meta = tables.read_csv(text, columns, ledger)
-    meta = {"format": meta.pop("format", found), "source": path.name, **meta}
-    return build_table(draft, ledger, never_ran=never_ran, source=str(path), meta=meta)
+                draft, meta = tables.read_csv(text, columns, report)
+    meta = {"format": meta.pop("format", detected_format), "source": path.name, **meta}
+    return build_table(draft, report, never_ran=never_ran, source=str(path), meta=meta)
 
 
 def _read_folder(
@@ -129,16 +129,16 @@ def _read_folder(
     format: str | None,
     columns: Mapping[str, Any] | None,
     never_ran: NeverRan,
-    ledger: CleaningReport,
+    report: CleaningReport,
 ) -> JobTable:
     if columns:
         raise TraceError(f"{path} is a directory, but a column map is for one file; name the file")
-    found, parts = folder_parts(path, format, ledger)
-    draft, meta = GPU_READERS[found](parts, ledger)
+    detected_format, parts = folder_parts(path, format, report)
+    draft, meta = GPU_READERS[detected_format](parts, report)
     return build_table(
         draft,
-        ledger,
+        report,
         never_ran=never_ran,
         source=str(path),
-        meta={"format": found, "source": path.name, **meta},
+        meta={"format": detected_format, "source": path.name, **meta},
     )

@@ -39,13 +39,13 @@ _CLASS[48:58] = _DIGIT
 _CLASS[[45, 46, 10]] = _MINUS, _DOT, _NEWLINE
 
 
-def read_swf(data: bytes, ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_swf(data: bytes, report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read the rows and the header; times stay relative to the log's own origin."""
     if b"\n" not in data:
         data = data.replace(b"\r", b"\n")
     if not data.endswith(b"\n"):
         data += b"\n"
-    fields, line, width, extra, comments = _rows(data, ledger)
+    fields, line, width, extra, comments = _rows(data, report)
     header = _header(comments)
     meta: dict[str, Any] = {"header": {k: v for k, v in header.items() if k not in ("Queue", "Partition")}}
     for key, name in (("MaxProcs", "max_procs"), ("MaxNodes", "max_nodes")):
@@ -60,7 +60,7 @@ def read_swf(data: bytes, ledger: CleaningReport) -> tuple[RawColumns, dict[str,
 
     alea = bool(extra) and width == 21
     if width > FIELDS:
-        ledger.add(
+        report.add(
             "note",
             f"lines have {width} fields, SWF has {FIELDS}: the rest left out" + ", except the queue" * alea,
         )
@@ -75,18 +75,18 @@ def read_swf(data: bytes, ledger: CleaningReport) -> tuple[RawColumns, dict[str,
         "after_id": known[:, 16],
         "think_s": known[:, 17],
     }
-    _processors(draft, fields, ledger)
+    _processors(draft, fields, report)
     draft.numbers["memory_mb"] = known[:, 9] * 1.024e-3 * draft.numbers["nodes"]
     if alea:
-        ledger.add("note", "field 10 is the whole job's memory in bytes in this 21-field form")
+        report.add("note", "field 10 is the whole job's memory in bytes in this 21-field form")
         draft.numbers["memory_mb"] = known[:, 9] / 1e6
     draft.words = {
-        "user": _numbered(fields[:, 11], "user (field 12)", line, ledger),
-        "account": _numbered(fields[:, 12], "group (field 13)", line, ledger),
-        "name": _numbered(fields[:, 13], "executable (field 14)", line, ledger),
+        "user": _numbered(fields[:, 11], "user (field 12)", line, report),
+        "account": _numbered(fields[:, 12], "group (field 13)", line, report),
+        "name": _numbered(fields[:, 13], "executable (field 14)", line, report),
     }
-    _queues(draft, fields, extra if alea else [], header, ledger)
-    _status(draft, fields[:, 10], ledger)
+    _queues(draft, fields, extra if alea else [], header, report)
+    _status(draft, fields[:, 10], report)
     return draft, meta
 
 
@@ -94,7 +94,7 @@ def read_swf(data: bytes, ledger: CleaningReport) -> tuple[RawColumns, dict[str,
 
 
 def _rows(
-    data: bytes, ledger: CleaningReport
+    data: bytes, report: CleaningReport
 ) -> tuple[Floats, npt.NDArray[np.int64], int, list[str], list[str]]:
     """Numbers (rows x 18), their line numbers, fields per line, the queue names of the 21-field form, comments."""
     buffer = np.frombuffer(data, np.uint8)
@@ -107,57 +107,60 @@ def _rows(
     length = np.flatnonzero(blank > before) - token
     first = np.searchsorted(token, starts)
     count = np.diff(np.append(first, len(token)))
-    odd = np.zeros(len(ends), np.bool_)
-    odd[np.searchsorted(ends, _odd_places(kind, before, token, length))] = True
+    irregular = np.zeros(len(ends), np.bool_)
+    irregular[np.searchsorted(ends, _irregular_positions(kind, before, token, length))] = True
 
     comments: list[str] = []
     rows = count > 0
-    for number in np.flatnonzero(odd & rows).tolist():
+    for number in np.flatnonzero(irregular & rows).tolist():
         start = int(token[first[number]])
         mark = data[start : start + 1]
         if mark in (b";", b"#") or mark.isalpha():
             text = data[start : int(ends[number])].decode("utf-8", "replace")
             headed = _KEY.match(text) is not None
             if mark.isalpha() and headed:
-                ledger.add("note", "header line without its leading ';'", 1, number + 1)
+                report.add("note", "header line without its leading ';'", 1, number + 1)
             if headed or not mark.isalpha():
                 comments.append(text)
                 rows[number] = False
-    ledger.rows_read = int(rows.sum())
-    if not ledger.rows_read:
+    report.rows_read = int(rows.sum())
+    if not report.rows_read:
         raise TraceError("there are no lines of jobs, only comments or blank lines")
     width = int(np.bincount(count[rows]).argmax())
     if not FIELDS <= width <= 21:
         raise TraceError(f"most lines have {width} fields; SWF has {FIELDS} (extended forms 19 to 21)")
     for wrong in np.unique(np.minimum(count, 100)[rows & (count != width)]).tolist():
         places = np.flatnonzero(rows & (np.minimum(count, 100) == wrong))
-        said = f"{wrong} fields where the log has {width}" if wrong < 100 else "a hundred fields or more"
-        ledger.add("dropped", said, len(places), int(places[0]) + 1)
+        reason = f"{wrong} fields where the log has {width}" if wrong < 100 else "a hundred fields or more"
+        report.add("dropped", reason, len(places), int(places[0]) + 1)
     rows &= count == width
-    kept = np.flatnonzero(rows)
-    found = np.full((len(kept), FIELDS), np.nan, order="F")
-    plain = ~odd[kept]
-    begin = first[kept[plain]]
+    complete_rows = np.flatnonzero(rows)
+    values = np.full((len(complete_rows), FIELDS), np.nan, order="F")
+    plain = ~irregular[complete_rows]
+    begin = first[complete_rows[plain]]
     for field in _USED:  # Column by column, so that unused fields are not parsed.
-        found[plain, field] = _digits(buffer, token[begin + field], length[begin + field])
+        values[plain, field] = _digits(buffer, token[begin + field], length[begin + field])
     queue: list[str] = []
     for row in np.flatnonzero(~plain).tolist():
-        words = data[int(starts[kept[row]]) : int(ends[kept[row]])].split()
-        found[row, _USED] = [_number(words[field]) for field in _USED]
+        words = data[int(starts[complete_rows[row]]) : int(ends[complete_rows[row]])].split()
+        values[row, _USED] = [_number(words[field]) for field in _USED]
         if width == 21 and words[18].startswith(b"{"):
             queue.append(words[19].decode("utf-8", "replace"))
-    unread = ~np.isfinite(found)
+    unread = ~np.isfinite(values)
     unread[:, [f for f in range(FIELDS) if f not in _USED]] = False
     if unread.any():
         hit = unread.any(axis=1)
-        ledger.add(
-            "corrected", "not a number: treated as unknown", int(hit.sum()), int(kept[int(hit.argmax())]) + 1
+        report.add(
+            "corrected",
+            "not a number: treated as unknown",
+            int(hit.sum()),
+            int(complete_rows[int(hit.argmax())]) + 1,
         )
-        found[unread] = np.nan
-    return found, kept + 1, width, queue if len(queue) == len(kept) else [], comments
+        values[unread] = np.nan
+    return values, complete_rows + 1, width, queue if len(queue) == len(complete_rows) else [], comments
 
 
-def _odd_places(
+def _irregular_positions(
     kind: npt.NDArray[np.uint8], before: Flags, token: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Positions that `_digits` cannot parse: anything but [-]digits[.digits] of at most 15 characters."""
@@ -204,8 +207,8 @@ def _number(word: bytes) -> float:
 
 
 def _first_integer(text: str) -> int | None:
-    found = _INTEGER.search(text)
-    return int(found.group().replace(",", "")) if found and len(found.group()) < 19 else None
+    match = _INTEGER.search(text)
+    return int(match.group().replace(",", "")) if match and len(match.group()) < 19 else None
 
 
 def _header(comments: list[str]) -> dict[str, str]:
@@ -220,7 +223,7 @@ def _header(comments: list[str]) -> dict[str, str]:
     return header
 
 
-def _processors(draft: RawColumns, fields: Floats, ledger: CleaningReport) -> None:
+def _processors(draft: RawColumns, fields: Floats, report: CleaningReport) -> None:
     """Processors allocated (field 5), else requested (8), and the jobs that never ran."""
     runtime, allocated, requested, status = fields[:, 3], fields[:, 4], fields[:, 7], fields[:, 10]
     has_allocated, has_requested = allocated > 0, requested > 0
@@ -241,22 +244,22 @@ def _processors(draft: RawColumns, fields: Floats, ledger: CleaningReport) -> No
     }
     instead = ~has_allocated & has_requested & ~never & ~unstarted
     if instead.any():
-        said = "processors allocated (field 5) unknown: processors requested (field 8) used"
+        reason = "processors allocated (field 5) unknown: processors requested (field 8) used"
         where = (int(instead.sum()), int(draft.line[int(instead.argmax())]))
-        ledger.add("corrected" if has_allocated.any() else "note", said, *where)
+        report.add("corrected" if has_allocated.any() else "note", reason, *where)
 
 
-def _status(draft: RawColumns, status: Floats, ledger: CleaningReport) -> None:
+def _status(draft: RawColumns, status: Floats, report: CleaningReport) -> None:
     outside = ~np.isnan(status) & ((status < -1) | (status > 5) | (status != np.floor(status)))
     if outside.mean() >= 0.01:
-        ledger.add("note", "field 11 holds exit codes: 0 read as ok, any other as failed")
+        report.add("note", "field 11 holds exit codes: 0 read as ok, any other as failed")
         draft.numbers["status"] = np.where(
             np.isnan(status) | (status == -1), -1.0, (status == 0).astype(np.float64)
         )
         return
     if outside.any():
         count, first = int(outside.sum()), int(draft.line[int(outside.argmax())])
-        ledger.add("corrected", "status (field 11) is none of SWF's codes: treated as unknown", count, first)
+        report.add("corrected", "status (field 11) is none of SWF's codes: treated as unknown", count, first)
     draft.numbers["status"] = np.where(outside | np.isnan(status), -1.0, status)
     # Codes 2 to 4 are partial executions of a job that also has a line for the whole job.
     part = (status >= 2) & (status <= 4) & ~outside
@@ -264,7 +267,7 @@ def _status(draft: RawColumns, status: Floats, ledger: CleaningReport) -> None:
     part &= np.isin(ids, ids[~part])
     if part.any():
         reason = "a partial execution (status 2 to 4) of a job with a line for the whole job"
-        ledger.add("dropped", reason, int(part.sum()), int(draft.line[int(part.argmax())]))
+        report.add("dropped", reason, int(part.sum()), int(draft.line[int(part.argmax())]))
         _keep_rows(draft, ~part)
 
 
@@ -275,15 +278,15 @@ def _keep_rows(draft: RawColumns, rows: Flags) -> None:
     draft.words = {name: (codes[rows], names) for name, (codes, names) in draft.words.items()}
 
 
-def _numbered(values: Floats, said: str, line: npt.NDArray[np.int64], ledger: CleaningReport) -> Words:
+def _numbered(values: Floats, label: str, line: npt.NDArray[np.int64], report: CleaningReport) -> Words:
     """A column of ids: whole numbers are kept; too large ones become names; invalid ones become unknown."""
     broken = ~np.isnan(values) & (
         ((values < 0) & (values != -1)) | (values != np.floor(values)) | (values >= 2**53)
     )
     if broken.any():
-        ledger.add(
+        report.add(
             "corrected",
-            f"{said} broken: treated as unknown",
+            f"{label} broken: treated as unknown",
             int(broken.sum()),
             int(line[int(broken.argmax())]),
         )
@@ -294,16 +297,16 @@ def _numbered(values: Floats, said: str, line: npt.NDArray[np.int64], ledger: Cl
 
 
 def _queues(
-    draft: RawColumns, fields: Floats, words: list[str], header: dict[str, str], ledger: CleaningReport
+    draft: RawColumns, fields: Floats, words: list[str], header: dict[str, str], report: CleaningReport
 ) -> None:
     """The queue: field 15 if any job has one, else the partition (16); names from the header."""
     if words:
         draft.words["queue"] = coded(words)
         return
     key, place = ("Queue", 14) if (fields[:, 14] >= 0).any() else ("Partition", 15)
-    codes, names = _numbered(fields[:, place], f"{key.lower()} (field {place + 1})", draft.line, ledger)
+    codes, names = _numbered(fields[:, place], f"{key.lower()} (field {place + 1})", draft.line, report)
     if place == 15 and (codes >= 0).any():
-        ledger.add("note", "no queues (field 15): partitions (field 16) used as queues")
+        report.add("note", "no queues (field 15): partitions (field 16) used as queues")
     listed: dict[int, str] = {}
     for text in header.get(key, "").splitlines():
         match = re.match(r"(\d{1,6})[\s:-]*(.*)", text)
@@ -311,11 +314,11 @@ def _queues(
             listed[int(match.group(1))] = match.group(2).split(" - ")[0].strip()
     top = int(codes.max(initial=-1))
     if names is None and any(listed.values()) and 0 <= top <= 100_000:
-        taken: set[str] = set()
+        used_names: set[str] = set()
         named: list[str] = []
         for number in range(top + 1):
             name = listed.get(number) or str(number)
-            named.append(name if name not in taken else f"{name} ({number})")
-            taken.add(named[-1])
+            named.append(name if name not in used_names else f"{name} ({number})")
+            used_names.add(named[-1])
         names = tuple(named)
     draft.words["queue"] = codes, names

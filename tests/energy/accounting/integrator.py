@@ -1,4 +1,4 @@
-"""Small machines and logs, and an integrator that goes second by second."""
+"""Small clusters and their logs, and a reference integrator that sums power second by second."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from kilowait.series import Series
 SLEEP = SleepStates(sleep_w=1, to_sleep_s=2, to_sleep_w=5, wake_s=3, wake_w=20)
 
 
-def toy(
+def small_model(
     cooling: Cooling | None = None,
     *,
     fixed_w: float = 0.0,
@@ -39,7 +39,7 @@ def toy(
     supply: EfficiencyCurve | None = None,
     sleep: SleepStates | None = SLEEP,
 ) -> PowerModel:
-    """A node draws 10 W idle and 100 W at full load; PUE 1.5 unless told; one switch for 4 nodes."""
+    """A node draws 10 W idle and 100 W at full load; PUE 1.5 unless `cooling` is given; one switch for 4 nodes."""
     node = NodePower((Component("CPU", "cpu", 1, 10, 100),))
     switch = (FixedLoad("switch", switch_w, 4),) if switch_w else ()
     cooling = ConstantPue(1.5) if cooling is None else cooling
@@ -48,7 +48,7 @@ def toy(
     )
 
 
-def ran(
+def execution_log(
     jobs: JobTable,
     segments: Sequence[tuple[int, float, float]],
     *,
@@ -57,10 +57,10 @@ def ran(
     level: Sequence[int] | None = None,
     states: Sequence[tuple[float, int, int, int, int]] | None = None,
 ) -> ExecutionLog:
-    """A log of segments (job, start, end); states are (time, group, falling, asleep, waking)."""
+    """An execution log of segments (job, start, end); states are (time, group, shutting down, asleep, waking)."""
     n = len(segments)
     rows = np.array(states if states else np.zeros((0, 5)), np.float64).reshape(-1, 5)
-    whole = rows[:, 1:].astype(np.int64)
+    counts = rows[:, 1:].astype(np.int64)
     return ExecutionLog(
         jobs_table=jobs,
         job=np.array([job for job, _, _ in segments], np.int64),
@@ -76,19 +76,19 @@ def ran(
         groups=groups,
         states=None
         if states is None
-        else NodeStates(rows[:, 0], whole[:, 0].astype(np.int16), whole[:, 1], whole[:, 2], whole[:, 3]),
+        else NodeStates(rows[:, 0], counts[:, 0].astype(np.int16), counts[:, 1], counts[:, 2], counts[:, 3]),
     )
 
 
 def table(**columns: Any) -> JobTable:
-    """Jobs submitted at 0 that run for an hour, unless told."""
+    """Jobs submitted at 0 that run for an hour, unless other columns are given."""
     n = len(columns["nodes"])
     return JobTable(**{"job_id": range(1, n + 1), "submit_s": [0] * n, "runtime_s": [3600] * n, **columns})
 
 
 @dataclass
-class Bill:
-    """What the slow integrator found."""
+class Energies:
+    """Results of the reference integrator."""
 
     joules: dict[str, float]
     it_w: npt.NDArray[np.float64]
@@ -100,7 +100,7 @@ class Bill:
     job_co2_g: npt.NDArray[np.float64]
 
 
-def second_by_second(
+def integrate_by_second(
     log: ExecutionLog,
     cluster: Cluster,
     model: PowerModel,
@@ -109,37 +109,37 @@ def second_by_second(
     carbon: Series,
     price: Series,
     weather: Weather,
-) -> Bill:
-    """Everything happens at whole seconds: each of them is looked at by itself, node group by node group."""
+) -> Energies:
+    """Sum power for every second and node group; all events lie at whole seconds."""
     names = [group.name for group in cluster.groups]
-    parent = [*range(len(names)), *(names.index(kept.group) for kept in cluster.reservations)]
+    parent = [*range(len(names)), *(names.index(reservation.group) for reservation in cluster.reservations)]
     power = [model.for_groups({g.name: g.nodes for g in cluster.groups}).group(name) for name in names]
     joules = dict.fromkeys(("jobs", "idle", "shutting_down", "asleep", "waking", "fixed"), 0.0)
     n = len(log.jobs_table)
     job_it, job_facility, job_grams = np.zeros(n), np.zeros(n), np.zeros(n)
-    its, facilities, grams, money = [], [], 0.0, 0.0
+    it_w, facilities, co2_g, cost = [], [], 0.0, 0.0
     for second in range(*horizon):
-        spent = dict.fromkeys(joules, 0.0)
-        there = [group.nodes for group in cluster.groups]
-        for away in cluster.outages:
-            if away.start_s <= second < away.end_s:
-                there[names.index(away.group)] -= away.nodes
+        state_w = dict.fromkeys(joules, 0.0)
+        free_nodes = [group.nodes for group in cluster.groups]
+        for outage in cluster.outages:
+            if outage.start_s <= second < outage.end_s:
+                free_nodes[names.index(outage.group)] -= outage.nodes
         running: list[tuple[int, float]] = []
         for job, begin, end, group, level in zip(
             log.job, log.start_s, log.end_s, log.group, log.level, strict=True
         ):
             if begin <= second < end:
-                there[parent[group]] -= int(log.jobs_table["nodes"][job])
+                free_nodes[parent[group]] -= int(log.jobs_table["nodes"][job])
                 running.append((int(job), float(tables[names[parent[group]]].power_w[job, level])))
-        spent["jobs"] = sum(watts for _, watts in running)
+        state_w["jobs"] = sum(watts for _, watts in running)
         if log.states is not None:
             for group in set(log.states.group.tolist()):
-                now = [
+                past_rows = [
                     row
                     for row in range(len(log.states))
                     if log.states.group[row] == group and log.states.time_s[row] <= second
                 ]
-                if not now:
+                if not past_rows:
                     continue
                 sleep = power[parent[group]].sleep
                 assert sleep is not None
@@ -148,26 +148,28 @@ def second_by_second(
                     ("asleep", sleep.sleep_w),
                     ("waking", sleep.wake_w),
                 ):
-                    count = int(getattr(log.states, state)[now[-1]])
-                    there[parent[group]] -= count
-                    spent[state] += count * watts
-        for number, left in enumerate(there):
-            spent["idle"] += max(0, left) * power[number].idle_w
-            spent["fixed"] += power[number].fixed_w()
-        it = sum(spent.values())
+                    count = int(getattr(log.states, state)[past_rows[-1]])
+                    free_nodes[parent[group]] -= count
+                    state_w[state] += count * watts
+        for number, idle_nodes in enumerate(free_nodes):
+            state_w["idle"] += max(0, idle_nodes) * power[number].idle_w
+            state_w["fixed"] += power[number].fixed_w()
+        total_w = sum(state_w.values())
         facility = float(
-            model.facility.facility_w(it, weather.temperature.at(second), weather.wet_bulb.at(second))
+            model.facility.facility_w(total_w, weather.temperature.at(second), weather.wet_bulb.at(second))
         )
         intensity = float(carbon.at(second))
         for job, watts in running:
             job_it[job] += watts
-            if it > 0:
-                job_facility[job] += watts * facility / it
-                job_grams[job] += watts * facility / it * intensity / 3.6e6
-        for state, watts in spent.items():
+            if total_w > 0:
+                job_facility[job] += watts * facility / total_w
+                job_grams[job] += watts * facility / total_w * intensity / 3.6e6
+        for state, watts in state_w.items():
             joules[state] += watts
-        its.append(it)
+        it_w.append(total_w)
         facilities.append(facility)
-        grams += facility * intensity / 3.6e6
-        money += facility * float(price.at(second)) / 3.6e9
-    return Bill(joules, np.array(its), np.array(facilities), grams, money, job_it, job_facility, job_grams)
+        co2_g += facility * intensity / 3.6e6
+        cost += facility * float(price.at(second)) / 3.6e9
+    return Energies(
+        joules, np.array(it_w), np.array(facilities), co2_g, cost, job_it, job_facility, job_grams
+    )

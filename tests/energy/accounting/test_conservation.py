@@ -1,4 +1,4 @@
-"""Laws on random workloads with levers: nothing is lost, and a slow integrator finds the same."""
+"""Energy conservation on random workloads with power controls, checked against a reference integrator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kilowait.energy.signals import Weather
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 from kilowait.series import Series
-from tests.energy.accounting.integrator import second_by_second, toy
+from tests.energy.accounting.integrator import integrate_by_second, small_model
 from tests.oracle.conversion import (
     DEPTHS,
     cluster,
@@ -34,7 +34,7 @@ LONGEST_S = 400
 
 
 def simulated(case: Case) -> tuple[ExecutionLog, Cluster]:
-    """The engine's log of a case, and its machine."""
+    """The execution log of a case, and its cluster."""
     assert case.power_controls is not None
     settings: dict[str, Any] = {"backfill": DEPTHS.get(case.depth, case.depth)}
     machine = cluster(case)
@@ -56,7 +56,7 @@ def simulated(case: Case) -> tuple[ExecutionLog, Cluster]:
 
 @dataclass
 class Trial:
-    """A random run and what surrounds it; `found` are its accounts."""
+    """A random run with its power model, signals and energy accounts."""
 
     case: Case
     log: ExecutionLog
@@ -67,7 +67,7 @@ class Trial:
     carbon: Series
     price: Series
     weather: Weather
-    found: EnergyAccounts
+    accounts: EnergyAccounts
 
 
 def steps(rng: Random, horizon: tuple[int, int], low: float, high: float, unit: str) -> Series:
@@ -77,19 +77,21 @@ def steps(rng: Random, horizon: tuple[int, int], low: float, high: float, unit: 
 
 
 def trials(whole: bool, count: int) -> list[Trial]:
-    """Random runs in which some job ran; `whole`: everything happens at whole seconds, on whole nodes."""
-    made = []
+    """Random runs in which at least one job ran; with `whole`, all events lie at whole seconds on whole nodes."""
+    trials_made = []
     for seed in range(count):
         rng = Random(f"accounts {seed}")
         case = lever_case(seed, whole=whole)
         log, machine = simulated(case)
         if not len(log):
             continue
-        first = int(log.jobs_table["submit_s"].min()) - rng.randint(-3, 9)  # some begin after the run does
+        first = int(log.jobs_table["submit_s"].min()) - rng.randint(
+            -3, 9
+        )  # some horizons begin after the run
         horizon = (first, min(int(log.end_s.max()) + rng.randint(1, 9), first + LONGEST_S))
         if horizon[0] >= horizon[1]:
             continue
-        model = toy(
+        model = small_model(
             rng.choice([LinearCop(), Chiller(2000.0), Economiser(Chiller(2000.0))]),
             fixed_w=rng.choice([0.0, 70.0]),
             switch_w=rng.choice([0.0, 30.0]),
@@ -107,7 +109,7 @@ def trials(whole: bool, count: int) -> list[Trial]:
         carbon = steps(rng, horizon, 0, 800, "g/kWh")
         price = steps(rng, horizon, -50, 300, "EUR/MWh")
         weather = Weather(steps(rng, horizon, -5, 38, "°C"), steps(rng, horizon, 10, 100, "%"))
-        found = account_energy(
+        accounts = account_energy(
             log,
             machine,
             model,
@@ -117,8 +119,10 @@ def trials(whole: bool, count: int) -> list[Trial]:
             price=price,
             weather=weather,
         )
-        made.append(Trial(case, log, machine, model, tables, horizon, carbon, price, weather, found))
-    return made
+        trials_made.append(
+            Trial(case, log, machine, model, tables, horizon, carbon, price, weather, accounts)
+        )
+    return trials_made
 
 
 @pytest.fixture(scope="module")
@@ -127,40 +131,40 @@ def whole() -> list[Trial]:
 
 
 @pytest.mark.parametrize("kind", ["whole", "any"])
-def test_joules_of_states_are_the_integral_of_it_power(kind: str, whole: list[Trial]) -> None:
-    seen: dict[str, int] = {}
+def test_energy_by_state_equals_the_integral_of_it_power(kind: str, whole: list[Trial]) -> None:
+    occurrences: dict[str, int] = {}
 
     def count(what: str, happened: bool) -> None:
-        seen[what] = seen.get(what, 0) + bool(happened)
+        occurrences[what] = occurrences.get(what, 0) + bool(happened)
 
     for trial in whole if kind == "whole" else trials(False, 2 * CASES):
-        found, log = trial.found, trial.log
-        assert sum(found.by_state.values()) == pytest.approx(found.it_kwh, rel=1e-9, abs=1e-12)
-        spent = found.per_job()
-        assert float(spent["it_j"].sum()) / 3.6e6 == pytest.approx(found.by_state["jobs"], rel=1e-9)
-        waiting = sum(found.by_state[name] for name in ("idle", "shutting_down", "asleep", "waking"))
-        if (found.grid.ran_s > 0).any():
-            assert float(spent["idle_share_j"].sum()) / 3.6e6 == pytest.approx(waiting, rel=1e-9)
-        assert (found.facility_power.value >= found.it_power.value).all()
-        hours = found.hourly()
-        assert hours.it_kwh.sum() == pytest.approx(found.it_kwh, rel=1e-9)
-        assert hours.facility_kwh.sum() == pytest.approx(found.facility_kwh, rel=1e-9)
+        accounts, log = trial.accounts, trial.log
+        assert sum(accounts.by_state.values()) == pytest.approx(accounts.it_kwh, rel=1e-9, abs=1e-12)
+        per_job = accounts.per_job()
+        assert float(per_job["it_j"].sum()) / 3.6e6 == pytest.approx(accounts.by_state["jobs"], rel=1e-9)
+        idle_kwh = sum(accounts.by_state[name] for name in ("idle", "shutting_down", "asleep", "waking"))
+        if (accounts.grid.ran_s > 0).any():
+            assert float(per_job["idle_share_j"].sum()) / 3.6e6 == pytest.approx(idle_kwh, rel=1e-9)
+        assert (accounts.facility_power.value >= accounts.it_power.value).all()
+        hours = accounts.hourly()
+        assert hours.it_kwh.sum() == pytest.approx(accounts.it_kwh, rel=1e-9)
+        assert hours.facility_kwh.sum() == pytest.approx(accounts.facility_kwh, rel=1e-9)
         assert hours.co2_kg is not None and hours.cost is not None
-        assert hours.co2_kg.sum() == pytest.approx(found.co2_kg, rel=1e-9)
-        assert hours.cost.sum() == pytest.approx(found.cost, rel=1e-9, abs=1e-12)
+        assert hours.co2_kg.sum() == pytest.approx(accounts.co2_kg, rel=1e-9)
+        assert hours.cost.sum() == pytest.approx(accounts.cost, rel=1e-9, abs=1e-12)
         for name in ("shutting_down", "asleep", "waking"):
-            count(name, found.by_state[name] > 0)
+            count(name, accounts.by_state[name] > 0)
         count("levels", bool((log.level > 0).any()))
         count("outages", bool(trial.case.outages))
         count("reservations", bool((log.group >= len(trial.case.groups)).any()))
         count("kills", bool((log.outcome == Outcome.KILLED).any()))
-    assert min(seen.values()) >= 3, seen  # the law was tried on all of them
+    assert min(occurrences.values()) >= 3, occurrences  # each case occurred
 
 
-def test_a_second_by_second_integrator_agrees(whole: list[Trial]) -> None:
+def test_accounts_equal_the_reference_integrator(whole: list[Trial]) -> None:
     for trial in whole[:CASES]:
-        found = trial.found
-        slow = second_by_second(
+        accounts = trial.accounts
+        integrated = integrate_by_second(
             trial.log,
             trial.machine,
             trial.model,
@@ -170,24 +174,26 @@ def test_a_second_by_second_integrator_agrees(whole: list[Trial]) -> None:
             trial.price,
             trial.weather,
         )
-        assert {k: v * 3.6e6 for k, v in found.by_state.items()} == pytest.approx(
-            slow.joules, rel=1e-9, abs=1e-9
+        assert {k: v * 3.6e6 for k, v in accounts.by_state.items()} == pytest.approx(
+            integrated.joules, rel=1e-9, abs=1e-9
         )
-        assert found.it_kwh * 3.6e6 == pytest.approx(slow.it_w.sum(), rel=1e-9, abs=1e-9)
-        assert found.facility_kwh * 3.6e6 == pytest.approx(slow.facility_w.sum(), rel=1e-9, abs=1e-9)
-        assert found.co2_kg == pytest.approx(slow.co2_g / 1e3, rel=1e-9, abs=1e-9)
-        assert found.cost == pytest.approx(slow.cost, rel=1e-9, abs=1e-9)
-        assert found.peak_it_w == pytest.approx(slow.it_w.max(), rel=1e-9, abs=1e-9)
-        assert found.peak_facility_w == pytest.approx(slow.facility_w.max(), rel=1e-9, abs=1e-9)
-        assert found.it_power.at(range(*trial.horizon)) == pytest.approx(slow.it_w, rel=1e-9, abs=1e-9)
-        spent = found.per_job()
-        np.testing.assert_allclose(spent["it_j"], slow.job_it_j, rtol=1e-9)
-        np.testing.assert_allclose(spent["facility_j"], slow.job_facility_j, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(spent["co2_g"], slow.job_co2_g, rtol=1e-9, atol=1e-9)
+        assert accounts.it_kwh * 3.6e6 == pytest.approx(integrated.it_w.sum(), rel=1e-9, abs=1e-9)
+        assert accounts.facility_kwh * 3.6e6 == pytest.approx(integrated.facility_w.sum(), rel=1e-9, abs=1e-9)
+        assert accounts.co2_kg == pytest.approx(integrated.co2_g / 1e3, rel=1e-9, abs=1e-9)
+        assert accounts.cost == pytest.approx(integrated.cost, rel=1e-9, abs=1e-9)
+        assert accounts.peak_it_w == pytest.approx(integrated.it_w.max(), rel=1e-9, abs=1e-9)
+        assert accounts.peak_facility_w == pytest.approx(integrated.facility_w.max(), rel=1e-9, abs=1e-9)
+        assert accounts.it_power.at(range(*trial.horizon)) == pytest.approx(
+            integrated.it_w, rel=1e-9, abs=1e-9
+        )
+        per_job = accounts.per_job()
+        np.testing.assert_allclose(per_job["it_j"], integrated.job_it_j, rtol=1e-9)
+        np.testing.assert_allclose(per_job["facility_j"], integrated.job_facility_j, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(per_job["co2_g"], integrated.job_co2_g, rtol=1e-9, atol=1e-9)
 
 
-def test_the_twin_added_up_second_by_second_agrees(whole: list[Trial]) -> None:
-    """A simulator and an integrator that share nothing with these."""
+def test_accounts_equal_the_reference_simulator(whole: list[Trial]) -> None:
+    """The reference simulator and its integrator share no code with the engine."""
     rates = NodeWatts(idle=10, falling=5, asleep=1, waking=20)
     compared = 0
     for trial in whole:
@@ -196,10 +202,12 @@ def test_the_twin_added_up_second_by_second_agrees(whole: list[Trial]) -> None:
             for group in trial.machine.groups
         )
         groups = [rates] * len(trial.machine.groups)
-        twin = joules(trial.case, run_reference(trial.case), busy, groups, *trial.horizon)
-        mine = {name: joule * 3.6e6 for name, joule in trial.found.by_state.items() if name != "fixed"}
+        reference = joules(trial.case, run_reference(trial.case), busy, groups, *trial.horizon)
+        accounted = {
+            name: joule * 3.6e6 for name, joule in trial.accounts.by_state.items() if name != "fixed"
+        }
         names = ("jobs", "idle", "shutting_down", "asleep", "waking")
-        assert mine == pytest.approx(dict(zip(names, twin[:5], strict=True)), rel=1e-9, abs=1e-9)
-        np.testing.assert_allclose(trial.found.per_job()["it_j"], twin.per_job, rtol=1e-9)
+        assert accounted == pytest.approx(dict(zip(names, reference[:5], strict=True)), rel=1e-9, abs=1e-9)
+        np.testing.assert_allclose(trial.accounts.per_job()["it_j"], reference.per_job, rtol=1e-9)
         compared += 1
     assert compared >= CASES

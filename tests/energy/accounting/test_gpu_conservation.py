@@ -1,4 +1,4 @@
-"""Laws on random runs with preemption, sharing and moves: nothing is lost, and an integrator in plain Python agrees."""
+"""Energy conservation on random GPU runs with preemption, sharing and migration, checked by a plain integrator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kilowait.engine.gpu.simulator import GpuSimulator
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 from kilowait.series import Series
-from tests.energy.accounting.gpu_integrator import node_by_node
+from tests.energy.accounting.gpu_integrator import integrate_by_node
 from tests.oracle.gpu_conversion import (
     cluster_of,
     jobs_of,
@@ -41,7 +41,7 @@ J = 3.6e6
 
 @dataclass
 class Trial:
-    """A random run and the power of its machine."""
+    """A random run and the power model of its cluster."""
 
     log: ExecutionLog
     cluster: Cluster
@@ -50,12 +50,12 @@ class Trial:
 
 
 def power_of(rng: Random, cluster: Cluster) -> PowerModel:
-    """Random watts; some groups with losses, and some with switches."""
+    """A random power model; some groups have conversion losses, some have switches."""
     groups = []
     for group in cluster.groups:
-        idle, most = rng.uniform(0, 50), rng.uniform(50, 200)
+        idle, max_w = rng.uniform(0, 50), rng.uniform(50, 200)
         parts = [
-            Component("CPU", "cpu", 1, idle, most),
+            Component("CPU", "cpu", 1, idle, max_w),
             Component("memory", "memory", 2, 3, rng.choice([3, 8])),
         ]
         if group.gpus:
@@ -70,16 +70,16 @@ def power_of(rng: Random, cluster: Cluster) -> PowerModel:
 
 @pytest.fixture(scope="module")
 def trials() -> list[Trial]:
-    made = []
+    trials_made = []
     for seed in range(CASES):
         case = gpu_case(seed)
         rng = Random(f"placed accounts {seed}")
         jobs, cluster = jobs_of(case), cluster_of(case)
         columns = {}
-        for name, most in (("gpu_utilization", 1.0), ("cpu_utilization", 1.0), ("power_w", 500.0)):
+        for name, maximum in (("gpu_utilization", 1.0), ("cpu_utilization", 1.0), ("power_w", 500.0)):
             known = rng.choice([0.0, 0.0, 0.5, 1.0]) if name != "power_w" else rng.choice([0.0, 0.0, 0.3])
             columns[name] = [
-                rng.uniform(0, most) if rng.random() < known else np.nan for _ in range(len(jobs))
+                rng.uniform(0, maximum) if rng.random() < known else np.nan for _ in range(len(jobs))
             ]
         jobs = jobs.with_columns(**columns)
         simulator = GpuSimulator(
@@ -90,71 +90,74 @@ def trials() -> list[Trial]:
         if not len(log) or log.end_s.max() <= jobs["submit_s"].min():
             continue
         first, last = float(jobs["submit_s"].min()), float(log.end_s.max())
-        cut = rng.random() < 0.3  # some horizons begin and end within the run
-        horizon = (first + cut * (last - first) / 4, last - cut * (last - first) / 4)
-        made.append(Trial(log, cluster, power_of(rng, cluster), horizon))
-    return made
+        shortened = rng.random() < 0.3  # some horizons begin and end within the run
+        horizon = (first + shortened * (last - first) / 4, last - shortened * (last - first) / 4)
+        trials_made.append(Trial(log, cluster, power_of(rng, cluster), horizon))
+    return trials_made
 
 
-def test_nothing_is_lost(trials):
-    seen = dict.fromkeys(("preempted", "migrated", "shared", "spanning"), 0)
+def test_energy_is_conserved(trials):
+    occurrences = dict.fromkeys(("preempted", "migrated", "shared", "spanning"), 0)
     for trial in trials:
         carbon = Series.constant(400, "g/kWh")
-        found = account_energy(trial.log, trial.cluster, trial.model, horizon=trial.horizon, carbon=carbon)
-        spent = found.per_job()
-        assert sum(found.by_state.values()) == pytest.approx(found.it_kwh, rel=1e-9)
-        assert spent["it_j"].sum() / J == pytest.approx(found.by_state["jobs"], rel=1e-9)
-        assert (spent["it_j"] >= 0).all() and (spent["held_idle_j"] >= 0).all()
-        if spent["held_idle_j"].any():
-            assert spent["idle_share_j"].sum() / J == pytest.approx(found.by_state["idle"], rel=1e-9)
-        assert found.hourly().it_kwh.sum() == pytest.approx(found.it_kwh, rel=1e-9)
-        assert found.co2_kg == pytest.approx(found.facility_kwh * 0.4, rel=1e-9)
-        assert found.it_power.value.min() >= 0
+        accounts = account_energy(trial.log, trial.cluster, trial.model, horizon=trial.horizon, carbon=carbon)
+        per_job = accounts.per_job()
+        assert sum(accounts.by_state.values()) == pytest.approx(accounts.it_kwh, rel=1e-9)
+        assert per_job["it_j"].sum() / J == pytest.approx(accounts.by_state["jobs"], rel=1e-9)
+        assert (per_job["it_j"] >= 0).all() and (per_job["held_idle_j"] >= 0).all()
+        if per_job["held_idle_j"].any():
+            assert per_job["idle_share_j"].sum() / J == pytest.approx(accounts.by_state["idle"], rel=1e-9)
+        assert accounts.hourly().it_kwh.sum() == pytest.approx(accounts.it_kwh, rel=1e-9)
+        assert accounts.co2_kg == pytest.approx(accounts.facility_kwh * 0.4, rel=1e-9)
+        assert accounts.it_power.value.min() >= 0
         pieces, outcome = trial.log.pieces, trial.log.outcome
-        seen["preempted"] += bool((outcome == Outcome.PREEMPTED).any())
-        seen["migrated"] += bool((outcome == Outcome.MIGRATED).any())
-        seen["shared"] += bool((pieces.gpu_milli % 1000 > 0).any())
-        seen["spanning"] += bool((np.bincount(pieces.segment) > 1).any())
-    assert min(seen.values()) >= 10, seen
+        occurrences["preempted"] += bool((outcome == Outcome.PREEMPTED).any())
+        occurrences["migrated"] += bool((outcome == Outcome.MIGRATED).any())
+        occurrences["shared"] += bool((pieces.gpu_milli % 1000 > 0).any())
+        occurrences["spanning"] += bool((np.bincount(pieces.segment) > 1).any())
+    assert min(occurrences.values()) >= 10, occurrences
 
 
-def test_an_integrator_that_goes_node_by_node_agrees(trials):
+def test_accounts_equal_the_node_by_node_integrator(trials):
     for trial in trials[:60]:
-        found = account_energy(trial.log, trial.cluster, trial.model, horizon=trial.horizon)
-        bill = node_by_node(trial.log, trial.cluster, trial.model, trial.horizon)
-        assert found.it_kwh * J == pytest.approx(bill.it_j, rel=1e-9)
-        assert found.peak_it_w == pytest.approx(bill.peak_w, rel=1e-9)
+        accounts = account_energy(trial.log, trial.cluster, trial.model, horizon=trial.horizon)
+        integrated = integrate_by_node(trial.log, trial.cluster, trial.model, trial.horizon)
+        assert accounts.it_kwh * J == pytest.approx(integrated.it_j, rel=1e-9)
+        assert accounts.peak_it_w == pytest.approx(integrated.peak_w, rel=1e-9)
         jobs = range(len(trial.log.jobs_table))
         np.testing.assert_allclose(
-            found.per_job()["it_j"], [bill.jobs_j[job] for job in jobs], rtol=1e-9, atol=1e-6
+            accounts.per_job()["it_j"], [integrated.jobs_j[job] for job in jobs], rtol=1e-9, atol=1e-6
         )
         np.testing.assert_allclose(
-            found.per_job()["held_idle_j"], [bill.held_idle_j[job] for job in jobs], rtol=1e-9, atol=1e-6
+            accounts.per_job()["held_idle_j"],
+            [integrated.held_idle_j[job] for job in jobs],
+            rtol=1e-9,
+            atol=1e-6,
         )
 
 
-def test_no_machine_draws_more_than_at_full_load(trials):
-    tried = 0
+def test_power_never_exceeds_full_load(trials):
+    checked = 0
     for trial in trials:
         if not np.isnan(trial.log.jobs_table.column("power_w")).all():
             continue
-        found = account_energy(trial.log, trial.cluster, trial.model, horizon=trial.horizon)
-        assert trial.model.idle_it_w() * (1 - 1e-12) <= found.it_power.value.min()
-        assert found.peak_it_w <= trial.model.full_it_w() * (1 + 1e-12)
-        tried += 1
-    assert tried >= 30
+        accounts = account_energy(trial.log, trial.cluster, trial.model, horizon=trial.horizon)
+        assert trial.model.idle_it_w() * (1 - 1e-12) <= accounts.it_power.value.min()
+        assert accounts.peak_it_w <= trial.model.full_it_w() * (1 + 1e-12)
+        checked += 1
+    assert checked >= 30
 
 
-def test_a_cap_never_raises_the_power(trials):
+def test_caps_never_raise_the_power(trials):
     lower = 0
     for number, trial in enumerate(trials):
         rng = np.random.default_rng(number)
-        some, less = np.sort(rng.uniform(0.45, 1, (2, len(trial.log.jobs_table))), axis=0)[::-1]
+        caps, lower_caps = np.sort(rng.uniform(0.45, 1, (2, len(trial.log.jobs_table))), axis=0)[::-1]
         powers = [
             account_energy(
                 trial.log, trial.cluster, trial.model, horizon=trial.horizon, gpu_cap=cap
             ).it_power.value
-            for cap in (None, np.ones(len(some)), some, less)
+            for cap in (None, np.ones(len(caps)), caps, lower_caps)
         ]
         assert (powers[0] == powers[1]).all()
         for above, below in ((powers[0], powers[2]), (powers[2], powers[3])):

@@ -1,4 +1,4 @@
-"""Watts of a node from its parts."""
+"""Power of a node from its components."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ NODE = NodePower(
 SHARE = st.floats(0, 1)
 
 
-def test_idle_full_and_between():
+def test_power_at_idle_full_and_partial_load():
     assert NODE.idle_w == 2 * 45 + 4 * 88 + 70 + 80
     assert NODE.full_w == 2 * 140 + 4 * 560 + 80 + 80
-    # CPUs at half, GPUs at a quarter; memory goes with the CPUs.
+    # CPUs at half, GPUs at a quarter; memory follows the CPUs.
     assert NODE.at(0.5, 0.25) == pytest.approx(NODE.idle_w + 95 + 4 * 118 + 5)
 
 
 @given(SHARE, SHARE, SHARE, SHARE)
-def test_more_use_never_draws_less(cpu, gpu, more_cpu, more_gpu):
+def test_power_increases_with_utilization(cpu, gpu, more_cpu, more_gpu):
     low = NODE.at(min(cpu, more_cpu), min(gpu, more_gpu))
     high = NODE.at(max(cpu, more_cpu), max(gpu, more_gpu))
     assert NODE.idle_w <= low <= high <= NODE.full_w + 1e-9
@@ -39,12 +39,12 @@ def test_more_use_never_draws_less(cpu, gpu, more_cpu, more_gpu):
 @pytest.mark.parametrize(
     ("name", "idle", "full"), [("frontier", 626.26, 2704.26), ("polaris", 432, 1919), ("cooley", 168, 564)]
 )
-def test_nodes_whose_sums_are_known(name, idle, full):
+def test_published_node_power(name, idle, full):
     node = PowerModel.preset(name).group().node
     assert (node.idle_w, node.full_w) == (pytest.approx(idle), pytest.approx(full))
 
 
-def test_breakdown_adds_up_and_says_what_is_an_estimate():
+def test_breakdown_adds_up_and_marks_estimates():
     rows = PowerModel.preset("frontier").group().node.breakdown()
     assert sum(row["idle_w"] for row in rows) == pytest.approx(626.26)
     assert sum(row["full_w"] for row in rows) == pytest.approx(2704.26)
@@ -83,7 +83,7 @@ def test_memory_by_size():
         (lambda: LoadCurve((0, 0.5, 1), (0, 1, 0.5)), "never decrease"),
     ],
 )
-def test_impossible(make, message):
+def test_invalid_arguments(make, message):
     with pytest.raises(InputError, match=message):
         make()
 

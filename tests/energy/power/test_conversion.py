@@ -1,4 +1,4 @@
-"""Conversion losses and fixed gear; Frontier's two totals."""
+"""Power-conversion losses and fixed loads; Frontier's published totals."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def test_frontier_idle_and_full():
 
 
 @pytest.mark.parametrize(("node_w", "share"), [(626.26, "8.0"), (2704.26, "6.5")])
-def test_frontier_losses_as_a_share_of_what_a_chassis_takes(node_w, share):
+def test_frontier_losses_as_a_share_of_chassis_input(node_w, share):
     switches = FixedLoad("switch", 250, 4, ("rectifier",))
-    taken = 16 * float(CHAIN.node_w(node_w)) + CHAIN.fixed_w(switches, 16)
-    # The same chassis written out: four rectifiers share its load.
-    assert taken == pytest.approx(4 * ((16 * (node_w + 13) / 0.98 + 4 * 250) / 4 + 17) / 0.96)
-    assert f"{100 * (taken - 16 * node_w - 1000) / taken:.1f}" == share
+    input_w = 16 * float(CHAIN.node_w(node_w)) + CHAIN.fixed_w(switches, 16)
+    # The same chassis step by step: four rectifiers share its load.
+    assert input_w == pytest.approx(4 * ((16 * (node_w + 13) / 0.98 + 4 * 250) / 4 + 17) / 0.96)
+    assert f"{100 * (input_w - 16 * node_w - 1000) / input_w:.1f}" == share
 
 
 def test_losses_by_step_add_up():
-    lost = CHAIN.losses_w(1000.0)
-    assert list(lost) == ["SIVOC", "rectifier"]
-    assert 1000 + sum(lost.values()) == pytest.approx(float(CHAIN.node_w(1000.0)))
-    assert lost["SIVOC"] == pytest.approx(1013 / 0.98 - 1000)
+    losses = CHAIN.losses_w(1000.0)
+    assert list(losses) == ["SIVOC", "rectifier"]
+    assert 1000 + sum(losses.values()) == pytest.approx(float(CHAIN.node_w(1000.0)))
+    assert losses["SIVOC"] == pytest.approx(1013 / 0.98 - 1000)
 
 
 @given(st.floats(0, 1e5), st.floats(0, 1e5))
@@ -42,11 +42,11 @@ def test_node_conversion_is_affine_and_never_gains(one, other):
     assert NO_LOSS.node_w(one) == one
 
 
-def test_a_fixed_load_that_is_not_full_draws_all_its_watts():
+def test_partially_used_fixed_load_draws_full_power():
     assert [FixedLoad("CDU", 8000, 384).units(nodes) for nodes in (0, 1, 384, 385)] == [0, 1, 1, 2]
 
 
-def test_efficiency_curve_between_and_beyond_its_points():
+def test_efficiency_curve_interpolates_and_extrapolates():
     curve = EfficiencyCurve((0.2, 0.6), (0.8, 0.9), 1000)
     assert curve.input_w([100, 200, 400, 600, 900]).tolist() == pytest.approx(
         [125, 250, 400 / 0.85, 600 / 0.9, 1000]
@@ -54,7 +54,7 @@ def test_efficiency_curve_between_and_beyond_its_points():
 
 
 @given(st.floats(0, 2e6), st.floats(0, 2e6))
-def test_efficiency_curve_takes_more_for_more(one, other):
+def test_efficiency_curve_input_increases_with_output(one, other):
     curve = EfficiencyCurve((0.1, 0.5, 1.0), (0.80, 0.95, 0.94), 1e6)
     low, high = curve.input_w(sorted((one, other)))
     assert min(one, other) <= low <= high * (1 + 1e-12)
@@ -75,11 +75,11 @@ def test_efficiency_curve_takes_more_for_more(one, other):
         (lambda: EfficiencyCurve((0.1,), (0.9,), 0), "rated_w above 0"),
     ],
 )
-def test_impossible(make, message):
+def test_invalid_arguments(make, message):
     with pytest.raises(InputError, match=message):
         make()
 
 
-def test_a_fixed_load_behind_a_step_that_is_not_there():
+def test_fixed_load_behind_an_unknown_step():
     with pytest.raises(UnknownNameError, match="did you mean 'rectifier'"):
         CHAIN.fixed_w(FixedLoad("switch", 250, 4, ("rectifyer",)), 16)

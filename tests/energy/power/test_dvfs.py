@@ -1,4 +1,4 @@
-"""Clocks, caps and sleep: slowdown, energy, break-even."""
+"""DVFS states, GPU power caps and node sleep: slowdown, energy, break-even."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPEEDS = np.array([level.speed for level in TAURUS.levels])
 WATTS = np.array([95 + 95.7 * level.cpu_dynamic for level in TAURUS.levels])
 
 
-def test_the_ends_of_beta():
+def test_slowdown_at_beta_0_and_1():
     assert clock_slowdown(1.0, 0.5) == 2
     assert clock_slowdown(0.0, 0.5) == 1
     assert clock_slowdown([0.3], 1.0).tolist() == [1]
@@ -57,7 +57,7 @@ def test_taurus_power_above_idle_goes_as_the_speed_to_1_5():
 def test_break_even_of_beta_on_taurus():
     betas = break_even_beta(WATTS[1:], SPEEDS[1:], 190.7)
     assert betas[[0, 3, -1]].round(2).tolist() == [0.93, 0.72, 0.42]
-    # At break-even, energy is the same; a little more beta costs, a little less saves.
+    # At break-even the energy is equal; a larger beta costs energy, a smaller one saves it.
     for sign in (-1, 0, 1):
         energy = WATTS[1:] * clock_slowdown(betas + sign * 0.01, SPEEDS[1:]) - 190.7
         assert (np.sign(energy.round(9)) == sign).all()
@@ -65,10 +65,12 @@ def test_break_even_of_beta_on_taurus():
 
 @pytest.mark.parametrize("curve", CAP_CURVES.values(), ids=lambda curve: curve.gpu)
 @given(st.floats(0.2, 3), st.floats(0.2, 3))
-def test_caps(curve, one, other):
+def test_tighter_caps_are_slower(curve, one, other):
     tight, loose = sorted((one, other))
     assert curve.slowdown(tight) >= curve.slowdown(loose) >= 1
-    assert curve.slowdown(1 + one) == curve.relative_energy(1 + one) == 1  # above its draw: costs nothing
+    assert (
+        curve.slowdown(1 + one) == curve.relative_energy(1 + one) == 1
+    )  # a cap above the power of the job has no effect
 
 
 def test_cap_energy_falls_and_rises_again():
@@ -86,13 +88,13 @@ def test_taurus_sleeps_from_212_seconds():
     assert asleep == pytest.approx(95 * gap)
 
 
-def test_sleep_that_never_pays_and_sleep_that_always_does():
+def test_break_even_of_extreme_sleep_states():
     assert SleepStates(50, 1, 60, 1, 60).break_even_s(50) == math.inf
-    assert SleepStates(5, 10, 20, 10, 20).break_even_s(100) == 20  # no shorter than the transitions
+    assert SleepStates(5, 10, 20, 10, 20).break_even_s(100) == 20  # at least as long as the transitions
 
 
 @given(st.floats(20, 500), st.floats(20, 500))
-def test_the_hungrier_the_idle_node_the_sooner_sleep_pays(one, other):
+def test_break_even_decreases_with_idle_power(one, other):
     low, high = sorted((one, other))
     assert TAURUS.sleep.break_even_s(high) <= TAURUS.sleep.break_even_s(low)
 
@@ -112,6 +114,6 @@ def test_the_hungrier_the_idle_node_the_sooner_sleep_pays(one, other):
         (lambda: SleepStates(1, 1, 1, math.inf, 1), "wake_s is inf"),
     ],
 )
-def test_impossible(make, message):
+def test_invalid_arguments(make, message):
     with pytest.raises(InputError, match=message):
         make()

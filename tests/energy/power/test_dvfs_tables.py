@@ -1,4 +1,4 @@
-"""Job × level: factors and watts."""
+"""Slowdown and power of every job in every DVFS state."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def tables(jobs, model, use=None, **options):
     return level_tables(jobs, job_power_w(jobs, model, use), model.group(), use, **options)
 
 
-def test_full_load_on_taurus_is_the_measured_table():
+def test_full_load_on_taurus_equals_the_measurements():
     table = tables(jobs_of([3], beta=[1.0]), TAURUS)
     assert table.names[:2] == ("full", "89.0 %")
     assert table.factor[0, [0, 1, 12]].tolist() == pytest.approx([1, 1 / 0.89, 1 / 0.45])
     assert (table.power_w[0, [0, 1, 12]] / 3).tolist() == pytest.approx([190.7, 171.0, 125.9])
 
 
-def test_half_load_scales_what_lies_above_idle():
+def test_half_load_scales_power_above_idle():
     table = tables(jobs_of([1]), TAURUS, ConstantUtilization(0.5))
     assert table.power_w[0, 1] == pytest.approx(95 + 0.5 * (171.0 - 95))
 
 
-def test_own_beta_counts_before_the_models():
+def test_beta_of_a_job_overrides_the_model():
     table = tables(jobs_of([1, 1, 1], beta=[0.0, 1.0, np.nan]), TAURUS)
     assert table.factor[:, 12].tolist() == pytest.approx([1, 1 / 0.45, 1 + 0.5 * (1 / 0.45 - 1)])
     stated = tables(jobs_of([1, 1, 1], beta=[0.0, 1.0, np.nan]), TAURUS, beta=0.2)
@@ -63,7 +63,7 @@ def test_gpu_caps_on_polaris():
     )
 
 
-def test_a_cap_above_a_jobs_draw_costs_nothing():
+def test_caps_above_the_power_of_a_job_have_no_effect():
     # At half load a GPU draws 62 + 169 = 231 W: caps of 350, 300 and 250 W do not bind.
     table = tables(jobs_of([4]), POLARIS, ConstantUtilization(1.0, 0.5))
     assert (table.factor[0, :4] == 1).all()
@@ -72,14 +72,14 @@ def test_a_cap_above_a_jobs_draw_costs_nothing():
     assert table.power_w[0, 0] - table.power_w[0, 4] == pytest.approx(4 * 4 * 31)
 
 
-def test_measured_power_is_split_as_the_model_splits_it():
-    # Half of what the model has above idle: a GPU then draws 62 + 169 W.
+def test_measured_power_is_split_like_the_model():
+    # Half of the model's power above idle: a GPU then draws 62 + 169 W.
     half = 432 + (1919 - 432) / 2
     table = tables(jobs_of([1], power_w=[half]), POLARIS)
     assert table.power_w[0].tolist() == pytest.approx([half, half, half, half, half - 4 * 31])
 
 
-def test_conversion_losses_are_scaled_too():
+def test_conversion_losses_are_scaled():
     from dataclasses import replace
 
     from kilowait.energy.power import AffineLoss, Conversion
@@ -99,7 +99,7 @@ def test_conversion_losses_are_scaled_too():
     st.one_of(st.none(), st.floats(0, 1)),
     st.one_of(st.none(), st.floats(0, 3000)),
 )
-def test_lower_levels_never_shorten_and_never_draw_more(model, nodes, cpu, gpu, beta, watts):
+def test_lower_states_are_slower_and_draw_less(model, nodes, cpu, gpu, beta, watts):
     columns = {} if beta is None else {"beta": [beta] * len(nodes)}
     if watts is not None:
         columns["power_w"] = [watts * count for count in nodes]
@@ -112,7 +112,7 @@ def test_lower_levels_never_shorten_and_never_draw_more(model, nodes, cpu, gpu, 
 
 
 @given(st.floats(0, 1), st.floats(1, 3))
-def test_best_level_is_the_best(beta, limit):
+def test_best_level_has_the_lowest_energy(beta, limit):
     table = tables(jobs_of([1], beta=[beta]), TAURUS)
     chosen = best_level(table, limit)[0]
     energy = (table.factor * table.power_w)[0]
@@ -120,11 +120,11 @@ def test_best_level_is_the_best(beta, limit):
     assert energy[chosen] == energy[table.factor[0] <= limit].min()
 
 
-def test_best_level_by_what_counts():
+def test_best_level_with_slowdown_limit_and_freed_power():
     table = tables(jobs_of([1, 1], beta=[0.0, 0.5]), TAURUS)
     assert best_level(table).tolist() == [12, 3]  # 160.5 W * 1.120 = 179.8 J a second of work
     assert best_level(table, 1.1).tolist() == [12, 1]
-    # Above idle power every level pays, as power falls faster than speed.
+    # Counting only power above idle, every state saves energy: power falls faster than speed.
     assert best_level(table, freed_w=95.0).tolist() == [12, 12]
     assert best_level(table, freed_w=1000.0).tolist() == [0, 0]
     assert table.relative_energy()[0, 12] == pytest.approx(125.9 / 190.7)
@@ -153,6 +153,6 @@ def test_no_jobs():
         ),
     ],
 )
-def test_impossible(make, message):
+def test_invalid_arguments(make, message):
     with pytest.raises(InputError, match=message):
         make()

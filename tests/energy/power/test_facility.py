@@ -1,4 +1,4 @@
-"""Cooling and the building: printed values, and the direction of every law."""
+"""Cooling and facility power: published values and monotonicity."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ MODELS = [ConstantPue(1.3), SupplyAirCop(22), LinearCop(), Chiller(1.2e6), PLANT
 HEAT, TEMPERATURE = st.floats(0, 2e6), st.floats(-40, 50)
 
 
-def test_supply_air_as_printed():
+def test_supply_air_cop_as_published():
     cops = [f"{SupplyAirCop(supply).cop:.2f}" for supply in (15, 18, 20, 22, 25, 27)]
     assert cops == "2.00 2.68 3.19 3.77 4.73 5.44".split()
     assert SupplyAirCop(20).power_w(3194.0) == pytest.approx(1000, rel=1e-3)
 
 
-def test_chiller_at_half_load_as_printed():
+def test_chiller_cop_at_half_load_as_published():
     cops = Chiller(1e6).cop(5e5, [10, 15, 20, 25, 30, 35, 40])
     assert [f"{cop:.2f}" for cop in cops] == "4.61 4.52 4.28 3.96 3.62 3.30 3.01".split()
 
 
-def test_chiller_beyond_its_curves():
+def test_chiller_outside_its_curves():
     chiller = Chiller(1e6)
     # Below 10 °C outside nothing changes; below 5 % load and above capacity the COP stays.
     assert chiller.cop(5e5, -20) == chiller.cop(5e5, 10)
@@ -44,16 +44,16 @@ def test_chiller_beyond_its_curves():
     assert chiller.power_w(0.0, 30.0) == 0
 
 
-def test_warmer_chilled_water_is_cheaper():
+def test_warmer_chilled_water_raises_the_cop():
     assert Chiller(1e6, evaporator_c=12).cop(5e5, 30) > Chiller(1e6).cop(5e5, 30)
 
 
 def test_economiser_hands_over_to_the_chiller():
     assert PLANT.power_w(1e6, 12.0, 14.0) == pytest.approx(3e4)  # towers alone
-    alone = Chiller(1.2e6).power_w(1e6, 30.0)
-    assert PLANT.power_w(1e6, 30.0, 19.0) == pytest.approx(3e4 + alone)  # 5 K later all on the chiller
-    half = Chiller(1.2e6).power_w(5e5, 30.0)
-    assert PLANT.power_w(1e6, 30.0, 16.5) == pytest.approx(3e4 + half)
+    chiller_w = Chiller(1.2e6).power_w(1e6, 30.0)
+    assert PLANT.power_w(1e6, 30.0, 19.0) == pytest.approx(3e4 + chiller_w)  # 5 K warmer: chiller only
+    half_w = Chiller(1.2e6).power_w(5e5, 30.0)
+    assert PLANT.power_w(1e6, 30.0, 16.5) == pytest.approx(3e4 + half_w)
 
 
 @given(st.floats(1e3, 2e6), st.floats(16, 50), st.floats(16, 50))
@@ -76,21 +76,21 @@ def test_linear_cop_does_not_rise_with_temperature(one, other):
 
 
 @given(st.floats(1e3, 2e6), st.floats(19, 32), st.floats(19, 32), st.floats(0, 15))
-def test_economiser_above_its_range_does_not_get_better(heat, one, other, dryness):
+def test_economiser_power_does_not_fall_with_temperature(heat, one, other, dryness):
     wet = np.sort([one, other])
     cool, hot = PLANT.power_w(heat, wet + dryness, wet)
     assert hot >= cool * (1 - 1e-12)
 
 
 @given(HEAT, st.floats(16, 45), st.floats(-30, 30), st.floats(-30, 30))
-def test_a_wetter_bulb_never_saves(heat, temperature, one, other):
+def test_cooling_power_does_not_fall_with_wet_bulb(heat, temperature, one, other):
     dry, wet = PLANT.power_w(heat, temperature, sorted((one, other)))
     assert wet >= dry * (1 - 1e-12)
 
 
 @pytest.mark.parametrize("cooling", MODELS, ids=lambda model: type(model).__name__)
 @given(HEAT, TEMPERATURE, st.floats(0, 15))
-def test_the_building_draws_no_less_than_the_machine(cooling, it_w, temperature, dryness):
+def test_facility_power_is_at_least_it_power(cooling, it_w, temperature, dryness):
     supply = EfficiencyCurve((0.1, 0.5, 1.0), (0.80, 0.95, 0.94), 1.5e6)
     for facility in (Facility(0, cooling), Facility(4e4, cooling, supply)):
         assert facility.facility_w(it_w, temperature, temperature - dryness) >= it_w
@@ -98,12 +98,12 @@ def test_the_building_draws_no_less_than_the_machine(cooling, it_w, temperature,
 
 @pytest.mark.parametrize("cooling", MODELS, ids=lambda model: type(model).__name__)
 @given(HEAT, HEAT, TEMPERATURE)
-def test_more_heat_never_takes_less_cooling(cooling, one, other, temperature):
+def test_cooling_power_increases_with_heat(cooling, one, other, temperature):
     low, high = cooling.power_w(sorted((one, other)), temperature, temperature - 3)
     assert low <= high * (1 + 1e-12)
 
 
-def test_vectors():
+def test_arrays_equal_single_values():
     facility = Facility(1e4, PLANT)
     it, out, wet = np.array([1e5, 1e6, 5e5]), np.array([5.0, 25, 35]), np.array([3.0, 18, 25])
     together = facility.facility_w(it, out, wet)
@@ -111,7 +111,7 @@ def test_vectors():
     assert facility.facility_w(1e5, out, wet).shape == (3,)
 
 
-def test_supply_losses_are_cooled_too():
+def test_supply_losses_are_cooled():
     facility = Facility(0, ConstantPue(1.5), EfficiencyCurve((1.0,), (0.8,), 1e3))
     assert facility.facility_w(800.0) == pytest.approx(1500)
 
@@ -131,12 +131,12 @@ def test_supply_losses_are_cooled_too():
         (lambda: cooling_model("chiller:3", 1e6), "only pue takes a number"),
     ],
 )
-def test_impossible(make, message):
+def test_invalid_arguments(make, message):
     with pytest.raises(InputError, match=message):
         make()
 
 
-def test_by_name():
+def test_cooling_models_by_name():
     assert cooling_model("economiser", 1e6) == PLANT
     with pytest.raises(UnknownNameError, match="did you mean 'economiser'"):
         cooling_model("economizer", 1e6)

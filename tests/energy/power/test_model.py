@@ -1,4 +1,4 @@
-"""Power models: presets, files, what is wrong with them."""
+"""Power models: presets, files, errors in files."""
 
 from __future__ import annotations
 
@@ -116,14 +116,14 @@ def test_every_cluster_preset_has_a_power_preset_of_the_same_groups(name):
 
 
 @pytest.mark.parametrize("name", PowerModel.presets())
-def test_every_preset_is_whole(name):
+def test_every_preset_is_complete(name):
     model = PowerModel.preset(name.upper())
     assert model.name == name
     assert 0 < model.idle_it_w() < model.full_it_w() < model.facility.facility_w(model.full_it_w(), 20, 15)
     for group in model.groups:
         assert group.levels[0].name == "full"
         assert group.sleep is None or group.sleep.break_even_s(group.idle_w) < 3600
-    # Every table of numbers says where they come from.
+    # Every table of numbers names its source.
     text = (_PRESETS / f"{name}.toml").read_text()
     for table in re.split(r"\n(?=\[)", text)[1:]:
         if not table.startswith("[[group]]"):
@@ -131,12 +131,12 @@ def test_every_preset_is_whole(name):
             assert "estimate = " in table, table
 
 
-def test_totals_of_mira_and_theta_are_the_published_ones():
+def test_totals_of_mira_and_theta_equal_published_values():
     assert PowerModel.preset("mira").full_it_w() == pytest.approx(3945e3, rel=1e-3)
     assert PowerModel.preset("theta").full_it_w() == pytest.approx(1087e3, rel=5e-3)
 
 
-def test_a_whole_file(tmp_path):
+def test_complete_file(tmp_path):
     model = model_of(tmp_path, SITE)
     group = model.group("cpu")
     assert group.node.idle_w == pytest.approx(80 + 17.92)
@@ -179,14 +179,14 @@ def test_a_whole_file(tmp_path):
         ('name = "site"', "name = [", "cannot read the power file"),
     ],
 )
-def test_files_with_faults(tmp_path, old, new, message):
+def test_errors_in_files(tmp_path, old, new, message):
     assert old in SITE
     with pytest.raises(InputError, match=message):
         model_of(tmp_path, SITE.replace(old, new, 1))
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "near"),
+    ("old", "new", "suggestion"),
     [
         ("idle_w = 40", "idle_w = 40\nmaxx_w = 3", "max_w"),
         ("wake_s = 100", "wake_s = 100\nwakes_s = 3", "wake_s"),
@@ -199,12 +199,12 @@ def test_files_with_faults(tmp_path, old, new, message):
         ("nodes = 10", 'nodes = 10\ncpu_curve = "E5-2620"', "E5-2620v3"),
     ],
 )
-def test_did_you_mean(tmp_path, old, new, near):
-    with pytest.raises(UnknownNameError, match=near):
+def test_misspelt_keys_suggest_names(tmp_path, old, new, suggestion):
+    with pytest.raises(UnknownNameError, match=suggestion):
         model_of(tmp_path, SITE.replace(old, new, 1))
 
 
-def test_no_file_no_preset_no_group(tmp_path):
+def test_unknown_file_preset_and_group(tmp_path):
     with pytest.raises(InputError, match="no power file"):
         PowerModel.from_file(tmp_path / "none.toml")
     with pytest.raises(UnknownNameError, match="unknown power preset 'polari'; did you mean 'polaris'"):
@@ -215,7 +215,7 @@ def test_no_file_no_preset_no_group(tmp_path):
         model_of(tmp_path, 'name = "x"\n')
 
 
-def test_several_groups_must_be_named(tmp_path):
+def test_group_must_be_named_if_there_are_several(tmp_path):
     again = SITE[SITE.index("[[group]]") : SITE.index("[facility]")].replace('name = "cpu"', 'name = "fat"')
     model = model_of(tmp_path, SITE.replace("[facility]", again + "[facility]", 1))
     with pytest.raises(InputError, match=r"several groups \(cpu, fat\); name one"):
@@ -225,7 +225,7 @@ def test_several_groups_must_be_named(tmp_path):
         model.for_groups({"thin": 3})
 
 
-def test_other_cooling():
+def test_with_cooling():
     model = PowerModel.preset("theta")
     assert model.with_cooling("pue:1.1").facility.cooling == ConstantPue(1.1)
     plant = model.with_cooling("economiser").facility
@@ -238,27 +238,27 @@ def test_other_cooling():
 
 @pytest.mark.parametrize("name", PowerModel.presets())
 @pytest.mark.parametrize("cooling", [None, "economiser"])
-def test_the_parts_add_up_to_the_whole(name, cooling):
+def test_breakdown_parts_add_up(name, cooling):
     model = PowerModel.preset(name)
     if cooling is not None:
         model = model.with_cooling(cooling)
-    whole = power_breakdown(model, temperature_c=30, wet_bulb_c=17)
-    assert (whole["weather"] is None) == (cooling is None)
+    breakdown = power_breakdown(model, temperature_c=30, wet_bulb_c=17)
+    assert (breakdown["weather"] is None) == (cooling is None)
     for state in ("idle", "full"):
-        parts = sum(part[f"{state}_w"] for part in whole["parts"])
-        assert parts == pytest.approx(whole[state]["facility_w"], rel=1e-12)
-        beside = sum(part[f"{state}_w"] for part in whole["parts"] if part["group"] != "facility")
-        assert beside == pytest.approx(whole[state]["it_w"], rel=1e-12)
-        assert whole[state]["pue"] >= 1
+        parts = sum(part[f"{state}_w"] for part in breakdown["parts"])
+        assert parts == pytest.approx(breakdown[state]["facility_w"], rel=1e-12)
+        it_w = sum(part[f"{state}_w"] for part in breakdown["parts"] if part["group"] != "facility")
+        assert it_w == pytest.approx(breakdown[state]["it_w"], rel=1e-12)
+        assert breakdown[state]["pue"] >= 1
 
 
-def test_the_parts_of_a_file_with_everything(tmp_path):
-    whole = power_breakdown(model_of(tmp_path, SITE), {"cpu": 17}, 25, 20)
-    assert whole["nodes"] == {"cpu": 17}
-    assert sum(part["full_w"] for part in whole["parts"]) == pytest.approx(
-        whole["full"]["facility_w"], rel=1e-12
+def test_breakdown_of_a_complete_file(tmp_path):
+    breakdown = power_breakdown(model_of(tmp_path, SITE), {"cpu": 17}, 25, 20)
+    assert breakdown["nodes"] == {"cpu": 17}
+    assert sum(part["full_w"] for part in breakdown["parts"]) == pytest.approx(
+        breakdown["full"]["facility_w"], rel=1e-12
     )
-    names = [part["name"] for part in whole["parts"]]
+    names = [part["name"] for part in breakdown["parts"]]
     assert names == [
         "CPU",
         "DDR5",
@@ -268,12 +268,20 @@ def test_the_parts_of_a_file_with_everything(tmp_path):
         "fixed overhead",
         "cooling and the rest",
     ]
-    assert [part["estimate"] for part in whole["parts"]] == [False, True, False, False, False, False, False]
-    assert whole["estimates"] == 1
-    assert whole["levels"]["cpu"][1]["speed"] == 0.5
+    assert [part["estimate"] for part in breakdown["parts"]] == [
+        False,
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+    ]
+    assert breakdown["estimates"] == 1
+    assert breakdown["levels"]["cpu"][1]["speed"] == 0.5
 
 
-def test_rows_for_a_table():
+def test_description_rows():
     rows = description_rows(power_breakdown(PowerModel.preset("polaris")))
     assert rows[1][:5] == ("polaris: A100-SXM4-40", "2,240", "138.9", "896.0", "estimate")
     assert rows[-2][:4] == ("IT total", "", "241.9", "1074.6")

@@ -1,4 +1,4 @@
-"""The power of jobs: measured, from columns, from a profile."""
+"""Power of jobs: measured, from utilization columns, from a utilization profile."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def jobs_of(nodes, runtime_s=600, **columns):
     return JobTable(job_id=range(1, n + 1), submit_s=[0] * n, runtime_s=runtime, nodes=nodes, **columns)
 
 
-def test_constant():
+def test_constant_utilization():
     power = job_power_w(jobs_of([1, 10]), POLARIS, ConstantUtilization(0.0, 0.0))
     assert power.tolist() == [432, 4320]
     power = job_power_w(jobs_of([1]), POLARIS, ConstantUtilization(1.0, 0.5))
     assert power.tolist() == [1919 - 2 * 338]
 
 
-def test_measured_before_columns_before_profile():
+def test_measured_power_overrides_columns_and_profile():
     nan = np.nan
     jobs = jobs_of(
         [1, 1, 1, 1],
@@ -44,10 +44,10 @@ def test_measured_before_columns_before_profile():
         gpu_utilization=[1, nan, 1, nan],
     )
     assert job_power_w(jobs, POLARIS, ConstantUtilization(0, 0)).tolist() == [500, 432 + 135, 432 + 1352, 432]
-    assert power_sources(jobs) == {"measured": 1, "columns": 2, "profile": 1}
+    assert power_sources(jobs) == {"measured": 1, "columns": 2, "utilization": 1}
 
 
-def test_by_class_the_first_that_holds_counts():
+def test_first_matching_class_counts():
     jobs = JobTable(
         job_id=[1, 2, 3, 4],
         submit_s=[0] * 4,
@@ -71,7 +71,7 @@ def test_by_class_the_first_that_holds_counts():
         UtilizationByClass((UtilizationClass("x", 1, queue="debg"),), ConstantUtilization()).use(jobs)
 
 
-def test_energy_becomes_power_and_every_job_is_accounted_for():
+def test_measured_energy_is_converted_to_power():
     nan = np.nan
     jobs = jobs_of(
         [2, 1, 1, 1, 1, 1, 1],
@@ -87,20 +87,20 @@ def test_energy_becomes_power_and_every_job_is_accounted_for():
     assert with_measured_power(jobs, most_w=1e9)[1].too_high == 0
 
 
-def test_limits_are_per_node():
+def test_power_limits_are_per_node():
     jobs = jobs_of([10, 1], runtime_s=1, energy_j=[5000, 5000])
     assert with_measured_power(jobs, 100, 600)[1].attached == 1
 
 
 def test_no_jobs_and_no_energy():
-    none, report = with_measured_power(jobs_of([1])[:0])
-    assert (len(none), report.attached) == (0, 0)
-    plain, report = with_measured_power(jobs_of([1, 1]))
+    empty, report = with_measured_power(jobs_of([1])[:0])
+    assert (len(empty), report.attached) == (0, 0)
+    unchanged, report = with_measured_power(jobs_of([1, 1]))
     assert report.unmeasured == 2
-    assert np.isnan(plain["power_w"]).all()
+    assert np.isnan(unchanged["power_w"]).all()
 
 
-def test_kabre(data_dir):
+def test_measured_energy_of_kabre(data_dir):
     jobs = kw.read_trace(data_dir / "slurm" / "kabre_sacct_2024.psv.gz")
     measured, report = with_measured_power(jobs)
     counts = [getattr(report, name) for name in report.__slots__]
@@ -120,6 +120,6 @@ def test_kabre(data_dir):
         (lambda: with_measured_power(jobs_of([1]), 10, 5), "most_w is 5"),
     ],
 )
-def test_impossible(make, message):
+def test_invalid_arguments(make, message):
     with pytest.raises(InputError, match=message):
         make()

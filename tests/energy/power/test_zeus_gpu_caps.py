@@ -1,4 +1,4 @@
-"""Measured GPU jobs under caps, and the constants refitted from them."""
+"""Zeus measurements of GPU jobs under power caps, and cap curves fitted to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kilowait.errors import InputError
 HEADER = "dataset,network,batch_size,optimizer,power_limit,time_per_epoch,average_power\n"
 
 
-def test_refit_of_the_v100(data_dir):
+def test_fit_of_the_v100(data_dir):
     table = read_cap_table(data_dir / "power" / "zeus_summary_power_v100.csv.gz", "V100")
     fitted, constant = fit_cap_curve(table), CAP_CURVES["V100"]
     assert (round(fitted.a, 2), round(fitted.c, 2)) == (constant.a, constant.c) == (0.58, 1.51)
@@ -23,11 +23,11 @@ def test_refit_of_the_v100(data_dir):
 
 
 def _drawing(table, run):
-    return next(one.power_w for one in table.runs if one.job == run.job and one.cap_w == 250) > 90
+    return next(other.power_w for other in table.runs if other.job == run.job and other.cap_w == 250) > 90
 
 
 @pytest.mark.parametrize("gpu", ["RTX6000", "A40"])
-def test_refit_of_the_others(data_dir, gpu):
+def test_fit_of_the_other_gpus(data_dir, gpu):
     table = read_cap_table(data_dir / "power" / f"zeus_summary_power_{gpu.lower()}.csv.gz", gpu)
     fitted = fit_cap_curve(table)
     assert (round(fitted.a, 2), round(fitted.c, 2)) == (CAP_CURVES[gpu].a, CAP_CURVES[gpu].c)
@@ -36,19 +36,19 @@ def test_refit_of_the_others(data_dir, gpu):
 
 def test_measured_medians_of_the_v100(data_dir):
     r, slowdown, power = read_cap_table(data_dir / "power" / "zeus_summary_power_v100.csv.gz").relative()
-    for low, high, longer, energy in (
+    for low, high, slowdown_median, energy in (
         (0.85, 0.9, 1.07, 0.86),
         (0.65, 0.7, 1.20, 0.76),
         (0.55, 0.6, 1.43, 0.77),
     ):
         inside = (r >= low) & (r < high)
-        assert round(float(np.median(slowdown[inside])), 2) == longer
+        assert round(float(np.median(slowdown[inside])), 2) == slowdown_median
         assert round(float(np.median((slowdown * power)[inside])), 2) == energy
-        # The model errs on the careful side: it never promises more than was measured by 0.05.
+        # The modelled saving exceeds the measured one by at most 0.05.
         assert CAP_CURVES["V100"].relative_energy((low + high) / 2) > energy - 0.05
 
 
-def test_a_small_table(tmp_path):
+def test_small_table(tmp_path):
     path = tmp_path / "gpu.csv"
     path.write_text(HEADER + "d,n,1,sgd,250,10,200\nd,n,1,sgd,100,20,99\nd,n,2,sgd,100,20,99\n")
     table = read_cap_table(path)

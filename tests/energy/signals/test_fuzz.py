@@ -1,4 +1,4 @@
-"""Whatever a file holds: a series, or an error of ours."""
+"""Arbitrary files give a valid series or an InputError."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ TEXT = (
 
 
 @pytest.fixture
-def put(tmp_path):
+def write_file(tmp_path):
     def write(text):
         path = tmp_path / "price.csv"
         path.write_text(text, encoding="utf-8")
@@ -22,15 +22,15 @@ def put(tmp_path):
     return write
 
 
-def test_utc_column_is_taken_and_negative_prices_are_real(put):
-    series = read_price(put(TEXT), location="CA-ON")
+def test_utc_column_is_used_and_prices_may_be_negative(write_file):
+    series = read_price(write_file(TEXT), location="CA-ON")
     assert series.value.tolist() == [22.5, -3] and series.unit == "USD/MWh"
     assert series.start_s == 1640995200 and series.meta["currency"] == "USD"
     assert series.describe().startswith("electricity price, CA-ON, 2022-01-01 00:00 UTC")
 
 
 @pytest.mark.parametrize(
-    ("header", "unit", "wanted"),
+    ("header", "unit", "expected"),
     [
         ("€/MWh", None, (100, "EUR/MWh")),
         ("price £/kWh", None, (100_000, "GBP/MWh")),
@@ -38,9 +38,9 @@ def test_utc_column_is_taken_and_negative_prices_are_real(put):
         ("CHF per MWh", "chf/mwh", (100, "CHF/MWh")),
     ],
 )
-def test_units(put, header, unit, wanted):
-    series = read_price(put(f"time,{header}\n0,100\n60,100\n"), unit=unit)
-    assert (series.value[0], series.unit) == wanted
+def test_units(write_file, header, unit, expected):
+    series = read_price(write_file(f"time,{header}\n0,100\n60,100\n"), unit=unit)
+    assert (series.value[0], series.unit) == expected
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_units(put, header, unit, wanted):
         ("{}", None, "prices are read from CSV, but this is JSON"),
     ],
 )
-def test_refused(put, text, unit, message):
+def test_errors(write_file, text, unit, message):
     with pytest.raises(InputError, match=message):
-        read_price(put(text), unit=unit)
+        read_price(write_file(text), unit=unit)
 
 
 MEANS = {

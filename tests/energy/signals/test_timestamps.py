@@ -14,14 +14,14 @@ NEW_YEAR = 1640995200.0
 
 
 @pytest.mark.parametrize(
-    ("word", "zone", "wanted"),
+    ("text", "zone", "expected"),
     [
         ("2022-01-01", "UTC", 0),
         ("2022-01-01 00:00", "UTC", 0),
         ("2022-01-01T00:00Z", None, 0),
         ("2022-01-01 00:00:00 UTC", None, 0),
         ("2022-01-01T00:00:00-05:00", None, 5 * 3600),
-        ("2022-01-01T00:00:00-05:00", "Europe/Berlin", 5 * 3600),  # what the file says counts
+        ("2022-01-01T00:00:00-05:00", "Europe/Berlin", 5 * 3600),  # the offset in the file counts
         ("2022-01-01 00:00", "Europe/Berlin", -3600),
         ("2022-07-01 00:00", "Europe/Berlin", 181 * 86400 - 7200),
         ("2022-01-01 00:00", "+05:30", -19800),
@@ -30,12 +30,12 @@ NEW_YEAR = 1640995200.0
         ("1640995200.5", None, 0.5),
     ],
 )
-def test_known_times(word, zone, wanted):
-    assert unix_seconds([word], zone).tolist() == [NEW_YEAR + wanted]
+def test_known_times(text, zone, expected):
+    assert unix_seconds([text], zone).tolist() == [NEW_YEAR + expected]
 
 
 @pytest.mark.parametrize(
-    ("words", "zone", "message"),
+    ("texts", "zone", "message"),
     [
         (["2022-03-27 02:30"], "Europe/Berlin", "line 1: 2022-03-27 02:30 does not exist in Europe/Berlin because"),
         (["2022-10-30 01:30", "2022-10-30 02:30"], "Europe/Berlin", "line 2: 2022-10-30 02:30 is ambiguous in Europe"),
@@ -48,19 +48,19 @@ def test_known_times(word, zone, wanted):
         (["10", "x"], None, "line 1: '10' is not a time"),
     ],
 )  # fmt: skip
-def test_refused(words, zone, message):
+def test_errors(texts, zone, message):
     with pytest.raises(InputError, match=message):
-        unix_seconds(words, zone)
+        unix_seconds(texts, zone)
 
 
 @given(hours=st.lists(st.integers(0, 3 * 8784), min_size=1, max_size=5))
-def test_local_times_come_back_or_are_refused(hours):
+def test_local_times_round_trip_or_are_refused(hours):
     zone = ZoneInfo("America/Los_Angeles")
     naive = [datetime(2022, 1, 1) + timedelta(hours=hour) for hour in hours]
     changes = {(3, 13), (11, 6), (3, 12), (11, 5), (3, 10), (11, 3)}
-    words = [f"{moment:%Y-%m-%d %H:%M}" for moment in naive]
+    texts = [f"{moment:%Y-%m-%d %H:%M}" for moment in naive]
     try:
-        seconds = unix_seconds(words, "America/Los_Angeles")
+        seconds = unix_seconds(texts, "America/Los_Angeles")
     except InputError:
         assert any((moment.month, moment.day) in changes for moment in naive)
         return

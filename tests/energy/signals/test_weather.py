@@ -31,7 +31,7 @@ def open_meteo(**changes):
 
 
 @pytest.fixture
-def put(tmp_path):
+def write_file(tmp_path):
     def write(content):
         path = tmp_path / "weather"
         path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
@@ -40,8 +40,8 @@ def put(tmp_path):
     return write
 
 
-def test_open_meteo_is_turned_to_utc(put):
-    weather = read_weather(put(open_meteo()))
+def test_open_meteo_is_converted_to_utc(write_file):
+    weather = read_weather(write_file(open_meteo()))
     assert weather.temperature.edge_s.tolist() == [NEW_YEAR - 3600, NEW_YEAR, NEW_YEAR + 3600]
     assert weather.temperature.value.tolist() == [10, 20] and weather.temperature.unit == "°C"
     assert weather.humidity.value.tolist() == [50, 60, 100]
@@ -49,11 +49,11 @@ def test_open_meteo_is_turned_to_utc(put):
     assert "mean 15 °C" in weather.describe() and weather.describe().endswith("mean humidity 70 %")
 
 
-def test_open_meteo_in_unix_time_is_utc_already(put):
+def test_open_meteo_in_unix_time_is_utc(write_file):
     content = open_meteo()
     content["hourly"]["time"] = [1640995200, 1640998800, 1641002400]
     content["hourly_units"]["time"] = "unixtime"
-    assert read_weather(put(content)).humidity.start_s == NEW_YEAR
+    assert read_weather(write_file(content)).humidity.start_s == NEW_YEAR
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_open_meteo_in_unix_time_is_utc_already(put):
         ("time,temperature\n", "neither Open-Meteo JSON nor EPW"),
     ],
 )
-def test_refused(put, content, message):
+def test_errors(write_file, content, message):
     with pytest.raises(InputError, match=message):
-        read_weather(put(content))
+        read_weather(write_file(content))
 
 
 def epw(rows, offset="-6.0"):
@@ -92,8 +92,8 @@ def epw_row(year, month, day, hour, dry=10.0, humid=50):
     return f"{year},{month},{day},{hour},0,?9?9,{dry},5.0,{humid},99832,0,0"
 
 
-def test_epw_hours_end_when_they_are_called(put):
-    weather = read_weather(put(epw([epw_row(2022, 1, 1, 1, 10), epw_row(2022, 1, 1, 2, 20, 80)])))
+def test_epw_hours_end_at_their_label(write_file):
+    weather = read_weather(write_file(epw([epw_row(2022, 1, 1, 1, 10), epw_row(2022, 1, 1, 2, 20, 80)])))
     assert weather.temperature.edge_s.tolist() == [NEW_YEAR + hour * 3600 for hour in (6, 7, 8)]
     assert weather.temperature.value.tolist() == [10, 20]
     assert weather.humidity.value.tolist() == [50, 80]
@@ -101,33 +101,33 @@ def test_epw_hours_end_when_they_are_called(put):
     assert "note" not in weather.temperature.meta
 
 
-def test_epw_typical_year_is_laid_on_one_calendar(put):
+def test_epw_typical_year_is_mapped_to_one_year(write_file):
     rows = [epw_row(2016, 1, 31, hour) for hour in (23, 24)] + [epw_row(2011, 2, 1, hour) for hour in (1, 2)]
-    weather = read_weather(put(epw(rows, "0")))
+    weather = read_weather(write_file(epw(rows, "0")))
     assert weather.temperature.moment(weather.temperature.start_s) == "2023-01-31 22:00 UTC"
     assert weather.temperature.end_s - weather.temperature.start_s == 4 * 3600
     assert "months of 2011 to 2016 mapped to 2023" in weather.describe()
-    other = read_weather(put(epw(rows, "0")), year=2019)
+    other = read_weather(write_file(epw(rows, "0")), year=2019)
     assert other.temperature.moment(other.temperature.start_s) == "2019-01-31 22:00 UTC"
 
 
-def test_epw_missing_values_follow_the_gap_rule(put):
+def test_epw_missing_values_are_gaps(write_file):
     rows = [
         epw_row(2022, 1, 1, hour, 99.9 if hour == 3 else hour, 999 if hour == 4 else 50)
         for hour in range(1, 7)
     ]
-    weather = read_weather(put(epw(rows, "0")))
+    weather = read_weather(write_file(epw(rows, "0")))
     assert float(weather.temperature.at(NEW_YEAR + 2.5 * 3600)) == 2
     assert float(weather.humidity.at(NEW_YEAR + 3.5 * 3600)) == 50
 
 
-def test_bad_epw(put):
+def test_bad_epw(write_file):
     with pytest.raises(InputError, match="this EPW file is invalid"):
-        read_weather(put(epw(["2022,1,1"])))
+        read_weather(write_file(epw(["2022,1,1"])))
     with pytest.raises(InputError, match="a header but no hours"):
-        read_weather(put(epw([])))
+        read_weather(write_file(epw([])))
     with pytest.raises(InputError, match="does not exist in 2023: day is out of range"):
-        read_weather(put(epw([epw_row(2024, 2, 29, 1)])), year=2023)
+        read_weather(write_file(epw([epw_row(2024, 2, 29, 1)])), year=2023)
     days = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
     rows = [
         epw_row(2023, month + 1, day + 1, hour + 1)
@@ -136,8 +136,8 @@ def test_bad_epw(put):
         for hour in range(24)
     ]
     with pytest.raises(InputError, match="2024 is a leap year, but the file has no 29 February"):
-        read_weather(put(epw(rows)), year=2024)
-    stripped = read_weather(put(epw([row.replace("2023,", "2020,", 1) for row in rows])))
+        read_weather(write_file(epw(rows)), year=2024)
+    stripped = read_weather(write_file(epw([row.replace("2023,", "2020,", 1) for row in rows])))
     assert stripped.temperature.meta["note"] == "months of 2020 mapped to 2023"
     assert stripped.temperature.end_s - stripped.temperature.start_s == 365 * 86400
 
@@ -145,7 +145,7 @@ def test_bad_epw(put):
 # -- wet bulb -------------------------------------------------------------------------------------------
 
 
-def test_wet_bulb_known():
+def test_wet_bulb_of_published_values():
     assert float(wet_bulb_c(20, 50)) == pytest.approx(13.699, abs=5e-4)  # Stull's own example: 13.7
     assert wet_bulb_c([0, 30], 100).tolist() == pytest.approx([0, 30], abs=0.35)
 

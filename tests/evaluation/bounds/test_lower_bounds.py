@@ -27,38 +27,38 @@ def test_one_job_does_not_wait():
 
 @pytest.mark.parametrize("order", [(30, 20, 10), (10, 20, 30), (20, 10, 30)])
 def test_jobs_that_need_all_nodes(order):
-    """One machine: the shortest first is best, and the bound message so: waits 0, 10, 30."""
-    found = lower_bounds(table(*((0, run, 8) for run in order)), 8)
-    assert found.mean_wait_s == pytest.approx(40 / 3)
-    assert found.mean_bsld == pytest.approx((1 + 30 / 20 + 60 / 30) / 3)
-    assert found.makespan_s == 60
+    """On one machine shortest first is optimal, and the bound is exact: waits 0, 10, 30."""
+    result = lower_bounds(table(*((0, run, 8) for run in order)), 8)
+    assert result.mean_wait_s == pytest.approx(40 / 3)
+    assert result.mean_bsld == pytest.approx((1 + 30 / 20 + 60 / 30) / 3)
+    assert result.makespan_s == 60
 
 
-def test_short_job_comes_while_a_long_one_runs():
-    """Fluid: 0-10 s the long one (area 100), 10-20 the short one, 20-110 the long one."""
-    found = lower_bounds(table((0, 100, 4), (10, 10, 4)), 4)
+def test_short_job_arrives_while_a_long_one_runs():
+    """Fluid schedule: 0-10 s the long job (area 100), 10-20 the short job, 20-110 the long job."""
+    result = lower_bounds(table((0, 100, 4), (10, 10, 4)), 4)
     mean_busy = (10 * 5 + 90 * 65) / 100
-    assert found.mean_wait_s == pytest.approx((mean_busy - 50 + 0) / 2)
-    assert found.makespan_s == 110
+    assert result.mean_wait_s == pytest.approx((mean_busy - 50 + 0) / 2)
+    assert result.makespan_s == 110
 
 
 def test_half_the_machine():
-    # Areas 40 and 80 on 4 nodes, fluid: 0-10 s and 10-30 s; means 5 and 20, less half the run times 10 and 20.
+    # Areas 40 and 80 on 4 nodes, fluid: 0-10 s and 10-30 s; means 5 and 20, minus half the run times 10 and 20.
     assert lower_bounds(table((0, 20, 2), (0, 40, 2)), 4).mean_wait_s == 0
-    # Four of 2 nodes and 20 s: two wait 20 s. Fluid means 5, 15, 25, 35, less 10 each.
+    # Four jobs of 2 nodes and 20 s: two wait 20 s. Fluid means 5, 15, 25, 35, minus 10 each.
     assert lower_bounds(table(*[(0, 20, 2)] * 4), 4).mean_wait_s == pytest.approx(10)
 
 
-def test_quiet_times_do_not_pay_for_busy_ones():
-    """A narrow job a day later would have a sum below 0; it is left out."""
+def test_idle_periods_do_not_lower_the_bound():
+    """A small job a day later would contribute a negative sum; it is left out."""
     busy = [(0, 20, 4), (0, 20, 4)]
-    found = lower_bounds(table(*busy, (86400, 3600, 1)), 4)
-    assert found.mean_wait_s == pytest.approx(20 / 3)
-    assert found.mean_bsld == pytest.approx((1 + 2 + 1) / 3)
+    result = lower_bounds(table(*busy, (86400, 3600, 1)), 4)
+    assert result.mean_wait_s == pytest.approx(20 / 3)
+    assert result.mean_bsld == pytest.approx((1 + 2 + 1) / 3)
 
 
 def test_short_jobs_count_as_the_bound():
-    """Two of 4 s: the second has a turnaround of 8, which is no slowdown with a bound of 10, but 1.6 with 5."""
+    """Two jobs of 4 s: the second has a turnaround of 8 s, a slowdown of 1 with a bound of 10 s, of 1.6 with 5 s."""
     jobs = table((0, 4, 1), (0, 4, 1))
     assert lower_bounds(jobs, 1).mean_bsld == 1
     assert lower_bounds(jobs, 1, bound_s=4).mean_bsld == pytest.approx(1.5)
@@ -67,7 +67,7 @@ def test_short_jobs_count_as_the_bound():
     assert 0.9 * exact < lower_bounds(many, 1).mean_bsld <= exact
 
 
-def test_jobs_of_no_time():
+def test_jobs_of_zero_run_time():
     assert lower_bounds(table((0, 0, 4), (5, 0, 4)), 4) == Bounds(0.0, 1.0, 5.0)
     mixed = lower_bounds(table((0, 30, 4), (0, 30, 4), (0, 0, 4)), 4)
     assert mixed.mean_wait_s == pytest.approx(10)
@@ -80,11 +80,11 @@ def test_makespan():
     assert lower_bounds(table((0, 40, 5), (0, 40, 6), (0, 10, 5)), 9).makespan_s == 90
 
 
-def test_half_is_not_more_than_half():
+def test_half_machine_jobs_run_in_parallel():
     assert lower_bounds(table((0, 40, 2), (0, 40, 2)), 4).makespan_s == 40
 
 
-def test_clock_may_start_anywhere():
+def test_bounds_do_not_depend_on_the_time_origin():
     rows = [(0, 30, 4), (7, 10, 4), (9, 5, 2)]
     late = [(submit + 1_700_000_000, run, nodes) for submit, run, nodes in rows]
     assert lower_bounds(table(*rows), 4) == lower_bounds(table(*late), 4)
@@ -101,8 +101,8 @@ def test_wait_is_counted_from_the_begin_time():
     assert lower_bounds(jobs, 4) == Bounds(0.0, 1.0, 120.0)
 
 
-def test_jobs_after_others():
-    """The chain waits for nothing, as waits are counted; its bound must not say otherwise."""
+def test_dependent_jobs():
+    """A chain of dependent jobs has no waits by definition; the bound must be 0."""
     jobs = table((0, 20, 4), (0, 20, 4), (0, 20, 4), after_id=[-1, 1, 2])
     log = kw.simulate(jobs, kw.Cluster.from_nodes(4), backfill="none")
     assert metrics(log)["mean_wait_s"] == 0
@@ -119,28 +119,28 @@ def test_no_policy_beats_the_bounds_with_dependencies_and_begin_times(seed):
     begin = np.where(rng.random(len(jobs)) < 0.2, 1050, -np.inf)
     jobs = jobs.with_columns(after_id=after, think_s=rng.integers(0, 9, len(jobs)), begin_s=begin)
     bounds = lower_bounds(jobs, nodes)
-    for how, found in schedules(jobs, nodes):
+    for configuration, result in schedules(jobs, nodes):
         for name in OBJECTIVES:
-            assert getattr(bounds, name) <= found[name] * (1 + 1e-9) + 1e-9, (how, name)
+            assert getattr(bounds, name) <= result[name] * (1 + 1e-9) + 1e-9, (configuration, name)
 
 
 one_job = st.tuples(st.integers(0, 50), st.integers(0, 40), st.integers(1, 4))
 
 
 @given(st.lists(one_job, min_size=1, max_size=12), st.randoms(use_true_random=False))
-def test_any_schedule_keeps_them(rows, random):
-    """A random feasible schedule: jobs placed one by one in any order, with random gaps."""
+def test_bounds_hold_for_random_schedules(rows, random):
+    """A random feasible schedule: jobs are added one by one in random order with random gaps."""
     nodes, used = 4, [0] * 2000
     jobs = table(*rows)
     start = [0.0] * len(rows)
     for number in random.sample(range(len(rows)), len(rows)):
         submit, run, size = rows[number]
-        at = submit + random.choice((0, 0, 3))
-        while any(used[t] + size > nodes for t in range(at, at + run)):
-            at += 1
-        for t in range(at, at + run):
+        start_time = submit + random.choice((0, 0, 3))
+        while any(used[t] + size > nodes for t in range(start_time, start_time + run)):
+            start_time += 1
+        for t in range(start_time, start_time + run):
             used[t] += size
-        start[number] = at
+        start[number] = start_time
     submit, run, _ = np.array(rows, float).T
     wait = np.array(start) - submit
     bounds = lower_bounds(jobs, nodes)

@@ -23,40 +23,42 @@ from tests.evaluation.bounds.workloads import (
 pytest.importorskip("ortools")
 
 
-def best_by_trying(rows, nodes, bound_s=10):
-    """All orders of the jobs, each placed as early as those before it allow: one of them is best."""
+def brute_force_optimum(rows, nodes, bound_s=10):
+    """The best of all list schedules; one of them is optimal."""
     best = dict.fromkeys(OBJECTIVES, math.inf)
     submit, run, _ = np.array(rows, float).T
     for order in itertools.permutations(range(len(rows))):
         placed: list[tuple[int, int, int]] = []
         start = np.zeros(len(rows))
         for number in order:
-            at, length, size = rows[number]
-            while not fits(at, length, size, placed, nodes):
-                at += 1
-            placed.append((at, at + length, size))
-            start[number] = at
+            start_time, length, size = rows[number]
+            while not fits(start_time, length, size, placed, nodes):
+                start_time += 1
+            placed.append((start_time, start_time + length, size))
+            start[number] = start_time
         wait = start - submit
-        found = (
+        result = (
             wait.mean(),
             np.maximum(1, (wait + run) / np.maximum(run, bound_s)).mean(),
             (start + run).max() - submit.min(),
         )
-        best = {name: min(best[name], value) for name, value in zip(OBJECTIVES, found, strict=True)}
+        best = {name: min(best[name], value) for name, value in zip(OBJECTIVES, result, strict=True)}
     return best
 
 
-def fits(at, length, size, placed, nodes):
-    """Whether nodes are free all the time, and for each job of 0 s that this one would run across."""
+def fits(start_time, length, size, placed, nodes):
+    """Whether nodes are free during the run, also for jobs of 0 s within it."""
     if length == 0:
-        return sum(held for begin, end, held in placed if begin < at < end) + size <= nodes
-    for t in range(at, at + length):
-        if sum(held for begin, end, held in placed if begin <= t < end) + size > nodes:
+        return (
+            sum(nodes_used for begin, end, nodes_used in placed if begin < start_time < end) + size <= nodes
+        )
+    for t in range(start_time, start_time + length):
+        if sum(nodes_used for begin, end, nodes_used in placed if begin <= t < end) + size > nodes:
             return False
-    for begin, end, held in placed:
-        if begin == end and at < begin < at + length:
-            across = sum(other for b, e, other in placed if b < begin < e)
-            if across + held + size > nodes:
+    for begin, end, nodes_used in placed:
+        if begin == end and start_time < begin < start_time + length:
+            nodes_across = sum(other for b, e, other in placed if b < begin < e)
+            if nodes_across + nodes_used + size > nodes:
                 return False
     return True
 
@@ -78,29 +80,29 @@ def test_objectives_differ():
 
 def test_policies_reach_the_optimum_in_an_easy_case():
     jobs = table((0, 30, 4), (0, 10, 4), (0, 20, 4))
-    found = metrics(kw.simulate(jobs, kw.Cluster.from_nodes(4), policy="sjf", backfill="none"))
+    result = metrics(kw.simulate(jobs, kw.Cluster.from_nodes(4), policy="sjf", backfill="none"))
     bounds = lower_bounds(jobs, 4)
     for name in OBJECTIVES:
         best = optimum(jobs, 4, objective=name)
         assert best.proven
-        assert best.value == pytest.approx(found[name])
+        assert best.value == pytest.approx(result[name])
         assert best.value == pytest.approx(getattr(bounds, name))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(45))
-def test_bound_optimum_policies(seed):
-    """In this order, on workloads of up to 12 jobs."""
+def test_bounds_optimum_and_policies_are_ordered(seed):
+    """Bound <= optimum <= every policy, on workloads of up to 12 jobs."""
     jobs, nodes = workload(seed, 12)
     bounds = lower_bounds(jobs, nodes)
-    found = dict(schedules(jobs, nodes))
-    assert len(found) == 30
+    result = dict(schedules(jobs, nodes))
+    assert len(result) == 30
     for name in OBJECTIVES:
         best = optimum(jobs, nodes, objective=name)
         assert best.proven
         assert getattr(bounds, name) <= best.value + 1e-9
-        for how, values in found.items():
-            assert best.value - best.tolerance <= values[name] + 1e-9, (how, name)
+        for configuration, values in result.items():
+            assert best.value - best.tolerance <= values[name] + 1e-9, (configuration, name)
 
 
 jobs_of = st.lists(
@@ -110,8 +112,8 @@ jobs_of = st.lists(
 
 @settings(max_examples=40)
 @given(jobs_of)
-def test_trying_all_orders_finds_the_same(rows):
-    expected = best_by_trying(rows, 4)
+def test_optimum_equals_brute_force(rows):
+    expected = brute_force_optimum(rows, 4)
     jobs = table(*rows)
     bounds = lower_bounds(jobs, 4)
     for name in OBJECTIVES:
@@ -121,22 +123,22 @@ def test_trying_all_orders_finds_the_same(rows):
         assert getattr(bounds, name) <= best.value + 1e-9
 
 
-def test_jobs_of_no_time_need_room():
-    """The machine is full from 0 to 100: the job of 0 s goes first, or waits until then."""
+def test_jobs_of_zero_run_time_need_nodes():
+    """The machine is full from 0 to 100: the job of 0 s starts first, or waits until 100."""
     assert optimum(table((0, 100, 4), (0, 0, 1)), 4).value == 0
-    late = optimum(table((0, 100, 4), (5, 0, 1)), 4)
-    assert late.value == pytest.approx(5 / 2)
-    assert late.start_s.tolist() == [5, 5]
-    two = optimum(table((0, 0, 4), (0, 0, 4), (0, 9, 4)), 4)
-    assert (two.value, two.start_s.tolist()) == (0, [0, 0, 0])
+    submitted_later = optimum(table((0, 100, 4), (5, 0, 1)), 4)
+    assert submitted_later.value == pytest.approx(5 / 2)
+    assert submitted_later.start_s.tolist() == [5, 5]
+    empty_first = optimum(table((0, 0, 4), (0, 0, 4), (0, 9, 4)), 4)
+    assert (empty_first.value, empty_first.start_s.tolist()) == (0, [0, 0, 0])
 
 
-def test_starts_are_on_the_logs_clock_and_repeat():
+def test_starts_use_log_time_and_are_reproducible():
     jobs, nodes = workload(6, 10)
-    one, two = optimum(jobs, nodes), optimum(jobs, nodes)
-    assert one.start_s.tolist() == two.start_s.tolist()
-    assert (one.start_s >= jobs["submit_s"]).all()
-    assert one.value == pytest.approx((one.start_s - jobs["submit_s"]).mean())
+    first, second = optimum(jobs, nodes), optimum(jobs, nodes)
+    assert first.start_s.tolist() == second.start_s.tolist()
+    assert (first.start_s >= jobs["submit_s"]).all()
+    assert first.value == pytest.approx((first.start_s - jobs["submit_s"]).mean())
 
 
 def test_begin_times_are_respected():
@@ -187,7 +189,7 @@ def test_unknown_objective():
         optimum(table((0, 5, 1)), 4, objective="mean_wait")
 
 
-def test_no_time_to_find_anything():
+def test_time_limit_without_a_schedule():
     with pytest.raises(InputError, match="found no schedule in 1e-09 s; allow it more seconds"):
         optimum(workload(14, 12)[0], 8, seconds=1e-9)
 

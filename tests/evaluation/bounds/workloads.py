@@ -23,28 +23,28 @@ def table(*rows, **columns):
     return JobTable(job_id=range(1, len(rows) + 1), submit_s=submit, runtime_s=run, nodes=nodes, **columns)
 
 
-def workload(seed, most_jobs):
-    """Jobs that compete, some of 0 s, with estimates up to five times too long; and the machine's nodes."""
+def workload(seed, max_jobs):
+    """Competing jobs, some of 0 s, with estimates up to five times too long; and the number of nodes."""
     rng = stream(seed, "limits")
     nodes = int(rng.integers(2, 17))
-    jobs = int(rng.integers(2, most_jobs + 1))
+    jobs = int(rng.integers(2, max_jobs + 1))
     run = rng.integers(0, 60, jobs) * (rng.random(jobs) < 0.95)
-    made = JobTable(
+    jobs_table = JobTable(
         job_id=np.arange(jobs),
         submit_s=1000 + rng.integers(0, rng.integers(1, 30 * jobs), jobs),
         runtime_s=run,
         estimate_s=run * rng.integers(1, 6, jobs) + 1,
         nodes=rng.integers(1, nodes + 1, jobs),
     )
-    return made, nodes
+    return jobs_table, nodes
 
 
 def schedules(jobs, nodes):
-    """(how, metrics) of every policy with every backfilling, with the estimates given and with perfect ones."""
+    """(configuration, metrics) of every policy and backfilling, with inflated and with perfect estimates."""
     cluster = kw.Cluster.from_nodes(nodes)
-    known = with_perfect_estimates(jobs)
-    for policy, backfill, (what, given) in itertools.product(
-        POLICIES, BACKFILLS, (("inflated", jobs), ("perfect", known))
+    perfect = with_perfect_estimates(jobs)
+    for policy, backfill, (estimates, variant) in itertools.product(
+        POLICIES, BACKFILLS, (("inflated", jobs), ("perfect", perfect))
     ):
-        log = kw.simulate(given, cluster, policy=policy, backfill=backfill)
-        yield f"{policy}, {backfill}, {what}", metrics(log)
+        log = kw.simulate(variant, cluster, policy=policy, backfill=backfill)
+        yield f"{policy}, {backfill}, {estimates}", metrics(log)

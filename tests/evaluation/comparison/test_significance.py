@@ -57,21 +57,21 @@ def example_pair(**changes):
     return dataclasses.replace(pair, **changes)
 
 
-# -- verdicts ---------------------------------------------------------------------------------------
+# -- outcomes ---------------------------------------------------------------------------------------
 
 
-def test_a_clear_difference_is_seen_from_both_sides():
-    found = pairwise_tests(scores(BASE, 0.7 * BASE * noise(1)), seed=0)
-    pair = found.pairs[0]
-    assert (pair.ours, pair.theirs, pair.verdict, found.best) == ("b", "a", "better", "b")
+def test_clear_difference_is_symmetric():
+    result = pairwise_tests(scores(BASE, 0.7 * BASE * noise(1)), seed=0)
+    pair = result.pairs[0]
+    assert (pair.ours, pair.theirs, pair.verdict, result.best) == ("b", "a", "better", "b")
     assert pair.low < pair.ratio < pair.high < 1 and pair.ratio == pytest.approx(0.7, abs=0.03)
     assert (
         pair.difference_low < pair.difference == pair.ours_mean - pair.theirs_mean < pair.difference_high < 0
     )
     assert pair.wins > 55 and pair.wins + pair.ties + pair.losses == pair.windows == 60
     assert pair.effect > 0.9
-    assert found.pair("b", "a") is pair
-    other = found.pair("a", "b")
+    assert result.pair("b", "a") is pair
+    other = result.pair("a", "b")
     assert (other.ours, other.theirs, other.verdict) == ("a", "b", "worse")
     assert (other.ratio, other.low, other.high) == (1 / pair.ratio, 1 / pair.high, 1 / pair.low)
     assert (other.wins, other.losses, other.effect) == (pair.losses, pair.wins, -pair.effect)
@@ -80,16 +80,16 @@ def test_a_clear_difference_is_seen_from_both_sides():
     assert other.swapped().verdict == "better"
 
 
-def test_more_can_be_better():
-    found = pairwise_tests(scores(BASE, 1.3 * BASE * noise(1), metric="utilization", better="more"), seed=0)
-    pair = found.pairs[0]
-    assert (pair.ours, pair.verdict, found.best) == ("b", "better", "b")
+def test_metric_where_more_is_better():
+    result = pairwise_tests(scores(BASE, 1.3 * BASE * noise(1), metric="utilization", better="more"), seed=0)
+    pair = result.pairs[0]
+    assert (pair.ours, pair.verdict, result.best) == ("b", "better", "b")
     assert 1 < pair.low < pair.ratio < pair.high
     assert pair.wins > 55 and pair.effect > 0.9
-    assert [mean.policy for mean in found.ranked()] == ["b", "a"]
+    assert [mean.policy for mean in result.ranked()] == ["b", "a"]
 
 
-def test_a_policy_compared_with_itself_is_the_same():
+def test_equal_scores_are_the_same():
     pair = pairwise_tests(scores(BASE, BASE), seed=0).pairs[0]
     assert (pair.ours, pair.verdict, pair.p, pair.effect, pair.ties) == ("a", "same", 1.0, 0.0, 60)
     assert (pair.ratio, pair.low, pair.high) == (1.0, 1.0, 1.0)
@@ -112,7 +112,7 @@ def test_many_small_wins_and_one_large_loss_are_not_significant():
 
 
 def test_rank_test_and_interval_must_favor_the_same_policy():
-    # In nearly all windows ours is a little worse, in six it is very much better.
+    # Slightly worse in nearly all windows, much better in six.
     ours = BASE * 1.001
     ours[[3, 17, 29, 44, 51, 58]] *= 0.2
     pair = pairwise_tests(scores(ours, BASE), seed=0).pairs[0]
@@ -123,28 +123,28 @@ def test_rank_test_and_interval_must_favor_the_same_policy():
 
 def test_holm_correction_grows_with_the_number_of_pairs():
     rows = [BASE * noise(seed, 0.25) for seed in range(1, 6)] + [0.9 * BASE * noise(6, 0.25)]
-    found = pairwise_tests(scores(*rows), seed=0)
-    assert len(found.pairs) == 15
-    assert [pair.p_holm for pair in found.pairs] == holm([pair.p for pair in found.pairs]).tolist()
-    assert sum(pair.p < 0.05 for pair in found.pairs) > sum(pair.p_holm < 0.05 for pair in found.pairs)
-    for pair in found.pairs:
+    result = pairwise_tests(scores(*rows), seed=0)
+    assert len(result.pairs) == 15
+    assert [pair.p_holm for pair in result.pairs] == holm([pair.p for pair in result.pairs]).tolist()
+    assert sum(pair.p < 0.05 for pair in result.pairs) > sum(pair.p_holm < 0.05 for pair in result.pairs)
+    for pair in result.pairs:
         rows_of = dict(zip("abcdef", rows, strict=True))
         assert pair.p == signed_rank(rows_of[pair.ours], rows_of[pair.theirs]).p
         assert pair.ours_mean <= pair.theirs_mean
 
 
 def test_means():
-    found = pairwise_tests(scores(BASE, 2 * BASE), seed=0)
-    assert [mean.policy for mean in found.means] == ["a", "b"]
-    a, b = found.means
+    result = pairwise_tests(scores(BASE, 2 * BASE), seed=0)
+    assert [mean.policy for mean in result.means] == ["a", "b"]
+    a, b = result.means
     assert a.mean == BASE.mean() and a.low < a.mean < a.high
     assert a.iqm == iqm(BASE) and a.iqm_low < a.iqm < a.iqm_high
     assert (b.mean, b.low, b.high) == pytest.approx((2 * a.mean, 2 * a.low, 2 * a.high))
 
 
 def test_equal_means_keep_the_given_order():
-    found = pairwise_tests(scores([1.0, 2.0, 3.0], [3.0, 2.0, 1.0]), seed=0)
-    assert (found.best, found.pairs[0].ours, found.pairs[0].verdict) == ("a", "a", "undecided")
+    result = pairwise_tests(scores([1.0, 2.0, 3.0], [3.0, 2.0, 1.0]), seed=0)
+    assert (result.best, result.pairs[0].ours, result.pairs[0].verdict) == ("a", "a", "undecided")
 
 
 def test_units_do_not_matter():
@@ -162,41 +162,41 @@ def test_same_seed_same_result():
 
 
 def test_one_policy_has_no_pairs():
-    found = pairwise_tests(scores(BASE[:9]), seed=0)
-    assert (found.pairs, found.best) == ((), "a")
-    assert found.notes == (
+    result = pairwise_tests(scores(BASE[:9]), seed=0)
+    assert (result.pairs, result.best) == ((), "a")
+    assert result.notes == (
         "9 windows are few: intervals are rough and only large differences can be significant; use at least 20",
     )
 
 
 def test_one_window_is_undecided():
-    found = pairwise_tests(scores([10.0], [7.6]), seed=0)
-    pair = found.pairs[0]
+    result = pairwise_tests(scores([10.0], [7.6]), seed=0)
+    pair = result.pairs[0]
     assert pair.verdict == pair.swapped().verdict == "undecided"
-    assert all(math.isnan(value) for value in (pair.low, pair.high, pair.p, pair.p_holm, found.means[0].low))
+    assert all(math.isnan(value) for value in (pair.low, pair.high, pair.p, pair.p_holm, result.means[0].low))
     assert pair.sentence() == (
         "The difference between b and a in mean bounded slowdown is not significant (24 % lower on average, "
         "no interval; b wins 1 of 1 window)."
     )
     assert "32 % higher on average, no interval" in pair.swapped().sentence()
-    assert found.notes == ("1 window is too few: there is no interval and no test; use at least 20",)
+    assert result.notes == ("1 window is too few: there is no interval and no test; use at least 20",)
 
 
 def test_unknown_policies():
-    found = pairwise_tests(scores(BASE, 2 * BASE), seed=0)
+    result = pairwise_tests(scores(BASE, 2 * BASE), seed=0)
     with pytest.raises(UnknownNameError, match="unknown policy 'c'"):
-        found.pair("a", "c")
+        result.pair("a", "c")
     with pytest.raises(InputError, match="a cannot be compared with itself"):
-        found.pair("a", "a")
+        result.pair("a", "a")
 
 
 def test_plain_data():
-    found = pairwise_tests(scores(BASE, 0.7 * BASE * noise(1)), seed=0)
-    data = found.to_dict()
+    result = pairwise_tests(scores(BASE, 0.7 * BASE * noise(1)), seed=0)
+    data = result.to_dict()
     assert json.loads(json.dumps(data)) == data
-    assert (data["metric"], data["windows"], data["means"][1]["contender"]) == ("mean_bsld", 60, "b")
+    assert (data["metric"], data["windows"], data["means"][1]["policy"]) == ("mean_bsld", 60, "b")
     assert data["pairs"][0]["verdict"] == "better"
-    assert data["pairs"][0]["sentence"] == found.pairs[0].sentence()
+    assert data["pairs"][0]["sentence"] == result.pairs[0].sentence()
 
 
 # -- notes ------------------------------------------------------------------------------------------
@@ -213,25 +213,27 @@ def test_note_on_few_windows():
     assert pairwise_tests(scores(BASE[:20], 2 * BASE[:20]), seed=0).notes == ()
 
 
-@pytest.mark.parametrize("contenders", [2, 3, 5, 8])
+@pytest.mark.parametrize("policies", [2, 3, 5, 8])
 def test_minimum_number_of_windows_for_significance(policies):
     for windows in range(2, 15):
         rows = [factor * BASE[:windows] for factor in range(1, policies + 1)]
-        found = pairwise_tests(scores(*rows), seed=0, draws=100)
-        hopeless = "not even" in found.notes[0]
-        assert hopeless == all(pair.verdict == "undecided" for pair in found.pairs)
+        result = pairwise_tests(scores(*rows), seed=0, draws=100)
+        too_few_windows = "not even" in result.notes[0]
+        assert too_few_windows == all(pair.verdict == "undecided" for pair in result.pairs)
 
 
 def test_overlapping_windows_give_a_note_and_are_tested_in_blocks():
-    apart, over = (pairwise_tests(scores(BASE, 0.9 * BASE * noise(1), overlap=n), seed=0) for n in (1.1, 2.4))
-    assert apart.notes == ()
-    assert over.notes == (
+    separate, overlapping = (
+        pairwise_tests(scores(BASE, 0.9 * BASE * noise(1), overlap=n), seed=0) for n in (1.1, 2.4)
+    )
+    assert separate.notes == ()
+    assert overlapping.notes == (
         "windows overlap, a job is evaluated in 2.4 of them on average: tests use 20 of 60, and intervals, from "
         "blocks of 3, are still slightly too narrow",
     )
-    assert over.pairs[0].p > apart.pairs[0].p
+    assert overlapping.pairs[0].p > separate.pairs[0].p
     in_blocks = WindowBootstrap(60, random=stream(0, "evaluation.bootstrap"), block=3)
-    assert (over.means[0].low, over.means[0].high) == in_blocks.mean(BASE)
+    assert (overlapping.means[0].low, overlapping.means[0].high) == in_blocks.mean(BASE)
     few = pairwise_tests(scores(BASE, 0.9 * BASE, overlap=5), seed=0)
     assert len(few.notes) == 2 and few.notes[1].startswith("12 windows are few")
 
@@ -246,7 +248,7 @@ def test_blocks_follow_the_overlap(overlap, block):
 # -- sentences --------------------------------------------------------------------------------------
 
 
-def test_decided():
+def test_sentence_of_a_significant_difference():
     assert example_pair().sentence() == (
         "saf has 24 % lower mean bounded slowdown than sjf (95 % interval 17–30 %; wins 48 of 60 windows)."
     )
@@ -259,7 +261,7 @@ def test_ties_are_in_the_sentence():
     assert example_pair(wins=40, ties=8).sentence().endswith("wins 40 of 60 windows and ties 8).")
 
 
-def test_more_is_better():
+def test_sentence_where_more_is_better():
     pair = example_pair(metric="utilization", better="more", ratio=1.05, low=1.018, high=1.09)
     assert pair.sentence() == (
         "saf has 5 % higher utilization than sjf (95 % interval 1.8–9 %; wins 48 of 60 windows)."
@@ -269,14 +271,14 @@ def test_more_is_better():
     )
 
 
-def test_multiples():
+def test_sentence_of_multiples():
     pair = example_pair(ratio=0.42, low=0.3, high=0.55).swapped()
     assert pair.sentence() == (
         "sjf has 2.4 times the mean bounded slowdown of saf (95 % interval 1.8–3.3 times; wins 12 of 60 windows)."
     )
 
 
-def test_undecided():
+def test_sentence_of_an_insignificant_difference():
     pair = example_pair(verdict="undecided", ratio=0.97, low=0.87, high=1.09, wins=33, losses=27, p_holm=0.4)
     assert pair.sentence() == (
         "The difference between saf and sjf in mean bounded slowdown is not significant (3 % lower on average, "
@@ -290,20 +292,20 @@ def test_undecided():
     )
 
 
-def test_same():
+def test_sentence_of_equal_values():
     pair = example_pair(verdict="same", ratio=1.0, low=1.0, high=1.0)
     assert pair.sentence() == "saf and sjf have the same mean bounded slowdown in all 60 windows."
     assert dataclasses.replace(pair, windows=1).sentence().endswith("in the only window.")
 
 
 def test_without_a_ratio_the_sentence_gives_differences():
-    found = pairwise_tests(scores(0 * BASE, 60 * BASE, metric="mean_wait_s"), seed=0)
+    result = pairwise_tests(scores(0 * BASE, 60 * BASE, metric="mean_wait_s"), seed=0)
     assert (
-        found.pair("a", "b")
+        result.pair("a", "b")
         .sentence()
         .startswith("a has 100 % lower mean wait than b (95 % interval 100–100 %")
     )
-    pair = found.pair("b", "a")
+    pair = result.pair("b", "a")
     assert math.isnan(pair.ratio) and pair.verdict == "worse"
     low, high = (
         f"{60 * end:.0f}"
@@ -317,7 +319,7 @@ def test_without_a_ratio_the_sentence_gives_differences():
     )
 
 
-def test_a_mean_that_could_be_zero_is_compared_by_differences():
+def test_mean_that_could_be_zero_is_compared_by_differences():
     theirs = np.zeros(30)
     theirs[[4, 20]] = 7.0
     pair = pairwise_tests(scores(np.zeros(30), theirs), seed=0).pairs[0]
@@ -349,15 +351,17 @@ def test_metrics_with_display_names_exist():
     jobs, cluster = kw.lublin(20, 8, seed=0), kw.Cluster.from_nodes(8)
     log = kw.simulate(jobs, cluster, "fcfs", "easy")
     grid, price = Series.constant(400.0, "g/kWh"), Series.constant(0.2, "EUR/kWh")
-    drew = account_energy(log, cluster, PowerModel.preset("taurus"), carbon=grid, price=price).metrics()
-    assert set(METRIC_NAMES) <= {*kw.metrics(log), *drew}
+    energy_metrics = account_energy(
+        log, cluster, PowerModel.preset("taurus"), carbon=grid, price=price
+    ).metrics()
+    assert set(METRIC_NAMES) <= {*kw.metrics(log), *energy_metrics}
 
 
-# -- scores check themselves ------------------------------------------------------------------------
+# -- validation of scores ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (("m", (), np.zeros((0, 3))), r"policies \(none\); give at least one"),
         (("m", ("a", "a"), np.ones((2, 3))), "policies a, a; .* each once"),
@@ -374,76 +378,78 @@ def test_metrics_with_display_names_exist():
         (("m", ("a",), [[1.0]], "less", 0.0), "an overlap of 0.0"),
     ],
 )
-def test_wrong_scores(arguments, words):
-    with pytest.raises(InputError, match=words):
+def test_wrong_scores(arguments, message):
+    with pytest.raises(InputError, match=message):
         PolicyScores(*arguments)
 
 
 def test_scores_keep_their_values():
-    given = np.ones((1, 3))
-    kept = PolicyScores("m", ("a",), given)
-    given[0, 0] = 5.0
-    assert kept.values[0, 0] == 1.0
+    array = np.ones((1, 3))
+    copy = PolicyScores("m", ("a",), array)
+    array[0, 0] = 5.0
+    assert copy.values[0, 0] == 1.0
     with pytest.raises(ValueError, match="read-only"):
-        kept.values[0, 0] = 2.0
+        copy.values[0, 0] = 2.0
 
 
-# -- calibration: how often it is wrong, and how often it finds what is there ------------------------
+# -- calibration: false-positive rate and power ------------------------------------------------------
 
 TRIALS, WINDOWS, JOBS = 200, 30, 128
 
 
 @pytest.fixture(scope="module")
-def luck():
-    """Bounded slowdowns of two orders drawn at random: trial, contender, window; other windows in every trial."""
+def random_scores():
+    """Bounded slowdowns of two random policies: trial, policy, window; every trial has other windows."""
     jobs = kw.lublin(TRIALS * WINDOWS * JOBS, 64, load=0.9, seed=1)
     cluster = kw.Cluster.from_nodes(64)
     values = np.empty((TRIALS, 2, WINDOWS))
     for trial in range(TRIALS):
         for number in range(WINDOWS):
             first = (trial * WINDOWS + number) * JOBS
-            for who in range(2):
-                rule = f"random:seed={2 * trial + who}"
+            for policy_number in range(2):
+                rule = f"random:seed={2 * trial + policy_number}"
                 log = kw.simulate(jobs[first : first + JOBS], cluster, rule, "easy")
                 record = log.jobs()
-                values[trial, who, number] = np.maximum(
+                values[trial, policy_number, number] = np.maximum(
                     1.0, record["turnaround_s"] / np.maximum(record["run_s"], 10.0)
                 ).mean()
     return values
 
 
-def called_better(pairs):
-    """How often, of many pairs of rows, one of the two was called better."""
-    found = [
+def share_better(pairs):
+    """The share of pairs of rows in which one policy is significantly better."""
+    verdicts = [
         pairwise_tests(scores(*pair), seed=trial, draws=500).pairs[0].verdict
         for trial, pair in enumerate(pairs)
     ]
-    return found.count("better") / len(found)
+    return verdicts.count("better") / len(verdicts)
 
 
 @pytest.mark.slow
-def test_luck_is_not_taken_for_skill(luck):
-    assert called_better(luck) <= 0.05
-    assert called_better((first, first) for first, _ in luck) == 0.0
+def test_random_policies_are_rarely_significant(random_scores):
+    assert share_better(random_scores) <= 0.05
+    assert share_better((first, first) for first, _ in random_scores) == 0.0
 
 
 @pytest.mark.slow
-def test_a_gain_of_a_tenth_is_found(luck):
+def test_gain_of_ten_percent_is_significant(random_scores):
     random = np.random.default_rng(5)
     sigma = 0.1
-    planted = [(0.9 * row * random.lognormal(-(sigma**2) / 2, sigma, WINDOWS), row) for row, _ in luck]
-    assert called_better(planted) >= 0.9
-    assert all(pairwise_tests(scores(*pair), seed=0, draws=100).best == "a" for pair in planted[:20])
+    with_gain = [
+        (0.9 * row * random.lognormal(-(sigma**2) / 2, sigma, WINDOWS), row) for row, _ in random_scores
+    ]
+    assert share_better(with_gain) >= 0.9
+    assert all(pairwise_tests(scores(*pair), seed=0, draws=100).best == "a" for pair in with_gain[:20])
 
 
-def test_luck_in_overlapping_windows_is_not_taken_for_skill():
+def test_overlapping_windows_do_not_raise_false_positives():
     random = np.random.default_rng(6)
-    wrong = {1.0: 0, 3.0: 0}
+    false_positives = {1.0: 0, 3.0: 0}
     for trial in range(TRIALS):
         jobs = random.lognormal(0.0, 0.3, (2, 62))
         rows = [np.convolve(row, np.ones(3) / 3, "valid") for row in jobs]
-        for overlap in wrong:
-            found = pairwise_tests(scores(*rows, overlap=overlap), seed=trial, draws=200)
-            wrong[overlap] += found.pairs[0].verdict == "better"
-    assert wrong[3.0] <= 0.05 * TRIALS
-    assert wrong[1.0] > 0.15 * TRIALS  # what would be said if neighbours were taken for independent
+        for overlap in false_positives:
+            result = pairwise_tests(scores(*rows, overlap=overlap), seed=trial, draws=200)
+            false_positives[overlap] += result.pairs[0].verdict == "better"
+    assert false_positives[3.0] <= 0.05 * TRIALS
+    assert false_positives[1.0] > 0.15 * TRIALS  # result if overlapping windows were treated as independent

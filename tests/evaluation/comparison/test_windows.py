@@ -17,9 +17,9 @@ def jobs():
     return kw.lublin(2000, 64, load=1.0, seed=5, estimates="rounded")
 
 
-def test_parts_are_chronological_and_disjoint(jobs):
-    turned = jobs[np.arange(len(jobs))[::-1]]
-    parts = split(turned)
+def test_splits_are_chronological_and_disjoint(jobs):
+    reversed_jobs = jobs[np.arange(len(jobs))[::-1]]
+    parts = split(reversed_jobs)
     assert parts.train["submit_s"].max() <= parts.validation["submit_s"].min()
     assert parts.validation["submit_s"].max() <= parts.test["submit_s"].min()
     ids = np.concatenate([part["job_id"] for part in (parts.train, parts.validation, parts.test)])
@@ -50,28 +50,28 @@ def test_windows_by_count(count, size, warmup, seed, low):
         job_id=range(1000), submit_s=np.arange(1000) * 7.0, runtime_s=[1] * 1000, nodes=[1] * 1000
     )
     cut = cut_windows(jobs, count, window_jobs=size, warmup_jobs=warmup, seed=seed, within=(low, 1000))
-    again = cut_windows(jobs, count, window_jobs=size, warmup_jobs=warmup, seed=seed, within=(low, 1000))
+    repeated = cut_windows(jobs, count, window_jobs=size, warmup_jobs=warmup, seed=seed, within=(low, 1000))
     assert len(cut) == count
-    times = np.zeros(1000, int)
-    for window, same in zip(cut, again, strict=True):
+    evaluations = np.zeros(1000, int)
+    for window, same in zip(cut, repeated, strict=True):
         assert window.size == size and window.warmup == warmup
         ids = window.jobs["job_id"]
         np.testing.assert_array_equal(ids, same.jobs["job_id"])
         np.testing.assert_array_equal(ids, np.arange(window.first - warmup, window.first + size))
         assert ids[window.evaluated].min() >= low
-        times[ids[window.evaluated]] += 1
+        evaluations[ids[window.evaluated]] += 1
     if count * size <= 1000 - max(low, warmup):
-        assert times.max() == 1 and cut.overlap == 1.0
-    assert cut.overlap == pytest.approx(times.sum() / np.count_nonzero(times))
+        assert evaluations.max() == 1 and cut.overlap == 1.0
+    assert cut.overlap == pytest.approx(evaluations.sum() / np.count_nonzero(evaluations))
 
 
-def test_other_seeds_other_windows(jobs):
-    places = {tuple(cut_windows(jobs, 5, window_jobs=50, seed=seed).first.tolist()) for seed in range(10)}
-    assert len(places) == 10
+def test_windows_depend_on_the_seed(jobs):
+    starts = {tuple(cut_windows(jobs, 5, window_jobs=50, seed=seed).first.tolist()) for seed in range(10)}
+    assert len(starts) == 10
 
 
 def test_windows_by_time():
-    """Every job submitted in the span counts, and no other; a span without jobs is left out."""
+    """Exactly the jobs submitted in the time span count; spans without jobs are omitted."""
     submit = np.concatenate((np.arange(0, 500, 5), np.arange(5000, 5500, 10))).astype(float)
     n = len(submit)
     jobs = kw.JobTable(job_id=range(n), submit_s=submit, runtime_s=[1] * n, nodes=[1] * n)
@@ -87,7 +87,7 @@ def test_windows_by_time():
     assert "250" in cut.description or "4 min" in cut.description
 
 
-def test_the_horizon_is_the_window_s_own(jobs):
+def test_horizon_is_that_of_the_window(jobs):
     window = cut_windows(jobs, 1, window_jobs=100, warmup_jobs=50, seed=0)[0]
     submit = window.jobs["submit_s"]
     assert window.horizon == (submit[50], submit[-1])
@@ -96,7 +96,7 @@ def test_the_horizon_is_the_window_s_own(jobs):
 
 
 @pytest.mark.parametrize(
-    ("count", "settings", "words"),
+    ("count", "settings", "message"),
     [
         (0, {"window_jobs": 10}, "0 windows; give at least 1"),
         (2, {}, "either in jobs or in seconds"),
@@ -110,12 +110,12 @@ def test_the_horizon_is_the_window_s_own(jobs):
         (2, {"window_jobs": 10, "warmup_jobs": 1, "warmup_s": 5.0}, "give only one of them"),
     ],
 )
-def test_impossible_windows_are_refused(jobs, count, settings, words):
-    with pytest.raises(InputError, match=words):
+def test_impossible_windows_are_refused(jobs, count, settings, message):
+    with pytest.raises(InputError, match=message):
         cut_windows(jobs, count, seed=0, **settings)
 
 
-def test_no_jobs_no_window(jobs):
+def test_windows_need_jobs(jobs):
     with pytest.raises(InputError, match="no jobs"):
         single_window(jobs[:0])
     with pytest.raises(InputError, match="does not fit"):

@@ -1,4 +1,4 @@
-"""Manually constructed logs of node-level clusters, and random ones from the engine."""
+"""Manually constructed logs of GPU clusters, and random ones from the engine."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def nodes(name, count, gpus, gpu_type, cores=4):
 
 
 def node_level_log(cluster, jobs, *segments, outcome=None):
-    """A log of segments (row, start, end, outcome, work, lost, [(node, GPUs as bits, thousandths), ...]).
+    """An execution log of segments (row, start, end, outcome, work, lost, [(node, GPUs as bits, thousandths), ...]).
 
-    Jobs without segments have never started; `outcome` changes how single rows came out.
+    Jobs without segments never started; `outcome` overrides the outcomes of single rows.
     """
     pieces = [
         (number, node, bits, gpu_milli)
@@ -33,12 +33,12 @@ def node_level_log(cluster, jobs, *segments, outcome=None):
         for node, bits, gpu_milli in segment[6]
     ]
     segment, node, gpus, gpu_milli = np.array(pieces, np.int64).reshape(-1, 4).T
-    row, start, end, how, work, lost = (
+    row, start, end, segment_outcome, work, lost = (
         np.array([s[column] for s in segments], float if column in (1, 2, 4, 5) else np.int64)
         for column in range(6)
     )
     results = np.zeros(len(jobs), np.int8)
-    results[row] = np.where(np.isin(how, (P, M)), 0, how)
+    results[row] = np.where(np.isin(segment_outcome, (P, M)), 0, segment_outcome)
     for number, result in (outcome or {}).items():
         results[number] = result
     layout = cluster.node_groups or np.repeat(
@@ -51,7 +51,7 @@ def node_level_log(cluster, jobs, *segments, outcome=None):
         end_s=end,
         group=np.zeros(len(row), np.int16),
         level=np.zeros(len(row), np.int16),
-        outcome=how.astype(np.int8),
+        outcome=segment_outcome.astype(np.int8),
         eligible_s=np.where(results == Outcome.REJECTED, np.nan, jobs["submit_s"]),
         job_outcome=results,
         capacity_s=np.array([-np.inf]),
@@ -70,9 +70,9 @@ def node_level_log(cluster, jobs, *segments, outcome=None):
     )
 
 
-def moved():
-    """Two GPUs of either type. A job of two GPUs loses 4 s of work on the V100s to one of higher priority and half a
-    GPU, and goes on 4 s later on the T4s, at half speed, after 2 s of loading. A third has no GPU.
+def preempted_run():
+    """Two GPUs of each type. A job of two GPUs is preempted on the V100s, losing 4 s of work, by a job of higher
+    priority on half a GPU, and resumes 4 s later on the T4s at half speed, after 2 s of loading. A third has no GPU.
     """
     cluster = Cluster((nodes("v", 1, 2, "V100"), nodes("t", 1, 2, "T4")))
     jobs = JobTable(
@@ -96,7 +96,7 @@ def moved():
     return log, cluster, constant_speeds(jobs, ("V100", "T4"), {"V100": 1.0, "T4": 0.5})
 
 
-def _most_important(job, now, parameters):
+def _highest_priority(job, now, parameters):
     return -job.priority
 
 
@@ -111,7 +111,7 @@ def random_run(seed):
     cluster = Cluster(tuple(groups[:1] if seed % 4 == 3 else groups))
     count = 150
     gpus = rng.choice([0, 1, 1, 2, 4], count)
-    part = (gpus == 1) & (rng.random(count) < 0.5)
+    fractional = (gpus == 1) & (rng.random(count) < 0.5)
     jobs = JobTable(
         job_id=rng.permutation(count),
         submit_s=rng.uniform(0, 3000, count).round(),
@@ -119,7 +119,7 @@ def random_run(seed):
         nodes=np.where((gpus == 4) & (rng.random(count) < 0.5), 2, 1),
         cores=rng.choice([2, 2, 4], count),
         gpus=gpus,
-        gpu_milli=np.where(part, rng.choice([200, 250, 500, 700], count), 1000),
+        gpu_milli=np.where(fractional, rng.choice([200, 250, 500, 700], count), 1000),
         gpus_may_span_nodes=(gpus == 2) & (rng.random(count) < 0.5),
         priority=rng.integers(0, 3, count),
         cancel_s=np.where(rng.random(count) < 0.1, 1500.0, np.inf),
@@ -141,7 +141,7 @@ def random_run(seed):
         on_oversized="drop",
     )
     return (
-        run_gpu_simulation(jobs, cluster, PriorityPolicy("important", _most_important), settings, speeds),
+        run_gpu_simulation(jobs, cluster, PriorityPolicy("important", _highest_priority), settings, speeds),
         cluster,
         speeds,
     )

@@ -13,15 +13,15 @@ from tests.evaluation.example_logs import example_log
 from tests.evaluation.gpu.example_logs import (
     SEEDS,
     C,
-    moved,
     node_level_log,
     nodes,
+    preempted_run,
     random_run,
 )
 
 
-def test_types():
-    log, cluster, _ = moved()
+def test_breakdown_by_type():
+    log, cluster, _ = preempted_run()
     v100, t4 = by_type(log, cluster)
     assert v100 == {
         "type": "V100",
@@ -39,8 +39,8 @@ def test_types():
     json.dumps([v100, t4])
 
 
-def test_types_over_a_horizon():
-    log, cluster, _ = moved()
+def test_breakdown_by_type_over_a_horizon():
+    log, cluster, _ = preempted_run()
     v100, t4 = by_type(log, cluster, horizon_s=(5, 15))
     assert v100["utilization"] == pytest.approx((2 * 5 + 0.5 * 5) / 20)
     assert t4["utilization"] == pytest.approx(2 * 1 / 20)
@@ -68,13 +68,13 @@ def test_shared_gpus():
     t4, none = by_type(log, cluster)
     assert t4["shared"] == pytest.approx(
         3 / (13 + 4)
-    )  # one from 0 to 13, together from 7 to 10; the other to 4
+    )  # one GPU is used from 0 to 13 and shared from 7 to 10; the other is used until 4
     assert (none["type"], none["nodes"], none["gpus"], none["jobs"], none["gpu_hours"]) == ("-", 2, 0, 0, 0)
     assert math.isnan(none["utilization"]) and math.isnan(none["shared"])
 
 
-def test_priorities():
-    log, _, _ = moved()
+def test_breakdown_by_priority():
+    log, _, _ = preempted_run()
     high, low = by_priority(log)
     assert high == {
         "priority": 1,
@@ -94,10 +94,10 @@ def test_priorities():
 
 
 def test_priorities_of_counted_jobs():
-    log, _, _ = moved()
+    log, _, _ = preempted_run()
     (row,) = by_priority(log, counted=[False, False, True])
     assert (row["jobs"], row["mean_jct_s"], row["preemptions"]) == (1, 4, 0)
-    waiting = node_level_log(moved()[1], log.jobs_table, (2, 0, 4, C, 4, 0, [(1, 0, 0)]))
+    waiting = node_level_log(preempted_run()[1], log.jobs_table, (2, 0, 4, C, 4, 0, [(1, 0, 0)]))
     high, low = by_priority(waiting)
     assert (high["jobs"], high["finished"], low["finished"]) == (1, 0, 1) and math.isnan(high["mean_jct_s"])
 
@@ -106,19 +106,19 @@ def test_breakdowns_need_node_level_allocations():
     with pytest.raises(InputError, match="has no node-level allocations"):
         by_priority(example_log((0, 0, 1, 1)))
     with pytest.raises(InputError, match="has no node-level allocations"):
-        by_type(example_log((0, 0, 1, 1)), moved()[1])
+        by_type(example_log((0, 0, 1, 1)), preempted_run()[1])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_tables_add_up(seed):
+def test_breakdowns_add_up(seed):
     log, cluster, speeds = random_run(seed)
-    found = gpu_metrics(log, cluster, speeds)
+    result = gpu_metrics(log, cluster, speeds)
     for rows in (by_type(log, cluster), by_priority(log)):
-        assert sum(row["gpu_hours"] for row in rows) == pytest.approx(found["gpu_hours"])
-        assert sum(row["preemptions"] for row in rows) == found["preemptions"]
+        assert sum(row["gpu_hours"] for row in rows) == pytest.approx(result["gpu_hours"])
+        assert sum(row["preemptions"] for row in rows) == result["preemptions"]
     types = [row for row in by_type(log, cluster) if row["gpus"]]
     gpus = sum(row["gpus"] for row in types)
     mean = sum(row["utilization"] * row["gpus"] for row in types) / gpus
-    assert mean == pytest.approx(found["gpu_utilization"])
+    assert mean == pytest.approx(result["gpu_utilization"])
     assert all(0 <= row["utilization"] <= 1 and 0 <= row["shared"] <= 1 for row in types)
-    assert sum(row["jobs"] for row in by_priority(log)) == found["jobs"]
+    assert sum(row["jobs"] for row in by_priority(log)) == result["jobs"]

@@ -1,4 +1,4 @@
-"""The run folder: atomic writes, identical logs after loading, clear errors for broken folders."""
+"""Run folders: atomic writes, identical logs after loading, errors of broken folders."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from kilowait.jobs import ExecutionLog
 from tests.evaluation.gpu.example_logs import random_run
 
 
-def a_log(**settings: object) -> ExecutionLog:
-    """Two groups, an outage, unsorted rows, jobs that are cancelled, rejected, dependent and killed."""
+def example_run_log(**settings: object) -> ExecutionLog:
+    """A log with two groups, an outage, unsorted rows, cancelled, rejected, dependent and killed jobs."""
     jobs = kw.JobTable(
         job_id=[50, 7, 9, 12, 3],
         submit_s=[30, 0, 10, 20, 5],
@@ -44,7 +44,7 @@ def a_log(**settings: object) -> ExecutionLog:
 
 
 def saved(path, log=None, **settings):
-    log = a_log() if log is None else log
+    log = example_run_log() if log is None else log
     results = {"metrics": metrics(log)}
     return save_run(
         path, log, scenario={"trace": "synthetic"}, results=results, manifest={"date": "today"}, **settings
@@ -52,7 +52,7 @@ def saved(path, log=None, **settings):
 
 
 def test_round_trip(tmp_path):
-    log = a_log()
+    log = example_run_log()
     run = load_run(saved(tmp_path / "x" / "run", log))
     assert {int(outcome) for outcome in log.job_outcome} == {1, 2, 3, 4}
     assert metrics(run.log) == metrics(log) == run.results["metrics"]
@@ -70,7 +70,7 @@ def test_round_trip(tmp_path):
     assert run.manifest["date"] == "today" and run.scenario == {"trace": "synthetic"}
 
 
-def test_what_nodes_did_comes_back(tmp_path):
+def test_node_states_round_trip(tmp_path):
     jobs = kw.lublin(50, 8, load=0.5, seed=1)
     power_controls = kw.PowerControls(sleep={"nodes": kw.SleepPolicy(60, 5, 30)})
     log = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", power_controls=power_controls)
@@ -83,7 +83,7 @@ def test_what_nodes_did_comes_back(tmp_path):
     assert load_run(saved(tmp_path / "other")).log.states is None
 
 
-def test_a_log_without_a_start(tmp_path):
+def test_log_without_started_jobs(tmp_path):
     jobs = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[5], nodes=[9])
     log = kw.simulate(jobs, kw.Cluster.from_nodes(4), on_oversized="drop", backfill="none")
     run = load_run(saved(tmp_path / "run", log))
@@ -120,45 +120,45 @@ def test_other_folders_are_refused(tmp_path):
         load_run(tmp_path)
 
 
-def test_files_of_two_runs_do_not_pass_for_one(tmp_path):
-    one = saved(tmp_path / "one")
+def test_files_of_two_runs_are_not_mixed(tmp_path):
+    first = saved(tmp_path / "one")
     jobs = kw.lublin(5, 4)
-    two = saved(tmp_path / "two", kw.simulate(jobs, kw.Cluster.from_nodes(4), backfill="none"))
-    (one / "jobs.parquet").write_bytes((two / "jobs.parquet").read_bytes())
-    manifest = json.loads((one / "manifest.json").read_text())
-    manifest["files"]["jobs.parquet"] = json.loads((two / "manifest.json").read_text())["files"][
+    second = saved(tmp_path / "two", kw.simulate(jobs, kw.Cluster.from_nodes(4), backfill="none"))
+    (first / "jobs.parquet").write_bytes((second / "jobs.parquet").read_bytes())
+    manifest = json.loads((first / "manifest.json").read_text())
+    manifest["files"]["jobs.parquet"] = json.loads((second / "manifest.json").read_text())["files"][
         "jobs.parquet"
     ]
-    (one / "manifest.json").write_text(json.dumps(manifest))
+    (first / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(InputError, match="different jobs"):
-        load_run(one)
+        load_run(first)
 
 
-def test_what_fails_half_way_leaves_nothing(tmp_path):
-    def broken(folder):
+def test_failed_writes_leave_no_files(tmp_path):
+    def interrupted(folder):
         (folder / "half").write_text("half")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        save_folder(tmp_path / "run", broken, kind="run")
+        save_folder(tmp_path / "run", interrupted, kind="run")
     assert list(tmp_path.iterdir()) == []
     folder = saved(tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
-        save_folder(folder, broken, kind="run", force=True)
+        save_folder(folder, interrupted, kind="run", force=True)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     assert load_run(folder).manifest["date"] == "today"
 
 
-def test_a_full_disk_raises_an_error(tmp_path):
-    def full(folder):
+def test_full_disk_is_an_error(tmp_path):
+    def full_disk(folder):
         raise OSError(28, "No space left on device")
 
     with pytest.raises(InputError, match="No space left"):
-        save_folder(tmp_path / "run", full, kind="run")
+        save_folder(tmp_path / "run", full_disk, kind="run")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_empty_folder_may_be_filled(tmp_path):
+def test_empty_folder_is_accepted(tmp_path):
     (tmp_path / "run").mkdir()
     assert load_run(saved(tmp_path / "run")).manifest["kind"] == "run"
 
@@ -178,7 +178,7 @@ PIECES = ("segment", "node", "gpus", "gpu_milli", "count", "work_s", "lost_s", "
 
 
 @pytest.mark.parametrize("seed", [0, 1, 5])
-def test_where_jobs_lay_comes_back(tmp_path, seed):
+def test_allocations_round_trip(tmp_path, seed):
     log, cluster, speeds = random_run(seed)
     run = load_run(saved(tmp_path / "run", log))
     assert len(log.pieces) > 100 and log.pieces.lost_s.sum() >= 0
@@ -189,7 +189,7 @@ def test_where_jobs_lay_comes_back(tmp_path, seed):
     np.testing.assert_array_equal(run.log.outcome, log.outcome)
     assert metrics(run.log) == metrics(log)
     np.testing.assert_equal(gpu_metrics(run.log, cluster, speeds), gpu_metrics(log, cluster, speeds))
-    if seed == 0:  # with the outcomes that only placed jobs have
+    if seed == 0:  # with the outcomes that occur only on GPU clusters
         assert {5, 1} <= set(log.outcome.tolist())
     assert load_run(saved(tmp_path / "other")).log.pieces is None
 
@@ -197,6 +197,6 @@ def test_where_jobs_lay_comes_back(tmp_path, seed):
 def test_comparison_of_runs_on_node_level_clusters(tmp_path):
     log, _, _ = random_run(0)  # its rows are not in the order of submission
     run = load_run(saved(tmp_path / "run", log))
-    contest = comparison_of_runs([run])
-    assert contest.table[0][0]["mean_turnaround_s"] == pytest.approx(metrics(log)["mean_turnaround_s"])
-    np.testing.assert_array_equal(contest.logs(0, 0).pieces.node, log.pieces.node)
+    comparison = comparison_of_runs([run])
+    assert comparison.table[0][0]["mean_turnaround_s"] == pytest.approx(metrics(log)["mean_turnaround_s"])
+    np.testing.assert_array_equal(comparison.logs(0, 0).pieces.node, log.pieces.node)

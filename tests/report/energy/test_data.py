@@ -22,7 +22,7 @@ from kilowait.report.energy.data import (
 )
 from tests.report.conftest import comparison_of, jobs_of
 
-SPENT = {"jobs": 1.0, "idle": 1.0}
+ENERGY_BY_STATE = {"jobs": 1.0, "idle": 1.0}
 
 
 def data_of(
@@ -45,7 +45,7 @@ def data_of(
         )
         for row in rows
     )
-    record = EnergyResults(cells, (SPENT,) * len(rows))
+    record = EnergyResults(cells, (ENERGY_BY_STATE,) * len(rows))
     comparison = Comparison("x", 32, cut, policies, lambda index, window: None, energy=record)
     comparison.__dict__["table"] = cells
     if windows == 1:  # there are no logs to take batches from
@@ -59,20 +59,20 @@ ROWS = [(1000.0, 300.0, 3600.0, 5.0), (900.0, 270.0, 3600.0, 5.0), (950.0, 240.0
 
 
 def test_lowest_energy_and_its_effect_on_waits():
-    said = sentences(data_of([*ROWS, (700.0, 200.0, 7200.0, 12.5)]))
-    assert said[0] == "fcfs, all uses the least energy: 700.0 kWh, 30.0 % less than fcfs."
-    assert said[1] == "It also emits the least CO2: 200.0 kg, 33.3 % less than fcfs."
-    assert said[2] == (
+    text_lines = sentences(data_of([*ROWS, (700.0, 200.0, 7200.0, 12.5)]))
+    assert text_lines[0] == "fcfs, all uses the least energy: 700.0 kWh, 30.0 % less than fcfs."
+    assert text_lines[1] == "It also emits the least CO2: 200.0 kg, 33.3 % less than fcfs."
+    assert text_lines[2] == (
         "This increases waits: with fcfs, all instead of fcfs, the mean wait increases from 1 h 0 min to 2 h 0 "
         "min, the "
         "mean bounded slowdown from 5.00 to 12.5."
     )
-    assert said[3] == (
+    assert text_lines[3] == (
         "Without a longer mean wait, fcfs, sleep=break-even saves most: 10.0 % of the energy of fcfs."
     )
 
 
-def test_a_saving_without_longer_waits():
+def test_saving_without_longer_waits():
     assert sentences(data_of([*ROWS, (700.0, 200.0, 1800.0, 4.0)]))[2] == (
         "This does not increase waits: the mean wait decreases from 1 h 0 min to 30 min."
     )
@@ -80,31 +80,33 @@ def test_a_saving_without_longer_waits():
 
 
 def test_lowest_co2_may_be_of_another_policy():
-    said = sentences(data_of(ROWS))
-    assert said[0].startswith("fcfs, sleep=break-even uses the least")
-    assert said[1] == "fcfs, dvfs=1.1 emits the least CO2: 240.0 kg, 20.0 % less than fcfs."
+    text_lines = sentences(data_of(ROWS))
+    assert text_lines[0].startswith("fcfs, sleep=break-even uses the least")
+    assert text_lines[1] == "fcfs, dvfs=1.1 emits the least CO2: 240.0 kg, 20.0 % less than fcfs."
 
 
 def test_sentences_without_savings():
-    more = (1100.0, 330.0, 60.0, 1.0)
-    assert sentences(data_of([ROWS[0], more])) == [
+    higher = (1100.0, 330.0, 60.0, 1.0)
+    assert sentences(data_of([ROWS[0], higher])) == [
         "No policy uses less energy than fcfs: 1,000 kWh.",
         "No policy emits less CO2 than fcfs: 300.0 kg.",
     ]
-    dear = sentences(data_of([ROWS[0], more, (900.0, 400.0, 9000.0, 9.0)]))
-    assert dear[-1] == "No policy saves energy without a longer mean wait than fcfs."
+    with_longer_waits = sentences(data_of([ROWS[0], higher, (900.0, 400.0, 9000.0, 9.0)]))
+    assert with_longer_waits[-1] == "No policy saves energy without a longer mean wait than fcfs."
 
 
 def test_windows_give_a_significance_result():
-    said = sentences(data_of(ROWS[:2], windows=24))
-    assert said[0].startswith("fcfs, sleep=break-even uses the least energy: 1,107 kWh per window. fcfs, ")
-    assert "fcfs, sleep=break-even has 10 % lower energy than fcfs (95 % interval" in said[0]
-    assert "wins 24 of 24 windows" in said[0]
+    text_lines = sentences(data_of(ROWS[:2], windows=24))
+    assert text_lines[0].startswith(
+        "fcfs, sleep=break-even uses the least energy: 1,107 kWh per window. fcfs, "
+    )
+    assert "fcfs, sleep=break-even has 10 % lower energy than fcfs (95 % interval" in text_lines[0]
+    assert "wins 24 of 24 windows" in text_lines[0]
 
 
 def test_sentence_of_a_single_policy():
-    said = sentences(data_of(ROWS[:1]))
-    assert said == ["The nodes use 1,000 kWh, the facility 1,500 kWh; that is 300.0 kg of CO2."]
+    text_lines = sentences(data_of(ROWS[:1]))
+    assert text_lines == ["The nodes use 1,000 kWh, the facility 1,500 kWh; that is 300.0 kg of CO2."]
 
 
 def test_no_sentences_without_energy_results(comparison):
@@ -124,7 +126,7 @@ def test_pareto_front():
     texts = ("none", "dvfs=1.1", "dvfs=1.2", "dvfs=1.3", "dvfs=1.4", "dvfs=1.5")
     energy_data = EnergyData.of(data_of(rows, power_controls=texts))
     assert energy_data.pareto_front("energy_kwh") == (3, 0)
-    brute = {
+    brute_force = {
         a
         for a, (energy, _, wait, _) in enumerate(rows[:5])
         if not any(
@@ -133,7 +135,7 @@ def test_pareto_front():
             if b != a
         )
     }
-    assert set(energy_data.pareto_front("energy_kwh")) == brute
+    assert set(energy_data.pareto_front("energy_kwh")) == brute_force
 
 
 def test_control_savings():
@@ -145,8 +147,8 @@ def test_control_savings():
     )
     assert EnergyData.of(data_of(rows[:2])).control_savings == (), "a single control cannot be split"
     assert EnergyData.of(data_of(rows[1:], power_controls=combined[1:])).control_savings == (), "no baseline"
-    twice = ("none", "sleep=break-even", "sleep=timeout:60", "all")
-    assert not EnergyData.of(data_of(rows, power_controls=twice)).control_savings[0].additive, (
+    two_sleep_policies = ("none", "sleep=break-even", "sleep=timeout:60", "all")
+    assert not EnergyData.of(data_of(rows, power_controls=two_sleep_policies)).control_savings[0].additive, (
         "two sleep policies"
     )
     other = EnergyData.of(data_of(rows, policies=["fcfs", "saf", "saf", "saf"]))
@@ -168,7 +170,7 @@ def test_units_fit_the_largest_value():
     assert [change(ratio) for ratio in (math.nan, 0.99999, 0.5, 3.0)] == ["–", "0 %", "−50.0 %", "+200 %"]
 
 
-def test_the_policy_with_the_lowest_energy_is_drawn():
+def test_policy_with_the_lowest_energy_is_drawn():
     names = ("fcfs", "sjf", "saf", "f1", "lxf", "wfp3", "unicef", "smallest")
     rows = [(1000.0 - 10 * n, 1.0, 60.0, 10.0 - (n == 1) - 2.0 * (n in (2, 3, 4, 5, 6))) for n in range(8)]
     data = data_of(rows, power_controls=("none",) * 8, policies=names)
@@ -181,7 +183,7 @@ def test_names_in_figures_are_short_where_only_power_controls_differ():
     assert ComparisonData(comparison_of(jobs_of(40), ("fcfs",)), 0).names == ("fcfs",)
 
 
-def test_fcfs_is_the_one_without_power_controls():
+def test_fcfs_is_the_policy_without_power_controls():
     data = data_of(ROWS[::-1], power_controls=("dvfs=1.1", "sleep=break-even", "none"))
     assert data.fcfs == 2
     assert EnergyData.of(data).first == 0, "savings are against the first"
@@ -190,9 +192,9 @@ def test_fcfs_is_the_one_without_power_controls():
 def test_highest_possible_saving(energy_run):
     data = ComparisonData(energy_run, 0)
     energy_data = EnergyData.of(data)
-    most = 100 * (1 - energy_data.bound_kwh / energy_data.means("energy_kwh")[0])
+    max_saving = 100 * (1 - energy_data.bound_kwh / energy_data.means("energy_kwh")[0])
     assert sentences(data)[-1].startswith(
-        f"No schedule can save more than {most:.1f} % of the energy of fcfs"
+        f"No schedule can save more than {max_saving:.1f} % of the energy of fcfs"
     )
     assert math.isnan(EnergyData.of(data_of(ROWS)).bound_kwh)
 

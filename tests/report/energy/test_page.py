@@ -61,17 +61,17 @@ def test_sections_are_in_order(energy_windows):
 
 def test_energy_adds_sections_and_changes_nothing_else(energy_run):
     """Without the parts that energy adds, the page equals the page without energy."""
-    alike = replace(
+    relabelled = replace(
         energy_run,
         policies=tuple(replace(c, name=c.label, power_controls="none") for c in energy_run.policies),
     )
-    plain, text = page([replace(alike, energy=None)]), page([alike])
-    assert not re.search(r" CO2|, kWh|data-energy|PowerChart|--behind|outages|[Hh]atched", plain)
-    for words, after in (
+    without_energy, text = page([replace(relabelled, energy=None)]), page([relabelled])
+    assert not re.search(r" CO2|, kWh|data-energy|PowerChart|--behind|outages|[Hh]atched", without_energy)
+    for label, after in (
         ("Energy, CO2 and cost", "Distribution of waits"),
         ("Power over time", "Waits by job"),
     ):
-        text = re.sub(rf"<h3>{words}</h3>.*?(?=<h3>{after})", "", text, flags=re.DOTALL)
+        text = re.sub(rf"<h3>{label}</h3>.*?(?=<h3>{after})", "", text, flags=re.DOTALL)
     text = text.replace(_asset("energy.css"), "").replace("\n" + _asset("power.js"), "")
     text = re.sub(r"<div><dt>(energy|CO2)</dt>.*?</div>", "", text)
     energy_sentences = (
@@ -80,7 +80,7 @@ def test_energy_adds_sections_and_changes_nothing_else(energy_run):
     )
     text = re.sub(rf"<p>[^<]*({energy_sentences})[^<]*</p>", "", text)
     policy = r"sha256-[^']+"
-    assert re.sub(policy, "", text) == re.sub(policy, "", plain)
+    assert re.sub(policy, "", text) == re.sub(policy, "", without_energy)
 
 
 def test_energy_table_matches_the_energy_results(energy_data):
@@ -128,11 +128,11 @@ def test_without_signals_there_is_no_co2_and_no_cost():
     read(text)
     energy_data = EnergyData.of(ComparisonData(comparison, 0))
     head = re.findall(r'<th scope="col">(.*?)</th>', tables.energy_table(energy_data))
-    assert not any("CO2" in words or "cost" in words for words in head)
+    assert not any("CO2" in label or "cost" in label for label in head)
     assert len([axes for axes in figures.pareto(energy_data).figure.axes if axes.lines]) == 1
     assert "Background" not in text
-    priced = EnergyData.of(ComparisonData(energy_comparison(jobs_of(80), CONTROLS[:2], carbon=False), 0))
-    assert figures.pareto(priced).figure.axes[1].get_xlabel() == "cost, EUR"
+    with_price = EnergyData.of(ComparisonData(energy_comparison(jobs_of(80), CONTROLS[:2], carbon=False), 0))
+    assert figures.pareto(with_price).figure.axes[1].get_xlabel() == "cost, EUR"
 
 
 def test_savings_by_power_control(energy_data):
@@ -140,23 +140,23 @@ def test_savings_by_power_control(energy_data):
     rows = cells(html)
     assert list(rows) == [*CONTROLS[1:4], "sum of single controls", "all"]
     energy = energy_data.means("energy_kwh")
-    saved = [100 * (1 - energy[policy] / energy[0]) for policy in range(5)]
-    shown = {name: float(row[0][0].replace("−", "-")) for name, row in rows.items()}
-    assert shown["sleep=break-even"] == pytest.approx(-saved[1], abs=0.051)
-    assert shown["sum of single controls"] == pytest.approx(-sum(saved[1:4]), abs=0.051)
-    assert shown["all"] == pytest.approx(-saved[4], abs=0.051)
+    savings = [100 * (1 - energy[policy] / energy[0]) for policy in range(5)]
+    printed = {name: float(row[0][0].replace("−", "-")) for name, row in rows.items()}
+    assert printed["sleep=break-even"] == pytest.approx(-savings[1], abs=0.051)
+    assert printed["sum of single controls"] == pytest.approx(-sum(savings[1:4]), abs=0.051)
+    assert printed["all"] == pytest.approx(-savings[4], abs=0.051)
     assert rows["sleep=break-even"][-1][-2:] == ["no", "change"]
 
 
 def test_energy_by_state_adds_up(energy_data):
     figure = figures.energy_by_state(energy_data)
     axes = figure.figure.axes[0]
-    wide = {}
+    total_width = {}
     for bar in axes.patches:
-        wide[bar.get_y()] = wide.get(bar.get_y(), 0.0) + bar.get_width()
+        total_width[bar.get_y()] = total_width.get(bar.get_y(), 0.0) + bar.get_width()
     totals = [sum(states.values()) for states in energy_data.record.states]
-    assert [wide[y] for y in sorted(wide, reverse=True)] == pytest.approx(totals)
-    assert [words.get_text() for words in axes.get_legend().get_texts()] == list(STATES.values())
+    assert [total_width[y] for y in sorted(total_width, reverse=True)] == pytest.approx(totals)
+    assert [label.get_text() for label in axes.get_legend().get_texts()] == list(STATES.values())
     assert "sleep=break-even: jobs" in figure.alt
 
 
@@ -166,14 +166,16 @@ def test_pareto_front_is_drawn_and_names_do_not_overlap(energy_data):
     renderer = figure.figure.canvas.get_renderer()
     for axes, metric in zip(figure.figure.axes, ("energy_kwh", "co2_kg"), strict=True):
         front = energy_data.pareto_front(metric)
-        joined = next(line for line in axes.lines if line.get_drawstyle() == "steps-post")
-        assert joined.get_xdata() == pytest.approx([energy_data.means(metric)[policy] for policy in front])
+        front_line = next(line for line in axes.lines if line.get_drawstyle() == "steps-post")
+        assert front_line.get_xdata() == pytest.approx(
+            [energy_data.means(metric)[policy] for policy in front]
+        )
         filled = [line for line in axes.lines if line.get_marker() == "o" and line.get_fillstyle() == "full"]
         assert len(filled) == len(front)
-        boxes = [words.get_window_extent(renderer) for words in axes.texts]
+        boxes = [label.get_window_extent(renderer) for label in axes.texts]
         assert len(boxes) == 5
-        for place, box in enumerate(boxes):
-            assert not any(box.overlaps(other) for other in boxes[:place])
+        for index, box in enumerate(boxes):
+            assert not any(box.overlaps(other) for other in boxes[:index])
 
 
 def test_close_points_are_named_while_there_is_space():
@@ -214,17 +216,17 @@ def test_signals_are_cut_to_the_time_range():
 def test_charts_of_the_same_window_zoom_together(energy_run, energy_windows):
     assert '"along":"time-0"' in page([energy_run])
     data = ComparisonData(energy_windows, 0)
-    assert data.typical != energy_windows.energy.drawn
+    assert data.typical != energy_windows.energy.plotted_window
     text = page([energy_windows])
     assert '"along":null' in text
     assert "This is window 1 of 20." in text
 
 
 def test_energy_without_curves_or_with_one_policy(energy_run):
-    bare = replace(energy_run, energy=replace(energy_run.energy, curves=(), signals=(), notes=()))
-    assert "The runs have no power over time" in page([bare])
-    one = energy_comparison(jobs_of(50), ("none",))
-    text = page([one])
+    without_curves = replace(energy_run, energy=replace(energy_run.energy, curves=(), signals=(), notes=()))
+    assert "The runs have no power over time" in page([without_curves])
+    single_policy = energy_comparison(jobs_of(50), ("none",))
+    text = page([single_policy])
     read(text)
     assert "The nodes use" in text
     assert "saved against" not in text
@@ -235,7 +237,8 @@ def test_energy_without_curves_or_with_one_policy(energy_run):
 def test_signal_text_is_escaped(energy_run):
     record = energy_run.energy
     signals = tuple(
-        replace(s, name=f"{s.name} {NASTY}", words=NASTY, unit=f"{s.unit}{NASTY} $") for s in record.signals
+        replace(s, name=f"{s.name} {NASTY}", description=NASTY, unit=f"{s.unit}{NASTY} $")
+        for s in record.signals
     )
     text = page([replace(energy_run, energy=replace(record, signals=signals, notes=(NASTY,)))])
     assert "<b onload" not in text
@@ -254,8 +257,8 @@ def test_figures_of_a_saved_comparison(energy_run, tmp_path):
         pixels = imread(tmp_path / "figures" / f"{name}.png")[..., :3]
         ink = (np.abs(pixels - 1.0).max(axis=2) > 0.1).mean()
         assert 0.01 < ink < 0.95, name
-    again = write_report([folder], tmp_path / "y.html", figures=tmp_path / "again")
-    assert again.read_bytes() == out.read_bytes()
+    second_report = write_report([folder], tmp_path / "y.html", figures=tmp_path / "again")
+    assert second_report.read_bytes() == out.read_bytes()
     for name in ADDED:
         for kind in ("svg", "png"):
             assert (tmp_path / "figures" / f"{name}.{kind}").read_bytes() == (

@@ -25,7 +25,7 @@ from tests.report.conftest import comparison_of, jobs_of
 from tests.report.gpu.conftest import GPUS, gpu_comparison
 
 
-def assert_alike(rows, others):
+def assert_equal_rows(rows, others):
     assert len(rows) == len(others)
     for row, other in zip(rows, others, strict=True):
         assert list(row) == list(other)
@@ -33,10 +33,10 @@ def assert_alike(rows, others):
             assert value == other[name] or (math.isnan(value) and math.isnan(other[name])), name
 
 
-def test_the_page_leads_with_completion_times(gpus):
+def test_page_leads_with_completion_times(gpus):
     data = ComparisonData(gpus, 0)
     means = gpus.means("mean_turnaround_s").tolist()
-    assert data.placed
+    assert data.node_level
     assert [means[policy] for policy in data.ranked] == sorted(means)
     assert data.significance.metric == "mean_turnaround_s"
     text = " ".join(summary(data))
@@ -49,7 +49,7 @@ def test_the_page_leads_with_completion_times(gpus):
 
 def test_other_pages_lead_with_slowdown():
     data = ComparisonData(comparison_of(jobs_of(60)), 0)
-    assert not data.placed
+    assert not data.node_level
     assert data.lead.metric == "mean_bsld"
     assert GpuData.of(data) is None
     assert missing_gpu_data(data) is None
@@ -61,20 +61,20 @@ def test_summary_of_a_single_run():
     assert "of the GPUs are allocated while jobs arrive" in text
 
 
-def test_numbers_are_those_of_the_evaluation(gpus):
+def test_metrics_equal_the_evaluation(gpus):
     gpu_data = GpuData.of(ComparisonData(gpus, 0))
     window = gpus.windows[0]
     for policy, row in gpu_data.table.items():
         log = gpus.logs(policy, 0)
-        again = gpu_metrics(log, GPUS, counted=window.evaluated, horizon_s=window.horizon)
+        recomputed = gpu_metrics(log, GPUS, counted=window.evaluated, horizon_s=window.horizon)
         saved = gpus.gpus[gpus.labels[policy]]
         for name, value in row.items():
             assert value == pytest.approx(
-                saved[name] if name in SPEED_METRICS else again[name], nan_ok=True
+                saved[name] if name in SPEED_METRICS else recomputed[name], nan_ok=True
             ), name
         assert row["gpu_utilization"] == pytest.approx(gpus.values("utilization")[policy, 0])
-        assert_alike(gpu_data.types[policy], by_type(log, GPUS, horizon_s=window.horizon))
-        assert_alike(gpu_data.priorities[policy], by_priority(log))
+        assert_equal_rows(gpu_data.types[policy], by_type(log, GPUS, horizon_s=window.horizon))
+        assert_equal_rows(gpu_data.priorities[policy], by_priority(log))
 
 
 def test_metrics_without_gpu_speeds_are_unknown():
@@ -89,11 +89,13 @@ def test_windows_are_combined():
     comparison = gpu_comparison(windows=3)
     gpu_data = GpuData.of(ComparisonData(comparison, 0))
     logs = [comparison.logs(1, number) for number in range(3)]
-    again = [
+    recomputed = [
         gpu_metrics(log, GPUS, counted=window.evaluated, horizon_s=window.horizon)
         for log, window in zip(logs, comparison.windows, strict=True)
     ]
-    assert gpu_data.table[1]["mean_jct_s"] == pytest.approx(np.mean([row["mean_jct_s"] for row in again]))
+    assert gpu_data.table[1]["mean_jct_s"] == pytest.approx(
+        np.mean([row["mean_jct_s"] for row in recomputed])
+    )
     hours = sum(row["gpu_hours"] for log in logs for row in by_type(log, GPUS) if row["type"] == "A100")
     assert next(row for row in gpu_data.types[1] if row["type"] == "A100")["gpu_hours"] == pytest.approx(
         hours
@@ -116,13 +118,15 @@ def test_series_are_shares_of_each_type(gpus):
 def test_small_types_are_drawn_together():
     """Ten types of one node: six are drawn separately, four combined, and the sum is all allocated GPUs."""
     names = ("A100", "V100", "T4", "P100", "K80", "L4", "A10", "A30", "H100", "P40")
-    many = kw.Cluster(tuple(NodeGroup(n, 1, cores=16, gpus=8, gpu_type=n, node_level=True) for n in names))
-    comparison = kw.compare(gpu_workload(80, many, load=1.2, seed=1), many, ["fcfs"])
+    large_cluster = kw.Cluster(
+        tuple(NodeGroup(n, 1, cores=16, gpus=8, gpu_type=n, node_level=True) for n in names)
+    )
+    comparison = kw.compare(gpu_workload(80, large_cluster, load=1.2, seed=1), large_cluster, ["fcfs"])
     gpu_data = GpuData.of(ComparisonData(comparison, 0))
     assert len(gpu_data.sizes) == PANELS
     assert gpu_data.sizes["4 other types"] == 32
     assert sum(gpu_data.sizes.values()) == 80
-    lines, used = gpu_data.lines[0].allocated, gpu_timeline(comparison.logs(0, 0), many)
+    lines, used = gpu_data.lines[0].allocated, gpu_timeline(comparison.logs(0, 0), large_cluster)
     first, last = used["A100"].edge_s[[0, -1]]
     total = sum(float(lines[name].integral(first, last)) * gpus for name, gpus in gpu_data.sizes.items())
     assert total == pytest.approx(sum(float(series.integral(first, last)) for series in used.values()))
@@ -149,6 +153,6 @@ def test_sentences(gpus):
     preempted = gpus.gpus["las"]["preemptions"]
     assert preempted > 0
     assert f"las: {preempted:,.0f} preemptions, no work lost" in " ".join(text)
-    assert "fcfs:" not in next(one for one in text if "were preempted" in one)
-    alone = GpuData.of(ComparisonData(gpu_comparison(policies=["fcfs"]), 0))
-    assert "No job was preempted or migrated." in sentences(alone)
+    assert "fcfs:" not in next(sentence for sentence in text if "were preempted" in sentence)
+    single_policy = GpuData.of(ComparisonData(gpu_comparison(policies=["fcfs"]), 0))
+    assert "No job was preempted or migrated." in sentences(single_policy)

@@ -1,4 +1,4 @@
-"""Pages on runs with jobs placed on individual GPUs."""
+"""Pages on runs of GPU clusters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plain(text):
 
 
 def tiles(text):
-    return [plain(found).strip() for found in re.findall(r"<dt>(.*?)</dt>", text)]
+    return [plain(match_text).strip() for match_text in re.findall(r"<dt>(.*?)</dt>", text)]
 
 
 def test_sections_are_in_order(gpus):
@@ -76,8 +76,10 @@ def test_missing_data_is_reported_in_the_page(gpus):
     assert "has no cluster description" in text
     assert "GPUs over time" not in headings(text)
     assert tiles(text)[0] == "mean bounded slowdown"
-    bare = replace(gpus, logs=lambda index, window: replace(gpus.logs(index, window), pieces=None))
-    text = page([bare])
+    without_allocations = replace(
+        gpus, logs=lambda index, window: replace(gpus.logs(index, window), pieces=None)
+    )
+    text = page([without_allocations])
     assert "pieces.parquet is missing" in text
     assert "GPUs over time" not in headings(text)
 
@@ -95,7 +97,7 @@ def test_saved_figures(gpus, tmp_path):
     assert "srtf: A100" in figure.alt
 
 
-def test_the_chart_has_a_panel_for_each_type(gpus):
+def test_chart_has_a_panel_for_each_gpu_type(gpus):
     text = gpu_chart(GpuData.of(ComparisonData(gpus, 0)), "gpus-0")
     assert "T4: 8 GPUs, allocated" in text
     assert "A100: 4 GPUs, allocated" in text
@@ -104,7 +106,7 @@ def test_the_chart_has_a_panel_for_each_type(gpus):
 
 
 def test_run_folders_keep_gpu_metrics(gpus, tmp_path):
-    """Two compared runs, one with saved rho; folders without it are drawn too."""
+    """Two compared runs, one with saved rho; folders without it are reported too."""
     folders = []
     for index, label in enumerate(gpus.labels[:2]):
         results = {"gpus": {"metrics": {**gpus.gpus[label], "jain_rho": None}}} if index == 0 else {}
@@ -120,7 +122,7 @@ def test_run_folders_keep_gpu_metrics(gpus, tmp_path):
     assert "<h3>GPUs</h3>" in page([comparison])
 
 
-def test_folders_are_drawn_without_numba_and_torch(gpus, tmp_path):
+def test_reports_need_neither_numba_nor_torch(gpus, tmp_path):
     save_comparison(tmp_path / "run", [gpus], scenario={}, results={})
     code = (
         "import sys\n"
@@ -133,7 +135,7 @@ def test_folders_are_drawn_without_numba_and_torch(gpus, tmp_path):
     assert "GPUs over time" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_in_a_browser(gpus, browser, tmp_path):
+def test_gpu_chart_in_a_browser(gpus, browser, tmp_path):
     """The chart starts, and its read-out shows the allocation at the pointer."""
     path = tmp_path / "page.html"
     path.write_text(page([gpus]), encoding="utf-8")

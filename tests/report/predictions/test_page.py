@@ -54,7 +54,7 @@ def test_sections_are_in_order(page_and_figures):
     assert drawings[1].startswith("Observed coverage of the calibrated bounds: 10 %:")
 
 
-def test_numbers_of_the_page_are_those_of_the_folder(report):
+def test_page_numbers_equal_the_report(report):
     table = scores_table(PredictionReportData("x", report))
     forest = next(row for row in report["scores"] if row["name"] == "forest")
     marked = re.search(r'<tr class="marked">(.*?)</tr>', table)[1]
@@ -115,7 +115,7 @@ def test_saved_figures(page_and_figures):
         assert 0.01 < (np.abs(pixels - 1.0).max(axis=2) > 0.1).mean() < 0.95, name
 
 
-def test_the_folder_alone_is_read(without_requests, tmp_path):
+def test_report_needs_only_the_folder(without_requests, tmp_path):
     code = (
         "import sys; from kilowait.report import write_report; write_report(sys.argv[1:2], sys.argv[2]); "
         "sys.exit(any(name in sys.modules for name in ('lightgbm', 'numba', 'torch', 'kilowait.predict')))"
@@ -130,7 +130,7 @@ def test_the_folder_alone_is_read(without_requests, tmp_path):
     assert subprocess.run(run, check=False).returncode == 0
 
 
-def test_in_a_browser(browser, page_and_figures):
+def test_page_in_a_browser(browser, page_and_figures):
     problems = []
     for width in (1200, 360):
         context = browser.new_context(offline=True, viewport={"width": width, "height": 800})

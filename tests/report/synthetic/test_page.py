@@ -100,7 +100,7 @@ def test_privacy_sentences_without_copies(copied):
     assert 'class="marked"><th scope="row">nearer' in privacy_table(leaks, ["nearer_to_seen"])
 
 
-def test_numbers_of_the_page_are_those_of_the_score(minimal):
+def test_page_numbers_equal_the_score(minimal):
     data = score_data(minimal)
     table = distance_table(data)
     for distance in minimal.fidelity.distances:
@@ -159,7 +159,7 @@ def test_calendar_sentences(minimal):
     assert "is unknown" in calendar_sentence(score_data(minimal, calendar=None))
 
 
-def test_missing_data_is_named_and_nothing_else_is_imported(minimal, tmp_path):
+def test_missing_data_is_named(minimal, tmp_path):
     folders = [saved(tmp_path / name, minimal) for name in ("first", "second")]
     folder = open_folder(folders[0])
     assert isinstance(folder, SyntheticScoreFolder) and folder.manifest["kind"] == "synthetic"
@@ -210,7 +210,7 @@ def test_saved_figures(page_and_figures):
     assert min(sizes.values()) > 20_000, "something is drawn"
 
 
-def test_in_a_browser(browser, page_and_figures):
+def test_page_in_a_browser(browser, page_and_figures):
     problems = []
     for width in (1200, 360):
         context = browser.new_context(offline=True, viewport={"width": width, "height": 800})

@@ -30,8 +30,8 @@ SEARCH = {
 }
 
 
-def page_of(folder, tmp_path, **more):
-    return write_report([folder], tmp_path / "page.html", **more).read_text(encoding="utf-8")
+def page_of(folder, tmp_path, **options):
+    return write_report([folder], tmp_path / "page.html", **options).read_text(encoding="utf-8")
 
 
 def headings(text):
@@ -84,7 +84,7 @@ def test_sections_of_a_network_are_in_order(agent_folder, tmp_path):
     assert drawings[3] == "The chosen job attends most to chosen: 4 nodes, 2 h 0 min: 60 %."
 
 
-def test_a_search_has_weights_and_generations(agent_folder, tmp_path):
+def test_cma_es_agent_has_weights_and_generations(agent_folder, tmp_path):
     text = page_of(agent_folder("second", SEARCH), tmp_path)
     read(text)
     words = plain(text)
@@ -94,7 +94,7 @@ def test_a_search_has_weights_and_generations(agent_folder, tmp_path):
     assert "attention" not in words.lower()
 
 
-def test_a_search_without_improvement(agent_folder, tmp_path):
+def test_cma_es_search_without_improvement(agent_folder, tmp_path):
     results = {**SEARCH, "weights": [], "explained": {}, "plain_rule": "saf"}
     words = plain(page_of(agent_folder("third", results), tmp_path))
     assert "found no weights that are better than saf on the validation jobs, so the agent is saf" in words
@@ -237,9 +237,9 @@ def test_preference_conditioned_agent(agent_folder, tmp_path):
     drawings = [a["aria-label"] for tag, a in read(text).tags if tag == "svg" and a.get("role") == "img"]
     assert "Slowdown against fairness under 3 preferences: from 2.00 and 5.00 to 2.50 and 4.25." in drawings
     three = {**front, "terms": {**front["terms"], "sla": "late"}, "units": {**front["units"], "sla": 1.0}}
-    more = {"preference": 0.0, "figures": 0.1, "intervals": [0.0, 0.2]}
+    options = {"preference": 0.0, "figures": 0.1, "intervals": [0.0, 0.2]}
     three["points"] = [
-        {**each, **{name: {**each[name], "sla": value} for name, value in more.items()}}
+        {**each, **{name: {**each[name], "sla": value} for name, value in options.items()}}
         for each in front["points"]
     ]
     three["reference"] = {"name": "saf", "figures": {**front["reference"]["figures"], "sla": 0.3}}

@@ -1,4 +1,4 @@
-"""The log that is published: the same jobs, other names, and nothing that was not meant to go out."""
+"""Anonymized logs: the same jobs with other names and without private fields."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kilowait.traces.anonymize import (
     publish,
 )
 
-KEY, OTHER = PseudonymKey(bytes(range(32))), PseudonymKey(bytes(range(1, 33)))
+KEY, OTHER_KEY = PseudonymKey(bytes(range(32))), PseudonymKey(bytes(range(1, 33)))
 WEEK = 7 * 86400.0
 SECRETS = (
     "alice",
@@ -44,22 +44,22 @@ SECRETS = (
 
 
 def log_of(count: int = 120, seed: int = 3, **meta: Any) -> JobTable:
-    """A busy log with everything in it that must not go out."""
-    made = kw.lublin(count, 32, load=0.95, seed=seed)
-    order = np.random.default_rng(seed)
-    ids = order.permutation(count) + 5000
+    """A log that contains every kind of private data."""
+    workload = kw.lublin(count, 32, load=0.95, seed=seed)
+    rng = np.random.default_rng(seed)
+    ids = rng.permutation(count) + 5000
     after = np.full(count, -1)
     after[count // 2] = ids[3]
     return JobTable(
         job_id=ids,
-        submit_s=np.floor(made["submit_s"] / 60) * 60,  # some at the same moment
-        runtime_s=made["runtime_s"],
-        estimate_s=made["runtime_s"] * 1.5 + 60,
-        nodes=made["nodes"],
-        user=order.integers(-1, 3, count),
-        account=order.integers(0, 3, count),
-        queue=order.integers(0, 2, count),
-        name=order.integers(0, 2, count),
+        submit_s=np.floor(workload["submit_s"] / 60) * 60,  # some at the same moment
+        runtime_s=workload["runtime_s"],
+        estimate_s=workload["runtime_s"] * 1.5 + 60,
+        nodes=workload["nodes"],
+        user=rng.integers(-1, 3, count),
+        account=rng.integers(0, 3, count),
+        queue=rng.integers(0, 2, count),
+        name=rng.integers(0, 2, count),
         after_id=after,
         think_s=np.where(after >= 0, 7.0, 0.0),
         labels={
@@ -76,27 +76,27 @@ def log_of(count: int = 120, seed: int = 3, **meta: Any) -> JobTable:
     )  # fmt: skip
 
 
-def made_of(jobs: JobTable, key: PseudonymKey = KEY, **options: Any) -> AnonymizedLog:
-    wishes = {
+def anonymized(jobs: JobTable, key: PseudonymKey = KEY, **options: Any) -> AnonymizedLog:
+    plan_options = {
         name: options.pop(name) for name in ("hashed", "keep", "drop", "coarsen", "shift") if name in options
     }
-    return anonymize(jobs, key, make_plan(jobs, **wishes), **options)
+    return anonymize(jobs, key, make_plan(jobs, **plan_options), **options)
 
 
 @pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.swf"])
-def test_the_same_jobs_and_the_same_waits(tmp_path: Path, name: str) -> None:
-    """Reading it back and simulating gives what the log itself gives, up to the users' names."""
+def test_published_log_simulates_like_the_original(tmp_path: Path, name: str) -> None:
+    """Simulating the published log gives the results of the original log, except for user names."""
     jobs = log_of().sorted()
-    made = made_of(jobs, numbers=name == "log.swf")
-    publish(made, tmp_path / name)
-    back = read_trace(tmp_path / name)
-    assert back["job_id"].tolist() == list(range(1, len(jobs) + 1))
+    published = anonymized(jobs, numbers=name == "log.swf")
+    publish(published, tmp_path / name)
+    read_back = read_trace(tmp_path / name)
+    assert read_back["job_id"].tolist() == list(range(1, len(jobs) + 1))
     for column in ("submit_s", "runtime_s", "estimate_s", "nodes", "think_s"):
-        assert np.array_equal(back[column], jobs[column]), column
+        assert np.array_equal(read_back[column], jobs[column]), column
     after = int(np.flatnonzero(jobs["after_id"] >= 0)[0])
-    assert back["after_id"][after] == 1 + np.flatnonzero(jobs["job_id"] == jobs["after_id"][after])[0]
+    assert read_back["after_id"][after] == 1 + np.flatnonzero(jobs["job_id"] == jobs["after_id"][after])[0]
     cluster = kw.Cluster.from_nodes(32)
-    logs = [kw.simulate(table, cluster, policy="fcfs", backfill="easy") for table in (jobs, back)]
+    logs = [kw.simulate(table, cluster, policy="fcfs", backfill="easy") for table in (jobs, read_back)]
     assert np.array_equal(logs[0].jobs()["wait_s"], logs[1].jobs()["wait_s"])
     assert logs[0].jobs()["wait_s"].max() > 0
     rows = [by_class(log, "user") for log in logs]
@@ -110,50 +110,53 @@ def vars_without_label(row: Any) -> tuple[Any, ...]:
     return tuple(getattr(row, name) for name in ("jobs", "mean_wait_s", "mean_bsld", "max_wait_s", "node_h"))
 
 
-def test_nothing_goes_out_that_was_not_meant_to() -> None:
-    made = made_of(log_of(), keep=["header"])
-    assert set(made.jobs.meta) == {"max_procs", "header", "anonymized"}
-    assert set(made.jobs.meta["header"]) == {"Installation", "Acknowledge"}  # asked for; not its dates
-    assert set(made.jobs.labels) == {"user", "account", "queue"} and "name" not in made.jobs
-    assert made.jobs.labels["queue"] == ("fast", "slow")  # not the one that no job has
-    assert len(made.jobs.labels["user"]) == len(made.jobs.labels["account"]) == 3
-    done = made.jobs.meta["anonymized"]
-    assert done["hashed with a secret key"] == "user, account" and done["dropped"] == "name"
-    assert done["renumbered"] == "job_id, after_id"
-    assert KEY.secret.hex() not in json.dumps(dict(made.jobs.meta))
+def test_private_fields_are_removed() -> None:
+    published = anonymized(log_of(), keep=["header"])
+    assert set(published.jobs.meta) == {"max_procs", "header", "anonymized"}
+    assert set(published.jobs.meta["header"]) == {
+        "Installation",
+        "Acknowledge",
+    }  # requested with keep; its dates are removed
+    assert set(published.jobs.labels) == {"user", "account", "queue"} and "name" not in published.jobs
+    assert published.jobs.labels["queue"] == ("fast", "slow")  # labels without jobs are removed
+    assert len(published.jobs.labels["user"]) == len(published.jobs.labels["account"]) == 3
+    record = published.jobs.meta["anonymized"]
+    assert record["hashed with a secret key"] == "user, account" and record["dropped"] == "name"
+    assert record["renumbered"] == "job_id, after_id"
+    assert KEY.secret.hex() not in json.dumps(dict(published.jobs.meta))
 
 
 def test_users_and_accounts_of_one_name_get_different_pseudonyms() -> None:
-    labels = made_of(log_of()).jobs.labels
+    labels = anonymized(log_of()).jobs.labels
     assert not {word.partition("_")[2] for word in labels["user"]} & {
         word.partition("_")[2] for word in labels["account"]
     }
-    assert list(labels["user"]) == sorted(labels["user"])  # and not in the order of the names
+    assert list(labels["user"]) == sorted(labels["user"])  # not in the order of the original names
 
 
-def test_unknown_users_stay_unknown_and_others_stay_distinct() -> None:
+def test_unknown_users_stay_unknown() -> None:
     jobs = log_of().sorted()
     for numbers in (False, True):
-        column = made_of(jobs, numbers=numbers).jobs["user"]
+        column = anonymized(jobs, numbers=numbers).jobs["user"]
         pairs = set(zip(jobs["user"].tolist(), column.tolist(), strict=True))
         assert len(pairs) == 4 and (-1, -1) in pairs
         assert len({new for _, new in pairs}) == 4
 
 
 def test_pseudonyms_join_files_and_depend_on_the_key() -> None:
-    june, july = made_of(log_of(seed=3)).jobs, made_of(log_of(seed=4)[:40]).jobs
+    june, july = anonymized(log_of(seed=3)).jobs, anonymized(log_of(seed=4)[:40]).jobs
     assert set(july.labels["user"]) <= set(june.labels["user"])
     assert set(june.labels["user"]) == set(pseudonyms(KEY, "user", ["alice", "bob", "carol"]))
-    assert not set(june.labels["user"]) & set(made_of(log_of(), OTHER).jobs.labels["user"])
-    numbered = [set(made_of(log_of(seed=s), numbers=True).jobs["user"].tolist()) - {-1} for s in (3, 4)]
+    assert not set(june.labels["user"]) & set(anonymized(log_of(), OTHER_KEY).jobs.labels["user"])
+    numbered = [set(anonymized(log_of(seed=s), numbers=True).jobs["user"].tolist()) - {-1} for s in (3, 4)]
     assert numbered[0] == numbered[1]
 
 
 def test_numeric_and_text_names_of_a_user_are_one_user() -> None:
-    """User 7 of an SWF file is user "7" of a table of words."""
+    """User 7 of an SWF file is user "7" of a table with text labels."""
     numbers = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], user=[7])
     words = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], user=[0], labels={"user": ("7",)})
-    assert made_of(numbers).jobs.labels == made_of(words).jobs.labels
+    assert anonymized(numbers).jobs.labels == anonymized(words).jobs.labels
 
 
 # -- time ----------------------------------------------------------------------------------------
@@ -165,37 +168,39 @@ def dates(jobs: JobTable) -> Any:
 
 @pytest.mark.parametrize("zero", [0, 800_000_000])
 def test_shifts_are_whole_weeks_and_stay_secret(zero: int) -> None:
-    """Whether the clock is Unix's or the log's own."""
+    """For Unix times and for times relative to the start of the log."""
     jobs = log_of(unix_start_s=zero).sorted()
     start = 1e9 if zero == 0 else 0.0
     jobs = jobs.with_columns(submit_s=jobs["submit_s"] + start, begin_s=jobs["submit_s"] + start + 5)
-    made = made_of(jobs, shift=parse_shift("random")).jobs
-    moved = dates(made) - dates(jobs)
-    assert np.ptp(moved) == 0 and moved[0] == KEY.shift_s()
-    assert (made["begin_s"] - made["submit_s"] == 5).all()
+    published = anonymized(jobs, shift=parse_shift("random")).jobs
+    shift_s = dates(published) - dates(jobs)
+    assert np.ptp(shift_s) == 0 and shift_s[0] == KEY.shift_s()
+    assert (published["begin_s"] - published["submit_s"] == 5).all()
     if zero:
-        assert np.array_equal(made["submit_s"], jobs["submit_s"])  # else the first one would tell
-    assert str(int(KEY.shift_s())) not in json.dumps(dict(made.meta["anonymized"]))
-    assert made.meta["anonymized"]["kept, dates moved"] == "submit_s, begin_s"
-    later = made_of(jobs[60:], shift=parse_shift("random")).jobs
-    assert np.array_equal(dates(later), dates(made)[60:])
-    assert made_of(jobs, OTHER, shift=parse_shift("random")).jobs.meta != made.meta or zero == 0
-    by_hand = made_of(jobs, shift=parse_shift("-1w")).jobs
-    assert (dates(by_hand) - dates(jobs) == -WEEK).all()
+        assert np.array_equal(
+            published["submit_s"], jobs["submit_s"]
+        )  # otherwise the first submission would reveal the shift
+    assert str(int(KEY.shift_s())) not in json.dumps(dict(published.meta["anonymized"]))
+    assert published.meta["anonymized"]["kept, dates moved"] == "submit_s, begin_s"
+    later = anonymized(jobs[60:], shift=parse_shift("random")).jobs
+    assert np.array_equal(dates(later), dates(published)[60:])
+    assert anonymized(jobs, OTHER_KEY, shift=parse_shift("random")).jobs.meta != published.meta or zero == 0
+    shifted_back = anonymized(jobs, shift=parse_shift("-1w")).jobs
+    assert (dates(shifted_back) - dates(jobs) == -WEEK).all()
 
 
-def test_shifts_that_cannot_be() -> None:
+def test_invalid_shifts() -> None:
     with pytest.raises(InputError, match="would move the first job before 1970; shift by less, or forward"):
-        made_of(log_of(unix_start_s=5), shift=-WEEK)
-    undated = made_of(log_of(), shift=WEEK)
+        anonymized(log_of(unix_start_s=5), shift=-WEEK)
+    undated = anonymized(log_of(), shift=WEEK)
     assert not undated.plan.dated and np.array_equal(undated.jobs["submit_s"], log_of().sorted()["submit_s"])
 
 
-def test_submissions_that_fall_together_keep_their_order() -> None:
+def test_submissions_rounded_together_keep_their_order() -> None:
     jobs = JobTable(job_id=[9, 2, 5], submit_s=[0, 10, 20], runtime_s=[1, 2, 3], nodes=[1, 1, 1])
-    made = made_of(jobs, coarsen=parse_coarsening("submit_s=1h")).jobs
-    assert made.order is None
-    assert made["submit_s"].tolist() == [0, 0, 0] and made["runtime_s"].tolist() == [1, 2, 3]
+    published = anonymized(jobs, coarsen=parse_coarsening("submit_s=1h")).jobs
+    assert published.order is None
+    assert published["submit_s"].tolist() == [0, 0, 0] and published["runtime_s"].tolist() == [1, 2, 3]
 
 
 # -- classes -------------------------------------------------------------------------------------
@@ -205,74 +210,74 @@ def test_submissions_that_fall_together_keep_their_order() -> None:
 def test_after_suppression_no_class_is_below_k(seed: int, k: int) -> None:
     jobs = log_of(60, seed)
     quasi = ["nodes", "queue"]
-    made = made_of(jobs, k=k, quasi=quasi)
-    if made.check.below.all():
+    published = anonymized(jobs, k=k, quasi=quasi)
+    if published.check.below.all():
         with pytest.raises(InputError, match=f"not one of 60 jobs is in a class of {k} users or more"):
-            made_of(jobs, k=k, quasi=quasi, enforce=True)
+            anonymized(jobs, k=k, quasi=quasi, enforce=True)
         return
-    left = made_of(jobs, k=k, quasi=quasi, enforce=True)
-    assert len(left.jobs) == 60 - made.check.jobs_below == 60 - left.suppressed
-    again = anonymize(left.jobs, OTHER, make_plan(left.jobs), k=k, quasi=quasi)
+    suppressed = anonymized(jobs, k=k, quasi=quasi, enforce=True)
+    assert len(suppressed.jobs) == 60 - published.check.jobs_below == 60 - suppressed.suppressed
+    again = anonymize(suppressed.jobs, OTHER_KEY, make_plan(suppressed.jobs), k=k, quasi=quasi)
     assert again.check.jobs_below == 0
-    assert left.jobs["job_id"].tolist() == list(range(1, len(left.jobs) + 1))  # no gaps
-    if "after_id" in left.jobs:
-        assert set(left.jobs["after_id"].tolist()) <= {-1, *left.jobs["job_id"].tolist()}
-    assert f"{made.check.jobs_below} jobs" in left.jobs.meta["anonymized"]["suppressed"]
+    assert suppressed.jobs["job_id"].tolist() == list(range(1, len(suppressed.jobs) + 1))  # no gaps
+    if "after_id" in suppressed.jobs:
+        assert set(suppressed.jobs["after_id"].tolist()) <= {-1, *suppressed.jobs["job_id"].tolist()}
+    assert f"{published.check.jobs_below} jobs" in suppressed.jobs.meta["anonymized"]["suppressed"]
 
 
-def test_jobs_that_followed_a_suppressed_one_are_freed() -> None:
+def test_dependencies_on_suppressed_jobs_are_removed() -> None:
     jobs = JobTable(
         job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[1, 1, 1], nodes=[9, 1, 1], after_id=[-1, 1, 2],
         think_s=[0, 4, 5],
     )  # fmt: skip
-    left = made_of(jobs, k=2, quasi=["nodes"], enforce=True)
-    assert (left.suppressed, left.dependencies_removed) == (1, 1)
-    assert left.jobs["after_id"].tolist() == [-1, 1] and left.jobs["think_s"].tolist() == [0, 5]
+    suppressed = anonymized(jobs, k=2, quasi=["nodes"], enforce=True)
+    assert (suppressed.suppressed, suppressed.dependencies_removed) == (1, 1)
+    assert suppressed.jobs["after_id"].tolist() == [-1, 1] and suppressed.jobs["think_s"].tolist() == [0, 5]
 
 
-def test_users_count_even_where_they_are_not_published() -> None:
-    assert made_of(log_of(), drop=["user"]).check.users == 3
-    assert made_of(log_of().with_columns(user=None)).check.counted_in == "jobs"
+def test_dropped_users_still_count() -> None:
+    assert anonymized(log_of(), drop=["user"]).check.users == 3
+    assert anonymized(log_of().with_columns(user=None)).check.counted_in == "jobs"
 
 
 def test_no_jobs() -> None:
     with pytest.raises(InputError, match="the log has no jobs to publish"):
-        made_of(log_of()[:0])
+        anonymized(log_of()[:0])
 
 
 # -- files ---------------------------------------------------------------------------------------
 
 
-def test_the_plan_is_in_the_file_or_beside_it(tmp_path: Path) -> None:
-    made = made_of(log_of())
-    assert publish(made, tmp_path / "log.parquet") is None
-    assert read_trace(tmp_path / "log.parquet").meta["anonymized"] == made.jobs.meta["anonymized"]
-    assert publish(made, tmp_path / "log.swf") is None
+def test_plan_is_written(tmp_path: Path) -> None:
+    published = anonymized(log_of())
+    assert publish(published, tmp_path / "log.parquet") is None
+    assert read_trace(tmp_path / "log.parquet").meta["anonymized"] == published.jobs.meta["anonymized"]
+    assert publish(published, tmp_path / "log.swf") is None
     notes = read_trace(tmp_path / "log.swf").meta["header"]["Note"]
     assert "anonymized; hashed with a secret key: user, account" in notes and "dropped: name" in notes
     for name, form in (("log.csv", None), ("log.json", "batsim")):
-        beside = publish(made, tmp_path / name, format=form)
-        assert beside == tmp_path / f"{name}.plan.json"
-        assert json.loads(beside.read_text())["anonymized"]["dropped"] == "name"
+        plan_path = publish(published, tmp_path / name, format=form)
+        assert plan_path == tmp_path / f"{name}.plan.json"
+        assert json.loads(plan_path.read_text())["anonymized"]["dropped"] == "name"
 
 
-def test_files_that_are_refused(tmp_path: Path) -> None:
+def test_publish_errors(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a Batsim platform describes a machine and has no jobs"):
-        publish(made_of(log_of()), tmp_path / "log.xml")
+        publish(anonymized(log_of()), tmp_path / "log.xml")
     with pytest.raises(InputError, match="is the source log and would be overwritten"):
         check_output_path(tmp_path / "a" / ".." / "log.swf", tmp_path / "log.swf")
     (tmp_path / "log.csv.plan.json").mkdir()
     with pytest.raises(InputError, match="cannot write .*plan.json"):
-        publish(made_of(log_of()), tmp_path / "log.csv")
+        publish(anonymized(log_of()), tmp_path / "log.csv")
 
 
-def test_a_real_log(data_dir: Path, tmp_path: Path) -> None:
-    """KTH-SP2 in two halves: the same users in both, and as many as there were."""
+def test_real_log(data_dir: Path, tmp_path: Path) -> None:
+    """KTH-SP2 in two halves: users and their overlap are preserved."""
     jobs = read_trace(data_dir / "swf" / "KTH-SP2-1996-2.1-cln.swf.gz")
     halves = []
-    for place, part in enumerate((jobs[:14000], jobs[14000:])):
-        path = tmp_path / f"{place}.swf.gz"
-        publish(made_of(part, shift=parse_shift("random"), numbers=True), path)
+    for number, part in enumerate((jobs[:14000], jobs[14000:])):
+        path = tmp_path / f"{number}.swf.gz"
+        publish(anonymized(part, shift=parse_shift("random"), numbers=True), path)
         halves.append(read_trace(path))
     users = [set(half["user"].tolist()) for half in halves]
     before = [set(part["user"].tolist()) for part in (jobs[:14000], jobs[14000:])]

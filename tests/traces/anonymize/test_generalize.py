@@ -1,4 +1,4 @@
-"""Coarsening keeps what was true of a log."""
+"""Rounding of columns preserves the constraints of a log."""
 
 from __future__ import annotations
 
@@ -50,60 +50,62 @@ def tables(draw: st.DrawFn) -> JobTable:
 
 
 @given(jobs=tables(), steps=STEPS)
-def test_laws(jobs: JobTable, steps: dict[str, RoundingStep]) -> None:
-    made = coarsen(jobs, steps)
-    assert (np.diff(made["submit_s"]) >= 0).all()  # submissions keep their order
-    assert ((made["runtime_s"] <= made["estimate_s"]) >= (jobs["runtime_s"] <= jobs["estimate_s"])).all()
-    assert ((made["cancel_s"] >= made["submit_s"]) >= (jobs["cancel_s"] >= jobs["submit_s"])).all()
-    assert ((made["begin_s"] >= made["submit_s"]) >= (jobs["begin_s"] >= jobs["submit_s"])).all()
-    assert (made["submit_s"] <= jobs["submit_s"]).all()
+def test_coarsening_preserves_constraints(jobs: JobTable, steps: dict[str, RoundingStep]) -> None:
+    coarsened = coarsen(jobs, steps)
+    assert (np.diff(coarsened["submit_s"]) >= 0).all()  # submissions keep their order
+    assert (
+        (coarsened["runtime_s"] <= coarsened["estimate_s"]) >= (jobs["runtime_s"] <= jobs["estimate_s"])
+    ).all()
+    assert ((coarsened["cancel_s"] >= coarsened["submit_s"]) >= (jobs["cancel_s"] >= jobs["submit_s"])).all()
+    assert ((coarsened["begin_s"] >= coarsened["submit_s"]) >= (jobs["begin_s"] >= jobs["submit_s"])).all()
+    assert (coarsened["submit_s"] <= jobs["submit_s"]).all()
     for name in ("runtime_s", "nodes", "memory_mb"):
-        assert ((made[name] > 0) == (jobs[name] > 0)).all()
-    assert made["nodes"].max() <= 1000
-    assert np.array_equal(np.isnan(made["wait_s"]), np.isnan(jobs["wait_s"]))
-    assert np.array_equal(np.isfinite(made["cancel_s"]), np.isfinite(jobs["cancel_s"]))
-    end = made["submit_s"] + np.nan_to_num(made["wait_s"]) + made["runtime_s"]
-    assert (end >= made["submit_s"] + np.nan_to_num(made["wait_s"])).all()
+        assert ((coarsened[name] > 0) == (jobs[name] > 0)).all()
+    assert coarsened["nodes"].max() <= 1000
+    assert np.array_equal(np.isnan(coarsened["wait_s"]), np.isnan(jobs["wait_s"]))
+    assert np.array_equal(np.isfinite(coarsened["cancel_s"]), np.isfinite(jobs["cancel_s"]))
+    end = coarsened["submit_s"] + np.nan_to_num(coarsened["wait_s"]) + coarsened["runtime_s"]
+    assert (end >= coarsened["submit_s"] + np.nan_to_num(coarsened["wait_s"])).all()
     changed = set(steps) | ({"begin_s", "cancel_s"} if "submit_s" in steps else set())
     changed |= {"estimate_s"} if "runtime_s" in steps else set()
     for name in set(jobs.columns) - changed:
-        assert np.array_equal(made[name], jobs[name], equal_nan=True), name
+        assert np.array_equal(coarsened[name], jobs[name], equal_nan=True), name
 
 
 @given(jobs=tables(), steps=STEPS)
-def test_values_stand_at_their_step(jobs: JobTable, steps: dict[str, RoundingStep]) -> None:
-    made = coarsen(jobs, steps)
+def test_values_are_multiples_of_the_step(jobs: JobTable, steps: dict[str, RoundingStep]) -> None:
+    coarsened = coarsen(jobs, steps)
     for name, step in steps.items():
-        values = made[name][np.isfinite(made[name]) & (made[name] > 0)]
+        values = coarsened[name][np.isfinite(coarsened[name]) & (coarsened[name] > 0)]
         if name == "nodes":
-            values = values[values < 1000]  # those that would have grown beyond the machine
+            values = values[values < 1000]  # values limited by the size of the machine
         if step.size is None:
             assert (np.log2(values) % 1 == 0).all()
         else:
             assert values / step.size == pytest.approx(np.round(values / step.size))
-        near = np.abs(made[name].astype(float) - jobs[name]) <= (step.size or np.inf)
-        assert (near | ~np.isfinite(jobs[name]) | ("runtime_s" in steps)).all()
+        within_a_step = np.abs(coarsened[name].astype(float) - jobs[name]) <= (step.size or np.inf)
+        assert (within_a_step | ~np.isfinite(jobs[name]) | ("runtime_s" in steps)).all()
 
 
-def test_by_hand() -> None:
+def test_coarsening_example() -> None:
     jobs = JobTable(
         job_id=[1, 2, 3], submit_s=[59, 61, 119], runtime_s=[3, 14, 3599], estimate_s=[5, 10, 3600], nodes=[1, 3, 95],
         gpus=[0, 1, 6], gpu_milli=[1000, 500, 1000], cpu_utilization=[0.04, 0.97, np.nan], meta={"max_procs": 100},
     )  # fmt: skip
-    made = coarsen(
+    coarsened = coarsen(
         jobs,
         parse_coarsening("submit_s=60s,runtime_s=10s,estimate_s=15m,nodes=64,gpus=4,cpu_utilization=0.1"),
     )
-    assert made["submit_s"].tolist() == [0, 60, 60]
-    assert made["runtime_s"].tolist() == [10, 10, 3600]
-    assert made["estimate_s"].tolist() == [900, 900, 3600]
-    assert made["nodes"].tolist() == [64, 64, 64]
-    assert made["gpus"].tolist() == [0, 1, 8]  # half a GPU is half of one
-    assert made["cpu_utilization"] == pytest.approx([0, 1, np.nan], nan_ok=True)
+    assert coarsened["submit_s"].tolist() == [0, 60, 60]
+    assert coarsened["runtime_s"].tolist() == [10, 10, 3600]
+    assert coarsened["estimate_s"].tolist() == [900, 900, 3600]
+    assert coarsened["nodes"].tolist() == [64, 64, 64]
+    assert coarsened["gpus"].tolist() == [0, 1, 8]  # fractional GPUs are unchanged
+    assert coarsened["cpu_utilization"] == pytest.approx([0, 1, np.nan], nan_ok=True)
     assert coarsen(jobs, parse_coarsening("nodes=pow2"))["nodes"].tolist() == [1, 4, 100]
 
 
-def test_an_exceeded_limit_is_unchanged() -> None:
+def test_exceeded_limit_is_unchanged() -> None:
     jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[100], estimate_s=[50], nodes=[1])
     assert coarsen(jobs, parse_coarsening("runtime_s=30s"))["estimate_s"].tolist() == [50]
 

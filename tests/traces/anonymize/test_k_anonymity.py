@@ -49,22 +49,29 @@ def tables(draw: st.DrawFn) -> JobTable:
 
 
 @given(jobs=tables(), k=st.integers(1, 4))
-def test_the_same_as_counted_plainly(jobs: JobTable, k: int) -> None:
+def test_check_equals_plain_counting(jobs: JobTable, k: int) -> None:
     members: dict[tuple[float, ...], list[int]] = defaultdict(list)
     for row in range(len(jobs)):
         members[jobs["nodes"][row], jobs["queue"][row], jobs["submit_s"][row] // HOUR].append(row)
     user = jobs["user"].tolist()
     has_users = any(name >= 0 for name in user)
-    people = {kind: len({user[row] for row in rows} if has_users else rows) for kind, rows in members.items()}
-    below = {row for kind, rows in members.items() if people[kind] < k for row in rows}
-    alone = {row for kind, rows in members.items() if people[kind] == 1 for row in rows}
+    users_in_class = {
+        class_key: len({user[row] for row in rows} if has_users else rows)
+        for class_key, rows in members.items()
+    }
+    below = {row for class_key, rows in members.items() if users_in_class[class_key] < k for row in rows}
+    single_user_rows = {
+        row for class_key, rows in members.items() if users_in_class[class_key] == 1 for row in rows
+    }
     check = check_k_anonymity(jobs, jobs["user"], k, ["nodes", "queue", "hour"])
-    assert check.classes == len(members) and check.classes_below == sum(p < k for p in people.values())
+    assert check.classes == len(members) and check.classes_below == sum(
+        p < k for p in users_in_class.values()
+    )
     assert np.flatnonzero(check.below).tolist() == sorted(below) and check.jobs_below == len(below)
     assert check.users_below == len({user[row] for row in below} - {-1})
-    assert check.users_alone == len({user[row] for row in alone} - {-1})
-    assert check.jobs_alone == len(alone) and check.has_users == has_users
-    sizes = sorted((people[kind], len(members[kind])) for kind in members)[:5]
+    assert check.users_alone == len({user[row] for row in single_user_rows} - {-1})
+    assert check.jobs_alone == len(single_user_rows) and check.has_users == has_users
+    sizes = sorted((users_in_class[class_key], len(members[class_key])) for class_key in members)[:5]
     assert [(c.people, c.jobs) for c in check.smallest] == [pair for pair in sizes if pair[0] < k]
 
 
@@ -72,29 +79,34 @@ def test_the_same_as_counted_plainly(jobs: JobTable, k: int) -> None:
 @given(
     jobs=tables(),
     k=st.integers(2, 4),
-    moments=st.sampled_from([["hour"], ["hour_of_day", "weekday"], ["day", "hour"]]),
+    time_columns=st.sampled_from([["hour"], ["hour_of_day", "weekday"], ["day", "hour"]]),
 )
-def test_suggested_steps_have_the_stated_effect(jobs: JobTable, k: int, moments: list[str]) -> None:
-    quasi = ["nodes", "estimate_s", "queue", *moments]
+def test_suggested_steps_have_the_stated_effect(jobs: JobTable, k: int, time_columns: list[str]) -> None:
+    quasi = ["nodes", "estimate_s", "queue", *time_columns]
     check = check_k_anonymity(jobs, jobs["user"], k, quasi)
-    done: dict[str, str] = {}
+    steps_so_far: dict[str, str] = {}
     dropped: list[str] = []
     for remedy in suggest_rules(jobs, jobs["user"], check, make_plan(jobs)):
         if remedy.step is None:
             dropped.append(remedy.column)
         else:
-            done[remedy.column] = remedy.step
-        steps = parse_coarsening(",".join(f"{c}={s}" for c, s in done.items())) if done else None
-        left = [name for name in quasi if name not in dropped]
-        made = anonymize(jobs, KEY, make_plan(jobs, drop=dropped, coarsen=steps), k=k, quasi=left)
-        assert (made.check.jobs_below, made.check.users_below) == (remedy.jobs_below, remedy.users_below)
+            steps_so_far[remedy.column] = remedy.step
+        steps = (
+            parse_coarsening(",".join(f"{c}={s}" for c, s in steps_so_far.items())) if steps_so_far else None
+        )
+        remaining = [name for name in quasi if name not in dropped]
+        anonymized = anonymize(jobs, KEY, make_plan(jobs, drop=dropped, coarsen=steps), k=k, quasi=remaining)
+        assert (anonymized.check.jobs_below, anonymized.check.users_below) == (
+            remedy.jobs_below,
+            remedy.users_below,
+        )
 
 
-def test_more_classes_than_an_integer_can_code() -> None:
+def test_more_classes_than_an_int64_can_encode() -> None:
     rows = np.arange(3000)
     many = coded(rows)
-    class_of, size, people = counted([many] * 8, rows // 2)
-    assert class_of.tolist() == rows.tolist() and (size == 1).all() and (people == 1).all()
+    class_of, size, users_in_class = counted([many] * 8, rows // 2)
+    assert class_of.tolist() == rows.tolist() and (size == 1).all() and (users_in_class == 1).all()
 
 
 KEY = PseudonymKey(bytes(range(32)))
@@ -109,16 +121,16 @@ def test_jobs_of_one_user_do_not_hide_that_user() -> None:
     assert (check.classes, check.jobs_below, check.users_below, check.users_alone) == (2, 2, 1, 1)
     assert check.smallest[0].known == ("4",) and check.smallest[0].jobs == 2 and check.smallest[0].people == 1
     assert check.counted_in == "users"
-    nobody = check_k_anonymity(JOBS, np.full(4, -1), 2, ["nodes"])
-    assert (nobody.jobs_below, nobody.users, nobody.counted_in) == (0, 0, "jobs")
+    without_users = check_k_anonymity(JOBS, np.full(4, -1), 2, ["nodes"])
+    assert (without_users.jobs_below, without_users.users, without_users.counted_in) == (0, 0, "jobs")
     with pytest.raises(
         InputError, match="2 of 4 jobs are in 1 classes of fewer than 2 users; coarsen or drop"
     ):
         check.refuse()
-    nobody.refuse()
+    without_users.refuse()
 
 
-def test_what_is_known_of_a_moment() -> None:
+def test_quasi_identifiers_of_time() -> None:
     jobs = JobTable(  # Monday, 5 January 1970, 01:00 and a week and an hour later
         job_id=[1, 2], submit_s=[HOUR, 7 * DAY + 2 * HOUR], runtime_s=[1, 1], nodes=[1, 1],
         meta={"unix_start_s": 4 * DAY},
@@ -127,8 +139,8 @@ def test_what_is_known_of_a_moment() -> None:
     assert known_of(jobs, "hour_of_day").tolist() == [1, 2]
     assert known_of(jobs, "day").tolist() == [4, 11]
     assert np.diff(known_of(jobs, "week")).tolist() == [1]
-    every = ["weekday", "hour_of_day", "hour", "day", "estimate_s"]
-    known = check_k_anonymity(jobs, jobs.column("user"), 2, every).smallest[0].known
+    identifiers = ["weekday", "hour_of_day", "hour", "day", "estimate_s"]
+    known = check_k_anonymity(jobs, jobs.column("user"), 2, identifiers).smallest[0].known
     assert known == ("Monday", "1 h", "1970-01-05 01 h", "1970-01-05", "1 s")
     assert check_k_anonymity(JOBS, JOBS["user"], 2, ["hour"]).smallest[0].known == ("hour 0",)
 
@@ -137,13 +149,13 @@ def test_quasi_identifiers() -> None:
     plan = make_plan(JOBS)
     assert choose_quasi_identifiers(plan, JOBS, None) == ("nodes", "estimate_s", "hour")
     assert choose_quasi_identifiers(plan, JOBS, ["day", "nodes", "day"]) == ("day", "nodes")
-    for names, words in (
+    for names, message in (
         (["user"], "user cannot be a quasi-identifier"),
         (["gpus"], "the quasi-identifier gpus is not in this log; it has job_id, submit_s"),
         (["name"], "the quasi-identifier name is dropped from the published log"),
         ([], "no quasi-identifiers; give at least one"),
     ):
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=message):
             choose_quasi_identifiers(plan, JOBS, names)
     with pytest.raises(UnknownNameError, match="unknown quasi-identifier 'node'; did you mean 'nodes'"):
         choose_quasi_identifiers(plan, JOBS, ["node"])
@@ -155,11 +167,11 @@ def test_k_below_one(k: int) -> None:
         check_k_anonymity(JOBS, JOBS["user"], k, ["nodes"])
 
 
-def test_no_remedy_is_finer_than_what_is_done() -> None:
+def test_suggestions_are_coarser_than_the_plan() -> None:
     steps = parse_coarsening("nodes=pow2,estimate_s=6h,submit_s=1d")
     plan: AnonymizationPlan = make_plan(JOBS, coarsen=steps)
-    made = anonymize(JOBS, KEY, plan, k=9)
-    assert {(r.column, r.step) for r in made.suggestions} <= {
+    anonymized = anonymize(JOBS, KEY, plan, k=9)
+    assert {(r.column, r.step) for r in anonymized.suggestions} <= {
         ("estimate_s", "1d"),
         ("estimate_s", "7d"),
         ("submit_s", "7d"),

@@ -1,4 +1,4 @@
-"""Rules and plans: nothing is published by accident."""
+"""Anonymization rules and plans."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ JOBS = JobTable(
 
 
 def test_every_column_has_a_rule() -> None:
-    """A new column must be thought of before it can be published."""
+    """Every column of a job table needs a rule before it can be published."""
     assert list(RULES) == list(COLUMNS)
 
 
@@ -38,13 +38,15 @@ def test_rules_are_consistent() -> None:
             assert name in LABEL_COLUMNS
         if rule.clock:
             assert np.dtype(COLUMNS[name].dtype).kind == "f" and rule.action == "keep"
-    moments = {name for name, column in COLUMNS.items() if column.minimum == -1e15 and name.endswith("_s")}
-    assert {name for name, rule in RULES.items() if rule.clock} == moments
+    time_columns = {
+        name for name, column in COLUMNS.items() if column.minimum == -1e15 and name.endswith("_s")
+    }
+    assert {name for name, rule in RULES.items() if rule.clock} == time_columns
     assert RULES["name"].action == "drop" and RULES["user"].action == RULES["account"].action == "hash"
     assert META_RULES["source"] == META_RULES["header"] == META_RULES["ledger"] == "drop"
 
 
-def test_the_usual_plan() -> None:
+def test_default_plan() -> None:
     plan = make_plan(JOBS)
     assert plan.words() == {
         "job_id": "renumbered", "submit_s": "kept", "runtime_s": "kept", "estimate_s": "kept", "nodes": "kept",
@@ -55,7 +57,7 @@ def test_the_usual_plan() -> None:
     assert "name" not in plan.published()
 
 
-def test_wishes() -> None:
+def test_plan_options() -> None:
     plan = make_plan(
         JOBS,
         hashed=["queue"],
@@ -64,20 +66,20 @@ def test_wishes() -> None:
         coarsen=parse_coarsening("submit_s=1h,gpus=8"),
         shift=parse_shift("random"),
     )
-    words = plan.words()
-    assert words["queue"] == "hashed with a secret key" and words["user"] == "kept"
-    assert words["after_id"] == words["think_s"] == "dropped"
-    assert words["submit_s"] == "rounded to multiples of 1h"  # no dates, nothing moved
+    descriptions = plan.words()
+    assert descriptions["queue"] == "hashed with a secret key" and descriptions["user"] == "kept"
+    assert descriptions["after_id"] == descriptions["think_s"] == "dropped"
+    assert descriptions["submit_s"] == "rounded to multiples of 1h"  # no dates, nothing moved
     assert plan.meta["header"] == "keep" and plan.absent == ("qos", "gpus")
     dated = JobTable(
         job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], begin_s=[3], meta={"unix_start_s": 9}
     )
-    words = make_plan(dated, coarsen=parse_coarsening("submit_s=1h"), shift=604800.0).words()
-    assert words["begin_s"] == words["submit_s"] == "rounded to multiples of 1h, dates moved"
+    descriptions = make_plan(dated, coarsen=parse_coarsening("submit_s=1h"), shift=604800.0).words()
+    assert descriptions["begin_s"] == descriptions["submit_s"] == "rounded to multiples of 1h, dates moved"
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("options", "message"),
     [
         ({"hashed": ["nodes"]}, "nodes cannot be hashed, only names can: user, account"),
         ({"drop": ["submit_s"]}, "submit_s cannot be dropped, because it is a required column; coarsen it"),
@@ -90,9 +92,9 @@ def test_wishes() -> None:
         ({"drop": ["cores"], "coarsen": parse_coarsening("cores=4")}, "both dropped and coarsened"),
     ],
 )
-def test_contradictory_options_are_refused(wish: dict[str, list[str]], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        make_plan(JOBS, **wish)
+def test_contradictory_options_are_refused(options: dict[str, list[str]], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_plan(JOBS, **options)
 
 
 def test_misspelt_names() -> None:
@@ -112,7 +114,7 @@ def test_parsing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("nodes", "the coarsening has 'nodes'; write column=step"),
         ("nodes=8,nodes=4", "names 'nodes' twice"),
@@ -124,6 +126,6 @@ def test_parsing() -> None:
         ("submit_s=pow2", "submit_s is a time, and powers of two are for sizes"),
     ],
 )
-def test_bad_coarsenings(text: str, words: str) -> None:
-    with pytest.raises(InputError, match=words):
+def test_coarsening_errors(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         parse_coarsening(text)

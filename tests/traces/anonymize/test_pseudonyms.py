@@ -19,7 +19,7 @@ KEY = PseudonymKey(bytes(range(32)))
 NAMES = [f"user{number:04}" for number in range(3000)]
 
 
-def test_there_and_back(tmp_path: Path) -> None:
+def test_key_file_round_trip(tmp_path: Path) -> None:
     key = PseudonymKey.fresh()
     key.save(tmp_path / "site.key")
     assert (tmp_path / "site.key").stat().st_mode & 0o777 == 0o600
@@ -28,7 +28,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert key.secret.hex() not in repr(key) and str(key.secret) not in repr(key)
 
 
-def test_a_key_is_never_replaced(tmp_path: Path) -> None:
+def test_keys_are_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "site.key"
     KEY.save(path)
     with pytest.raises(InputError, match="already exists.*omit --new-key"):
@@ -39,7 +39,7 @@ def test_a_key_is_never_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         ("", "the key has 0 bytes, but needs at least 32"),
         ("00" * 31, "the key has 31 bytes"),
@@ -50,15 +50,15 @@ def test_a_key_is_never_replaced(tmp_path: Path) -> None:
         ("0" * 65, "does not contain a key"),
     ],
 )
-def test_invalid_keys_are_refused(tmp_path: Path, content: str, words: str) -> None:
+def test_invalid_keys_are_refused(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "bad.key"
     path.write_text(content)
     path.chmod(0o600)
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         PseudonymKey.read(path)
 
 
-def test_missing_open_and_unreadable_files(tmp_path: Path) -> None:
+def test_key_file_errors(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no key file .*; create one with --new-key"):
         PseudonymKey.read(tmp_path / "none")
     with pytest.raises(InputError, match="cannot read the key file"):
@@ -76,12 +76,12 @@ def test_missing_open_and_unreadable_files(tmp_path: Path) -> None:
     assert PseudonymKey.read(path) == KEY
 
 
-def test_a_key_in_the_folder_of_the_published_log(tmp_path: Path) -> None:
+def test_key_in_the_folder_of_the_published_log(tmp_path: Path) -> None:
     (tmp_path / "public" / "deep").mkdir(parents=True)
     out = tmp_path / "public" / "log.csv"
-    for place in ("public/site.key", "public/deep/site.key", "public/../public/site.key"):
+    for location in ("public/site.key", "public/deep/site.key", "public/../public/site.key"):
         with pytest.raises(InputError, match="the folder of the published log.*keep the key elsewhere"):
-            check_key_location(tmp_path / place, out)
+            check_key_location(tmp_path / location, out)
     KEY.save(tmp_path / "site.key")
     check_key_location(tmp_path / "site.key", out)
     (tmp_path / "public" / "link.key").symlink_to(tmp_path / "site.key")
@@ -92,7 +92,7 @@ def test_a_key_in_the_folder_of_the_published_log(tmp_path: Path) -> None:
         check_key_location(tmp_path / "elsewhere" / "site.key", out)
 
 
-def test_which_key(tmp_path: Path) -> None:
+def test_key_for_a_publication(tmp_path: Path) -> None:
     out = tmp_path / "public" / "log.csv"
     with pytest.raises(InputError, match="pseudonyms need a key; name its file with --key"):
         key_for(None, out)
@@ -100,11 +100,11 @@ def test_which_key(tmp_path: Path) -> None:
         key_for(None, None, new=True)
     with pytest.raises(InputError, match="name it with --out"):
         key_for(tmp_path / "site.key", None, new=True)
-    made = key_for(tmp_path / "site.key", out, new=True)
+    key = key_for(tmp_path / "site.key", out, new=True)
     assert not (tmp_path / "site.key").exists()  # nothing is left behind where something else fails
-    made.save(tmp_path / "site.key")
-    assert key_for(tmp_path / "site.key", out) == made
-    assert key_for(None, None) != made
+    key.save(tmp_path / "site.key")
+    assert key_for(tmp_path / "site.key", out) == key
+    assert key_for(None, None) != key
 
 
 def test_pseudonyms_are_hmac_of_column_and_name() -> None:
@@ -112,30 +112,30 @@ def test_pseudonyms_are_hmac_of_column_and_name() -> None:
     assert pseudonyms(KEY, "user", ["ann"]) == [f"user_{expected[:12]}"]
 
 
-def test_same_key_same_pseudonyms_other_key_others() -> None:
-    once = pseudonyms(KEY, "user", NAMES)
-    assert pseudonyms(PseudonymKey(bytes(range(32))), "user", NAMES[::-1])[::-1] == once
+def test_pseudonyms_depend_on_the_key() -> None:
+    pseudonyms_first = pseudonyms(KEY, "user", NAMES)
+    assert pseudonyms(PseudonymKey(bytes(range(32))), "user", NAMES[::-1])[::-1] == pseudonyms_first
     other = PseudonymKey(bytes(range(1, 33)))
-    assert not set(once) & set(pseudonyms(other, "user", NAMES))
+    assert not set(pseudonyms_first) & set(pseudonyms(other, "user", NAMES))
     assert set(pseudonym_numbers(KEY, "user", NAMES)) != set(pseudonym_numbers(other, "user", NAMES))
-    digits = {name.rpartition("_")[2] for name in once}
+    digits = {name.rpartition("_")[2] for name in pseudonyms_first}
     assert not digits & {name.rpartition("_")[2] for name in pseudonyms(KEY, "account", NAMES)}
 
 
-def test_a_dictionary_attack_without_the_key_fails() -> None:
-    """Whoever knows all user names but not the key cannot find one by hashing them."""
+def test_dictionary_attack_without_the_key_fails() -> None:
+    """Hashing all user names without the key reproduces no pseudonym."""
     published = {name.rpartition("_")[2] for name in pseudonyms(KEY, "user", NAMES)}
     guesses = (b"", b"user\0", b"kilowait/1\0user\0")
     for name in NAMES:
-        for start in guesses:
-            message = start + name.encode()
-            for found in (
+        for prefix in guesses:
+            message = prefix + name.encode()
+            for digest in (
                 hashlib.sha256(message).hexdigest(),
                 hashlib.md5(message).hexdigest(),
                 hmac.new(b"", message, hashlib.sha256).hexdigest(),
                 hmac.new(b"kilowait", message, hashlib.sha256).hexdigest(),
             ):
-                assert found[:12] not in published
+                assert digest[:12] not in published
 
 
 def test_collisions_are_errors() -> None:
@@ -151,7 +151,7 @@ def test_collisions_are_errors() -> None:
     assert all(1 <= number < 2**31 - 1 for number in pseudonym_numbers(KEY, "user", NAMES))
 
 
-def test_the_shift_belongs_to_the_key() -> None:
+def test_shift_is_derived_from_the_key() -> None:
     shifts = {PseudonymKey(bytes([number]) * 32).shift_s() for number in range(50)}
     assert len(shifts) > 40
     assert all(shift % (7 * 86400) == 0 and 0 < shift <= 520 * 7 * 86400 for shift in shifts)

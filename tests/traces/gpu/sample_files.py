@@ -1,4 +1,4 @@
-"""Tiny traces of every family, written from the published column names and examples."""
+"""Small traces of every format, written from the published column names and examples."""
 
 from __future__ import annotations
 
@@ -137,10 +137,10 @@ GOOGLE_JOBS = """\
 """
 
 
-def _instance(time: int, kind: object, index: int = 0, **more: object) -> str:
+def _instance(time: int, kind: object, index: int = 0, **extra: object) -> str:
     event = {"time": str(time), "type": kind, "collection_id": "394594644502", "instance_index": str(index)}
-    asked = {"resource_request": {"cpus": 0.00625, "memory": 0.0078}, "priority": "103", "constraint": []}
-    return json.dumps({**event, **asked, **more})
+    request = {"resource_request": {"cpus": 0.00625, "memory": 0.0078}, "priority": "103", "constraint": []}
+    return json.dumps({**event, **request, **extra})
 
 
 GOOGLE_2019 = "\n".join(
@@ -181,7 +181,7 @@ SAMPLES = {
     "google2019": GOOGLE_2019,
     "google2019_csv": GOOGLE_2019_CSV,
 }
-"""One file each that `read_trace` reads."""
+"""One file of each format."""
 
 FORMAT_OF = {name: name.split("_")[0] for name in SAMPLES}
 FORMAT_OF |= {"gaia": "pai", "sia": "philly", "lumos_philly": "philly"}

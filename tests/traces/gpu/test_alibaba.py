@@ -1,4 +1,4 @@
-"""Alibaba's three families: openb, PAI and spot."""
+"""The Alibaba trace formats: openb, PAI and spot."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_pai_task_table_alone(read: Read) -> None:
     assert entry_count(ledger, "one of several tasks of a job") == 2
 
 
-def test_pai_tables_together(tmp_path: Path) -> None:
+def test_pai_tables_are_joined(tmp_path: Path) -> None:
     folder = pai_folder(
         tmp_path,
         task_table=sample_files.PAI_TASKS,
@@ -120,7 +120,7 @@ def test_pai_requires_the_task_table(read: Read, tmp_path: Path) -> None:
         read_trace(tmp_path)
 
 
-def test_gaia_is_in_hours(read: Read) -> None:
+def test_gaia_times_are_in_hours(read: Read) -> None:
     jobs, ledger = read(sample_files.GAIA)
     assert jobs["submit_s"].tolist() == [0, 900]
     assert jobs["runtime_s"].tolist() == [1800, 7200]

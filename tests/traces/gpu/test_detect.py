@@ -1,4 +1,4 @@
-"""Formats are found by content, forced by name, documented, and quick."""
+"""Trace formats: detection by content, forced formats, documentation, speed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .conftest import Read
 
 
 @pytest.mark.parametrize("name", sample_files.SAMPLES)
-def test_found_by_content(name: str) -> None:
+def test_formats_are_detected_by_content(name: str) -> None:
     assert find_format(sample_files.SAMPLES[name].encode()) == sample_files.FORMAT_OF[name]
     assert (
         find_format(sample_files.SAMPLES[name].replace("\n", "\r\n").encode()) == sample_files.FORMAT_OF[name]
@@ -27,58 +27,58 @@ def test_found_by_content(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sample_files.SAMPLES)
-def test_forced_packed_and_with_other_line_ends(read: Read, tmp_path: Path, name: str) -> None:
+def test_forced_formats_compression_and_line_ends(read: Read, tmp_path: Path, name: str) -> None:
     text = sample_files.SAMPLES[name]
     jobs, _ = read(text)
     forced, _ = read(text, format=sample_files.FORMAT_OF[name])
     (tmp_path / "packed.gz").write_bytes(gzip.compress(text.replace("\n", "\r\n").encode()))
-    packed = read_trace(tmp_path / "packed.gz")
+    compressed = read_trace(tmp_path / "packed.gz")
     if name not in ("google2019",):  # Lines of JSON end as on Unix or Windows.
         assert read(text.replace("\n", "\r"))[0]["runtime_s"].tolist() == jobs["runtime_s"].tolist()
     for column in jobs.columns:
         assert jobs[column].tolist() == pytest.approx(forced[column].tolist(), nan_ok=True)
-        assert jobs[column].tolist() == pytest.approx(packed[column].tolist(), nan_ok=True)
+        assert jobs[column].tolist() == pytest.approx(compressed[column].tolist(), nan_ok=True)
 
 
 @pytest.mark.parametrize("format", GPU_FORMATS)
-def test_a_forced_format_that_is_not_it(read: Read, format: str) -> None:
+def test_wrong_forced_format(read: Read, format: str) -> None:
     with pytest.raises(TraceError, match="cannot read|no job in"):
         read("job_id,submit_s,runtime_s,nodes\n1,0,5,1\n", format=format)
 
 
 @pytest.mark.parametrize("name", sample_files.SAMPLES)
-def test_what_is_read_can_be_written_and_read_again(read: Read, tmp_path: Path, name: str) -> None:
+def test_write_and_read_round_trip(read: Read, tmp_path: Path, name: str) -> None:
     jobs, _ = read(sample_files.SAMPLES[name])
     for suffix in ("csv", "parquet"):
         write_trace(jobs, tmp_path / f"again.{suffix}")
-        again = read_trace(tmp_path / f"again.{suffix}")
-        assert set(again.columns) == set(jobs.columns)
+        read_back = read_trace(tmp_path / f"again.{suffix}")
+        assert set(read_back.columns) == set(jobs.columns)
         for column in jobs.columns:
             if column in jobs.labels:
-                assert names(again, column) == names(jobs, column)
+                assert names(read_back, column) == names(jobs, column)
             else:
-                assert again[column].tolist() == pytest.approx(jobs[column].tolist(), nan_ok=True)
+                assert read_back[column].tolist() == pytest.approx(jobs[column].tolist(), nan_ok=True)
 
 
 def names(jobs: JobTable, column: str) -> list[str]:
     return [jobs.labels[column][code] if code >= 0 else "" for code in jobs[column]]
 
 
-def test_every_format_has_a_reader_and_a_place_in_the_manual(project: Path) -> None:
+def test_every_format_has_a_reader_and_is_documented(project: Path) -> None:
     assert set(GPU_READERS) == set(GPU_FORMATS) <= set(FORMATS)
     manual = (project / "docs" / "formats.md").read_text()
     for name in FORMATS:
         assert f"| `{name}` |" in manual
 
 
-def test_a_list_of_nodes_is_no_log(read: Read) -> None:
+def test_node_list_is_not_a_log(read: Read) -> None:
     with pytest.raises(
         TraceError, match="list of nodes, not of jobs; read it with kilowait.traces.read_nodes"
     ):
         read("sn,cpu_milli,memory_mib,gpu,model\na,64000,262144,2,P100\n")
 
 
-def test_folders_with_no_trace_or_two(tmp_path: Path) -> None:
+def test_folders_with_no_or_several_traces(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="is a directory with no files of a multi-file trace"):
         read_trace(tmp_path)
     (tmp_path / "a").write_text(sample_files.GOOGLE_JOBS)
@@ -95,7 +95,7 @@ def test_folders_with_no_trace_or_two(tmp_path: Path) -> None:
         read_trace(tmp_path, columns={"submit_s": "x"})
 
 
-def test_rows_that_are_broken_are_counted(read: Read) -> None:
+def test_broken_rows_are_counted(read: Read) -> None:
     text = (
         sample_files.SIA
         + "2017-10-09 06:13:03,1\n"
@@ -112,10 +112,10 @@ def test_rows_that_are_broken_are_counted(read: Read) -> None:
 def test_a_hundred_thousand_rows_take_less_than_two_seconds(read: Read) -> None:
     head, first, *_ = sample_files.HELIOS.splitlines()
     text = "\n".join([head, *(first.replace("1425511", str(n)) for n in range(1, 100_001))])
-    begun = time.process_time()  # Others may be using the machine.
+    start_s = time.process_time()  # CPU time, because the machine may be shared.
     jobs, _ = read(text)
     assert len(jobs) == 100_000
-    assert time.process_time() - begun < 2
+    assert time.process_time() - start_s < 2
 
 
 def test_missing_columns_are_named(read: Read) -> None:
@@ -129,6 +129,6 @@ def test_missing_columns_are_named(read: Read) -> None:
         ):
             continue
         lines = [line for line in text.splitlines() if not line.startswith("#")]
-        cut = "\n".join(line.partition(",")[0] for line in lines)
+        first_columns = "\n".join(line.partition(",")[0] for line in lines)
         with pytest.raises(KilowaitError, match="lacks|cannot"):
-            read(cut, format=sample_files.FORMAT_OF[name])
+            read(first_columns, format=sample_files.FORMAT_OF[name])

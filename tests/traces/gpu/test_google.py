@@ -1,4 +1,4 @@
-"""Google's event files, and task intervals against a slow reference."""
+"""Google event files, and task intervals against a plain reference."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_tasks_of_2011(read: Read) -> None:
     assert entry_count(ledger, "submitted before the files begin: cut at 600 s") == 2
     assert entry_count(ledger, "running when the files end: cut at 670 s") == 1
     assert entry_count(ledger, "ran several times") == 1
-    kept, _ = read(sample_files.GOOGLE_TASKS, never_ran="keep")
-    assert sorted(kept["cancel_s"][kept["runtime_s"] == 0].tolist()) == [602, 670]
+    with_never_ran, _ = read(sample_files.GOOGLE_TASKS, never_ran="keep")
+    assert sorted(with_never_ran["cancel_s"][with_never_ran["runtime_s"] == 0].tolist()) == [602, 670]
 
 
 def test_jobs_of_2011(read: Read) -> None:
@@ -53,21 +53,21 @@ def test_jobs_of_2011(read: Read) -> None:
     assert entry_count(ledger, "do not say how large a job is") == 0
 
 
-def test_a_folder_of_parts(tmp_path: Path) -> None:
+def test_folder_of_parts(tmp_path: Path) -> None:
     lines = sample_files.GOOGLE_TASKS.splitlines(keepends=True)
-    for room, texts in {
+    for folder, texts in {
         "task_events": ["".join(lines[:6]), "".join(lines[6:])],
         "job_events": [sample_files.GOOGLE_JOBS],
     }.items():
-        (tmp_path / room).mkdir()
+        (tmp_path / folder).mkdir()
         for part, text in enumerate(texts):
-            (tmp_path / room / f"part-0000{part}-of-00500.csv").write_text(text)
+            (tmp_path / folder / f"part-0000{part}-of-00500.csv").write_text(text)
     whole = tmp_path / "whole.csv"
     whole.write_text(sample_files.GOOGLE_TASKS)
-    one = read_trace(whole)
+    expected = read_trace(whole)
     whole.unlink()
     jobs, ledger = read_trace_with_report(tmp_path)
-    assert jobs["runtime_s"].tolist() == one["runtime_s"].tolist()
+    assert jobs["runtime_s"].tolist() == expected["runtime_s"].tolist()
     assert entry_count(ledger, "1 files of other events left out") == 0
     assert len(read_trace(tmp_path / "job_events")) == 2
 
@@ -102,7 +102,7 @@ def test_collections_of_2019_as_csv(read: Read) -> None:
     assert jobs.labels["name"] == ("job=",)
 
 
-def test_instances_of_2019_as_csv_however_requests_are_flattened(read: Read) -> None:
+def test_instances_of_2019_as_csv_with_any_request_columns(read: Read) -> None:
     for name in ("resource_request.cpus", "resource_request_cpus", "cpus"):
         text = f"time,type,collection_id,instance_index,{name}\n7,0,5,1,0.25\n9,3,5,1,0.25\n12,6,5,1,0.25\n"
         jobs, _ = read(text)
@@ -122,32 +122,38 @@ def test_instances_of_2019_as_csv_however_requests_are_flattened(read: Read) -> 
     )
 )
 def test_task_intervals_against_a_reference(events: list[tuple[int, int, int, int]]) -> None:
-    """Event by event, as one would follow them by hand."""
+    """The reference processes one event after the other."""
     events = sorted(events, key=lambda event: event[2])
     keys = np.array([[event[0] for event in events], [event[1] for event in events]], np.float64)
-    times, kinds = (np.array([event[place] for event in events]) for place in (2, 3))
-    found = task_intervals(keys, times.astype(np.float64), kinds, kinds, 20.0)
+    times, kinds = (np.array([event[column] for event in events]) for column in (2, 3))
+    intervals = task_intervals(keys, times.astype(np.float64), kinds, kinds, 20.0)
     timed = [time for time in times.tolist() if time > 0]
     begin = min(timed) if timed else 20
     if 0 in times and begin >= 20:
         begin = 20
     end = max([begin, *times.tolist()])
-    owners = list(dict.fromkeys((job, task) for job, task, _, _ in events))
-    for row, owner in enumerate(owners):
-        own = [(time, kind) for job, task, time, kind in events if (job, task) == owner and kind != UPDATE]
-        ran, runs, since = 0, 0, begin
-        running = bool(own) and own[0][1] == END
+    tasks = list(dict.fromkeys((job, task) for job, task, _, _ in events))
+    for row, task_key in enumerate(tasks):
+        task_events = [
+            (time, kind) for job, task, time, kind in events if (job, task) == task_key and kind != UPDATE
+        ]
+        runtime_s, runs, last_s = 0, 0, begin
+        running = bool(task_events) and task_events[0][1] == END
         runs += running
-        for time, kind in own:
-            now = max(time, begin)
+        for time, kind in task_events:
+            now_s = max(time, begin)
             if running:
-                ran += now - since
+                runtime_s += now_s - last_s
             running = kind == SCHEDULE
             runs += running
-            since = now
-        ran += end - since if running else 0
-        early = not own or own[0][1] != SUBMIT or own[0][0] == 0
-        assert (found.runtime_s[row], found.runs[row], bool(found.early[row])) == (ran, runs, early)
-        assert found.submit_s[row] == (begin if early else own[0][0])
-        assert bool(found.late[row]) == running
-        assert bool(found.waiting[row]) == (not own or own[-1][1] == SUBMIT)
+            last_s = now_s
+        runtime_s += end - last_s if running else 0
+        early = not task_events or task_events[0][1] != SUBMIT or task_events[0][0] == 0
+        assert (intervals.runtime_s[row], intervals.runs[row], bool(intervals.early[row])) == (
+            runtime_s,
+            runs,
+            early,
+        )
+        assert intervals.submit_s[row] == (begin if early else task_events[0][0])
+        assert bool(intervals.late[row]) == running
+        assert bool(intervals.waiting[row]) == (not task_events or task_events[-1][1] == SUBMIT)

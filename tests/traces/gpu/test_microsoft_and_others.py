@@ -38,7 +38,7 @@ def test_philly_broken_json_is_refused(read: Read) -> None:
         read("[1, [2]]\n", format="philly")
 
 
-def test_sia_is_unsorted_and_its_gpus_lie_anywhere(read: Read) -> None:
+def test_sia_is_sorted_and_gpus_may_span_nodes(read: Read) -> None:
     jobs, ledger = read(sample_files.SIA)
     assert jobs["gpus"].tolist() == jobs["nodes"].tolist() == [8, 1]
     assert jobs["gpus_may_span_nodes"].tolist() == [1, 0]
@@ -77,8 +77,8 @@ def test_helios_slice(read: Read) -> None:
     assert jobs["status"].tolist() == [5, 1]
     assert "vcvGl=20" in str(jobs.meta["header"])
     assert entry_count(ledger, "not used as a request") == 0
-    told, _ = read(sample_files.HELIOS_SLICE.replace("24.0,24.0", "24.0,60.0"))
-    assert told["estimate_s"].tolist() == [60, 46520]
+    with_limit, _ = read(sample_files.HELIOS_SLICE.replace("24.0,24.0", "24.0,60.0"))
+    assert with_limit["estimate_s"].tolist() == [60, 46520]
 
 
 def test_supercloud(read: Read) -> None:
@@ -95,7 +95,7 @@ def test_supercloud(read: Read) -> None:
     assert entry_count(ledger, "duplicate job number") == 1
     assert entry_count(ledger, "unlimited") == 1
     assert entry_count(ledger, "it has no start") == 1
-    kept, _ = read(sample_files.SUPERCLOUD, never_ran="keep")
-    assert kept["nodes"].tolist() == [1, 2, 1]
-    assert kept["cores"].tolist() == [20, 80, 4]
-    assert kept["cancel_s"].tolist()[2] == 1609536090
+    with_never_ran, _ = read(sample_files.SUPERCLOUD, never_ran="keep")
+    assert with_never_ran["nodes"].tolist() == [1, 2, 1]
+    assert with_never_ran["cores"].tolist() == [20, 80, 4]
+    assert with_never_ran["cancel_s"].tolist()[2] == 1609536090

@@ -1,4 +1,4 @@
-"""The real GPU and cloud traces at hand: as many rows as their list says, and facts that it states."""
+"""The real GPU and cloud traces have the row counts and properties of MANIFEST.md."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def test_every_row_is_accounted_for(data_dir: Path, name: str) -> None:
     assert describe(jobs)["jobs"] == len(jobs)
 
 
-def test_no_file_was_forgotten(data_dir: Path) -> None:
-    found = {
+def test_every_trace_is_listed(data_dir: Path) -> None:
+    files = {
         str(path.relative_to(data_dir))
-        for room in ("gpu", "google2011")
-        for path in (data_dir / room).rglob("*.gz")
+        for folder in ("gpu", "google2011")
+        for path in (data_dir / folder).rglob("*.gz")
         if path.name.split(".")[0] not in NO_LOGS
     }
-    assert found <= set(ROWS)
+    assert files <= set(ROWS)
 
 
 def test_openb_pods(data_dir: Path) -> None:
@@ -70,11 +70,11 @@ def test_openb_pods(data_dir: Path) -> None:
     assert (jobs["gpu_milli"] < 1000).any() and whole.max() == 8000
     jobs, _ = load(data_dir, "gpu/alibaba_v2023/openb_pod_list_gpuspec33.csv.gz")
     assert "V100M16|V100M32" in jobs.labels["gpu_types"]
-    kept, _ = read_trace_with_report(
+    with_never_ran, _ = read_trace_with_report(
         data_dir / "gpu/alibaba_v2023/openb_pod_list_default.csv.gz", never_ran="keep"
     )
-    assert len(kept) == 8_152
-    assert int((kept["gpus"] == 8).sum()) == 44
+    assert len(with_never_ran) == 8_152
+    assert int((with_never_ran["gpus"] == 8).sum()) == 44
 
 
 def test_spot_priorities_and_parts(data_dir: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kilowait.cli import console
 from kilowait.cli.output.energy import show_energy
 from kilowait.cli.output.gpu import show_gpu_table
-from kilowait.cli.output.run import ledger_line
+from kilowait.cli.output.run import cleaning_line
 
 if TYPE_CHECKING:
     from kilowait.experiments.inputs import Workload
@@ -47,42 +47,42 @@ _FAIRNESS: dict[str, tuple[str, Formatter]] = {
 
 def show_comparisons(results: Sequence[Mapping[str, Any]], workloads: Sequence[Workload]) -> None:
     """Print the table, the significance results and the fairness of each log; then all logs together."""
-    for number, (found, workload) in enumerate(zip(results, workloads, strict=True)):
+    for number, (comparison, workload) in enumerate(zip(results, workloads, strict=True)):
         if number:
             print()
         console.title(
-            f"{found['trace']}: {console.count(len(workload.jobs), 'job')} on {found['nodes']:,} nodes"
+            f"{comparison['trace']}: {console.count(len(workload.jobs), 'job')} on {comparison['nodes']:,} nodes"
         )
-        read = ledger_line(workload)
-        if read is not None:
-            print(read)
-        print(f"compared on {found['cut']}")
+        cleaning = cleaning_line(workload)
+        if cleaning is not None:
+            print(cleaning)
+        print(f"compared on {comparison['cut']}")
         print()
-        show_table(found)
-        if "gpus" in found:
+        show_table(comparison)
+        if "gpus" in comparison:
             print()
-            show_gpu_table(found["gpus"], [str(row["label"]) for row in _ranked(found)])
-        if "energy" in found:
+            show_gpu_table(comparison["gpus"], [str(row["label"]) for row in _ranked(comparison)])
+        if "energy" in comparison:
             print()
-            show_energy(found)
-        show_sentences(found)
-        show_fairness(found)
+            show_energy(comparison)
+        show_sentences(comparison)
+        show_fairness(comparison)
     if len(results) > 1:
         print()
         show_all(results)
 
 
-def show_table(found: Mapping[str, Any]) -> None:
+def show_table(comparison: Mapping[str, Any]) -> None:
     """Print means with confidence intervals; the best of each column is marked."""
-    metric = str(found["metric"])
-    rows = _ranked(found)
-    clairvoyant = {_key(row): row for row in found["rows"] if row["kind"] == "clairvoyant"}
+    metric = str(comparison["metric"])
+    rows = _ranked(comparison)
+    clairvoyant = {_key(row): row for row in comparison["rows"] if row["kind"] == "clairvoyant"}
     has_controls = any(row["power_controls"] != "none" for row in rows)
     names = list(dict.fromkeys((metric, *_ALWAYS)))
-    if "gpus" in found:  # jobs share nodes; the GPU table shows the utilization
+    if "gpus" in comparison:  # jobs share nodes; the GPU table shows the utilization
         names.remove("utilization")
     header = ["policy", "backfill", *(["power controls"] if has_controls else [])]
-    left = len(header)
+    n_left = len(header)
     for name in names:
         header.append(_COLUMNS[name][0])
         if _has_interval(rows, name):
@@ -98,24 +98,24 @@ def show_table(found: Mapping[str, Any]) -> None:
             *([row["power_controls"]] if has_controls else []),
         ]
         for name in names:
-            words = _COLUMNS[name][1]
+            format_value = _COLUMNS[name][1]
             value = float(row["metrics"][name])
             if value == best[name]:
                 marked.add((place, len(line)))
-            line.append(words(value))
+            line.append(format_value(value))
             if _has_interval(rows, name):
                 interval = row["intervals"][name]
-                line.append(f"{words(interval['low'])} – {words(interval['high'])}")
+                line.append(f"{format_value(interval['low'])} – {format_value(interval['high'])}")
         if clairvoyant:
             perfect = clairvoyant.get(_key(row))
             line.append("-" if perfect is None else _COLUMNS[metric][1](float(perfect["metrics"][metric])))
-            gap = found["gap_closed"].get(row["label"], math.nan)
+            gap = comparison["gap_closed"].get(row["label"], math.nan)
             # A policy worse than the best one closes no gap; for an agent the negative value is informative.
             line.append(console.percent(gap) if gap >= 0 or row["kind"] == "agent" else "-")
         cells.append(line)
-    console.table(header, cells, left=left, marked=marked)
+    console.table(header, cells, left=n_left, marked=marked)
     print("* best of its column")
-    bounds = found["lower_bounds"]
+    bounds = comparison["lower_bounds"]
     if bounds:
         print(
             f"no schedule can have a mean bounded slowdown below {console.number(bounds['mean_bsld'])}, "
@@ -124,32 +124,32 @@ def show_table(found: Mapping[str, Any]) -> None:
         )
 
 
-def show_sentences(found: Mapping[str, Any]) -> None:
+def show_sentences(comparison: Mapping[str, Any]) -> None:
     """Print one sentence per pair of policies."""
     print()
-    for sentence in found["sentences"]:
+    for sentence in comparison["sentences"]:
         print(sentence)
-    if found["sentences"]:
+    if comparison["sentences"]:
         print()
 
 
-def show_fairness(found: Mapping[str, Any]) -> None:
+def show_fairness(comparison: Mapping[str, Any]) -> None:
     """Print fairness: users, job sizes, long waits."""
-    has_controls = any(row["power_controls"] != "none" for row in found["rows"])
+    has_controls = any(row["power_controls"] != "none" for row in comparison["rows"])
     header = [
         "fairness and risk",
         "",
         *([""] if has_controls else []),
-        *(words for words, _ in _FAIRNESS.values()),
+        *(format_value for format_value, _ in _FAIRNESS.values()),
     ]
     rows = [
         [
             str(row["label"]).partition(",")[0],
             str(row["backfill"]),
             *([row["power_controls"]] if has_controls else []),
-            *(words(float(row["metrics"][name])) for name, (_, words) in _FAIRNESS.items()),
+            *(format_value(float(row["metrics"][name])) for name, (_, format_value) in _FAIRNESS.items()),
         ]
-        for row in _ranked(found)
+        for row in _ranked(comparison)
     ]
     console.table(header, rows, left=3 if has_controls else 2)
 
@@ -161,17 +161,18 @@ def show_all(results: Sequence[Mapping[str, Any]]) -> None:
     lines = []
     for number, row in enumerate(_without_clairvoyant(results[0])):
         ratios = [
-            _without_clairvoyant(found)[number]["metrics"][metric]
-            / _without_clairvoyant(found)[0]["metrics"][metric]
-            if _without_clairvoyant(found)[0]["metrics"][metric]
+            _without_clairvoyant(comparison)[number]["metrics"][metric]
+            / _without_clairvoyant(comparison)[0]["metrics"][metric]
+            if _without_clairvoyant(comparison)[0]["metrics"][metric]
             else math.nan
-            for found in results
+            for comparison in results
         ]
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if min(ratios) > 0 else math.nan
         lines.append([str(row["label"]), *(f"{ratio:.3f}" for ratio in ratios), f"{mean:.3f}"])
     console.title(f"all logs: {metric} relative to {first}")
     console.table(
-        ["", *(str(found["trace"]).rpartition("/")[2] for found in results), "geometric mean"], lines
+        ["", *(str(comparison["trace"]).rpartition("/")[2] for comparison in results), "geometric mean"],
+        lines,
     )
 
 
@@ -179,16 +180,16 @@ def _key(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return str(row["policy"]), str(row["backfill"]), str(row["power_controls"])
 
 
-def _without_clairvoyant(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [row for row in found["rows"] if row["kind"] != "clairvoyant"]
+def _without_clairvoyant(comparison: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [row for row in comparison["rows"] if row["kind"] != "clairvoyant"]
 
 
-def _ranked(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _ranked(comparison: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The rows, best first by the chosen metric; those without a value last."""
-    metric = found["metric"]
+    metric = comparison["metric"]
     sign = _sign(metric)
     return sorted(
-        _without_clairvoyant(found),
+        _without_clairvoyant(comparison),
         key=lambda row: (math.isnan(row["metrics"][metric]), sign * row["metrics"][metric]),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import console
-from kilowait.cli.output.run import ledger_line
+from kilowait.cli.output.run import cleaning_line
 
 if TYPE_CHECKING:
     from kilowait.energy import EnergyAccounts
@@ -28,8 +28,8 @@ def show_accounts(accounts: EnergyAccounts, controls: str, budget: str | None = 
     """Print the energy of a run by node state, and its sources; `budget` describes how far the power budget was met."""
     total = accounts.it_kwh
     parts = [
-        f"{words} {console.percent(accounts.by_state[state] / total)}"
-        for state, words in _STATES.items()
+        f"{state_name} {console.percent(accounts.by_state[state] / total)}"
+        for state, state_name in _STATES.items()
         if accounts.by_state[state] > 0 and total > 0
     ]
     hours = (accounts.horizon_s[1] - accounts.horizon_s[0]) / 3600
@@ -50,14 +50,16 @@ def show_accounts(accounts: EnergyAccounts, controls: str, budget: str | None = 
     if budget is not None:
         rows.append(("power budget", budget))
     if accounts.co2_kg is not None:
-        each = 1e3 * accounts.co2_kg / accounts.facility_kwh if accounts.facility_kwh > 0 else float("nan")
-        rows.append(("CO2", f"{console.number(accounts.co2_kg)} kg, {console.number(each)} g/kWh on average"))
+        per_kwh = 1e3 * accounts.co2_kg / accounts.facility_kwh if accounts.facility_kwh > 0 else float("nan")
+        rows.append(
+            ("CO2", f"{console.number(accounts.co2_kg)} kg, {console.number(per_kwh)} g/kWh on average")
+        )
     if accounts.cost is not None:
-        each = 1e3 * accounts.cost / accounts.facility_kwh if accounts.facility_kwh > 0 else float("nan")
+        per_kwh = 1e3 * accounts.cost / accounts.facility_kwh if accounts.facility_kwh > 0 else float("nan")
         rows.append(
             (
                 "cost",
-                f"{console.number(accounts.cost)} {accounts.currency}, {console.number(each)} per MWh on average",
+                f"{console.number(accounts.cost)} {accounts.currency}, {console.number(per_kwh)} per MWh on average",
             )
         )
     rows.append(("energy-delay", f"{accounts.energy_delay_j_s:.3g} J s, energy times mean turnaround"))
@@ -65,10 +67,10 @@ def show_accounts(accounts: EnergyAccounts, controls: str, budget: str | None = 
     show_sources(accounts.signals.values(), accounts.notes)
 
 
-def show_energy(found: Mapping[str, Any], *, waits: bool = False) -> None:
+def show_energy(comparison: Mapping[str, Any], *, waits: bool = False) -> None:
     """Print one row per policy: its energy, and the savings relative to the first policy."""
-    rows = [row for row in found["rows"] if row["kind"] != "clairvoyant"]
-    energy = found["energy"]
+    rows = [row for row in comparison["rows"] if row["kind"] != "clairvoyant"]
+    energy = comparison["energy"]
     columns = [("energy_kwh", "energy\nkWh", True), ("facility_kwh", "facility\nkWh", False)]
     if "co2_kg" in rows[0]["metrics"]:
         columns.append(("co2_kg", "CO2\nkg", True))
@@ -80,7 +82,7 @@ def show_energy(found: Mapping[str, Any], *, waits: bool = False) -> None:
     for _, title, saved in columns:
         header += [title, "saved"] if saved else [title]
     if waits:
-        header += ["mean\nwait", "mean\nturnaround" if found["node_level"] else "mean bounded\nslowdown"]
+        header += ["mean\nwait", "mean\nturnaround" if comparison["node_level"] else "mean bounded\nslowdown"]
     cells = []
     for row in rows:
         line = [str(row["label"])]
@@ -92,7 +94,7 @@ def show_energy(found: Mapping[str, Any], *, waits: bool = False) -> None:
             line += [
                 console.span(float(row["metrics"]["mean_wait_s"])),
                 console.span(float(row["metrics"]["mean_turnaround_s"]))
-                if found["node_level"]  # power caps lengthen run times, not only waits
+                if comparison["node_level"]  # power caps lengthen run times, not only waits
                 else console.number(float(row["metrics"]["mean_bsld"])),
             ]
         cells.append(line)
@@ -104,37 +106,41 @@ def show_energy(found: Mapping[str, Any], *, waits: bool = False) -> None:
     ]
     cells.append(bound + [""] * (len(header) - len(bound)))
     console.table(header, cells)
-    best = "on its most efficient GPU type" if found["node_level"] else "in its most efficient DVFS state"
+    best = (
+        "on its most efficient GPU type" if comparison["node_level"] else "in its most efficient DVFS state"
+    )
     print(f"lower bound: the energy of the work alone, every job {best}, no idle nodes")
     show_sources([signal["description"] for signal in energy["signals"].values()], energy["notes"])
 
 
-def show_controls(found: Mapping[str, Any], workload: Workload) -> None:
+def show_controls(comparison: Mapping[str, Any], workload: Workload) -> None:
     """Print energy, savings and waits for each set of power controls."""
-    console.title(f"{found['trace']}: {console.count(len(workload.jobs), 'job')} on {found['nodes']:,} nodes")
-    read = ledger_line(workload)
-    if read is not None:
-        print(read)
+    console.title(
+        f"{comparison['trace']}: {console.count(len(workload.jobs), 'job')} on {comparison['nodes']:,} nodes"
+    )
+    cleaning = cleaning_line(workload)
+    if cleaning is not None:
+        print(cleaning)
     print()
-    show_energy(found, waits=True)
+    show_energy(comparison, waits=True)
 
 
-def show_description(found: Mapping[str, Any]) -> None:
+def show_description(comparison: Mapping[str, Any]) -> None:
     """Print the power of a cluster by component; estimates are marked."""
-    nodes = ", ".join(f"{name} {console.count(size, 'node')}" for name, size in found["nodes"].items())
-    console.title(f"{found['name']}: {nodes}")
+    nodes = ", ".join(f"{name} {console.count(size, 'node')}" for name, size in comparison["nodes"].items())
+    console.title(f"{comparison['name']}: {nodes}")
     rows = []
     for load in ("idle", "full"):
-        whole = found[load]
+        totals = comparison[load]
         rows.append(
             (
                 load,
-                f"IT {kw(whole['it_w'])} kW, facility {kw(whole['facility_w'])} kW, PUE {whole['pue']:.3g}",
+                f"IT {kw(totals['it_w'])} kW, facility {kw(totals['facility_w'])} kW, PUE {totals['pue']:.3g}",
             )
         )
-    air = found["weather"]
+    air = comparison["weather"]
     outside = f" at {air['temperature_c']:g} °C, wet bulb {air['wet_bulb_c']:g} °C" if air else ""
-    rows.append(("cooling", f"{found['cooling']}{outside}"))
+    rows.append(("cooling", f"{comparison['cooling']}{outside}"))
     console.facts(rows)
     print()
     parts = [
@@ -146,20 +152,20 @@ def show_description(found: Mapping[str, Any]) -> None:
             kw(part["idle_w"]),
             kw(part["full_w"]),
         ]
-        for part in found["parts"]
+        for part in comparison["parts"]
     ]
     console.table(["component", "", "source", "units", "idle kW", "full kW"], parts, left=3, wrapped=2)
-    for group, how in found["sleep"].items():
+    for group, sleep in comparison["sleep"].items():
         print()
-        if how is None:
+        if sleep is None:
             print(f"{group}: nodes cannot sleep")
             continue
         print(
-            f"{group}: a node draws {console.number(how['sleep_w'])} W asleep and "
-            f"{console.number(how['idle_w'])} W idle; sleep saves energy from "
-            f"{console.span(how['break_even_s'])} on {_mark(how)} ({how['source']})".replace("  ", " ")
+            f"{group}: a node draws {console.number(sleep['sleep_w'])} W asleep and "
+            f"{console.number(sleep['idle_w'])} W idle; sleep saves energy from "
+            f"{console.span(sleep['break_even_s'])} on {_mark(sleep)} ({sleep['source']})".replace("  ", " ")
         )
-    for group, levels in found["levels"].items():
+    for group, levels in comparison["levels"].items():
         if len(levels) > 1:
             print()
             console.table(
@@ -178,7 +184,9 @@ def show_description(found: Mapping[str, Any]) -> None:
                 left=3,
                 wrapped=2,
             )
-    print(f"\nest.: an estimate; {found['estimates']} of {len(found['parts'])} components are estimates")
+    print(
+        f"\nest.: an estimate; {comparison['estimates']} of {len(comparison['parts'])} components are estimates"
+    )
 
 
 def _saved(row: Mapping[str, Any], name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import console
-from kilowait.cli.output.run import ledger_line
+from kilowait.cli.output.run import cleaning_line
 
 if TYPE_CHECKING:
     from kilowait.evaluation import Metrics
@@ -17,11 +17,11 @@ __all__ = ["show_gpu_table", "show_gpu_run"]
 Formatter = Callable[[float], str]
 
 
-def show_gpu_run(done: ScenarioResult, found: Metrics, gpus: Mapping[str, Any]) -> None:
+def show_gpu_run(done: ScenarioResult, metrics: Metrics, gpus: Mapping[str, Any]) -> None:
     """Print jobs, cluster and settings, metrics of users and GPUs, and results by GPU type and priority."""
     _show_run(done, str(gpus["speeds"]))
     print()
-    _show_metrics(found, gpus["metrics"], done)
+    _show_metrics(metrics, gpus["metrics"], done)
     print()
     _show_types(gpus["by_type"])
     if len(gpus["by_priority"]) > 1:
@@ -36,9 +36,9 @@ def _show_run(done: ScenarioResult, speeds: str) -> None:
         jobs += f", scaled to an offered load of {done.scenario.load:g}"
     gpus = sum(group.nodes * group.gpus for group in cluster.groups)
     rows = [("trace", f"{done.scenario.trace}, {jobs}")]
-    read = ledger_line(done.workload)
-    if read is not None:
-        rows.append(("read", read))
+    cleaning = cleaning_line(done.workload)
+    if cleaning is not None:
+        rows.append(("read", cleaning))
     settings = [
         f"policy {run['policy']}",
         f"backfill {done.scenario.backfill}",
@@ -50,18 +50,26 @@ def _show_run(done: ScenarioResult, speeds: str) -> None:
     elif run["round_interval_s"]:
         settings.append(f"also scheduled every {console.span(run['round_interval_s'])}")
     settings += [word for word in ("preempt", "migrate") if run[word]]
-    shown = [*rows, ("cluster", f"{cluster.name}, {console.count(cluster.nodes, 'node')}, {gpus:,} GPUs")]
+    general_rows = [
+        *rows,
+        ("cluster", f"{cluster.name}, {console.count(cluster.nodes, 'node')}, {gpus:,} GPUs"),
+    ]
     console.facts(
-        [*shown, ("scheduling", ", ".join(settings)), ("checkpoints", _checkpoints(run)), ("speeds", speeds)]
+        [
+            *general_rows,
+            ("scheduling", ", ".join(settings)),
+            ("checkpoints", _checkpoints(run)),
+            ("speeds", speeds),
+        ]
     )
 
 
 def _checkpoints(run: Mapping[str, Any]) -> str:
-    every = run["checkpoint_s"]
-    if every == 0:
-        words = "at preemption"
+    interval_s = run["checkpoint_s"]
+    if interval_s == 0:
+        interval_text = "at preemption"
     else:
-        words = f"every {console.span(every)} of work" if every < float("inf") else "never"
+        interval_text = f"every {console.span(interval_s)} of work" if interval_s < float("inf") else "never"
     spans = {
         "grace_s": "grace period",
         "checkpoint_write_s": "write time",
@@ -69,28 +77,28 @@ def _checkpoints(run: Mapping[str, Any]) -> str:
         "min_run_before_preempt_s": "minimum run time",
     }
     return ", ".join(
-        [words, *(f"{name} {console.span(run[key])}" for key, name in spans.items() if run[key])]
+        [interval_text, *(f"{name} {console.span(run[key])}" for key, name in spans.items() if run[key])]
     )
 
 
-def _show_metrics(found: Metrics, gpus: Mapping[str, float], done: ScenarioResult) -> None:
+def _show_metrics(metrics: Metrics, gpus: Mapping[str, float], done: ScenarioResult) -> None:
     names = {"completion time (JCT)": "turnaround_s", "queueing": "wait_s"}
     statistics = ("mean", "median", "p95", "p99", "max")
     console.table(
         ["", "mean", "median", "95 % below", "99 % below", "largest"],
         [
-            [name, *(console.span(float(found[f"{which}_{key}"])) for which in statistics)]
+            [name, *(console.span(float(metrics[f"{which}_{key}"])) for which in statistics)]
             for name, key in names.items()
         ],
     )
     print()
     number, percent = console.number, console.percent
-    rejected = f", {int(found['rejected']):,} did not fit and were left out" if found["rejected"] else ""
-    unfinished = int(gpus["unfinished_jobs"]) - int(found["rejected"])
-    left = f", {unfinished:,} not finished" if unfinished else ""
+    rejected = f", {int(metrics['rejected']):,} did not fit and were left out" if metrics["rejected"] else ""
+    unfinished = int(gpus["unfinished_jobs"]) - int(metrics["rejected"])
+    unfinished_text = f", {unfinished:,} not finished" if unfinished else ""
     console.facts(
         [
-            ("jobs", f"{int(gpus['jobs']):,}{rejected}{left}"),
+            ("jobs", f"{int(gpus['jobs']):,}{rejected}{unfinished_text}"),
             ("makespan", f"{console.span(gpus['makespan_s'])}, from the first submission to the last end"),
             (
                 "GPU utilization",
@@ -190,6 +198,9 @@ _COLUMNS: dict[str, tuple[str, Formatter]] = {
 def show_gpu_table(table: Mapping[str, Mapping[str, float]], order: list[str]) -> None:
     """Print the GPU metrics of each policy, in this order of labels."""
     console.table(
-        ["GPUs", *(words for words, _ in _COLUMNS.values())],
-        [[label, *(words(table[label][name]) for name, (_, words) in _COLUMNS.items())] for label in order],
+        ["GPUs", *(interval_text for interval_text, _ in _COLUMNS.values())],
+        [
+            [label, *(interval_text(table[label][name]) for name, (_, interval_text) in _COLUMNS.items())]
+            for label in order
+        ],
     )

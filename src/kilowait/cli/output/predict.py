@@ -29,9 +29,9 @@ def show_scores(trace: str, done: PredictorComparison, by: str | None) -> None:
     rows = []
     best = {"accuracy": max, "log_rmse": min, "mae": min}
     marked = set()
-    for place, (name, least) in enumerate(best.items()):
+    for place, (name, best_of) in enumerate(best.items()):
         values = [getattr(row.scores, name) for row in done.rows]
-        marked.add((values.index(least(values)), 1 + 2 * place))
+        marked.add((values.index(best_of(values)), 1 + 2 * place))
     for row in done.rows:
         scores, ends = row.scores, row.intervals
         rows.append(
@@ -64,13 +64,13 @@ def show_scores(trace: str, done: PredictorComparison, by: str | None) -> None:
     console.table(heads, rows, marked=marked)
     if done.coverage:
         print()
-        asked = done.target == "runtime"
-        for place, words in enumerate(("", ", none counted beyond its request") if asked else ("",)):
+        has_requests = done.target == "runtime"
+        for place, suffix in enumerate(("", ", none counted beyond its request") if has_requests else ("",)):
             shares = (
                 f"{console.percent(share[place])} of {100 * level:g} %"
                 for level, share in done.coverage.items()
             )
-            print(f"within the forest's quantiles{words}: {', '.join(shares)}")
+            print(f"within the forest's quantiles{suffix}: {', '.join(shares)}")
     if by is not None:
         print()
         _show_classes(done, by)
@@ -166,11 +166,11 @@ def show_explanation(explanation: Explanation, card: ModelCard, count: int) -> N
         [part.name, part.meaning, feature_value_text(part.name, part.value), f"x {part.factor:.3f}"]
         for part in explanation.parts[:count]
     ]
-    rest = 1.0
+    other_factors = 1.0
     for part in explanation.parts[count:]:
-        rest *= part.factor
+        other_factors *= part.factor
     if explanation.parts[count:]:
-        rows.append([f"{len(explanation.parts) - count} others", "", "", f"x {rest:.3f}"])
+        rows.append([f"{len(explanation.parts) - count} others", "", "", f"x {other_factors:.3f}"])
     console.table(["feature", "meaning", "value", "factor"], rows, left=2, wrapped=1)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kilowait.experiments.inputs import Workload
     from kilowait.experiments.scenario import ScenarioResult
 
-__all__ = ["ledger_line", "show_classes", "show_metrics", "show_run"]
+__all__ = ["cleaning_line", "show_classes", "show_metrics", "show_run"]
 
 _STATISTICS = ("mean", "median", "p95", "p99", "max")
 _MEASURES = {
@@ -30,12 +30,12 @@ _OUTCOMES = {
 }
 
 
-def ledger_line(workload: Workload) -> str | None:
+def cleaning_line(workload: Workload) -> str | None:
     """One line about the rows dropped and corrected while reading; None if there were none."""
-    ledger = workload.cleaning_report
-    if ledger is None or not (ledger.dropped or ledger.corrected):
+    report = workload.cleaning_report
+    if report is None or not (report.dropped or report.corrected):
         return None
-    return f"{ledger.lines()[0]}; see kilowait traces describe"
+    return f"{report.lines()[0]}; see kilowait traces describe"
 
 
 def show_run(done: ScenarioResult) -> None:
@@ -58,32 +58,37 @@ def show_run(done: ScenarioResult) -> None:
     size = console.count(done.cluster.nodes, "node")
     cluster = size if done.cluster.name == f"{done.cluster.nodes} nodes" else f"{done.cluster.name}, {size}"
     rows = [("trace", f"{done.scenario.trace}, {jobs}")]
-    read = ledger_line(done.workload)
-    if read is not None:
-        rows.append(("read", read))
+    cleaning = cleaning_line(done.workload)
+    if cleaning is not None:
+        rows.append(("read", cleaning))
     console.facts([*rows, ("cluster", cluster), ("scheduling", ", ".join(settings))])
 
 
-def show_metrics(found: Metrics, nodes: int) -> None:
+def show_metrics(metrics: Metrics, nodes: int) -> None:
     """Print the metrics of a run."""
     rows = []
-    for name, (key, words) in _MEASURES.items():
-        rows.append([name, *(words(float(found[f"{which}_{key}"])) for which in _STATISTICS)])
+    for name, (key, format_value) in _MEASURES.items():
+        rows.append([name, *(format_value(float(metrics[f"{which}_{key}"])) for which in _STATISTICS)])
     console.table(["", "mean", "median", "95 % below", "99 % below", "largest"], rows)
     print()
-    ends = [f"{int(found[key]):,} {words}" for key, words in _OUTCOMES.items() if found[key]]
+    ends = [
+        f"{int(metrics[key]):,} {format_value}" for key, format_value in _OUTCOMES.items() if metrics[key]
+    ]
     console.facts(
         [
-            ("jobs", f"{int(found['jobs']):,}: {', '.join(ends) or 'none'}"),
-            ("utilization", f"{console.percent(found['utilization'])} of {nodes:,} nodes, over the makespan"),
-            ("makespan", f"{console.span(found['makespan_s'])}, from the first submission to the last end"),
-            ("throughput", f"{console.number(found['throughput_per_h'])} jobs per hour"),
+            ("jobs", f"{int(metrics['jobs']):,}: {', '.join(ends) or 'none'}"),
+            (
+                "utilization",
+                f"{console.percent(metrics['utilization'])} of {nodes:,} nodes, over the makespan",
+            ),
+            ("makespan", f"{console.span(metrics['makespan_s'])}, from the first submission to the last end"),
+            ("throughput", f"{console.number(metrics['throughput_per_h'])} jobs per hour"),
             (
                 "backlog",
-                f"{console.number(found['mean_backlog_jobs'])} jobs waiting on average, "
-                f"requesting {console.number(found['mean_backlog_nodes'])} nodes",
+                f"{console.number(metrics['mean_backlog_jobs'])} jobs waiting on average, "
+                f"requesting {console.number(metrics['mean_backlog_nodes'])} nodes",
             ),
-            ("work", f"{console.number(found['busy_node_h'])} node-hours"),
+            ("work", f"{console.number(metrics['busy_node_h'])} node-hours"),
         ]
     )
 

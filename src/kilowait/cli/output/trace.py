@@ -14,7 +14,7 @@ __all__ = ["show_description"]
 _STATUS = {-1: "unknown", 0: "failed", 1: "ok", 5: "cancelled"}
 
 
-def show_description(trace: str, facts: dict[str, Any], ledger: CleaningReport | None) -> None:
+def show_description(trace: str, facts: dict[str, Any], report: CleaningReport | None) -> None:
     """Print the result of `kilowait.traces.describe` and the cleaning report."""
     console.title(trace)
     rows = [("format", facts["format"] or "synthetic")]
@@ -45,14 +45,14 @@ def show_description(trace: str, facts: dict[str, Any], ledger: CleaningReport |
             "wait in the log": ("wait_s", console.span),
         }
         table = [
-            [name, *(words(facts[key][mark]) for mark in marks)]
-            for name, (key, words) in measures.items()
+            [name, *(format_value(facts[key][mark]) for mark in marks)]
+            for name, (key, format_value) in measures.items()
             if facts[key]
         ]
         console.table(header, table)
-    if ledger is not None:
+    if report is not None:
         print()
-        for place, line in enumerate(ledger.lines()):
+        for place, line in enumerate(report.lines()):
             print(line if place == 0 else f"  {line}")
 
 

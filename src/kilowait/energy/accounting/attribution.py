@@ -50,7 +50,7 @@ def shares(
         grid: time intervals of the accounts.
         group: index into `by_group` of each segment's group.
         it_w: IT power of each cell.
-        rates: what the whole facility spends per second, cell by cell, by column name; the share of a segment at every
+        rates: spending of the whole facility per second, cell by cell, by column name; the share of a segment at every
             moment is its share of the IT power.
         nodes: nodes of each segment.
         watts: power of each segment.

@@ -47,15 +47,15 @@ def account_energy(
     """The energy accounts of a run on `cluster` with the power model `model`.
 
     A job draws constant power from its start to its end: the power of its DVFS state in the group's table, or at full
-    speed that of `job_power_w` (`profile` if nothing is measured; None: full load). Every other node draws the power of
-    its state; a node in an outage draws nothing. On shared nodes a job counts with its share of the cores. In a
-    node-level GPU cluster a job draws the power of the resources that it holds (`kilowait.energy.power.partial_node`).
+    speed that of `job_power_w` (`utilization` if nothing is measured; None: full load). Every other node draws the
+    power of its state; a node in an outage draws nothing. On shared nodes a job counts with its share of the cores. In
+    a node-level GPU cluster a job draws the power of its allocated resources (`kilowait.energy.power.partial_node`).
 
     Args:
         log: the execution log of the run.
         cluster: the cluster of the run.
         model: its power model; a model of one group applies to all groups.
-        profile: utilization of jobs whose power and utilization are not known.
+        utilization: utilization profile of jobs whose power and utilization are not known.
         tables: the DVFS tables of the run by group; None: all jobs ran at full speed.
         gpu_cap: in a node-level GPU cluster the GPU power caps of the run (`cap_gpus`), one value or one per job; None:
             no caps.
@@ -66,7 +66,8 @@ def account_energy(
         weather: for cooling models that depend on it.
         start: date of the first submission ("2022-01-01", UTC); None: the log's own ``unix_start_s``. Signals without
             dates are in the log's time already.
-        wrap: whether a signal that does not cover the horizon is repeated (`Series.wrapped`); otherwise it is an error.
+        repeat_signals: whether a signal that does not cover the horizon is repeated (`Series.wrapped`); otherwise it
+            is an error.
 
     >>> import numpy as np
     >>> from kilowait.jobs import JobTable
@@ -75,12 +76,12 @@ def account_energy(
     >>> log = ExecutionLog(
     ...     jobs, np.array([0]), np.zeros(1), np.array([3600.0]), one, one, one, np.zeros(1), one, one, one
     ... )
-    >>> spent = account_energy(
+    >>> accounts = account_energy(
     ...     log, Cluster.from_nodes(3), PowerModel.preset("taurus"), carbon=Series.constant(500, "g/kWh")
     ... )
-    >>> {state: round(kwh, 3) for state, kwh in spent.by_state.items() if kwh}
+    >>> {state: round(kwh, 3) for state, kwh in accounts.by_state.items() if kwh}
     {'jobs': 0.4, 'idle': 0.095}
-    >>> round(spent.facility_kwh / spent.it_kwh, 3), round(spent.co2_kg, 3)
+    >>> round(accounts.facility_kwh / accounts.it_kwh, 3), round(accounts.co2_kg, 3)
     (1.3, 0.322)
     """
     horizon_s = _horizon(log, horizon)

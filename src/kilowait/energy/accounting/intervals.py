@@ -81,12 +81,12 @@ class TimeGrid:
 
     def steps(self, time_s: npt.ArrayLike, value: npt.ArrayLike, before: float = 0.0) -> Floats:
         """Step function: ``value[i]`` from ``time_s[i]`` on, `before` before the first; times are increasing edges."""
-        place = np.searchsorted(self.edge_s[:-1], np.asarray(time_s, np.float64), side="left")
-        return self.steps_at(place, value, before)
+        index = np.searchsorted(self.edge_s[:-1], np.asarray(time_s, np.float64), side="left")
+        return self.steps_at(index, value, before)
 
-    def steps_at(self, place: Ints, value: npt.ArrayLike, before: float = 0.0) -> Floats:
+    def steps_at(self, index: Ints, value: npt.ArrayLike, before: float = 0.0) -> Floats:
         """The same, given the indices of the edges at which the values begin."""
-        cells = np.diff(np.concatenate(([0], place, [len(self)])))
+        cells = np.diff(np.concatenate(([0], index, [len(self)])))
         values = np.concatenate(([before], np.asarray(value, np.float64)))
         return np.repeat(values, cells)
 
@@ -108,7 +108,7 @@ class TimeGrid:
 def time_grid(log: ExecutionLog, horizon_s: tuple[float, float], times: Iterable[npt.ArrayLike]) -> TimeGrid:
     """The grid of all segment starts and ends and of further `times`, within the horizon."""
     first, last = horizon_s
-    lists = [log.start_s, log.end_s, *(np.asarray(some, np.float64) for some in times)]
+    lists = [log.start_s, log.end_s, *(np.asarray(times_s, np.float64) for times_s in times)]
     time = np.concatenate((*lists, [first, last]))
     np.clip(time, first, last, out=time)
     order = np.argsort(time, kind="stable")  # fast: starts and ends are almost sorted
@@ -118,8 +118,8 @@ def time_grid(log: ExecutionLog, horizon_s: tuple[float, float], times: Iterable
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
     number = np.cumsum(new)
     number -= 1
-    place = np.empty(len(time), np.int64)
-    place[order] = number
-    begin, end, *others = np.split(place[:-2], np.cumsum([len(some) for some in lists[:-1]]))
+    edge_index = np.empty(len(time), np.int64)
+    edge_index[order] = number
+    begin, end, *others = np.split(edge_index[:-2], np.cumsum([len(times_s) for times_s in lists[:-1]]))
     n = len(log)
     return TimeGrid(ordered[new], begin, end, time[n : 2 * n] - time[:n], tuple(others))

@@ -31,7 +31,7 @@ J_PER_KWH = 3.6e6
 
 @dataclass(frozen=True, slots=True)
 class ClassTable(DvfsTable):
-    """A LevelTable with one row per job class instead of one per job: logs have far fewer classes than jobs."""
+    """A DvfsTable with one row per job class instead of one per job: logs have far fewer classes than jobs."""
 
     row: Ints
     """Row of each job."""
@@ -93,7 +93,7 @@ def segment_nodes_and_watts(
         table = tables.get(group.name)
         levels = 1 if table is None else len(table.names)
         if int(level.max()) >= levels:
-            reason = "no LevelTable was given" if table is None else f"the LevelTable has {levels} state(s)"
+            reason = "no DVFS table was given" if table is None else f"the DVFS table has {levels} state(s)"
             raise InputError(
                 f"a job ran in DVFS state {int(level.max())} on the group {group.name!r}, for which {reason}; give the "
                 "tables of the run"
@@ -120,9 +120,9 @@ def lower_bound_kwh(
 
     Every job runs in its DVFS state of least energy on its group of least energy, and nothing else draws power: no node
     is idle, asleep or in transition, and fixed loads are not counted. Each job counts with its full `runtime_s`; if the
-    run kills jobs at their estimate, limit the column first. `tables` and `profile` are those of `account_energy`. In a
-    node-level GPU cluster, which has no DVFS states, every job runs on the GPU type of least energy, at the `speeds`
-    and `gpu_cap` of the run; jobs that fit on no node are left out.
+    run kills jobs at their estimate, limit the column first. `tables` and `utilization` are those of `account_energy`.
+    In a node-level GPU cluster, which has no DVFS states, every job runs on the GPU type of least energy, at
+    the `speeds` and `gpu_cap` of the run; jobs that fit on no node are left out.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2], submit_s=[0, 0], runtime_s=[3600, 3600], nodes=[1, 1], power_w=[200, 300]
@@ -136,22 +136,22 @@ def lower_bound_kwh(
     0.48
     """
     if cluster.node_level:
-        least_j = joules_by_group(jobs, cluster, model, jobs["runtime_s"], speeds, utilization, gpu_cap).min(
+        min_j = joules_by_group(jobs, cluster, model, jobs["runtime_s"], speeds, utilization, gpu_cap).min(
             axis=0
         )
-        return float(least_j[np.isfinite(least_j)].sum()) / J_PER_KWH
+        return float(min_j[np.isfinite(min_j)].sum()) / J_PER_KWH
     tables = {} if tables is None else tables
     _check_tables(tables, cluster, len(jobs))
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
-    least_w = np.full(len(jobs), np.inf)  # energy per second of run time at full speed
+    min_w = np.full(len(jobs), np.inf)  # energy per second of run time at full speed
     for group in cluster.groups:
         table = tables.get(group.name)
         if table is None:
-            least_w = np.minimum(least_w, full_speed_w(jobs, group, fitted, utilization))
+            min_w = np.minimum(min_w, full_speed_w(jobs, group, fitted, utilization))
         else:
             row_w = (table.power_w * table.factor).min(axis=1)
-            least_w = np.minimum(least_w, row_w[table_rows(table, np.arange(len(jobs)))])
-    return float(np.dot(least_w, jobs["runtime_s"])) / J_PER_KWH
+            min_w = np.minimum(min_w, row_w[table_rows(table, np.arange(len(jobs)))])
+    return float(np.dot(min_w, jobs["runtime_s"])) / J_PER_KWH
 
 
 def full_speed_w(
@@ -173,10 +173,10 @@ def _check_tables(tables: Tables, cluster: Cluster, jobs: int) -> None:
     names = [group.name for group in cluster.groups]
     for name, table in tables.items():
         if name not in names:
-            raise UnknownNameError("group of a LevelTable", name, names)
+            raise UnknownNameError("group of a DVFS table", name, names)
         rows = len(table.row if isinstance(table, ClassTable) else table.factor)
         if rows != jobs:
             raise InputError(
-                f"the LevelTable of the group {name!r} has {rows} rows and the job table {jobs}; compute it from the "
+                f"the DVFS table of the group {name!r} has {rows} rows and the job table {jobs}; compute it from the "
                 "same jobs"
             )

@@ -32,7 +32,7 @@ class BudgetViolation:
     def description(self) -> str:
         """The violation as text.
 
-        >>> BudgetViolation(0.012, 3.0, 250.0, 5000.0).words
+        >>> BudgetViolation(0.012, 3.0, 250.0, 5000.0).description
         'exceeded 1.2 % of the time, by 0.25 kW (5 %) at most'
         """
         if self.max_excess_w <= 0:
@@ -43,20 +43,20 @@ class BudgetViolation:
         )
 
 
-def budget_violation(spent: EnergyAccounts, budget_w: StepFunction) -> BudgetViolation:
+def budget_violation(accounts: EnergyAccounts, budget_w: StepFunction) -> BudgetViolation:
     """How far a run exceeds its power budget (`ResolvedControls.budget_w`)."""
     time_s, watts = (np.array(column, np.float64) for column in zip(*budget_w, strict=True))
-    first, last = spent.horizon_s
+    first, last = accounts.horizon_s
     inside = time_s[(time_s > first) & (time_s < last)]
-    edge_s = np.union1d(spent.grid.edge_s, inside)
-    it_w = spent.it_w[np.searchsorted(spent.grid.edge_s, edge_s[:-1], side="right") - 1]
+    edge_s = np.union1d(accounts.grid.edge_s, inside)
+    it_w = accounts.it_w[np.searchsorted(accounts.grid.edge_s, edge_s[:-1], side="right") - 1]
     limit = watts[np.searchsorted(time_s, edge_s[:-1], side="right") - 1]
     length_s = np.diff(edge_s)
-    above = np.where(it_w > limit * (1 + _EQUAL), it_w - limit, 0.0)
-    worst = int(np.argmax(above)) if above.any() else int(np.argmin(limit))
+    excess_w = np.where(it_w > limit * (1 + _EQUAL), it_w - limit, 0.0)
+    worst = int(np.argmax(excess_w)) if excess_w.any() else int(np.argmin(limit))
     return BudgetViolation(
-        time_share=float(length_s[above > 0].sum() / length_s.sum()),
-        excess_kwh=float((above * length_s).sum()) / J_PER_KWH,
-        max_excess_w=float(above[worst]),
+        time_share=float(length_s[excess_w > 0].sum() / length_s.sum()),
+        excess_kwh=float((excess_w * length_s).sum()) / J_PER_KWH,
+        max_excess_w=float(excess_w[worst]),
         budget_w=float(limit[worst]),
     )

@@ -178,11 +178,11 @@ def _slowdown(value: str) -> tuple[float, bool]:
 
 
 def _shift(value: str) -> ShiftRule:
-    signal, rest = "carbon", value
-    for named in ("carbon", "price"):
-        if value.startswith(f"{named}:"):
-            signal, rest = named, value[len(named) + 1 :]
-    rule, colon, slack = rest.rpartition(":")
+    signal, rule_text = "carbon", value
+    for signal_name in ("carbon", "price"):
+        if value.startswith(f"{signal_name}:"):
+            signal, rule_text = signal_name, value[len(signal_name) + 1 :]
+    rule, colon, slack = rule_text.rpartition(":")
     if not colon:
         raise InputError(f"shift={value} has no maximum delay; write {_EXAMPLES['shift']}")
     if rule.partition(":")[0] not in RULES:
@@ -193,7 +193,7 @@ def _shift(value: str) -> ShiftRule:
 
 
 def _budget(value: str) -> PowerBudget:
-    usual, colon, other = value.partition(":")
+    default, colon, other = value.partition(":")
     if not colon:
         return _power(value)
     limit, at, hours = other.partition("@")
@@ -209,7 +209,7 @@ def _budget(value: str) -> PowerBudget:
         raise InputError(
             f"budget={value}: the hours are {hours!r}; write the first and last hour, such as budget=100%:70%@8-20"
         )
-    return replace(_power(usual), daily=_power(limit), hours=(int(first), int(last)))
+    return replace(_power(default), daily=_power(limit), hours=(int(first), int(last)))
 
 
 def _power(value: str) -> PowerBudget:

@@ -74,8 +74,8 @@ def resolve_controls(
 ) -> ResolvedControls:
     """Resolve the power controls of `text` for a run of `jobs` on `cluster`.
 
-    `carbon` and `price` are in the log's time. Jobs are shifted by the forecasts that `foresight` makes of them; None:
-    by the signal itself, as a perfect forecast. Of a job only what is known at submission is used, and its power:
+    `carbon` and `price` are in the log's time. Jobs are shifted by the forecasts that `make_forecast` makes of them;
+    None: by the signal itself, as a perfect forecast. Of a job only what is known at submission is used, and its power:
     `predicted_power_w` if the table has that column (the power budget then holds as far as the predictions do), else
     the power that it will draw.
 
@@ -99,7 +99,7 @@ def resolve_controls(
         sleep = sleep_policies(spec.sleep, jobs, cluster, fitted)
         parts.append(describe_sleep(spec.sleep, sleep))
     tables = dvfs_tables(text, jobs, cluster, model, utilization)
-    levers = PowerControls(sleep=sleep) if sleep else None
+    controls = PowerControls(sleep=sleep) if sleep else None
     budget_w: StepFunction | None = None
     if tables is not None:
         classes, row = _unique_classes(jobs, cluster, utilization)
@@ -133,7 +133,7 @@ def resolve_controls(
             parts.append(
                 description + (", by the predicted power of jobs" if "predicted_power_w" in jobs else "")
             )
-        levers = PowerControls(
+        controls = PowerControls(
             sleep=sleep,
             factor=_per_job(np.stack([tables[group.name].factor for group in cluster.groups]), row, 1),
             watts=watts,
@@ -144,7 +144,7 @@ def resolve_controls(
     if spec.shift is not None:
         jobs, description = _shift(spec.shift, jobs, carbon, price, make_forecast)
         parts.append(description)
-    return ResolvedControls(levers, jobs, tables, "; ".join(parts) or "no power controls", budget_w)
+    return ResolvedControls(controls, jobs, tables, "; ".join(parts) or "no power controls", budget_w)
 
 
 def dvfs_tables(
@@ -169,12 +169,12 @@ def dvfs_tables(
             "[[group.level]] tables to a power file, or leave this power control out"
         )
     classes, row = _unique_classes(jobs, cluster, utilization)
-    most = max(len(group.levels) for group in fitted.groups)
+    max_levels = max(len(group.levels) for group in fitted.groups)
     tables: dict[str, DvfsTable] = {}
     for group, power in zip(cluster.groups, fitted.groups, strict=True):
         table = level_tables(classes, full_speed_w(classes, group, fitted, utilization), power, utilization)
-        if len(table.names) < most:
-            last = [min(level, len(table.names) - 1) for level in range(most)]
+        if len(table.names) < max_levels:
+            last = [min(level, len(table.names) - 1) for level in range(max_levels)]
             table = DvfsTable(
                 tuple(table.names[level] for level in last),
                 np.ascontiguousarray(table.factor[:, last]),
@@ -265,8 +265,8 @@ def _budget_power(
     return np.stack(above), math.floor(limit - base_w)
 
 
-def daily_steps(usual: int, other: int, hours: tuple[int, int], jobs: JobTable) -> StepFunction:
-    """A step function that is `other` between two hours of every day (UTC) and `usual` otherwise, in the log's time.
+def daily_steps(default: int, other: int, hours: tuple[int, int], jobs: JobTable) -> StepFunction:
+    """A step function that is `other` between two hours of every day (UTC) and `default` otherwise, in the log's time.
 
     It changes daily from the first submission until 30 days after the last one; then the last value stays.
 
@@ -275,13 +275,13 @@ def daily_steps(usual: int, other: int, hours: tuple[int, int], jobs: JobTable) 
     ((-inf, 9), (28800.0, 5), (72000.0, 9))
     """
     if not len(jobs):
-        return ((-math.inf, usual),)
+        return ((-math.inf, default),)
     zero = float(jobs.meta.get("unix_start_s") or 0.0)
     first, last = float(jobs["submit_s"].min()), float(jobs["submit_s"].max())
     day = math.floor((first + zero) / _DAY_S) * _DAY_S - zero
-    steps: list[tuple[float, int]] = [(-math.inf, usual)]
+    steps: list[tuple[float, int]] = [(-math.inf, default)]
     while day <= last + 30 * _DAY_S:
-        steps += [(day + hours[0] * _HOUR_S, other), (day + hours[1] * _HOUR_S, usual)]
+        steps += [(day + hours[0] * _HOUR_S, other), (day + hours[1] * _HOUR_S, default)]
         day += _DAY_S
     return tuple(steps)
 
@@ -300,22 +300,22 @@ def _shift(
     jobs: JobTable,
     carbon: Series | None,
     price: Series | None,
-    foresight: ForecastFactory | None,
+    make_forecast: ForecastFactory | None,
 ) -> tuple[JobTable, str]:
     """The jobs with `hold_until_s`, and the load shifting as text."""
     signal = carbon if policy.signal == "carbon" else price
     if signal is None:
-        what = "carbon intensity" if policy.signal == "carbon" else "price"
+        quantity = "carbon intensity" if policy.signal == "carbon" else "price"
         raise InputError(
-            f"shift={policy.signal}:{policy.policy}:{policy.slack} needs the {what} over time; give a file "
+            f"shift={policy.signal}:{policy.policy}:{policy.slack} needs the {quantity} over time; give a file "
             f"with --{policy.signal}, or leave this power control out"
         )
     slack_s, forecast = policy.slack_s, None
-    if foresight is not None and len(jobs):
+    if make_forecast is not None and len(jobs):
         job_slack_s = jobs.column("slack_s")
         longest = max(slack_s.values()) if isinstance(slack_s, Mapping) else slack_s
         longest = max(longest, float(np.max(job_slack_s, initial=0.0, where=~np.isnan(job_slack_s))), _DAY_S)
-        forecast = foresight(signal, longest + float(jobs["estimate_s"].max()) + _HOUR_S)
+        forecast = make_forecast(signal, longest + float(jobs["estimate_s"].max()) + _HOUR_S)
     until = shift_jobs(jobs, signal, policy.policy, slack_s=slack_s, forecast=forecast)
     until = np.maximum(until, jobs.column("hold_until_s"))
     limit = (
@@ -324,6 +324,6 @@ def _shift(
         else format_duration(parse_duration(policy.slack))
     )
     by = "a perfect forecast" if forecast is None else forecast.describe()
-    what = "carbon intensity" if policy.signal == "carbon" else "price"
-    text = f"jobs are shifted to times of low {what} by {policy.policy}, by at most {limit}, with {by}"
+    quantity = "carbon intensity" if policy.signal == "carbon" else "price"
+    text = f"jobs are shifted to times of low {quantity} by {policy.policy}, by at most {limit}, with {by}"
     return jobs.with_columns(hold_until_s=until), text

@@ -57,11 +57,11 @@ def sleep_policies(
     return policies
 
 
-def forecast_demand(jobs: JobTable, span_s: float, share: float, most: int) -> StepFunction:
+def forecast_demand(jobs: JobTable, span_s: float, share: float, max_nodes: int) -> StepFunction:
     """Nodes to keep awake, hour by hour: `share` of the nodes that jobs are expected to request within `span_s`.
 
     The expectation is the mean of the same hour over the previous seven days, or those of them that the log covers.
-    Jobs of the hour itself are never counted. The result is at most `most` nodes.
+    Jobs of the hour itself are never counted. The result is at most `max_nodes` nodes.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 86400], runtime_s=[9, 9], nodes=[12, 1])
     >>> forecast_demand(jobs, 600, 1.0, 64)
@@ -79,7 +79,7 @@ def forecast_demand(jobs: JobTable, span_s: float, share: float, most: int) -> S
         total[24 * day :] += past
         days[24 * day :] += 1
     mean = np.divide(total, days, out=np.zeros(count), where=days > 0)
-    reserve = np.minimum(np.ceil(mean * (share * span_s / _HOUR_S)), most).astype(np.int64)
+    reserve = np.minimum(np.ceil(mean * (share * span_s / _HOUR_S)), max_nodes).astype(np.int64)
     changed = np.flatnonzero(np.diff(reserve, prepend=0))
     steps = [(float((first + at) * _HOUR_S), int(reserve[at])) for at in changed.tolist()]
     return ((-math.inf, 0), *steps)
@@ -96,7 +96,7 @@ def describe_sleep(rule: SleepRule, sleep: Mapping[str, SleepPolicy]) -> str:
             [policy.wake_s for policy in sleep.values()],
         )
     )
-    more = f", {rule.reserve:,} of each group stay awake" if rule.reserve else ""
+    suffix = f", {rule.reserve:,} of each group stay awake" if rule.reserve else ""
     if rule.kind == "predictive":
-        more = ", ahead of reservations and of the demand forecast from the previous days"
-    return f"nodes sleep after {timeouts} idle and wake in {wakes}{more}"
+        suffix = ", ahead of reservations and of the demand forecast from the previous days"
+    return f"nodes sleep after {timeouts} idle and wake in {wakes}{suffix}"

@@ -197,12 +197,12 @@ def with_planned_power(jobs: JobTable) -> JobTable:
 
 
 def power_sources(jobs: JobTable) -> dict[str, int]:
-    """Number of jobs by the source of their power: measured, utilization columns, or the profile.
+    """Number of jobs by the source of their power: measured, utilization columns, or the utilization profile.
 
     >>> power_sources(
     ...     JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[2, 2], power_w=[np.nan, 5])
     ... )
-    {'measured': 1, 'columns': 0, 'profile': 1}
+    {'measured': 1, 'columns': 0, 'utilization': 1}
     """
     if not any(name in jobs for name in _POWER_COLUMNS):
         return {"measured": 0, "columns": 0, "utilization": len(jobs)}

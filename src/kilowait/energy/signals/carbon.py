@@ -52,9 +52,9 @@ def read_carbon(
 ) -> Series:
     """Carbon intensity in g/kWh over time, UTC; the format is found by content (`format` forces one).
 
-    `scope` chooses between direct and life-cycle emissions if a file has both; otherwise ``meta["scope"]`` gives the
-    scope of the file. `columns` names the columns of a plain CSV: ``{"time": "when", "value": "gCO2"}``. `zone` is the
-    time zone of times without an offset. `unit` is needed if the file does not name one (``lb/MWh`` is converted).
+    `carbon_scope` chooses between direct and life-cycle emissions if a file has both; otherwise ``meta["scope"]`` gives
+    the scope of the file. `columns` names the columns of a plain CSV: ``{"time": "when", "value": "gCO2"}``. `zone` is
+    the time zone of times without an offset. `unit` is needed if the file does not name one (``lb/MWh`` is converted).
     `location` chooses in a file with several locations. `gaps` and `longest_s` are those of `Series.from_samples`.
 
     >>> import tempfile, pathlib

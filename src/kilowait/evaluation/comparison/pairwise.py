@@ -103,7 +103,7 @@ class PairwiseResult:
         )
 
     def sentence(self, called: str | None = None) -> str:
-        """The result as a sentence; `called` replaces the usual name of the metric."""
+        """The result as a sentence; `called` replaces the default name of the metric."""
         ours, theirs = self.ours, self.theirs
         metric = METRIC_NAMES.get(self.metric, self.metric) if called is None else called
         if self.verdict == "same":

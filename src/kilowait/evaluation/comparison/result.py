@@ -121,9 +121,9 @@ class EnergyResults:
     metrics: tuple[tuple[Mapping[str, float], ...], ...]
     """Policy by window: energy_kwh, facility_kwh, co2_kg, cost, peak_kw, pue, ..."""
     states: tuple[Mapping[str, float], ...]
-    """Per policy: kWh by node state (jobs, idle, asleep, falling, waking, fixed), over all windows."""
+    """Per policy: kWh by node state (jobs, idle, asleep, shutting_down, waking, fixed), over all windows."""
     curves: tuple[PowerCurve, ...] = ()
-    """Per policy, in window number `drawn`."""
+    """Per policy, in window number `plotted_window`."""
     plotted_window: int = 0
     """Number of the plotted window."""
     signals: tuple[SignalCurve, ...] = ()
@@ -154,16 +154,16 @@ class Comparison:
 
     def __post_init__(self) -> None:
         if is_node_level(self.cluster):
-            placed = tuple(replace(contender, node_level=True) for contender in self.policies)
-            object.__setattr__(self, "policies", placed)
-        labels = [contender.label for contender in self.policies]
+            node_level_policies = tuple(replace(policy, node_level=True) for policy in self.policies)
+            object.__setattr__(self, "policies", node_level_policies)
+        labels = [policy.label for policy in self.policies]
         if not labels or len(set(labels)) < len(labels):
             raise InputError(f"policies {', '.join(labels) or '(none)'}; give at least one, each once")
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Labels of the policies."""
-        return tuple(contender.label for contender in self.policies)
+        return tuple(policy.label for policy in self.policies)
 
     @cached_property
     def machine(self) -> Cluster | None:
@@ -177,15 +177,15 @@ class Comparison:
 
     @cached_property
     def table(self) -> tuple[tuple[Metrics, ...], ...]:
-        """Metrics, and fairness and risk, of every contender in every window."""
+        """Metrics, fairness and energy metrics of every policy in every window."""
         rows = []
-        for contender in range(len(self.policies)):
+        for policy in range(len(self.policies)):
             row = []
             for number, window in enumerate(self.windows):
-                log, counted = self.logs(contender, number), window.evaluated
+                log, counted = self.logs(policy, number), window.evaluated
                 found = metrics(log, horizon=window.horizon, counted=counted, cluster=self.machine)
-                drew = {} if self.energy is None else self.energy.metrics[contender][number]
-                row.append({**found, **fairness(log, counted=counted), **drew})
+                energy_metrics = {} if self.energy is None else self.energy.metrics[policy][number]
+                row.append({**found, **fairness(log, counted=counted), **energy_metrics})
             rows.append(tuple(row))
         return tuple(rows)
 
@@ -232,12 +232,12 @@ class Comparison:
         return means
 
     def scores(self, metric: str, kinds: Sequence[str] = ("rule", "agent")) -> PolicyScores:
-        """Values for `judge`: per policy of these kinds one value per window, or per batch if there is one window.
+        """Values for `pairwise_tests`: one per policy of these kinds and window; batches replace a single window.
 
         A batch is a group of consecutive jobs of the run; its value is their mean. Only mean waits, turnarounds and
         slowdowns can be computed by batch. Consecutive batches are not independent.
         """
-        chosen = [place for place, contender in enumerate(self.policies) if contender.kind in kinds]
+        chosen = [place for place, policy in enumerate(self.policies) if policy.kind in kinds]
         labels = tuple(self.labels[place] for place in chosen)
         better = METRIC_DIRECTION.get(metric, "less")
         if self.batched and metric in _BY_BATCH:
@@ -250,8 +250,8 @@ class Comparison:
         count = min(BATCHES, window.size)
         edges = np.linspace(window.warmup, len(window.jobs), count + 1).astype(np.int64)
         rows = []
-        for contender in range(len(self.policies)):
-            ran = started_jobs(self.logs(contender, 0), 10.0, window.evaluated)
+        for policy in range(len(self.policies)):
+            ran = started_jobs(self.logs(policy, 0), 10.0, window.evaluated)
             value = {
                 "mean_wait_s": ran.wait_s,
                 "mean_turnaround_s": ran.turnaround_s,
@@ -281,16 +281,16 @@ class Comparison:
         Empty if the comparison has no clairvoyant policy.
         """
         mean = dict(zip(self.policies, self.means(metric).tolist(), strict=True))
-        rules = [contender for contender in self.policies if contender.kind == "rule"]
+        rules = [policy for policy in self.policies if policy.kind == "rule"]
         if not rules:
             return {}
         sign = 1.0 if METRIC_DIRECTION.get(metric, "less") == "less" else -1.0
-        best = min(rules, key=lambda contender: sign * mean[contender])
+        best = min(rules, key=lambda policy: sign * mean[policy])
         perfect = self.clairvoyant(best)
         if perfect is None:
             return {}
         gap = mean[best] - mean[perfect]
         return {
-            contender.label: (mean[best] - mean[contender]) / gap if sign * gap > 0 else float("nan")
-            for contender in self.policies
+            policy.label: (mean[best] - mean[policy]) / gap if sign * gap > 0 else float("nan")
+            for policy in self.policies
         }

@@ -56,13 +56,13 @@ class PolicyScores:
     """What one value covers: a window, or a batch of the jobs of one long run."""
 
     def __post_init__(self) -> None:
-        contenders = tuple(self.policies)
+        labels = tuple(self.policies)
         values = np.array(self.values, dtype=np.float64)
-        if not contenders or len(set(contenders)) < len(contenders):
-            raise InputError(f"policies {', '.join(contenders) or '(none)'}; give at least one, each once")
-        if values.ndim != 2 or len(values) != len(contenders):
+        if not labels or len(set(labels)) < len(labels):
+            raise InputError(f"policies {', '.join(labels) or '(none)'}; give at least one, each once")
+        if values.ndim != 2 or len(values) != len(labels):
             raise InputError(
-                f"values of shape {values.shape} for {len(contenders)} policies; give one row per policy with one "
+                f"values of shape {values.shape} for {len(labels)} policies; give one row per policy with one "
                 "value per window"
             )
         if values.shape[1] == 0:
@@ -70,7 +70,7 @@ class PolicyScores:
         if not np.isfinite(values).all():
             policy, window = np.argwhere(~np.isfinite(values))[0].tolist()
             raise InputError(
-                f"{self.metric} of {contenders[policy]} in window {window} (from 0) is {values[policy, window]}; "
+                f"{self.metric} of {labels[policy]} in window {window} (from 0) is {values[policy, window]}; "
                 "leave that window out for all policies"
             )
         if self.better not in ("less", "more"):
@@ -82,7 +82,7 @@ class PolicyScores:
                 f"an overlap of {self.overlap}; give a number above 0, 1 where no windows overlap"
             )
         values.flags.writeable = False
-        object.__setattr__(self, "policies", contenders)
+        object.__setattr__(self, "policies", labels)
         object.__setattr__(self, "values", values)
 
     @property

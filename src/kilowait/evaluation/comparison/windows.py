@@ -42,7 +42,7 @@ class Split:
         """Begin and end row of a part in the log sorted by submission: train, validation, test, or all.
 
         >>> jobs = JobTable(job_id=range(10), submit_s=range(10), runtime_s=[1] * 10, nodes=[1] * 10)
-        >>> split(jobs).places("test")
+        >>> split(jobs).row_range("test")
         (8, 10)
         """
         first = len(self.train)
@@ -155,13 +155,13 @@ def single_window(jobs: JobTable, *, within: tuple[int, int] | None = None) -> W
     if not len(jobs):
         raise InputError("the log has no jobs, so no policies can be compared on it")
     first, last = (0, len(jobs)) if within is None else within
-    words = "the whole log" if last - first == len(jobs) else f"jobs {first:,} to {last:,} of the log"
+    description = "the whole log" if last - first == len(jobs) else f"jobs {first:,} to {last:,} of the log"
     return Windows(
         jobs.sorted(),
         np.array([first]),
         np.array([last - first]),
         np.array([0]),
-        f"{words}, on an empty machine",
+        f"{description}, on an empty machine",
     )
 
 
@@ -178,7 +178,7 @@ def cut_windows(
 ) -> Windows:
     """Sample `count` windows of `window_jobs` jobs, or of `window_s` seconds, at random positions.
 
-    With `within`, the evaluated jobs lie in this row range of the log (see `Split.places`); the warm-up may come
+    With `within`, the evaluated jobs lie in this row range of the log (see `Split.row_range`); the warm-up may come
     from before it.
 
     The windows are disjoint, with gaps of random length between them. If they do not fit, they are spaced evenly with
@@ -219,8 +219,8 @@ def cut_windows(
         start = (
             f"each after {f'{warmup_jobs:,} jobs' if warmup_jobs else format_duration(warmup_s)} of warm-up"
         )
-    some = f"{len(first)} window{'' if len(first) == 1 else 's'}"
-    return Windows(ordered, first, size, before, f"{some} of {length} drawn with seed {seed}, {start}")
+    count_text = f"{len(first)} window{'' if len(first) == 1 else 's'}"
+    return Windows(ordered, first, size, before, f"{count_text} of {length} drawn with seed {seed}, {start}")
 
 
 def _after(submit: npt.NDArray[np.float64], span_s: float) -> int:

@@ -98,6 +98,6 @@ def open_folder(
         scenario = tomllib.loads((folder / "scenario.toml").read_text(encoding="utf-8"))
         return _OF_RESULTS[kind](folder, scenario, manifest, read_json(folder / "results.json", folder))
     raise InputError(
-        f"{folder} holds a {kind!r}, which is neither a run, a comparison, an agent, predictions (foresight) nor the "
+        f"{folder} holds a {kind!r}, which is neither a run, a comparison, an agent, predictions nor the "
         "score of a synthetic workload"
     )

@@ -29,16 +29,18 @@ def write_pieces(logs: Sequence[Allocations | None], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    numbered = [(cell, one) for cell, one in enumerate(logs) if one is not None]
+    numbered = [(cell, allocations) for cell, allocations in enumerate(logs) if allocations is not None]
     columns = {
-        "cell": np.repeat([cell for cell, _ in numbered], [len(one) for _, one in numbered]).astype(np.int32)
+        "cell": np.repeat(
+            [cell for cell, _ in numbered], [len(allocations) for _, allocations in numbered]
+        ).astype(np.int32)
     }
     for name in _COLUMNS:
-        columns[name] = np.concatenate([getattr(one, name) for _, one in numbered])
+        columns[name] = np.concatenate([getattr(allocations, name) for _, allocations in numbered])
     machines: list[list[int]] = []
     of_cell: list[tuple[int, int]] = []
-    for cell, one in numbered:
-        machine = one.node_group.tolist()
+    for cell, allocations in numbered:
+        machine = allocations.node_group.tolist()
         if machine not in machines:
             machines.append(machine)
         of_cell.append((cell, machines.index(machine)))
@@ -57,14 +59,14 @@ def read_pieces(path: Path) -> dict[int, dict[str, npt.NDArray[Any]]]:
     machines = [np.array(machine, np.int64) for machine in note["node_groups"]]
     cells = table["cell"].to_numpy()
     columns = {name: table[name].to_numpy() for name in _COLUMNS}
-    found = {}
+    result = {}
     for cell, machine in note["cells"]:
         low, high = np.searchsorted(cells, (cell, cell + 1))
-        found[cell] = {
+        result[cell] = {
             **{name: columns[name][low:high] for name in _COLUMNS},
             "node_group": machines[machine],
         }
-    return found
+    return result
 
 
 def pieces_from(

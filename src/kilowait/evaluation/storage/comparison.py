@@ -1,11 +1,11 @@
 """The comparison folder: the logs of every policy in every window, their metrics and the significance results.
 
 ================= ===============================================================================================
-scenario.toml     what was compared
+scenario.toml     the inputs and settings
 jobs-N.parquet    the jobs of trace N, from 0, by submission
 cases.json        per trace: the machine, the windows, the policies, the cleaning report
-segments.parquet  what ran when; ``cell`` numbers traces, policies and windows, windows varying fastest
-records.parquet   per job and cell: when it joined the queue, if not at submission, and its outcome
+segments.parquet  job segments; ``cell`` numbers traces, policies and windows, windows varying fastest
+records.parquet   per job and cell: eligible time, if not the submission, and outcome
 windows.parquet   the metrics, one row per cell: for a data frame
 states.parquet    the states of sleeping nodes, if any slept
 pieces.parquet    the nodes and GPUs of each segment, on node-level clusters
@@ -81,7 +81,7 @@ class ComparisonFolder:
 
 def save_comparison(
     path: str | PathLike[str],
-    contests: Sequence[Comparison],
+    comparisons: Sequence[Comparison],
     *,
     scenario: Mapping[str, Any],
     results: Mapping[str, Any],
@@ -96,22 +96,26 @@ def save_comparison(
         import pyarrow.parquet as pq
 
         (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
-        for number, comparison in enumerate(contests):
+        for number, comparison in enumerate(comparisons):
             comparison.windows.jobs.to_parquet(folder / f"jobs-{number}.parquet")
-        cases = {"cases": [_case(comparison) for comparison in contests], "cells": list(cells)}
+        cases = {"cases": [_case(comparison) for comparison in comparisons], "cells": list(cells)}
         (folder / "cases.json").write_text(json.dumps(cases) + "\n", encoding="utf-8")
-        pq.write_table(_segments(contests), folder / "segments.parquet", compression=COMPRESSION)
-        pq.write_table(_records(contests), folder / "records.parquet", compression=COMPRESSION)
-        pq.write_table(pa.Table.from_pylist(list(_rows(contests))), folder / "windows.parquet")
-        states = [comparison.logs(policy, window).states for comparison, policy, window in _cells(contests)]
-        if any(one is not None for one in states):
+        pq.write_table(_segments(comparisons), folder / "segments.parquet", compression=COMPRESSION)
+        pq.write_table(_records(comparisons), folder / "records.parquet", compression=COMPRESSION)
+        pq.write_table(pa.Table.from_pylist(list(_rows(comparisons))), folder / "windows.parquet")
+        states = [
+            comparison.logs(policy, window).states for comparison, policy, window in _cells(comparisons)
+        ]
+        if any(item is not None for item in states):
             write_states(states, folder / "states.parquet")
-        pieces = [comparison.logs(policy, window).pieces for comparison, policy, window in _cells(contests)]
-        if any(one is not None for one in pieces):
+        pieces = [
+            comparison.logs(policy, window).pieces for comparison, policy, window in _cells(comparisons)
+        ]
+        if any(item is not None for item in pieces):
             write_pieces(pieces, folder / "pieces.parquet")
-        if any(comparison.energy is not None for comparison in contests):
+        if any(comparison.energy is not None for comparison in comparisons):
             energy = [
-                None if comparison.energy is None else asdict(comparison.energy) for comparison in contests
+                None if comparison.energy is None else asdict(comparison.energy) for comparison in comparisons
             ]
             (folder / "energy.json").write_text(plain_json(energy) + "\n", encoding="utf-8")
         (folder / "results.json").write_text(plain_json(results) + "\n", encoding="utf-8")
@@ -126,7 +130,7 @@ def _case(comparison: Comparison) -> dict[str, Any]:
         "nodes": comparison.nodes,
         "description": windows.description,
         "windows": [windows.first.tolist(), windows.size.tolist(), windows.warmup.tolist()],
-        "policies": [asdict(contender) for contender in comparison.policies],
+        "policies": [asdict(policy) for policy in comparison.policies],
         "runs": [dict(comparison.logs(number, 0).run) for number in range(len(comparison.policies))],
         "machine": machine_to_dict(comparison.logs(0, 0)),
         "ledger": comparison.cleaning_report,
@@ -135,17 +139,17 @@ def _case(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _cells(contests: Sequence[Comparison]) -> Iterator[tuple[Comparison, int, int]]:
-    for comparison in contests:
-        for contender in range(len(comparison.policies)):
+def _cells(comparisons: Sequence[Comparison]) -> Iterator[tuple[Comparison, int, int]]:
+    for comparison in comparisons:
+        for policy in range(len(comparison.policies)):
             for window in range(len(comparison.windows)):
-                yield comparison, contender, window
+                yield comparison, policy, window
 
 
-def _segments(contests: Sequence[Comparison]) -> Any:
+def _segments(comparisons: Sequence[Comparison]) -> Any:
     import pyarrow as pa
 
-    logs = [comparison.logs(contender, window) for comparison, contender, window in _cells(contests)]
+    logs = [comparison.logs(policy, window) for comparison, policy, window in _cells(comparisons)]
     columns = {
         "cell": np.repeat(np.arange(len(logs), dtype=np.int32), [len(log) for log in logs]),
         "row": np.concatenate([log.job for log in logs]).astype(np.int32),
@@ -155,10 +159,10 @@ def _segments(contests: Sequence[Comparison]) -> Any:
     return pa.table({**columns, **worked_columns(logs)})
 
 
-def _records(contests: Sequence[Comparison]) -> Any:
+def _records(comparisons: Sequence[Comparison]) -> Any:
     import pyarrow as pa
 
-    logs = [comparison.logs(contender, window) for comparison, contender, window in _cells(contests)]
+    logs = [comparison.logs(policy, window) for comparison, policy, window in _cells(comparisons)]
     return pa.table(
         {
             "cell": np.repeat(np.arange(len(logs), dtype=np.int32), [len(log.jobs_table) for log in logs]),
@@ -173,15 +177,15 @@ def _records(contests: Sequence[Comparison]) -> Any:
     )
 
 
-def _rows(contests: Sequence[Comparison]) -> Iterator[dict[str, Any]]:
-    for comparison, number, window in _cells(contests):
-        contender = comparison.policies[number]
+def _rows(comparisons: Sequence[Comparison]) -> Iterator[dict[str, Any]]:
+    for comparison, number, window in _cells(comparisons):
+        policy = comparison.policies[number]
         yield {
             "trace": comparison.trace,
-            "policy": contender.policy,
-            "backfill": str(contender.backfill),
-            "kind": contender.kind,
-            "label": contender.label,
+            "policy": policy.policy,
+            "backfill": str(policy.backfill),
+            "kind": policy.kind,
+            "label": policy.label,
             "window": window,
             "first_job": int(comparison.windows.first[window]),
             "warmup_jobs": int(comparison.windows.warmup[window]),
@@ -204,7 +208,7 @@ def load_comparison(path: str | PathLike[str]) -> ComparisonFolder:
         scenario = tomllib.loads((folder / "scenario.toml").read_text(encoding="utf-8"))
         cases = read_json(folder / "cases.json", folder)
         results = read_json(folder / "results.json", folder)
-        contests = tuple(_contests(folder, cases["cases"], results))
+        comparisons = tuple(_load_comparisons(folder, cases["cases"], results))
     except (KilowaitError, OSError, ValueError, KeyError, TypeError, IndexError) as problem:
         raise InputError(f"{folder} cannot be opened: {problem}") from None
     return ComparisonFolder(
@@ -212,12 +216,12 @@ def load_comparison(path: str | PathLike[str]) -> ComparisonFolder:
         scenario,
         manifest,
         results,
-        contests,
+        comparisons,
         tuple(cases["cells"]),
     )
 
 
-def _contests(
+def _load_comparisons(
     folder: Path, cases: Sequence[Mapping[str, Any]], results: Mapping[str, Any]
 ) -> Iterator[Comparison]:
     import pyarrow.parquet as pq
@@ -226,12 +230,12 @@ def _contests(
 
     segments = _arrays(pq.read_table(folder / "segments.parquet"))
     records = pq.read_table(folder / "records.parquet")
-    joined = records["eligible_s"].combine_chunks()
+    eligible_s = records["eligible_s"].combine_chunks()
     job_records = {
         "cell": records["cell"].to_numpy(),
         "outcome": records["outcome"].to_numpy(),
-        "at_submission": joined.is_null().to_numpy(zero_copy_only=False),
-        "eligible_s": joined.fill_null(0.0).to_numpy(),
+        "at_submission": eligible_s.is_null().to_numpy(zero_copy_only=False),
+        "eligible_s": eligible_s.fill_null(0.0).to_numpy(),
     }
     states, pieces = read_states(folder / "states.parquet"), read_pieces(folder / "pieces.parquet")
     cell = 0
@@ -239,12 +243,12 @@ def _contests(
         jobs = JobTable.from_parquet(folder / f"jobs-{number}.parquet")
         first, size, warmup = (np.array(column, np.int64) for column in case["windows"])
         windows = Windows(jobs, first, size, warmup, case["description"])
-        contenders = tuple(PolicyConfig(**contender) for contender in case["policies"])
+        policies = tuple(PolicyConfig(**policy) for policy in case["policies"])
         yield Comparison(
             trace=case["trace"],
             nodes=case["nodes"],
             windows=windows,
-            policies=contenders,
+            policies=policies,
             logs=_StoredLogs(windows, case, segments, job_records, states, pieces, cell),
             cleaning_report=case["ledger"],
             cluster=case["cluster"],
@@ -252,7 +256,7 @@ def _contests(
             energy=_energy(folder, number),
             gpus={label: null_to_nan(row) for label, row in trace_results[number].get("gpus", {}).items()},
         )
-        cell += len(contenders) * len(windows)
+        cell += len(policies) * len(windows)
 
 
 def _energy(folder: Path, number: int) -> EnergyResults | None:

@@ -1,7 +1,7 @@
 """The run folder: the log, settings and metrics of one run.
 
 =============== =============================================================================
-scenario.toml   what was run, with the full description of the machine
+scenario.toml   the inputs and settings, with the full description of the machine
 jobs.parquet    the jobs, a JobTable; can be simulated again as it is
 log.parquet     the segments; machine size, groups and settings in the schema's metadata
 records.parquet the per-job record: eligible, start, end, wait, turnaround, outcome
@@ -158,18 +158,18 @@ def comparison_of_runs(runs: Sequence[RunFolder]) -> Comparison:
             )
     windows = single_window(first.log.jobs_table)
     logs = [_by_submission(run.log, windows.jobs) for run in runs]
-    contenders = _unique_policies([run.policy for run in runs], [run.path for run in runs])
+    policies = _unique_policies([run.policy for run in runs], [run.path for run in runs])
     measured = {
-        contender.label: null_to_nan(run.results["gpus"]["metrics"])
-        for contender, run in zip(contenders, runs, strict=True)
+        policy.label: null_to_nan(run.results["gpus"]["metrics"])
+        for policy, run in zip(policies, runs, strict=True)
         if "gpus" in run.results
     }
     return Comparison(
         trace=str(first.scenario.get("trace", first.path)),
         nodes=int(first.log.capacity_nodes.max()) if len(first.log.capacity_nodes) else 0,
         windows=windows,
-        policies=contenders,
-        logs=lambda contender, _: logs[contender],
+        policies=policies,
+        logs=lambda policy, _: logs[policy],
         cleaning_report=first.results.get("ledger"),
         cluster=first.scenario.get("cluster", {}),
         gpus=measured,
@@ -178,12 +178,10 @@ def comparison_of_runs(runs: Sequence[RunFolder]) -> Comparison:
 
 def _unique_policies(policies: Sequence[PolicyConfig], paths: Sequence[Path]) -> tuple[PolicyConfig, ...]:
     """Policies of the runs; if several have the same label, the folder name is added."""
-    labels = [contender.label for contender in policies]
+    labels = [policy.label for policy in policies]
     return tuple(
-        contender
-        if labels.count(contender.label) == 1
-        else replace(contender, name=f"{contender.policy} ({path.name})")
-        for contender, path in zip(policies, paths, strict=True)
+        policy if labels.count(policy.label) == 1 else replace(policy, name=f"{policy.policy} ({path.name})")
+        for policy, path in zip(policies, paths, strict=True)
     )
 
 
@@ -249,7 +247,7 @@ def read_states(path: Path) -> dict[int, NodeStates]:
 
 
 def machine_to_dict(log: ExecutionLog) -> dict[str, Any]:
-    """Node groups and capacity steps of the machine, as plain data; `machine_from` is the inverse."""
+    """Node groups and capacity steps of the machine, as plain data; `machine_from_dict` is the inverse."""
     return {
         "groups": list(log.groups),
         # The first step begins at minus infinity, which JSON does not have.

@@ -262,10 +262,10 @@ def _label_points(
         taken += [(x0, y0 - 1, x1, y0 + 1), (x1 - 1, y1, x1 + 1, y0)]
     for label, point in names_and_points.values():
         for across, up, ha, va in _LABEL_OFFSETS:
-            placed = axes.annotate(
+            label_artist = axes.annotate(
                 label, point, xytext=(across, up), textcoords="offset points", ha=ha, va=va, size=9
             )
-            box = placed.get_window_extent(renderer)
+            box = label_artist.get_window_extent(renderer)
             extent = (box.x0, box.y0, box.x1, box.y1)
             within = (
                 box.x0 >= inside.x0 and box.x1 <= inside.x1 and box.y0 >= inside.y0 and box.y1 <= inside.y1
@@ -273,7 +273,7 @@ def _label_points(
             if within and not any(_overlap(extent, other) for other in taken):
                 taken.append(extent)
                 break
-            placed.remove()
+            label_artist.remove()
 
 
 def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:

@@ -30,17 +30,17 @@ SPEED_METRICS = ("mean_rho", "max_rho", "unfair_share", "jain_rho", "lost_gpu_ho
 
 def missing_gpu_data(data: ComparisonData) -> str | None:
     """Why GPU metrics are unavailable for a node-level run; None where they are available or not applicable."""
-    has_placements = data.log(data.shown[0]).pieces is not None
-    if data.placed == has_placements:
+    has_allocations = data.log(data.shown[0]).pieces is not None
+    if data.node_level == has_allocations:
         return None
-    if has_placements:
+    if has_allocations:
         return (
-            "These jobs were placed on individual nodes, but the folder has no cluster description (its scenario "
+            "These jobs have allocations of individual nodes, but the folder has no cluster description (its scenario "
             "has no "
             "cluster), so there are no GPU metrics. Repeat the run with this version of kilowait."
         )
     return (
-        "This cluster allocates individual GPUs, but the folder has no job placements (pieces.parquet is missing), so "
+        "This cluster allocates individual GPUs, but the folder has no job allocations (pieces.parquet is missing), so "
         "there are no GPU metrics. Repeat the run with this version of kilowait."
     )
 

@@ -32,7 +32,7 @@ class PredictionReportData:
     name: str
     """The name of the folder."""
     results: Mapping[str, Any]
-    """The entry ``foresight`` of results.json."""
+    """The entry ``predictions`` of results.json."""
 
     @property
     def trace(self) -> str:

@@ -81,19 +81,19 @@ def anonymize(
     result = _shifted(coarsen(jobs.with_columns(**dropped), plan.steps), key, plan)
     check = check_k_anonymity(result, users, k, quasi_identifiers)
     remedies = suggest_rules(result, users, check, plan) if check.jobs_below else ()
-    freed = 0
+    dependencies_removed = 0
     if enforce and check.jobs_below:
         if check.below.all():
             raise InputError(
                 f"none of the {check.jobs:,} jobs is in a class of {k} {check.counted_in} or more, so --enforce would "
                 "remove all jobs; coarsen columns or use fewer --quasi-identifiers"
             )
-        result, freed = _suppressed(result, check.below)
+        result, dependencies_removed = _suppressed(result, check.below)
     columns, labels = _renamed(_renumbered(result), key, plan, numbers)
     left_out = check.jobs_below if enforce else 0
     meta = _meta(result, plan, check, enforce)
     return AnonymizedLog(
-        JobTable(labels=labels, meta=meta, **columns), plan, check, remedies, left_out, freed
+        JobTable(labels=labels, meta=meta, **columns), plan, check, remedies, left_out, dependencies_removed
     )
 
 
@@ -108,20 +108,22 @@ def publish(result: AnonymizedLog, path: str | PathLike[str], *, format: str | N
 
     Returns the path of the plan's own file, or None.
     """
-    form = written_format(path, format)
-    if form == "batsim-platform":
+    output_format = written_format(path, format)
+    if output_format == "batsim-platform":
         raise InputError(
             "a Batsim platform describes a machine and has no jobs; write swf, csv, parquet or batsim"
         )
-    write_trace(result.jobs, path, format=form)
-    if form in FORMATS_WITH_PLAN:
+    write_trace(result.jobs, path, format=output_format)
+    if output_format in FORMATS_WITH_PLAN:
         return None
-    beside = Path(f"{path}.plan.json")
+    plan_path = Path(f"{path}.plan.json")
     try:
-        beside.write_text(f"{json.dumps(dict(result.jobs.meta), indent=1, default=str)}\n", encoding="utf-8")
+        plan_path.write_text(
+            f"{json.dumps(dict(result.jobs.meta), indent=1, default=str)}\n", encoding="utf-8"
+        )
     except OSError as problem:
-        raise InputError(f"cannot write {beside}: {problem.strerror or problem}") from None
-    return beside
+        raise InputError(f"cannot write {plan_path}: {problem.strerror or problem}") from None
+    return plan_path
 
 
 def _shifted(jobs: JobTable, key: PseudonymKey, plan: AnonymizationPlan) -> JobTable:
@@ -137,8 +139,11 @@ def _shifted(jobs: JobTable, key: PseudonymKey, plan: AnonymizationPlan) -> JobT
     if zero + float(jobs["submit_s"].min()) + shift < 0:
         raise InputError("the shift would move the first job before 1970; shift by less, or forward")
     if zero != 0:
-        moved = zero + shift
-        meta = {**jobs.meta, "unix_start_s": int(moved) if moved == int(moved) else moved}
+        shifted_zero = zero + shift
+        meta = {
+            **jobs.meta,
+            "unix_start_s": int(shifted_zero) if shifted_zero == int(shifted_zero) else shifted_zero,
+        }
         return JobTable(labels=jobs.labels, meta=meta, **{name: jobs[name] for name in jobs.columns})
     return jobs.with_columns(**{name: jobs[name] + shift for name in jobs.columns if RULES[name].clock})
 
@@ -180,16 +185,16 @@ def _renamed(
         codes = jobs[name]
         used = np.unique(codes[codes >= 0])
         names = jobs.labels.get(name)
-        words = [str(code) if names is None else names[code] for code in used.tolist()]
+        texts = [str(code) if names is None else names[code] for code in used.tolist()]
         if plan.actions[name] == "keep":
             if names is None:
                 continue
             new = np.arange(len(used))
-            labels[name] = tuple(words)
+            labels[name] = tuple(texts)
         elif numbers and name in ("user", "account", "name"):
-            new = np.array(pseudonym_numbers(key, name, words), np.int64)
+            new = np.array(pseudonym_numbers(key, name, texts), np.int64)
         else:
-            result = pseudonyms(key, name, words)
+            result = pseudonyms(key, name, texts)
             labels[name] = tuple(
                 sorted(result)
             )  # the original order could reveal information about the names
@@ -206,13 +211,13 @@ def _meta(jobs: JobTable, plan: AnonymizationPlan, check: AnonymityCheck, enforc
     if "header" in meta:
         header = meta["header"] if isinstance(meta["header"], dict) else {}
         meta["header"] = {name: header[name] for name in HEADER_KEYS if name in header}
-    done: dict[str, list[str]] = {}
-    for name, words in plan.words().items():
-        done.setdefault(words, []).append(name)
-    meta["anonymized"] = {words: ", ".join(names) for words, names in done.items()}
+    columns_by_action: dict[str, list[str]] = {}
+    for name, action_text in plan.words().items():
+        columns_by_action.setdefault(action_text, []).append(name)
+    meta["anonymized"] = {action_text: ", ".join(names) for action_text, names in columns_by_action.items()}
     if enforce:
         meta["anonymized"]["suppressed"] = (
-            f"{check.jobs_below} jobs in classes of fewer than {check.k} {check.counted_in}, alike in "
+            f"{check.jobs_below} jobs in classes of fewer than {check.k} {check.counted_in}, with equal "
             f"{', '.join(check.quasi)}"
         )
     return meta

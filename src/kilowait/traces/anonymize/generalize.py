@@ -92,32 +92,32 @@ def rounded(
     >>> rounded(np.array([1, 3, 5, 100]), "some", RoundingStep(None, "pow2"), most=100).tolist()
     [1, 4, 4, 100]
     """
-    found = np.array(values, np.float64)
-    rows = np.isfinite(found) if step.size is not None and rounding in ("down", "near") else found > 0
-    rows &= np.isfinite(found)
-    some = found[rows]
+    result = np.array(values, np.float64)
+    rows = np.isfinite(result) if step.size is not None and rounding in ("down", "near") else result > 0
+    rows &= np.isfinite(result)
+    selected = result[rows]
     if step.size is None:
-        power = np.log2(some)
-        made = np.exp2(np.ceil(power) if rounding == "up" else np.floor(power + 0.5))
+        power = np.log2(selected)
+        rounded_values = np.exp2(np.ceil(power) if rounding == "up" else np.floor(power + 0.5))
     elif rounding == "down":
-        made = np.floor(some / step.size) * step.size
+        rounded_values = np.floor(selected / step.size) * step.size
     elif rounding == "up":
-        made = np.ceil(some / step.size) * step.size
+        rounded_values = np.ceil(selected / step.size) * step.size
     else:
-        made = np.floor(some / step.size + 0.5) * step.size
+        rounded_values = np.floor(selected / step.size + 0.5) * step.size
         if rounding == "some":
-            made = np.maximum(made, step.size)
+            rounded_values = np.maximum(rounded_values, step.size)
     # A value that already exceeds `most` may stay, but not grow.
-    found[rows] = np.minimum(made, np.maximum(most, some))
-    return found.astype(values.dtype)
+    result[rows] = np.minimum(rounded_values, np.maximum(most, selected))
+    return result.astype(values.dtype)
 
 
 def coarsen(jobs: JobTable, steps: Mapping[str, RoundingStep]) -> JobTable:
     """The jobs with these columns rounded, and dependent columns adjusted to stay consistent.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[99], runtime_s=[3598], estimate_s=[3599], nodes=[3])
-    >>> made = coarsen(jobs, parse_coarsening("submit_s=60s,runtime_s=10s"))
-    >>> made["submit_s"].tolist(), made["runtime_s"].tolist(), made["estimate_s"].tolist()
+    >>> result = coarsen(jobs, parse_coarsening("submit_s=60s,runtime_s=10s"))
+    >>> result["submit_s"].tolist(), result["runtime_s"].tolist(), result["estimate_s"].tolist()
     ([60.0], [3600.0], [3600.0])
     """
     columns: dict[str, ColumnArray] = {}

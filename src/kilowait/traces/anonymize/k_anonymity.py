@@ -146,12 +146,12 @@ def known_of(jobs: JobTable, name: str, submit_s: ColumnArray | None = None) -> 
     """
     if name not in MOMENTS:
         return jobs.column(name)
-    unit, again = MOMENTS[name]
+    unit, period = MOMENTS[name]
     moment = (jobs["submit_s"] if submit_s is None else submit_s) + float(jobs.meta.get("unix_start_s", 0))
     count = np.floor(moment / unit)
     if name == "weekday":
         count += 3.0  # 1 January 1970 was a Thursday
-    return count if again is None else np.mod(count, again)
+    return count if period is None else np.mod(count, period)
 
 
 def check_k_anonymity(jobs: JobTable, users: ColumnArray, k: int, quasi: Sequence[str]) -> AnonymityCheck:
@@ -240,10 +240,10 @@ def _distinct(users: ColumnArray) -> int:
 def _format_value(jobs: JobTable, name: str, value: Any) -> str:
     """A value of a quasi-identifier as text."""
     if name in MOMENTS:
-        unit, again = MOMENTS[name]
+        unit, period = MOMENTS[name]
         if name == "weekday":
             return _DAYS[int(value)]
-        if again is not None:
+        if period is not None:
             return f"{int(value)} h"
         if "unix_start_s" not in jobs.meta:
             return f"{name} {int(value)}"

@@ -47,7 +47,7 @@ class AnonymizationPlan:
             "hash": "hashed with a secret key",
             "renumber": "renumbered",
         }
-        found = {}
+        actions_text = {}
         for name, action in self.actions.items():
             words = descriptions[action]
             step = self.steps.get("submit_s" if RULES[name].clock else name)
@@ -55,8 +55,8 @@ class AnonymizationPlan:
                 words = f"rounded to {step.words}"
             if RULES[name].clock and action == "keep" and self.shift is not None and self.dated:
                 words += ", dates moved"
-            found[name] = words
-        return found
+            actions_text[name] = words
+        return actions_text
 
 
 def make_plan(
@@ -97,14 +97,14 @@ def make_plan(
     meta = {
         name: requested.get(name, META_RULES.get(name, "drop")) for name in jobs.meta if name not in RULES
     }
-    wanted = [*requested, *steps]
+    named_columns = [*requested, *steps]
     return AnonymizationPlan(
         actions,
         {name: "keep" if action == "keep" else "drop" for name, action in meta.items()},
         {name: step for name, step in steps.items() if name in jobs},
         shift,
         dated="unix_start_s" in jobs.meta,
-        absent=tuple(name for name in wanted if name not in jobs and name not in jobs.meta),
+        absent=tuple(name for name in named_columns if name not in jobs and name not in jobs.meta),
     )
 
 

@@ -156,9 +156,9 @@ def pseudonyms(key: PseudonymKey, column: str, names: Sequence[str], *, digits: 
     >>> pseudonyms(PseudonymKey(bytes(range(32))), "user", ["ann", "bob"])
     ['user_75be4d780dbe', 'user_10e6c4bc7d58']
     """
-    made = [f"{column}_{key.digest(column, name).hex()[:digits]}" for name in names]
-    _refuse_collisions(column, names, made, f"{digits} hexadecimal digits", "create another key")
-    return made
+    results = [f"{column}_{key.digest(column, name).hex()[:digits]}" for name in names]
+    _refuse_collisions(column, names, results, f"{digits} hexadecimal digits", "create another key")
+    return results
 
 
 def pseudonym_numbers(
@@ -169,18 +169,18 @@ def pseudonym_numbers(
     >>> pseudonym_numbers(PseudonymKey(bytes(range(32))), "user", ["ann", "bob"])
     [1749315719, 296354601]
     """
-    made = [1 + int.from_bytes(key.digest(column, name)[:16], "big") % most for name in names]
+    results = [1 + int.from_bytes(key.digest(column, name)[:16], "big") % most for name in names]
     _refuse_collisions(
-        column, names, made, f"numbers up to {most:,}", "write Parquet or CSV, where they are longer"
+        column, names, results, f"numbers up to {most:,}", "write Parquet or CSV, where they are longer"
     )
-    return made
+    return results
 
 
 def _refuse_collisions(
-    column: str, names: Sequence[str], made: Sequence[Any], size: str, remedy: str
+    column: str, names: Sequence[str], results: Sequence[Any], size: str, remedy: str
 ) -> None:
     first: dict[Any, str] = {}
-    for name, pseudonym in zip(names, made, strict=True):
+    for name, pseudonym in zip(names, results, strict=True):
         other = first.setdefault(pseudonym, name)
         if other != name:
             raise InputError(

@@ -63,12 +63,12 @@ def suggest_rules(
     }
     below, suggestions = check.jobs_below, list[SuggestedRule]()
     while below and any(steps_of.values()):
-        tried = []
+        candidates = []
         for column, steps in steps_of.items():
             if steps:
                 changed = _changed(jobs, known, column, steps[0])
-                tried.append((*_below(list(changed.values()), users, check.k), column, changed))
-        below, _, people, column, known = min(tried, key=lambda one: one[:2])
+                candidates.append((*_below(list(changed.values()), users, check.k), column, changed))
+        below, _, people, column, known = min(candidates, key=lambda candidate: candidate[:2])
         step = steps_of[column].pop(0)
         suggestions.append(SuggestedRule(column, None if step is None else step.text, below, people))
     return _trim(suggestions, check.jobs_below)
@@ -93,13 +93,13 @@ def _coarser_steps(
     """Increasingly coarse steps of a column, coarser than its current step; None: drop the column."""
     if RULES[column].rounding is not None:
         now = plan.steps.get(column)
-        least = 0.0 if now is None or now.size is None else now.size
-        least = max(
-            [least, *(MOMENTS[name][0] for name in quasi if name in MOMENTS and column == "submit_s")]
+        min_size = 0.0 if now is None or now.size is None else now.size
+        min_size = max(
+            [min_size, *(MOMENTS[name][0] for name in quasi if name in MOMENTS and column == "submit_s")]
         )
         for text in _SPANS if column.endswith("_s") else _SIZES:
             step = parse_step(column, text)
-            if now is None if step.size is None else step.size > least:
+            if now is None if step.size is None else step.size > min_size:
                 yield step
     if column in LABEL_COLUMNS:
         yield None

@@ -31,17 +31,17 @@ def set_gpus_on_any_nodes(draft: RawColumns, gpus: Floats, where: Flags | None =
     draft.numbers["gpus_may_span_nodes"] = np.where(rows, apart, draft.get("gpus_may_span_nodes"))
 
 
-def set_gpus_per_node(draft: RawColumns, gpus: Floats, nodes: Floats, ledger: CleaningReport) -> None:
+def set_gpus_per_node(draft: RawColumns, gpus: Floats, nodes: Floats, report: CleaningReport) -> None:
     """Set GPUs on a known number of nodes, equal on each; if not divisible, the GPUs may be on any nodes."""
     with np.errstate(invalid="ignore", divide="ignore"):
         even = (nodes >= 1) & (gpus >= 0) & (np.mod(gpus, nodes) == 0)
         odd = (nodes >= 1) & (gpus >= 1) & ~even
     draft.numbers |= {"gpus": gpus, "nodes": nodes}
-    mark(ledger, "note", "GPUs not equal on each node: they may be on any nodes", odd, draft.line)
+    mark(report, "note", "GPUs not equal on each node: they may be on any nodes", odd, draft.line)
     set_gpus_on_any_nodes(draft, gpus, odd)
 
 
-def set_workers(draft: RawColumns, each: Floats, workers: Floats, ledger: CleaningReport) -> None:
+def set_workers(draft: RawColumns, each: Floats, workers: Floats, report: CleaningReport) -> None:
     """Set the GPUs and nodes of jobs with `workers` equal workers that request `each` GPUs, possibly fractional.
 
     One worker runs on one node, with a fractional GPU if it requests less than one. Several workers with one GPU each
@@ -58,10 +58,10 @@ def set_workers(draft: RawColumns, each: Floats, workers: Floats, ledger: Cleani
         loose = many & (part | (whole == 1))
     draft.numbers |= {"gpus": gpus, "nodes": workers, "gpu_milli": milli}
     mark(
-        ledger, "corrected", "several workers with a fractional GPU each: the sum rounded up to whole GPUs",
+        report, "corrected", "several workers with a fractional GPU each: the sum rounded up to whole GPUs",
         part & many, draft.line,
     )  # fmt: skip
-    mark(ledger, "corrected", "a worker with several GPUs and a fraction: rounded up", uneven, draft.line)
+    mark(report, "corrected", "a worker with several GPUs and a fraction: rounded up", uneven, draft.line)
     set_gpus_on_any_nodes(draft, gpus, loose)
 
 

@@ -132,10 +132,10 @@ def moments(texts: Sequence[str]) -> Floats:
     return np.fromiter(dated, np.float64, len(texts))
 
 
-def mark(ledger: CleaningReport, kind: Kind, reason: str, rows: Flags, line: npt.NDArray[np.int64]) -> None:
+def mark(report: CleaningReport, kind: Kind, reason: str, rows: Flags, line: npt.NDArray[np.int64]) -> None:
     """Add an entry to the cleaning report for these rows, if there are any."""
     if rows.any():
-        ledger.add(kind, reason, int(rows.sum()), int(line[int(np.argmax(rows))]))
+        report.add(kind, reason, int(rows.sum()), int(line[int(np.argmax(rows))]))
 
 
 def first_line(text: str) -> str:
@@ -155,7 +155,7 @@ def one_part(parts: Sequence[TracePart], what: str) -> TracePart:
     return parts[0]
 
 
-def read_rows(text: str, ledger: CleaningReport, names: Sequence[str] | None = None) -> CsvRows:
+def read_rows(text: str, report: CleaningReport, names: Sequence[str] | None = None) -> CsvRows:
     """Read the rows of a comma-separated table with a header, or with the column names `names` if it has none.
 
     Blank lines, comments (#) and repeated headers are skipped; a row with a different number of fields than
@@ -195,8 +195,8 @@ def read_rows(text: str, ledger: CleaningReport, names: Sequence[str] | None = N
         else:
             fields = split_line(line.replace("\r", " "), ",")
             if len(fields) != ends + 1:
-                ledger.rows_read += 1
-                ledger.add("dropped", f"number of fields differs from the {ends + 1} columns", 1, number)
+                report.rows_read += 1
+                report.add("dropped", f"number of fields differs from the {ends + 1} columns", 1, number)
                 continue
             kept.append(",".join('"' + cell.replace('"', '""') + '"' for cell in fields))
         at.append(number)
@@ -204,7 +204,7 @@ def read_rows(text: str, ledger: CleaningReport, names: Sequence[str] | None = N
         match = re.match(r"#\s*([^:]{1,60}?)\s*:\s*(.*\S)", line)
         if match:
             header.setdefault(match.group(1), match.group(2))
-    ledger.rows_read += len(kept)
+    report.rows_read += len(kept)
     if not kept:
         raise TraceError("there are no valid rows")
     return CsvRows(np.array(at, np.int64), _columns(kept, names), header)

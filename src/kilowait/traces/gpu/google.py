@@ -50,51 +50,51 @@ _STATUS_2019 = {4: 0.0, 5: 0.0, 6: 1.0, 7: 5.0, 8: 0.0}
 _NAMES_2019 = "SUBMIT QUEUE ENABLE SCHEDULE EVICT FAIL FINISH KILL LOST UPDATE_PENDING UPDATE_RUNNING".split()
 
 
-def read_google2011(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_google2011(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read one job per task, or per job if only job_events are given."""
     of_tasks, of_jobs = ([p for p in parts if _width(p) == len(names)] for names in (TASK_EVENTS, JOB_EVENTS))
     if not of_tasks and not of_jobs:
         raise TraceError("these are not job events (8 columns) or task events (13 columns)")
     names, chosen = (TASK_EVENTS, of_tasks) if of_tasks else (JOB_EVENTS, of_jobs)
     if len(chosen) < len(parts):
-        ledger.add(
+        report.add(
             "note", f"{len(parts) - len(chosen)} files of other events left out: tasks are the jobs here"
         )
-    rows = _together([read_rows(part.text, ledger, names) for part in chosen])
-    draft, tasks = _drafted(rows, ["job", "task"] if of_tasks else ["job"], _KINDS_2011, _STATUS_2011, ledger)
+    rows = _together([read_rows(part.text, report, names) for part in chosen])
+    draft, tasks = _drafted(rows, ["job", "task"] if of_tasks else ["job"], _KINDS_2011, _STATUS_2011, report)
     if of_tasks:
-        _requests(draft, rows, tasks, "cpus", "memory", ledger)
+        _requests(draft, rows, tasks, "cpus", "memory", report)
         draft.words["account"] = _first(rows.words("job"), tasks)
     else:
         draft.numbers["job_id"] = rows.numbers("job")[tasks.first]
         draft.words["name"] = _first(rows.words("logical"), tasks)
-        ledger.add("note", "job_events do not say how large a job is: one node each; task_events do")
+        report.add("note", "job_events do not say how large a job is: one node each; task_events do")
     draft.words["user"] = _first(rows.words("user"), tasks)
     draft.words["qos"] = _first(rows.words("class"), tasks)
     return draft, {"largest_machine": LARGEST_MACHINE} if of_tasks else {}
 
 
-def read_google2019(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_google2019(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read one job per instance, or per collection if only collection events are given; alloc sets are not jobs."""
     read = [
-        _json_rows(p.text, ledger) if p.text.lstrip()[:1] == "{" else _csv_rows(p.text, ledger) for p in parts
+        _json_rows(p.text, report) if p.text.lstrip()[:1] == "{" else _csv_rows(p.text, report) for p in parts
     ]
     of_tasks = [rows for rows in read if "instance_index" in rows]
     chosen = of_tasks or read
     if len(chosen) < len(read):
         left = sum(len(rows) for rows in read) - sum(len(rows) for rows in chosen)
-        ledger.rows_read -= left
-        ledger.add("note", f"{left:,} events of collections left out: instances are the jobs here")
+        report.rows_read -= left
+        report.add("note", f"{left:,} events of collections left out: instances are the jobs here")
     rows = _together(chosen)
     rows.need("time", "type", "collection_id")
     keys = ["collection_id", "instance_index"] if of_tasks else ["collection_id"]
-    draft, tasks = _drafted(rows, keys, _KINDS_2019, _STATUS_2019, ledger)
+    draft, tasks = _drafted(rows, keys, _KINDS_2019, _STATUS_2019, report)
     if of_tasks:
-        _requests(draft, rows, tasks, "resource_request.cpus", "resource_request.memory", ledger)
+        _requests(draft, rows, tasks, "resource_request.cpus", "resource_request.memory", report)
         draft.words["account"] = _first(rows.words("collection_id"), tasks)
     else:
         draft.numbers["job_id"] = rows.numbers("collection_id")[tasks.first]
-        ledger.add(
+        report.add(
             "note", "collection_events do not say how large a job is: one node each; instance_events do"
         )
     for column, name in (("user", "user"), ("name", "collection_logical_name"), ("qos", "scheduling_class")):
@@ -111,14 +111,14 @@ def read_google2019(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple
 
 
 def _drafted(
-    rows: CsvRows, keys: list[str], kinds: list[int], status: dict[int, float], ledger: CleaningReport
+    rows: CsvRows, keys: list[str], kinds: list[int], status: dict[int, float], report: CleaningReport
 ) -> tuple[RawColumns, TaskIntervals]:
     micro, event = rows.numbers("time"), _events(rows)
     key_columns = [rows.numbers(key) for key in keys]
     with np.errstate(invalid="ignore"):
         broken = np.isnan(micro) | (micro < 0) | ~((event >= 0) & (event < len(kinds)) & (event % 1 == 0))
         broken |= np.logical_or.reduce([np.isnan(key) for key in key_columns])
-    mark(ledger, "dropped", "an event without time, kind or number of its job", broken, rows.line)
+    mark(report, "dropped", "an event without time, kind or number of its job", broken, rows.line)
     sound = np.flatnonzero(~broken)
     if not len(sound):
         raise TraceError("it contains no valid events")
@@ -132,7 +132,7 @@ def _drafted(
     )
     tasks.first = sound[tasks.first]
     line = rows.line[tasks.first]
-    ledger.folded += len(sound) - len(line)
+    report.folded += len(sound) - len(line)
     draft = RawColumns(
         line, {"submit_s": tasks.submit_s, "runtime_s": tasks.runtime_s, "wait_s": tasks.wait_s}
     )
@@ -144,21 +144,21 @@ def _drafted(
     ran = ~tasks.never
     begin, end = tasks.begin_s, tasks.end_s
     mark(
-        ledger,
+        report,
         "corrected",
         f"submitted before the files begin: cut at {begin:,.0f} s",
         tasks.early & ran,
         line,
     )
-    mark(ledger, "corrected", f"running when the files end: cut at {end:,.0f} s", tasks.late & ran, line)
+    mark(report, "corrected", f"running when the files end: cut at {end:,.0f} s", tasks.late & ran, line)
     mark(
-        ledger,
+        report,
         "note",
         "ran several times (evicted, failed or submitted again): run time is the sum",
         tasks.runs > 1,
         line,
     )
-    ledger.add(
+    report.add(
         "note", "times are in seconds here, microseconds in the files; lines are those of its first event"
     )
     return draft, tasks
@@ -173,7 +173,7 @@ def _events(rows: CsvRows) -> Floats:
 
 
 def _requests(
-    draft: RawColumns, rows: CsvRows, tasks: TaskIntervals, cpus: str, memory: str, ledger: CleaningReport
+    draft: RawColumns, rows: CsvRows, tasks: TaskIntervals, cpus: str, memory: str, report: CleaningReport
 ) -> None:
     """Set the requests at the first event, given as fractions of the largest machine."""
     if cpus in rows:
@@ -182,7 +182,7 @@ def _requests(
         draft.numbers["memory_mb"] = rows.numbers(memory)[tasks.first] * LARGEST_MACHINE["memory_mb"]
     if "priority" in rows:
         draft.numbers["priority"] = rows.numbers("priority")[tasks.first]
-    ledger.add(
+    report.add(
         "note", "requests are fractions of the largest machine, which is given 1,000 cores and 1,000,000 MB"
     )
 
@@ -212,8 +212,8 @@ def _together(read: list[CsvRows]) -> CsvRows:
     return CsvRows(np.concatenate([rows.line for rows in read]), chunks)
 
 
-def _csv_rows(text: str, ledger: CleaningReport) -> CsvRows:
-    rows = read_rows(text, ledger)
+def _csv_rows(text: str, report: CleaningReport) -> CsvRows:
+    rows = read_rows(text, report)
     for whole in ("cpus", "memory"):  # Exports flatten the record of requests in one way or another.
         for name in (f"resource_request_{whole}", f"{whole}_request", whole):
             if name in rows:
@@ -221,7 +221,7 @@ def _csv_rows(text: str, ledger: CleaningReport) -> CsvRows:
     return rows
 
 
-def _json_rows(text: str, ledger: CleaningReport) -> CsvRows:
+def _json_rows(text: str, report: CleaningReport) -> CsvRows:
     """Read JSON lines with one event each, as exported by BigQuery."""
     import pyarrow as pa
 
@@ -230,13 +230,13 @@ def _json_rows(text: str, ledger: CleaningReport) -> CsvRows:
     for place, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
-        ledger.rows_read += 1
+        report.rows_read += 1
         try:
             event = json.loads(line)
         except (ValueError, RecursionError):
             event = None
         if not isinstance(event, dict):
-            ledger.add("dropped", "a line that is no JSON record", 1, place)
+            report.add("dropped", "a line that is no JSON record", 1, place)
             continue
         request = event.pop("resource_request", None)
         if isinstance(request, dict):

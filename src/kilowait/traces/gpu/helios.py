@@ -20,13 +20,13 @@ from kilowait.traces.gpu.csv import (
 __all__ = ["read_helios"]
 
 
-def read_helios(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_helios(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read a cluster log with one job per row; the virtual cluster becomes the queue."""
-    rows = read_rows(one_part(parts, "a cluster log").text, ledger)
-    return _slice(rows, ledger) if "num_chips" in rows else _log(rows, ledger)
+    rows = read_rows(one_part(parts, "a cluster log").text, report)
+    return _slice(rows, report) if "num_chips" in rows else _log(rows, report)
 
 
-def _log(rows: CsvRows, ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def _log(rows: CsvRows, report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     rows.need("job_id", "gpu_num", "node_num", "state", "submit_time", "start_time", "end_time")
     submit, start, end = (rows.moments(f"{what}_time") for what in ("submit", "start", "end"))
     draft = RawColumns(rows.line, {"job_id": rows.numbers("job_id"), "submit_s": submit})
@@ -34,25 +34,25 @@ def _log(rows: CsvRows, ledger: CleaningReport) -> tuple[RawColumns, dict[str, A
     unstarted = np.isnan(start) & ~np.isnan(end)
     draft.never_ran["it has no start"] = unstarted
     draft.numbers["cancel_s"] = np.where(unstarted, end, np.nan)
-    set_gpus_per_node(draft, rows.numbers("gpu_num"), rows.numbers("node_num"), ledger)
+    set_gpus_per_node(draft, rows.numbers("gpu_num"), rows.numbers("node_num"), report)
     if "cpu_num" in rows:
         draft.numbers["cores"] = rows.numbers("cpu_num")
     _named(draft, rows, user="user", queue="vc", name="jobname")
-    ledger.add("note", "times without a zone are read as UTC")
+    report.add("note", "times without a zone are read as UTC")
     return draft, {"unix_start_s": 0, "time_zone": "UTC (assumed)"}
 
 
-def _slice(rows: CsvRows, ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def _slice(rows: CsvRows, report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     rows.need("job_id", "submit_time", "num_nodes", "duration_s", "final_status")
     draft = RawColumns(rows.line, {"job_id": rows.numbers("job_id"), "runtime_s": rows.numbers("duration_s")})
     draft.numbers["submit_s"] = rows.numbers("submit_time") / 1e6
     draft.numbers["status"] = rows.statuses("final_status")
-    ledger.add("note", "submit_time is in microseconds, from the beginning of the slice")
-    set_gpus_per_node(draft, rows.numbers("num_chips"), rows.numbers("num_nodes"), ledger)
+    report.add("note", "submit_time is in microseconds, from the beginning of the slice")
+    set_gpus_per_node(draft, rows.numbers("num_chips"), rows.numbers("num_nodes"), report)
     if "walltime_limit_s" in rows:
         limit, run = rows.numbers("walltime_limit_s"), draft.numbers["runtime_s"]
         if ((limit == run) | np.isnan(limit)).all():
-            ledger.add(
+            report.add(
                 "note", "walltime_limit_s equals the duration (a perfect estimate): not used as a request"
             )
         else:

@@ -25,9 +25,9 @@ __all__ = ["read_openb"]
 _STATUS = {"SUCCEEDED": 1.0, "FAILED": 0.0, "PENDING": 5.0}
 
 
-def read_openb(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_openb(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read one job per pod, on one node, with a fractional GPU if it requests less than one."""
-    rows = read_rows(one_part(parts, "a pod list").text, ledger)
+    rows = read_rows(one_part(parts, "a pod list").text, report)
     rows.need("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
     gpus, milli = rows.numbers("num_gpu"), rows.numbers("gpu_milli")
     draft = RawColumns(rows.line, {"job_id": _numbered(rows.texts("name")), "gpus": gpus})
@@ -40,12 +40,12 @@ def read_openb(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawC
         if name in rows:
             draft.words[column] = rows.words(name, ("", "nan"))
     if "creation_time" in rows:
-        _timed(draft, rows, ledger)
+        _timed(draft, rows, report)
     else:
         draft.numbers["submit_s"] = np.arange(len(rows), dtype=np.float64)
         draft.numbers["runtime_s"] = np.full(len(rows), LONGEST_S)
-        ledger.add("note", "no times in this list: pods submitted one a second, in the order of the file")
-        ledger.add("note", f"no times in this list: pods never end (run time {LONGEST_S:g} s, 317 years)")
+        report.add("note", "no times in this list: pods submitted one a second, in the order of the file")
+        report.add("note", f"no times in this list: pods never end (run time {LONGEST_S:g} s, 317 years)")
     return draft, {}
 
 
@@ -55,7 +55,7 @@ def _numbered(names: list[str]) -> Floats:
     return np.array([float(match.group(1)) if match else np.nan for match in found], np.float64)
 
 
-def _timed(draft: RawColumns, rows: CsvRows, ledger: CleaningReport) -> None:
+def _timed(draft: RawColumns, rows: CsvRows, report: CleaningReport) -> None:
     rows.need("deletion_time", "scheduled_time")
     created, scheduled, deleted = (
         rows.numbers(name) for name in ("creation_time", "scheduled_time", "deletion_time")
@@ -63,14 +63,14 @@ def _timed(draft: RawColumns, rows: CsvRows, ledger: CleaningReport) -> None:
     last = float(np.nanmax(np.concatenate([created, scheduled, deleted]), initial=0))
     endless = np.isnan(deleted) & ~np.isnan(scheduled)
     mark(
-        ledger,
+        report,
         "corrected",
         f"not deleted in the trace: assumed to end with it, at {last:,.0f} s",
         endless,
         rows.line,
     )
     mark(
-        ledger, "note", f"deleted at the last moment of the trace, {last:,.0f} s: it may have run on, and is cut there",
+        report, "note", f"deleted at the last moment of the trace, {last:,.0f} s: it may have run on, and is cut there",
         deleted == last, rows.line,
     )  # fmt: skip
     ended = np.where(endless, last, deleted)

@@ -60,7 +60,7 @@ def pai_table(line: str) -> str | None:
     return None
 
 
-def read_pai(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_pai(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read one job per row of the task table, joined with the job and tag tables if they are given."""
     part_of_table: dict[str, TracePart] = {}
     for part in parts:
@@ -68,7 +68,7 @@ def read_pai(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawCol
         if first.strip() == "arrival_time,length,cpus":
             if len(parts) > 1:
                 raise TraceError(f"{part.name} is a complete log among {len(parts)} files; name one of them")
-            return _gaia(read_rows(part.text, ledger), ledger), {}
+            return _gaia(read_rows(part.text, report), report), {}
         kind = pai_table(first)
         if kind is None:
             raise TraceError(f"{part.name} is not a table of PAI: it starts with {first[:60]!r}")
@@ -83,26 +83,26 @@ def read_pai(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawCol
             "name the folder with both tables, or the task table"
         )
     tables: dict[str, CsvRows] = {
-        kind: _table(part_of_table[kind], kind, ledger) for kind in ("job", "tag") if kind in part_of_table
+        kind: _table(part_of_table[kind], kind, report) for kind in ("job", "tag") if kind in part_of_table
     }
-    return _tasks(_table(part_of_table["task"], "task", ledger), tables, ledger), {}
+    return _tasks(_table(part_of_table["task"], "task", report), tables, report), {}
 
 
-def _table(part: TracePart, kind: str, ledger: CleaningReport) -> CsvRows:
+def _table(part: TracePart, kind: str, report: CleaningReport) -> CsvRows:
     """Read one table; only tasks become jobs, the rows of the other tables are looked up."""
-    own = ledger if kind == "task" else CleaningReport()
+    own = report if kind == "task" else CleaningReport()
     rows = read_rows(part.text, own, PAI_TABLES[kind].split(","))
-    if own is not ledger and own.dropped:
-        ledger.add("note", f"{own.dropped:,} broken rows of {part.name} left out")
+    if own is not report and own.dropped:
+        report.add("note", f"{own.dropped:,} broken rows of {part.name} left out")
     return rows
 
 
-def _tasks(tasks: CsvRows, tables: dict[str, CsvRows], ledger: CleaningReport) -> RawColumns:
+def _tasks(tasks: CsvRows, tables: dict[str, CsvRows], report: CleaningReport) -> RawColumns:
     start, end = (np.where(x > 0, x, np.nan) for x in map(tasks.numbers, ("start_time", "end_time")))
     workers = tasks.numbers("inst_num")
     draft = RawColumns(tasks.line, {"submit_s": start, "runtime_s": end - start})
     share = tasks.numbers("plan_gpu") / 100
-    set_workers(draft, np.where(np.isnan(share), 0.0, share), workers, ledger)
+    set_workers(draft, np.where(np.isnan(share), 0.0, share), workers, report)
     set_cpus(draft, tasks.numbers("plan_cpu") * 10 * workers)
     draft.numbers["memory_mb"] = tasks.numbers("plan_mem") * 1024 * MIB_MB * workers
     draft.numbers["status"] = tasks.statuses("status", _STATUS)
@@ -111,20 +111,20 @@ def _tasks(tasks: CsvRows, tables: dict[str, CsvRows], ledger: CleaningReport) -
     waiting = np.array([state == "Waiting" for state in states], np.bool_)[codes] & np.isnan(start)
     draft.never_ran["still waiting when the trace ends"] = waiting
     if "job" in tables:
-        _joined(draft, tasks, tables, start, ledger)
+        _joined(draft, tasks, tables, start, report)
     else:
-        ledger.add("note", "no job table at hand: the start of a task is taken as its submission; no users")
+        report.add("note", "no job table at hand: the start of a task is taken as its submission; no users")
     job_of_task, _ = tasks.kinds("job_name")
     shared = np.bincount(job_of_task)[job_of_task] > 1
-    mark(ledger, "note", "one of several tasks of a job: a job of its own here", shared, tasks.line)
-    ledger.add(
+    mark(report, "note", "one of several tasks of a job: a job of its own here", shared, tasks.line)
+    report.add(
         "note", "gpu_type is the type on which a task ran, not its request: ignored (gpu_type_spec is used)"
     )
     return draft
 
 
 def _joined(
-    draft: RawColumns, tasks: CsvRows, tables: dict[str, CsvRows], start: Floats, ledger: CleaningReport
+    draft: RawColumns, tasks: CsvRows, tables: dict[str, CsvRows], start: Floats, report: CleaningReport
 ) -> None:
     jobs = tables["job"]
     place = _found(tasks.columns["job_name"], jobs.columns["job_name"])
@@ -134,7 +134,7 @@ def _joined(
         early = known & (submitted > 0) & (submitted <= start)
         odd = ~early & ~np.isnan(start)
     mark(
-        ledger,
+        report,
         "corrected",
         "submission of the job unknown or after the start: the start is used",
         odd,
@@ -162,12 +162,12 @@ def _found(wanted: Any, among: Any) -> npt.NDArray[np.int64]:
     return np.asarray(rows.to_numpy(zero_copy_only=False), np.int64)
 
 
-def _gaia(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
+def _gaia(rows: CsvRows, report: CleaningReport) -> RawColumns:
     cpus = rows.numbers("cpus")
     draft = RawColumns(
         rows.line, {"submit_s": rows.numbers("arrival_time") * 3600, "cores": cpus, "nodes": cpus}
     )
     draft.numbers["runtime_s"] = rows.numbers("length") * 3600
-    ledger.add("note", "arrival_time and length are in hours; cpus used as nodes")
-    ledger.add("note", "this sample of two months has arrivals resampled over a year by its authors")
+    report.add("note", "arrival_time and length are in hours; cpus used as nodes")
+    report.add("note", "this sample of two months has arrivals resampled over a year by its authors")
     return draft

@@ -28,18 +28,18 @@ __all__ = ["read_philly"]
 _ZONE = {"unix_start_s": 0, "time_zone": "UTC (assumed)"}
 
 
-def read_philly(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_philly(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read the jobs of the JSON log, or the rows of Sia's or Lumos' table."""
     text = one_part(parts, "Philly's job log").text
     if text.lstrip()[:1] == "[":
-        return _log(text, ledger), dict(_ZONE)
-    rows = read_rows(text, ledger)
+        return _log(text, report), dict(_ZONE)
+    rows = read_rows(text, report)
     if "timestamp" in rows:
-        return _sia(rows, ledger), dict(_ZONE)
-    return _lumos(rows, ledger), {"unix_start_s": 0}
+        return _sia(rows, report), dict(_ZONE)
+    return _lumos(rows, report), {"unix_start_s": 0}
 
 
-def _sia(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
+def _sia(rows: CsvRows, report: CleaningReport) -> RawColumns:
     rows.need("timestamp", "duration", "num_gpus")
     draft = RawColumns(
         rows.line, {"submit_s": rows.moments("timestamp"), "runtime_s": rows.numbers("duration")}
@@ -47,18 +47,18 @@ def _sia(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     set_gpus_on_any_nodes(draft, rows.numbers("num_gpus"))
     if "cluster" in rows:
         draft.words["queue"] = rows.words("cluster")
-    ledger.add("note", "times without a zone are read as UTC")
+    report.add("note", "times without a zone are read as UTC")
     return draft
 
 
-def _lumos(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
+def _lumos(rows: CsvRows, report: CleaningReport) -> RawColumns:
     rows.need("run_time", "wait_time", "submit_time", "gpu_num")
     draft = RawColumns(
         rows.line, {"submit_s": rows.numbers("submit_time"), "runtime_s": rows.numbers("run_time")}
     )
     draft.numbers["wait_s"] = rows.numbers("wait_time")
     set_gpus_on_any_nodes(draft, rows.numbers("gpu_num"))
-    ledger.add(
+    report.add(
         "note", "more rows than Philly has jobs (117,325) are attempts or the like; each is a job here"
     )
     return draft
@@ -80,15 +80,15 @@ class _Attempts:
     differ: bool = False
 
 
-def _log(text: str, ledger: CleaningReport) -> RawColumns:
+def _log(text: str, report: CleaningReport) -> RawColumns:
     try:
         jobs = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise TraceError(f"this JSON cannot be read: {problem}; get the file again") from None
-    ledger.rows_read = len(jobs)
+    report.rows_read = len(jobs)
     sound = [job for job in jobs if isinstance(job, dict)]
     if len(sound) < len(jobs):
-        ledger.add("dropped", "not a job but another value in the list", len(jobs) - len(sound))
+        report.add("dropped", "not a job but another value in the list", len(jobs) - len(sound))
     attempts_of_jobs = [_attempts(job.get("attempts")) for job in sound]
     place = np.array([row for row, job in enumerate(jobs, start=1) if isinstance(job, dict)], np.int64)
     submit = np.array([unix_s(_text(job.get("submitted_time"))) for job in sound], np.float64)
@@ -112,21 +112,21 @@ def _log(text: str, ledger: CleaningReport) -> RawColumns:
         draft,
         np.array([found.gpus for found in attempts_of_jobs], np.float64),
         np.array([found.nodes for found in attempts_of_jobs], np.float64),
-        ledger,
+        report,
     )
     part = np.array([0 < found.untimed < found.counted for found in attempts_of_jobs], np.bool_) & ~running
-    mark(ledger, "corrected", "an attempt without start or end: ignored", part, place)
+    mark(report, "corrected", "an attempt without start or end: ignored", part, place)
     again = np.array([found.counted > 1 for found in attempts_of_jobs], np.bool_)
     mark(
-        ledger,
+        report,
         "note",
         "several attempts: run time is their sum, the wait is that for the first",
         again,
         place,
     )
     other = np.array([found.differ for found in attempts_of_jobs], np.bool_)
-    mark(ledger, "note", "attempts on different numbers of GPUs: those of the last used", other, place)
-    ledger.add("note", "lines are places in the list; times without a zone are read as UTC")
+    mark(report, "note", "attempts on different numbers of GPUs: those of the last used", other, place)
+    report.add("note", "lines are places in the list; times without a zone are read as UTC")
     return draft
 
 

@@ -21,13 +21,13 @@ from kilowait.traces.gpu.csv import (
 __all__ = ["read_spot"]
 
 
-def read_spot(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_spot(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read a job list with one job per row."""
-    rows = read_rows(one_part(parts, "a list of spot jobs").text, ledger)
-    return (_published if "job_type" in rows else _derived)(rows, ledger), {}
+    rows = read_rows(one_part(parts, "a list of spot jobs").text, report)
+    return (_published if "job_type" in rows else _derived)(rows, report), {}
 
 
-def _derived(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
+def _derived(rows: CsvRows, report: CleaningReport) -> RawColumns:
     rows.need("arrival_time", "runtime", "gpus", "priority")
     gpus = rows.numbers("gpus")
     draft = RawColumns(
@@ -35,23 +35,23 @@ def _derived(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     )
     draft.numbers["priority"] = rows.numbers("priority")
     mark(
-        ledger, "corrected", "gpus is 0, a fractional GPU of unknown size: one whole GPU used",
+        report, "corrected", "gpus is 0, a fractional GPU of unknown size: one whole GPU used",
         gpus == 0, rows.line,
     )  # fmt: skip
-    set_workers(draft, np.where(gpus == 0, 1.0, gpus), np.ones(len(rows)), ledger)
-    ledger.add("note", "priority follows from gpus in this derivative: it is derived, not recorded")
-    ledger.add("note", "workers and GPU types are not in this derivative: every job on one node, of any type")
+    set_workers(draft, np.where(gpus == 0, 1.0, gpus), np.ones(len(rows)), report)
+    report.add("note", "priority follows from gpus in this derivative: it is derived, not recorded")
+    report.add("note", "workers and GPU types are not in this derivative: every job on one node, of any type")
     return draft
 
 
-def _published(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
+def _published(rows: CsvRows, report: CleaningReport) -> RawColumns:
     rows.need("job_name", "gpu_request", "worker_num", "cpu_request", "submit_time", "duration")
     workers = rows.numbers("worker_num")
     draft = RawColumns(
         rows.line, {"job_id": rows.numbers("job_name"), "submit_s": rows.numbers("submit_time")}
     )
     draft.numbers["runtime_s"] = rows.numbers("duration")
-    set_workers(draft, rows.numbers("gpu_request"), workers, ledger)
+    set_workers(draft, rows.numbers("gpu_request"), workers, report)
     set_cpus(draft, rows.numbers("cpu_request") * 1000 * workers)
     kind = rows.words("job_type")
     draft.words["qos"] = kind
@@ -60,5 +60,5 @@ def _published(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     for column, name in (("account", "organization"), ("gpu_types", "gpu_model")):
         if name in rows:
             draft.words[column] = rows.words(name)
-    ledger.add("note", "requests are read as those of one worker; priority 1 for HP jobs, 0 for spot")
+    report.add("note", "requests are read as those of one worker; priority 1 for HP jobs, 0 for spot")
     return draft

@@ -27,9 +27,9 @@ _TRES = re.compile(r"(\d+)=(\d+)")
 UNLIMITED = 2**32 - 1
 
 
-def read_supercloud(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_supercloud(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read one job per row, with its allocated resources, or the requested ones if the allocation is unknown."""
-    rows = read_rows(one_part(parts, "a log of Slurm's database").text, ledger)
+    rows = read_rows(one_part(parts, "a log of Slurm's database").text, report)
     rows.need("id_job", "time_submit", "time_start", "time_end", "tres_alloc", "nodes_alloc", "state")
     submit, start, end = (rows.numbers(f"time_{what}") for what in ("submit", "start", "end"))
     start, end = (np.where(moment > 0, moment, np.nan) for moment in (start, end))
@@ -50,27 +50,27 @@ def read_supercloud(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple
     nodes = rows.numbers("nodes_alloc")
     nodes = np.where(nodes >= 1, nodes, _amounts(tres, _NODES))
     gpus = _amounts(tres, _GPUS)
-    set_gpus_per_node(draft, np.where(np.isnan(gpus), 0.0, gpus), nodes, ledger)
+    set_gpus_per_node(draft, np.where(np.isnan(gpus), 0.0, gpus), nodes, report)
     if "timelimit" in rows:
         limit = rows.numbers("timelimit")
         draft.numbers["estimate_s"] = np.where((limit > 0) & (limit < UNLIMITED), limit * 60, np.nan)
         mark(
-            ledger,
+            report,
             "note",
             "time limit 4294967295: unlimited, that is no request",
             limit == UNLIMITED,
             rows.line,
         )
-        ledger.add("note", "timelimit is in minutes in Slurm's database")
+        report.add("note", "timelimit is in minutes in Slurm's database")
     if "priority" in rows:
         draft.numbers["priority"] = rows.numbers("priority")
     for column, name in (("user", "id_user"), ("queue", "partition"), ("name", "job_type")):
         if name in rows:
             draft.words[column] = rows.words(name, ("", "\\N"))
-    ledger.add(
+    report.add(
         "note", "GPUs are TRES 1001 and 1002, the larger where both are given; memory is TRES 2, not mem_req"
     )
-    ledger.add("note", "the published numbers of jobs and users were rounded: different ones may be alike")
+    report.add("note", "the published numbers of jobs and users were rounded: different ones may be alike")
     return draft, {"unix_start_s": 0}
 
 

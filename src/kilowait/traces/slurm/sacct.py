@@ -49,14 +49,14 @@ class _Dump:
         index = self.place[name]
         return [record[index].strip() for record in self.records]
 
-    def first(self, reader: Any, *names: str, least: float = -np.inf) -> Floats:
-        """Per row, the value of the first of these columns with a value of at least `least`."""
+    def first(self, reader: Any, *names: str, minimum: float = -np.inf) -> Floats:
+        """Per row, the value of the first of these columns with a value of at least `minimum`."""
         values = np.full(self.size, np.nan)
         for name in names:
             if name in self.place:
-                found = np.array([reader(text) for text in self.text(name)], np.float64)
-                take = np.isnan(values) & (found >= least)
-                values[take] = found[take]
+                column_values = np.array([reader(text) for text in self.text(name)], np.float64)
+                take = np.isnan(values) & (column_values >= minimum)
+                values[take] = column_values[take]
         return values
 
     def tres(self, key: str, *names: str) -> Floats:
@@ -71,46 +71,46 @@ class _Dump:
         return self.first(read, *names)
 
 
-def read_sacct(text: str, ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_sacct(text: str, report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read the jobs of a dump; steps are merged into their jobs, times are Unix seconds."""
-    names, records, at = sacct_records(text, ledger)
+    names, records, at = sacct_records(text, report)
     if "submit" not in names:
         raise TraceError(
             "the dump has no column Submit; dump again with --format=JobID,Submit,Start,End,NNodes,..."
         )
-    if not ledger.rows_read:
+    if not report.rows_read:
         raise TraceError("there is a header, but no records")
-    records, at = _folded(names, records, at, ledger)
+    records, at = _without_steps(names, records, at, report)
     dump = _Dump(names, records)
     draft = RawColumns(np.array(at, np.int64), {})
     submit, start, end = (dump.first(unix_s, name) for name in ("submit", "start", "end"))
-    cpus = _either(dump.first(number, "alloccpus", "ncpus", least=1), dump.tres("cpu", "alloctres"))
-    asked_cpus = _either(dump.first(number, "reqcpus", least=1), dump.tres("cpu", "reqtres"))
+    cpus = _either(dump.first(number, "alloccpus", "ncpus", minimum=1), dump.tres("cpu", "alloctres"))
+    requested_cpus = _either(dump.first(number, "reqcpus", minimum=1), dump.tres("cpu", "reqtres"))
     draft.numbers |= {
-        "job_id": _job_numbers(dump, ledger),
+        "job_id": _job_numbers(dump, report),
         "submit_s": submit,
         "estimate_s": _limits(dump),
-        "cores": _either(cpus, asked_cpus),
+        "cores": _either(cpus, requested_cpus),
         "energy_j": dump.first(number, "consumedenergyraw"),
         "wait_s": _either(start - submit, dump.first(seconds, "reserved", "planned")),
     }
-    nodes = _either(dump.first(number, "allocnodes", "nnodes", least=1), dump.tres("node", "alloctres"))
-    asked = _either(
-        dump.first(lambda t: number(t.split("-")[0]), "reqnodes", least=1), dump.tres("node", "reqtres")
+    nodes = _either(dump.first(number, "allocnodes", "nnodes", minimum=1), dump.tres("node", "alloctres"))
+    requested_nodes = _either(
+        dump.first(lambda t: number(t.split("-")[0]), "reqnodes", minimum=1), dump.tres("node", "reqtres")
     )
     if not {"allocnodes", "nnodes", "alloctres", "reqnodes", "reqtres"} & set(names):
-        ledger.add("note", "no column of nodes: CPUs used as nodes")
+        report.add("note", "no column of nodes: CPUs used as nodes")
         nodes = draft.numbers["cores"]
     elif not {"allocnodes", "nnodes", "alloctres"} & set(names):
-        ledger.add("note", "no column of allocated nodes: requested nodes used")
-    draft.numbers["nodes"] = _either(nodes, asked)
+        report.add("note", "no column of allocated nodes: requested nodes used")
+    draft.numbers["nodes"] = _either(nodes, requested_nodes)
     draft.numbers["gpus"] = _gpus(dump)
     draft.numbers["memory_mb"] = _memory(dump, draft)
     elapsed = _either(dump.first(number, "elapsedraw"), dump.first(seconds, "elapsed"), end - start)
     elapsed = _either(elapsed, dump.first(number, "cputimeraw") / cpus, dump.first(seconds, "cputime") / cpus)
     draft.numbers["runtime_s"] = elapsed
     if np.isnan(elapsed).all() and "cputimeraw" in dump:
-        _approximate(dump, draft, asked_cpus, ledger)
+        _approximate(dump, draft, requested_cpus, report)
     _states(dump, draft, start, end)
     for target, options in (
         ("user", ("user", "uid")),
@@ -125,7 +125,7 @@ def read_sacct(text: str, ledger: CleaningReport) -> tuple[RawColumns, dict[str,
             draft.words[target] = coded(
                 dump.text(column), frozenset({"", "Unknown", "None", "None assigned"})
             )
-    ledger.add("note", "times without a zone are read as UTC")
+    report.add("note", "times without a zone are read as UTC")
     return draft, {"unix_start_s": 0, "time_zone": "UTC (assumed)"}
 
 
@@ -137,8 +137,8 @@ def _either(*columns: Floats) -> Floats:
     return values
 
 
-def _folded(
-    names: list[str], records: list[list[str]], at: list[int], ledger: CleaningReport
+def _without_steps(
+    names: list[str], records: list[list[str]], at: list[int], report: CleaningReport
 ) -> tuple[list[list[str]], list[int]]:
     """The records of jobs; for a job with only steps, the longest step."""
     column = next((names.index(name) for name in ("jobid", "jobidraw") if name in names), None)
@@ -156,30 +156,30 @@ def _folded(
         if span is not None and seconds(records[index][span]) > seconds(records[longest][span]):
             orphans[owner] = index
     kept = [i for i, key in enumerate(keys) if "." not in key or orphans.get(key.partition(".")[0]) == i]
-    ledger.folded += len(keys) - len(kept)
+    report.folded += len(keys) - len(kept)
     for index in sorted(orphans.values()):
-        ledger.add(
+        report.add(
             "corrected", "steps without a job record: the longest step is used as the job", 1, at[index]
         )
     return [records[i] for i in kept], [at[i] for i in kept]
 
 
-def _job_numbers(dump: _Dump, ledger: CleaningReport) -> Floats:
+def _job_numbers(dump: _Dump, report: CleaningReport) -> Floats:
     """JobIDRaw, or JobID if it is a plain number; other array tasks get new numbers after the largest."""
     texts = dump.text("jobidraw" if "jobidraw" in dump else "jobid")
     ids = np.array([number(t.partition(".")[0]) if t[:1].isdigit() else np.nan for t in texts], np.float64)
     unclear = np.isnan(ids)
     if unclear.any() and not unclear.all():
-        ledger.add("note", "array tasks and parts of jobs without JobIDRaw: renumbered", int(unclear.sum()))
+        report.add("note", "array tasks and parts of jobs without JobIDRaw: renumbered", int(unclear.sum()))
         ids[unclear] = np.nanmax(ids) + 1 + np.arange(int(unclear.sum()))
     return ids
 
 
 def _limits(dump: _Dump) -> Floats:
     """Time limits in seconds; unlimited and similar values are unknown."""
-    minutes = dump.first(number, "timelimitraw", least=1)
+    minutes = dump.first(number, "timelimitraw", minimum=1)
     minutes = np.where(minutes >= 2**32 - 2, np.nan, minutes)
-    spans = dump.first(lambda t: number(t) * 60 if t.isdigit() else seconds(t), "timelimit", least=1)
+    spans = dump.first(lambda t: number(t) * 60 if t.isdigit() else seconds(t), "timelimit", minimum=1)
     return _either(minutes * 60, spans)
 
 
@@ -203,11 +203,11 @@ def _memory(dump: _Dump, draft: RawColumns) -> Floats:
     return _either(amount * factor, dump.tres("mem", "alloctres", "reqtres"))
 
 
-def _approximate(dump: _Dump, draft: RawColumns, asked_cpus: Floats, ledger: CleaningReport) -> None:
+def _approximate(dump: _Dump, draft: RawColumns, requested_cpus: Floats, report: CleaningReport) -> None:
     """Approximate run times for a dump without Start, End, Elapsed and allocated CPUs."""
     cpu_s = dump.first(number, "cputimeraw")
     limit = draft.numbers["estimate_s"]
-    runtime = cpu_s / asked_cpus
+    runtime = cpu_s / requested_cpus
     states = np.array([text.split(" ")[0] for text in dump.text("state")])
     with np.errstate(invalid="ignore"):
         capped = (runtime > limit) | ((states == "TIMEOUT") & (limit > 0) & (cpu_s > 0))
@@ -215,14 +215,14 @@ def _approximate(dump: _Dump, draft: RawColumns, asked_cpus: Floats, ledger: Cle
     cores = np.where(capped, np.maximum(np.round(cpu_s / limit), 1), draft.numbers["cores"])
     draft.numbers["cores"] = cores
     draft.numbers["wait_s"] = _either(
-        draft.numbers["wait_s"], dump.first(number, "resvcpuraw", "plannedcpuraw") / asked_cpus
+        draft.numbers["wait_s"], dump.first(number, "resvcpuraw", "plannedcpuraw") / requested_cpus
     )
     first = int(draft.line[0]) if len(draft) else None
-    said = "run time is CPUTimeRAW / ReqCPUS, approximate: more CPUs may have been allocated than requested"
-    ledger.add("corrected", said, int((~np.isnan(runtime) & ~capped).sum()), first)
+    reason = "run time is CPUTimeRAW / ReqCPUS, approximate: more CPUs may have been allocated than requested"
+    report.add("corrected", reason, int((~np.isnan(runtime) & ~capped).sum()), first)
     if capped.any():
-        said = "run time by CPUTimeRAW / ReqCPUS beyond the time limit, or a timeout: the limit used, approximate"
-        ledger.add("corrected", said, int(capped.sum()), int(draft.line[int(capped.argmax())]))
+        reason = "run time by CPUTimeRAW / ReqCPUS beyond the time limit, or a timeout: the limit used, approximate"
+        report.add("corrected", reason, int(capped.sum()), int(draft.line[int(capped.argmax())]))
 
 
 def _states(dump: _Dump, draft: RawColumns, start: Floats, end: Floats) -> None:
@@ -236,12 +236,12 @@ def _states(dump: _Dump, draft: RawColumns, start: Floats, end: Floats) -> None:
         pending, running = np.isnan(start), ~np.isnan(start) & np.isnan(end) if "end" in dump else running
     array = np.array(["[" in text for text in dump.text("jobid")], np.bool_)
     runtime = draft.numbers["runtime_s"]
-    unplaced = np.zeros(len(draft), np.bool_)
+    without_nodes = np.zeros(len(draft), np.bool_)
     for name, blank in (("nodelist", ("None assigned", "")), ("alloctres", ("",)), ("allocnodes", ("0",))):
         if name in dump:
-            unplaced |= np.array([text in blank for text in dump.text(name)], np.bool_)
-    unplaced |= np.isnan(start) if "start" in dump else False
-    idle = unplaced & ~(runtime > 0) & ~pending & ~running
+            without_nodes |= np.array([text in blank for text in dump.text(name)], np.bool_)
+    without_nodes |= np.isnan(start) if "start" in dump else False
+    idle = without_nodes & ~(runtime > 0) & ~pending & ~running
     cancelled = draft.numbers["status"] == 5
     draft.invalid = {"still running when the dump was made: run time unknown": running}
     draft.never_ran = {

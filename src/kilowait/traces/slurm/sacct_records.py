@@ -84,7 +84,7 @@ def sacct_delimiter(line: str) -> str | None:
 # -- lines to records ----------------------------------------------------------------------------
 
 
-def sacct_records(text: str, ledger: CleaningReport) -> tuple[list[str], list[list[str]], list[int]]:
+def sacct_records(text: str, report: CleaningReport) -> tuple[list[str], list[list[str]], list[int]]:
     """Column names in lower case, the records in that order, and the first line of each record."""
     lines = [line.rstrip("\r") for line in text.split("\n")]
     top = next((i for i, line in enumerate(lines[:50]) if sacct_delimiter(line) is not None), None)
@@ -103,23 +103,23 @@ def sacct_records(text: str, ledger: CleaningReport) -> tuple[list[str], list[li
         number_of += 1
         if not line.strip() or line == header:
             continue
-        ledger.rows_read += 1
-        first, taken = number_of, 1
+        report.rows_read += 1
+        first, n_lines = number_of, 1
         fields = _fitted(line, names, delimiter)
-        while fields is None and number_of < len(lines) and taken < MAX_LINES:
+        while fields is None and number_of < len(lines) and n_lines < MAX_LINES:
             if _begins_record(lines[number_of], names, delimiter):
                 break  # The lines before it are a fragment.
             line = f"{line}\n{lines[number_of]}"
-            number_of, taken = number_of + 1, taken + 1
+            number_of, n_lines = number_of + 1, n_lines + 1
             if line.count(delimiter) >= len(names) - 1:
                 fields = _fitted(line, names, delimiter)
             if line.count(delimiter) > len(names) + MAX_EXTRA:
                 break
         if fields is None:
-            ledger.add("dropped", "a record that does not fit the columns", 1, first)
+            report.add("dropped", "a record that does not fit the columns", 1, first)
             continue
-        if taken > 1:
-            ledger.add("note", "line breaks inside a value: lines put together", 1, first)
+        if n_lines > 1:
+            report.add("note", "line breaks inside a value: lines put together", 1, first)
         records.append(fields)
         at.append(first)
     return names, records, at

@@ -23,22 +23,22 @@ __all__ = ["read_events"]
 Floats = npt.NDArray[np.float64]
 
 
-def read_events(text: str, ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_events(text: str, report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read lines like ``-dt SECONDS -e submit_batch_job | -sim-walltime SECONDS --uid=... -N ... pseudo.job``."""
     rows: list[dict[str, str]] = []
     at: list[int] = []
     for place, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        ledger.rows_read += 1
-        left, _, right = line.partition("|")
-        event = _options(left)
+        report.rows_read += 1
+        event_text, _, job_text = line.partition("|")
+        event = _options(event_text)
         if event.get("e") != "submit_batch_job":
-            ledger.add("dropped", "an event that is no submit_batch_job", 1, place)
+            report.add("dropped", "an event that is no submit_batch_job", 1, place)
             continue
-        rows.append({**_options(right), **event})
+        rows.append({**_options(job_text), **event})
         at.append(place)
-    if not ledger.rows_read:
+    if not report.rows_read:
         raise TraceError("it contains no events")
 
     def values(reader: Any, *names: str) -> Floats:
@@ -75,12 +75,12 @@ def read_events(text: str, ledger: CleaningReport) -> tuple[RawColumns, dict[str
 
 def _options(text: str) -> dict[str, str]:
     """Parse ``-a 1 --b=2`` into a mapping; an option without a value maps to an empty string."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     words = text.split()
     for place, word in enumerate(words):
         if word.startswith("-") and not word[1:2].isdigit():
             name, equals, value = word.lstrip("-").partition("=")
             after = words[place + 1] if place + 1 < len(words) else ""
             free = bool(after) and (not after.startswith("-") or after[1:2].isdigit())
-            found[name] = value if equals else after if free else ""
-    return found
+            options[name] = value if equals else after if free else ""
+    return options

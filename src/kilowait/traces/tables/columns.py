@@ -95,7 +95,7 @@ def draft_of(
     cells: dict[str, list[str]],
     line: npt.NDArray[np.int64],
     columns: Mapping[str, Any] | None,
-    ledger: CleaningReport,
+    report: CleaningReport,
 ) -> tuple[RawColumns, dict[str, Any]]:
     """The raw job columns, and meta data on time origin and table format."""
     found = _matched(cells, columns)
@@ -115,11 +115,11 @@ def draft_of(
     own = kind == "csv" and {"submit_s", "runtime_s", "estimate_s"} <= set(cells)
     if not own:
         used = ", ".join(f"{target}={sources[0][0]}" for target, sources in found.items())
-        ledger.add("note", f"columns read as {used}; spans in seconds")
+        report.add("note", f"columns read as {used}; spans in seconds")
     draft = RawColumns(line, {})
     for target in ("submit_s", "start_s", "end_s", "begin_s", "cancel_s"):
         if target in found:
-            draft.numbers[target] = _times(cells, *found[target][0], target, draft, ledger)
+            draft.numbers[target] = _times(cells, *found[target][0], target, draft, report)
     for target in (
         "runtime_s",
         "estimate_s",
@@ -133,7 +133,7 @@ def draft_of(
             name, factor = found[target][0]
             draft.numbers[target] = _spans(cells[name], factor)
             if plain(name) == "timelimit" and kind == "csv" and not columns:
-                _without_unit(draft, cells[name], ledger)
+                _without_unit(draft, cells[name], report)
     for target in _NUMBERS:
         for name, factor in found.get(target, ())[: None if target in ("nodes", "cores") else 1]:
             values = numbers(cells[name]) * factor
@@ -150,14 +150,14 @@ def draft_of(
     if "status" in found:
         draft.numbers["status"] = _statuses(cells, found["status"][0][0], kind, own)
     first_nodes = numbers(cells[found["nodes"][0][0]]) if "nodes" in found else None
-    _derive(draft, first_nodes, "alcf" if kind == "alcf" else "own" if own else kind, ledger)
+    _derive(draft, first_nodes, "alcf" if kind == "alcf" else "own" if own else kind, report)
     meta: dict[str, Any] = {"unix_start_s": 0} if np.nanmax(draft.get("submit_s"), initial=0) > UNIX_S else {}
     if any(text[4:5] == "-" for text in cells[found["submit_s"][0][0]][:20]):
         meta["time_zone"] = "UTC (assumed)"
     return draft, meta | ({"format": kind} if kind != "csv" else {})
 
 
-def _derive(draft: RawColumns, used: Floats | None, kind: str, ledger: CleaningReport) -> None:
+def _derive(draft: RawColumns, used: Floats | None, kind: str, report: CleaningReport) -> None:
     """Derive run time and wait from start and end, nodes from cores or GPUs; rules specific to one table origin."""
     start, end = draft.numbers.pop("start_s", None), draft.numbers.pop("end_s", None)
     numbers = draft.numbers
@@ -178,19 +178,19 @@ def _derive(draft: RawColumns, used: Floats | None, kind: str, ledger: CleaningR
             )
     if used is None:
         other = "cores" if "cores" in numbers else "gpus"
-        ledger.add("note", f"no column of nodes: {other} used as nodes")
+        report.add("note", f"no column of nodes: {other} used as nodes")
         numbers["nodes"] = numbers[other]
     if kind != "own" and "estimate_s" in numbers:
         numbers["estimate_s"] = np.where(numbers["estimate_s"] > 0, numbers["estimate_s"], np.nan)
     if kind == "slurmdb" and "estimate_s" in numbers:
         numbers["estimate_s"] = numbers["estimate_s"] * 60.0
-        ledger.add("note", "timelimit is in minutes in Slurm's database")
+        report.add("note", "timelimit is in minutes in Slurm's database")
     if kind == "alcf":
         if "cores" in numbers:  # ThetaGPU's derivative counts GPUs and writes 0 for cores.
             numbers["cores"] = np.where(numbers["cores"] > 0, numbers["cores"], np.nan)
         gpus = draft.get("gpus")
         if (gpus > 0).any() and np.array_equal(gpus, numbers["nodes"]):
-            ledger.add("note", "nodes are GPUs in this file")
+            report.add("note", "nodes are GPUs in this file")
         if used is not None:
             draft.never_ran["no nodes used and no run time"] = ~(used > 0) & (draft.get("runtime_s") <= 0)
 
@@ -203,15 +203,15 @@ def _spans(texts: list[str], factor: float) -> Floats:
     return values
 
 
-def _without_unit(draft: RawColumns, texts: list[str], ledger: CleaningReport) -> None:
+def _without_unit(draft: RawColumns, texts: list[str], report: CleaningReport) -> None:
     """Reject time limits without a unit: they may be in minutes, as in Slurm, or in seconds."""
     bare = np.array([":" not in text for text in texts], np.bool_) & ~np.isnan(draft.numbers["estimate_s"])
     if bare.any():
-        said = (
+        reason = (
             "timelimit is a number without a unit and is ignored; map it: columns={'estimate_s': (name, 60)}"
         )
-        ledger.add(
-            "note", f"{said} if it is in minutes", int(bare.sum()), int(draft.line[int(bare.argmax())])
+        report.add(
+            "note", f"{reason} if it is in minutes", int(bare.sum()), int(draft.line[int(bare.argmax())])
         )
         draft.numbers["estimate_s"] = np.where(bare, np.nan, draft.numbers["estimate_s"])
 
@@ -222,7 +222,7 @@ def _times(
     factor: float,
     target: str,
     draft: RawColumns,
-    ledger: CleaningReport,
+    report: CleaningReport,
 ) -> Floats:
     """Times of a column, either all numbers or all dates: of a mixture the minority becomes unknown."""
     texts = cells[name]
@@ -235,11 +235,11 @@ def _times(
     stray = known & (dated != mostly)
     if stray.any():
         first = int(draft.line[int(stray.argmax())])
-        said = "a date among numbers" if not mostly else "a number among dates"
-        ledger.add("corrected", f"{target}: {said}, treated as unknown", int(stray.sum()), first)
+        reason = "a date among numbers" if not mostly else "a number among dates"
+        report.add("corrected", f"{target}: {reason}, treated as unknown", int(stray.sum()), first)
         values[stray] = np.nan
     if mostly and target == "submit_s":
-        ledger.add("note", "times without a zone are read as UTC")
+        report.add("note", "times without a zone are read as UTC")
     return values if mostly else values * factor
 
 

@@ -19,7 +19,7 @@ __all__ = ["own_parquet", "read_csv", "read_parquet"]
 
 
 def read_csv(
-    text: str, columns: Mapping[str, Any] | None, ledger: CleaningReport
+    text: str, columns: Mapping[str, Any] | None, report: CleaningReport
 ) -> tuple[RawColumns, dict[str, Any]]:
     """Read the rows of a CSV file with a header; `columns` maps kilowait's names to the file's."""
     lines = [line.rstrip("\r") for line in (text.split("\n") if "\n" in text else text.split("\r"))]
@@ -34,23 +34,23 @@ def read_csv(
         place += 1
         if not line.strip() or line.startswith("#") or line == lines[top]:
             continue
-        ledger.rows_read += 1
+        report.rows_read += 1
         if line.count('"') % 2 and delimiter != "|":
             line, place = _requoted(lines, place, delimiter, len(names))
         fields = split_line(line, delimiter)
         if len(fields) == len(names) + 1 and not fields[-1].strip():
             fields.pop()
         if len(fields) != len(names):
-            ledger.add("dropped", f"number of fields differs from the {len(names)} columns", 1, first)
+            report.add("dropped", f"number of fields differs from the {len(names)} columns", 1, first)
             continue
         rows.append(fields)
         at.append(first)
-    if not ledger.rows_read:
+    if not report.rows_read:
         raise TraceError("there is a header, but no rows")
     cells: dict[str, list[str]] = {}
     for index, name in enumerate(names):  # Of columns with the same name the first is used.
         cells.setdefault(name, [row[index].strip() for row in rows])
-    return draft_of(cells, np.array(at, np.int64), columns, ledger)
+    return draft_of(cells, np.array(at, np.int64), columns, report)
 
 
 def _requoted(lines: list[str], place: int, delimiter: str, width: int) -> tuple[str, int]:
@@ -92,7 +92,7 @@ def _header(lines: list[str], columns: Mapping[str, Any] | None) -> tuple[int, s
     return first, max(DELIMITERS, key=lambda mark: len(split_line(lines[first], mark)))
 
 
-def own_parquet(data: bytes, ledger: CleaningReport) -> JobTable | None:
+def own_parquet(data: bytes, report: CleaningReport) -> JobTable | None:
     """The table written by `JobTable.to_parquet`, bit-identical; None for any other Parquet file."""
     import pyarrow as pa
 
@@ -105,12 +105,12 @@ def own_parquet(data: bytes, ledger: CleaningReport) -> JobTable | None:
         raise TraceError(
             f"this Parquet file was written by kilowait, but cannot be read: {problem}"
         ) from None
-    ledger.rows_read = ledger.jobs = len(jobs)
+    report.rows_read = report.jobs = len(jobs)
     return jobs
 
 
 def read_parquet(
-    data: bytes, columns: Mapping[str, Any] | None, ledger: CleaningReport
+    data: bytes, columns: Mapping[str, Any] | None, report: CleaningReport
 ) -> tuple[RawColumns, dict[str, Any]]:
     """Read the rows of a Parquet file; dates and times become Unix seconds."""
     import pyarrow as pa
@@ -132,10 +132,10 @@ def read_parquet(
         except (pa.ArrowException, UnicodeDecodeError):
             continue  # Lists and structs are not job columns.
         cells.setdefault(name, texts)
-    ledger.rows_read = table.num_rows
+    report.rows_read = table.num_rows
     if not table.num_rows:
         raise TraceError("this Parquet file has no rows")
-    return draft_of(cells, np.arange(1, table.num_rows + 1), columns, ledger)
+    return draft_of(cells, np.arange(1, table.num_rows + 1), columns, report)
 
 
 def _arrow(data: bytes) -> Any:
