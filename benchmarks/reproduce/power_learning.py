@@ -138,12 +138,14 @@ def judged(
                 {
                     "seed": seed,
                     **_means(rows),
-                    "beyond": lies._asdict(),
+                    "margin": lies._asdict(),
                     "to_tuned": to_tuned._asdict(),
                     "weights": dict(agent.explain()),
                 }
             )
-            say(f"{promise:g} times, seed {seed}: {lies.spent[0]:.3f} of the energy of the Pareto front")
+            say(
+                f"{promise:g} times, seed {seed}: {lies.objective_ratio[0]:.3f} of the energy of the Pareto front"
+            )
         found["promises"].append(
             {
                 "times": promise,
@@ -175,8 +177,8 @@ def text(found: dict[str, Any]) -> str:
             times = f"{promise['times']:g} x"
             rows.append([f"{times}, tuned: {promise['tuned']['name']}", *_cells(promise["tuned"]), "", ""])
             for agent in promise["agents"]:
-                lies = agent["beyond"]
-                ratios = [_interval(lies["spent"]), _interval(lies["waited"])]
+                lies = agent["margin"]
+                ratios = [_interval(lies["objective_ratio"]), _interval(lies["delay_ratio"])]
                 rows.append([f"{times}, agent, seed {agent['seed']}", *_cells(agent), *ratios])
             said.append(_said(promise))
         parts.append(
@@ -196,10 +198,12 @@ def _said(promise: dict[str, Any]) -> str:
     """Summary of the agents of one constraint."""
     agents = promise["agents"]
     kept = sum(agent["slowdown"] <= promise["allowed"] for agent in agents)
-    out = sum(agent["beyond"]["spent"][0] < 1 or agent["beyond"]["waited"][0] < 1 for agent in agents)
-    sure = sum(agent["beyond"]["spent"][2] < 1 for agent in agents)
-    faster = sum(agent["beyond"]["waited"][2] < 1 for agent in agents)
-    over = [agent["to_tuned"]["spent"] for agent in agents]
+    out = sum(
+        agent["margin"]["objective_ratio"][0] < 1 or agent["margin"]["delay_ratio"][0] < 1 for agent in agents
+    )
+    sure = sum(agent["margin"]["objective_ratio"][2] < 1 for agent in agents)
+    faster = sum(agent["margin"]["delay_ratio"][2] < 1 for agent in agents)
+    over = [agent["to_tuned"]["objective_ratio"] for agent in agents]
     return (
         f"constraint {promise['times']:g} x (slowdown at most {promise['allowed']:.2f} here): satisfied by {kept} of "
         f"{len(agents)} agents; beyond the Pareto front {out} of {len(agents)}, with an interval below 1 in energy "

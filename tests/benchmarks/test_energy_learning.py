@@ -30,7 +30,7 @@ def test_training_tuning_and_evaluation_on_a_small_log():
     }
     assert [agent["seed"] for agent in promise["agents"]] == [0, 1]
     for agent in promise["agents"]:
-        value, low, high = agent["beyond"]["spent"]
+        value, low, high = agent["margin"]["objective_ratio"]
         assert low <= value <= high
     shown = text({"small": found})
     assert "agent, seed 1" in shown and "beyond the Pareto front" in shown and "satisfied by" in shown

@@ -13,7 +13,7 @@ from kilowait.jobs import JobTable
 from kilowait.traces import write_trace
 from tests.predict.example_logs import habits
 
-SEEN = "of the judged jobs had been submitted: of these it knows more than a prediction may"
+LEAKAGE = "of the evaluated jobs had been submitted (data leakage)"
 FEW = ("--cluster", 4, "--generations", 1, "--population", 4, "--windows", 2, "--window", 50)
 
 
@@ -58,14 +58,14 @@ def kept(log, tmp_path_factory):
 def test_simulate(kilowait, log, kept, tmp_path):
     words = ("simulate", log, "--cluster", 4, "--policy", "saf", "--runtime-predictor", kept)
     said = kilowait(*words, "--out", tmp_path / "run")
-    assert f"500 {SEEN}" in said.err
+    assert f"500 {LEAKAGE}" in said.err
     told = json.loads((tmp_path / "run" / "manifest.json").read_text())["predictors"][0]
     assert told["card_sha256"] == hashlib.sha256((kept / "card.json").read_bytes()).hexdigest()
-    assert told["judged_jobs_seen"] == 500 and SEEN in told["note"]
+    assert told["leaked_test_jobs"] == 500 and LEAKAGE in told["note"]
     later = kilowait(*words, "--jobs", "500:", "--out", tmp_path / "later")
     assert "judged" not in later.err
     told = json.loads((tmp_path / "later" / "manifest.json").read_text())["predictors"][0]
-    assert told["judged_jobs_seen"] == 0 and told["note"] is None
+    assert told["leaked_test_jobs"] == 0 and told["note"] is None
     from pyarrow import parquet
 
     jobs = parquet.read_table(tmp_path / "later" / "jobs.parquet")
@@ -76,24 +76,25 @@ def test_simulate(kilowait, log, kept, tmp_path):
 def test_compare(kilowait, log, kept, tmp_path):
     words = ("compare", log, "--cluster", 4, "--policies", "saf", "--runtime-predictor", kept)
     said = kilowait(*words, "--out", tmp_path / "both")
-    assert f"500 {SEEN}" in said.err and "saf (users)" in said.out
+    assert f"500 {LEAKAGE}" in said.err and "saf (users)" in said.out
     told = json.loads((tmp_path / "both" / "manifest.json").read_text())["predictors"]
-    assert told[str(log)][0]["judged_jobs_seen"] == 500
+    assert told[str(log)][0]["leaked_test_jobs"] == 500
     later = kilowait(*words, "--windows", 2, "--window", 100, "--split", "test")
-    assert later.status == 0 and "judged jobs" not in later.err
+    assert later.status == 0 and "evaluated jobs" not in later.err
 
 
 def test_train_and_evaluate(kilowait, log, kept, tmp_path):
     said = kilowait("train", log, *FEW, "--runtime-predictor", kept, "--out", tmp_path / "es")
-    assert said.status == 0 and "judged jobs" not in said.err
+    assert said.status == 0 and "evaluated jobs" not in said.err
     told = json.loads((tmp_path / "es" / "manifest.json").read_text())["predictors"][0]
-    assert told["judged_jobs_seen"] == 0
+    assert told["leaked_test_jobs"] == 0
     words = ("evaluate", tmp_path / "es", log, *FEW[:2], "--windows", 2, "--window", 100)
     assert (
-        SEEN in kilowait(*words, "--policies", "saf", "--test-fraction", 0.9, "--runtime-predictor", kept).err
+        LEAKAGE
+        in kilowait(*words, "--policies", "saf", "--test-fraction", 0.9, "--runtime-predictor", kept).err
     )
     assert (
-        SEEN
+        LEAKAGE
         not in kilowait(*words, "--policies", "saf", "--test-fraction", 0.3, "--runtime-predictor", kept).err
     )
 
@@ -131,7 +132,7 @@ def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
     told = json.loads((tmp_path / "run" / "results.json").read_text())["energy"]["budget"]
     assert told["budget_w"] == 480 and 0 <= told["time_share"] < 1
     kept = json.loads((tmp_path / "run" / "manifest.json").read_text())["predictors"][0]
-    assert kept["target"] == "power" and kept["judged_jobs_seen"] == 500
+    assert kept["target"] == "power" and kept["leaked_test_jobs"] == 500
     times = fitted(log, tmp_path / "times")
     assert (
         f"the predictor {times} predicts runtime, not power"

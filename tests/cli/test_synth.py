@@ -137,7 +137,7 @@ def test_a_score(kilowait, folder, tmp_path):
     found = kilowait(
         "synth", "score", TRACE, made, "--held-out", other, "--policies", "fcfs", "--json"
     ).json()
-    assert found["leaks"]["copies"] == 1 > found["leaks"]["copies_of_held_out"]
+    assert found["privacy"]["copies"] == 1 > found["privacy"]["copies_of_held_out"]
     assert [wait["policy"] for wait in found["waits"]] == ["fcfs"]
     assert found["fidelity"]["auc"] < 0.2  # copies: a twin's label, learned in another fold, is the wrong one
     assert found["worst_ks"]["ks"] < 0.3
@@ -167,7 +167,7 @@ def test_a_score_becomes_a_page(kilowait, folder, tmp_path):
     assert manifest["kind"] == "synthetic" and manifest["seeds"] == {"classifier": 0}
     assert list(manifest["inputs"]) == [TRACE, str(made), "lublin:400:32:0.8:8"]
     results = json.loads((run / "results.json").read_text())["synthetic"]
-    assert results["given_away"][0] == "copies" and results["leaks"]["copies"] == 1
+    assert results["exceeded_limits"][0] == "copies" and results["privacy"]["copies"] == 1
     assert "is not empty" in kilowait(*asked).error()
     kilowait("report", run)
     assert "Real jobs were copied: 100.0" in run.with_name("likeness.html").read_text().replace("&nbsp;", " ")
@@ -213,7 +213,7 @@ def test_a_private_fit_says_what_it_promises(kilowait, tmp_path):
 
 def test_going_on_where_nothing_was_begun(kilowait, tmp_path):
     said = kilowait("synth", "fit", TRACE, "--out", tmp_path / "one", "--set", QUICK, "--resume").error()
-    assert "holds no training to resume; start one without --resume" in said
+    assert "contains no training to resume; start one without --resume" in said
 
 
 def test_no_such_device(kilowait, tmp_path):

@@ -33,7 +33,9 @@ def test_weights_are_trained_played_compared_and_evaluated(kilowait, folder):
     )
     assert "front" in said.out and "kWh/job" in said.out and "hand-tuned power controls" in said.out
     told = json.loads((out / "results.json").read_text())
-    assert told["judged"]["spent"] == "energy" and "agent" in told["judged"]["policies"] and told["weights"]
+    assert (
+        told["judged"]["objective"] == "energy" and "agent" in told["judged"]["policies"] and told["weights"]
+    )
     played = kilowait("simulate", TRACE, "--policy", f"agent:{out}", *POWER)
     assert "asleep" in played.out
     assert (

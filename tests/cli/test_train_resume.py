@@ -48,7 +48,9 @@ def test_killed_by_the_system_and_gone_on_with_it_comes_to_the_same_agent(kilowa
 def test_what_is_not_there_is_not_gone_on_with(kilowait, tmp_path, more):
     trace = () if "gpu-mixed" in more else (TRACE,)
     said = kilowait("train", *trace, *more, "--out", tmp_path / "x", "--resume").error()
-    assert "holds no training to resume; start one without --resume" in said and not list(tmp_path.iterdir())
+    assert "contains no training to resume; start one without --resume" in said and not list(
+        tmp_path.iterdir()
+    )
 
 
 def test_another_log_is_refused(kilowait, tmp_path):
@@ -57,6 +59,6 @@ def test_another_log_is_refused(kilowait, tmp_path):
     kept = (out / "agent.json").read_bytes()
     other = [word.replace(":7", ":8") for word in words(out, "1")]
     said = kilowait(*other, "--resume")
-    assert said.status == 2 and "was begun with training jobs 720" in said.err.splitlines()[-1]
+    assert said.status == 2 and "was started with training jobs 720" in said.err.splitlines()[-1]
     assert "begun with seed 0, and this is 5" in kilowait(*words(out, "1"), "--resume", "--seed", "5").err
     assert (out / "agent.json").read_bytes() == kept

@@ -42,7 +42,7 @@ def test_a_generator_that_has_seen_what_is_judged_is_told_and_recorded(kilowait,
         and "the agent is evaluated on its jobs from day" in said.err
     )
     kept = json.loads((tmp_path / "x" / "manifest.json").read_text())["synthetic"]["generators"][0]
-    assert kept["saw"] == "judged jobs"
+    assert kept["overlap"] == "test jobs"
     others = ("train", "lublin:1200:32:0.95:8", *ES, "--synthetic", tmp_path / "all", "--load", "1.1")
     said = kilowait(*others, "--out", tmp_path / "y")
     assert said.status == 0 and "warning: " not in said.err

@@ -43,10 +43,10 @@ def test_tune_resume_train(kilowait, out):
     assert told["trials"][:2] == before and len(told["trials"]) == 3
     train = ("train", TRACE, "--total-timesteps", "256", *SMALL, "--hyperparameters", out / "best.toml")
     agent = kilowait(*train, "--out", out.with_name("agent"), "--json").json()["agent"]
-    assert agent["learning"]["algo"] == "ppo"  # as the file says, though cma-es is usual
+    assert agent["training"]["algo"] == "ppo"  # as the file says, though cma-es is usual
     best = told["best"]["settings"]
-    assert agent["learning"]["hyperparameters"]["learning_rate"] == best["learning_rate"]
-    assert agent["learning"]["hyperparameters"]["sizes"]["width"] == best["width"]
+    assert agent["training"]["hyperparameters"]["learning_rate"] == best["learning_rate"]
+    assert agent["training"]["hyperparameters"]["sizes"]["width"] == best["width"]
     assert "--algo cma-es" in kilowait(*train, "--algo", "cma-es", "--out", out.with_name("other")).error()
     anew = kilowait(*TUNE, "--trials", "1", "--out", out, "--force", "--json").json()
     assert anew["trials"][0]["figure"] == before[0]["figure"]

@@ -198,13 +198,13 @@ def _show_privacy(found: SyntheticScore) -> None:
         rows = [[below, *(console.percent(one.jobs_below) for one in found.anonymity)]]
         console.table(["privacy", "real", "synthetic"], rows)
         print()
-    if found.leaks is None:
+    if found.privacy is None:
         console.note(
             "whether jobs were copied can only be measured with real jobs that the generator has not seen: "
             "--held-out FILE"
         )
         return
-    leaks = found.leaks
+    leaks = found.privacy
     console.table(
         ["leakage", "synthetic", "held out, or by chance"],
         [

@@ -124,7 +124,7 @@ def train_network(
             agent,
             parts.test,
             machine,
-            power.meter,
+            power.context,
             power.power_controls,
             how.backfill,
             how.window_jobs,
