@@ -20,7 +20,7 @@ from kilowait.experiments.power import PowerSettings, meter_for
 from kilowait.jobs import JobTable
 from kilowait.telemetry.labels import SampleFiles
 from kilowait.traces import read_trace
-from tests.telemetry.api_servers import NOW, Web, said
+from tests.telemetry.api_servers import NOW, ApiServer, time_text
 from tests.telemetry.fake_sensors import FakeNvml, TestClock, powercap
 
 T0 = 1_760_000_000
@@ -32,10 +32,10 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def web(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Web]:
+def web(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ApiServer]:
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    made = Web()
+    made = ApiServer()
     yield made
     made.server.shutdown()
     made.server.server_close()
@@ -49,7 +49,10 @@ def test_cpu_samples_for_a_while(kilowait, tree, tmp_path):
     said = kilowait("telemetry", "cpu", "--root", tree, "--interval", "0.01s", "--duration", "0.05s", "--out", out,
                     "--host", "n1")  # fmt: skip
     assert said.status == 0, said.err
-    assert said.out.splitlines()[0] == "n1: 5 RAPL counters, package-0, dram make up the machine"
+    assert (
+        said.out.splitlines()[0]
+        == "n1: 5 RAPL counters; the power of the machine is the sum of package-0, dram"
+    )
     ticks = int(said.out.splitlines()[1].split(" ")[0])
     assert f"; {5 * ticks} rows written to {out}" in said.out and ticks <= 6
     assert len(out.read_text().splitlines()) == 1 + 5 * ticks
@@ -140,7 +143,7 @@ def test_whatever_stops_it_what_was_sampled_can_be_read(tmp_path, tree, suffix, 
         assert process.returncode == 0 and f"rows written to {out}" in text
         assert suffix == ".csv" or not list(out.glob("_*"))
     found = SampleFiles([out])
-    assert found.rows >= 10 and found.trouble.total() == 0
+    assert found.rows >= 10 and found.unusable_rows.total() == 0
     assert [meter.meter for meter in found.of(found.hosts[0])] == ["intel-rapl:0", "intel-rapl:0:1"]
 
 
@@ -183,13 +186,13 @@ def test_carbon_with_a_token_from_the_environment(kilowait, web, tmp_path, monke
 def test_carbon_again_and_again(kilowait, web, tmp_path):
     told = kilowait("telemetry", "carbon", "gb", "--every", "0.05s", "--duration", "0.12s", "--base-url", web.url,
                     "--out", tmp_path / "gb.json")  # fmt: skip
-    assert told.out == f"Great Britain: written to {tmp_path / 'gb.json'}\n" and len(web.asked) == 3
+    assert told.out == f"Great Britain: written to {tmp_path / 'gb.json'}\n" and len(web.paths) == 3
 
 
 def test_a_hole_of_the_service_is_a_note(kilowait, web, tmp_path):
     web.gb = lambda words: {
         "data": [
-            {"from": said(at), "to": said(at + 1800), "intensity": {"forecast": 1, "actual": 1}}
+            {"from": time_text(at), "to": time_text(at + 1800), "intensity": {"forecast": 1, "actual": 1}}
             for at in (NOW, NOW + 1800, NOW + 90000)
         ]
     }

@@ -194,7 +194,7 @@ def power_search(jobs, cluster, search, power_controls="sleep=timeout:600", powe
 
 
 @pytest.mark.parametrize(
-    ("jobs", "cluster", "training", "message"),
+    ("jobs", "cluster", "search", "message"),
     [
         (OTHER_JOBS, MACHINE, SEARCH, r"training jobs 420 \(digest \w+\), not 420"),
         (JOBS[:600], MACHINE, SEARCH, "training jobs 420 .*, not 360"),
