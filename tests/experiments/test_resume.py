@@ -247,4 +247,4 @@ def test_new_search_removes_files_of_network_training(tmp_path):
     folder = tmp_path / "x.training"
     train_network(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
     train(JOBS, MACHINE, SEARCH, trace="a log", folder=folder)
-    assert {path.name for path in folder.iterdir() if path.is_file()} == {"begun.json", "search.json"}
+    assert {path.name for path in folder.iterdir() if path.is_file()} == {"identity.json", "search.json"}

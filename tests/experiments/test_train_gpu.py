@@ -127,7 +127,7 @@ def test_preemptive_expert_schedules_as_its_policy():
 
 def test_agent_is_compared_with_policies(agent):
     found = evaluate_gpu_agent(agent[0], [JOBS[320:360], JOBS[360:400]], CLUSTER, policies=("fcfs", "srtf"))
-    variants = ("", ", fastest", ", fastest, moved")
+    variants = ("", ", fastest", ", fastest, migration")
     assert set(found["policies"]) == {
         "agent",
         *(policy + variant for policy in ("fcfs", "srtf") for variant in variants),

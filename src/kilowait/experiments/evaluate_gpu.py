@@ -21,7 +21,7 @@ BASELINES = ("fcfs", "sjf", "srtf", "las")
 VARIANTS: dict[str, dict[str, Any]] = {
     "": {},
     ", fastest": {"gpu_type_order": "fastest"},
-    ", fastest, moved": {"gpu_type_order": "fastest", "migrate": True},
+    ", fastest, migration": {"gpu_type_order": "fastest", "migrate": True},
 }
 """GPU settings of the variants of a policy, by the suffix of its name: GPUs of any type; the fastest types first; the
 fastest types first, with migration of running jobs to GPUs where they end sooner."""

@@ -40,7 +40,7 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 MetricRows = dict[str, Floats]
-"""Metrics by name, one value a window."""
+"""Metrics by name, one value per window."""
 
 METRICS: dict[str, str] = {
     "energy": "IT energy per job, kWh",

@@ -128,7 +128,7 @@ def task_for_predictor(card: ModelCard, task: PredictionTask) -> PredictionTask:
 def models_for(text: str | None, dataset: Dataset) -> tuple[list[PredictionModel], tuple[str, ...]]:
     """Parse comma-separated model names; else the default models for this dataset, and notes."""
     if text is not None:
-        return [PredictionModel.of(one) for one in text.split(",")], ()
+        return [PredictionModel.of(name) for name in text.split(",")], ()
     names = DEFAULT_MODELS[dataset.target.name]
     if "request" in names and np.isnan(dataset.target.requested).any():
         models = [PredictionModel.of(name) for name in names if name != "request"]

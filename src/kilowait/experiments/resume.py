@@ -36,7 +36,7 @@ __all__ = [
     "training_identity",
 ]
 
-IDENTITY_FILE = "begun.json"
+IDENTITY_FILE = "identity.json"
 STATES = ("last.safetensors", "warm/last.safetensors", FILE)
 """Checkpoint files of a network, of its warm start, and of an evolution strategy."""
 TRAINING_FILES = (*STATES, "agent.pt", "explained.json", "warm.json", IDENTITY_FILE)

@@ -79,13 +79,13 @@ been submitted (data leakage); evaluate later jobs')
 
 def read_predictor_card(folder: str, target: str) -> ModelCard:
     """Model card of a folder; InputError if there is none or it predicts another target."""
-    place = Path(folder)
-    if not place.is_dir():
+    path = Path(folder)
+    if not path.is_dir():
         raise InputError(
             f"there is no folder {folder}; create a predictor with kilowait predict fit TRACE --target {target} --out "
             f"{folder}"
         )
-    card = read_card(place)
+    card = read_card(path)
     if card.target != target:
         raise InputError(
             f"the predictor {folder} predicts {card.target}, not {target}; fit one with kilowait predict fit "

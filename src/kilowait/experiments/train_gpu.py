@@ -75,10 +75,10 @@ def start_description(agent: LinearGpuAgent) -> str:
     >>> from kilowait.agents.linear_gpu.agent import policy_agent
     >>> start = dict(policy_agent("srtf", 8, gpu_type_order="fastest", migrate=True).provenance)
     >>> start_description(LinearGpuAgent([0.0] * 17, provenance={"start": start}))
-    'srtf, fastest, moved, placement first'
+    'srtf, fastest, migration, placement first'
     """
     start = agent.provenance["start"]
     parts = [start["rule"]]
     parts += ["fastest"] if start["gpu_type_order"] == "fastest" else []
-    parts += ["moved"] if start["migrate"] else []
+    parts += ["migration"] if start["migrate"] else []
     return ", ".join([*parts, f"placement {start['placement']}"])

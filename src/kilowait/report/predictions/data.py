@@ -70,7 +70,7 @@ class PredictionReportData:
         comparison = "not better" if gain <= 0 else "better"
         sentences.append(
             f"The prediction is {share(float(forest['accuracy']))} accurate (the shorter of prediction and truth over "
-            f"the longer, on average), {comparison} than the best baseline, {best['words']}, with "
+            f"the longer, on average), {comparison} than the best baseline, {best['value_text']}, with "
             f"{share(float(best['accuracy']))}."
         )
         request = self.score("request")
@@ -121,7 +121,8 @@ def job_sentences(case: Mapping[str, Any]) -> list[str]:
         named = [part for part in parts if sign * float(part["contribution"]) > 0][:MAX_FEATURES]
         if named:
             features = "; ".join(
-                f"{part['name']}, {part['words']} ({factor(float(part['moved']))})" for part in named
+                f"{part['name']}, {part['value_text']} ({factor(float(part['contribution']))})"
+                for part in named
             )
             sentences.append(f"Main features that made it {words}: {features}.")
     return sentences
@@ -142,7 +143,7 @@ def what_if_sentences(case: Mapping[str, Any]) -> list[str]:
         ]
     changes.sort(key=lambda part: -abs(math.log(float(part["predicted_with_median_s"]) / mean_s)))
     return [
-        f"If {part['name']} were {part['usual']} (typical) instead of {part['words']}, the prediction would be "
-        f"{format_duration(float(part['if_usual_s']))} instead of {format_duration(mean_s)}."
+        f"If {part['name']} were {part['median_text']} (typical) instead of {part['value_text']}, the prediction "
+        f"would be {format_duration(float(part['predicted_with_median_s']))} instead of {format_duration(mean_s)}."
         for part in changes[:MAX_FEATURES]
     ]

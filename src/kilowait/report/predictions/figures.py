@@ -178,7 +178,7 @@ def job(case: Mapping[str, Any]) -> ReportFigure:
     """The effect of each feature on the prediction of one job."""
     parts: Sequence[Mapping[str, Any]] = list(reversed(case["contributions"]))
     moved = [float(case["other_contributions"]), *(float(part["contribution"]) for part in parts)]
-    labels = ["all others", *(f"{part['name']}: {part['words']}" for part in parts)]
+    labels = ["all others", *(f"{part['name']}: {part['value_text']}" for part in parts)]
     limit = max(*(abs(value) for value in moved), 0.1)
     with new_figure(height_in=1.0 + 0.3 * len(moved)) as (figure, axes):
         axes.axvline(0.0, color=INK, linewidth=1.0)
