@@ -79,7 +79,7 @@ def test_a_log_without_requests(kilowait, tmp_path):
         in kilowait("predict", "score", path, "-c", 16, "--models", "request").err
     )
     said = kilowait("predict", "score", path, "-c", 16, "--test-fraction", 0.1)
-    assert "note: not every job has a request: the request baseline is left out" in said.err
+    assert "note: some jobs have no request: the request baseline is left out" in said.err
     assert "last2" in said.out and "request " not in said.out
 
 

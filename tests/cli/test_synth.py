@@ -186,7 +186,9 @@ def test_errors(kilowait, folder, tmp_path):
     assert "50 jobs are too few" in kilowait("synth", "fit", "lublin:50:8", "-o", out).error()
     assert "unknown generator 'gan'" in kilowait("synth", "fit", TRACE, "-m", "gan", "-o", out).error()
     assert "is not empty" in kilowait("synth", "fit", TRACE, "-m", "copula", "-o", folder).error()
-    assert "the settings have 'days'" in kilowait("synth", "fit", TRACE, "--set", "days", "-o", out).error()
+    assert (
+        "the settings contain 'days'" in kilowait("synth", "fit", TRACE, "--set", "days", "-o", out).error()
+    )
     assert "must be finite" in kilowait("synth", "fit", TRACE, "--set", "days=nan", "-o", out).error()
     worded = kilowait("synth", "fit", TRACE, "-m", "bootstrap", "--set", "days=seven", "-o", out).error()
     assert "days of the generator bootstrap is 'seven'; it must be a number" in worded

@@ -138,7 +138,7 @@ def test_a_teacher_is_imitated_first(kilowait, folder):
     [
         (("--device", "cuda:7"), "the device is 'cuda:7'"),
         (("--device", "tpu"), "unknown device 'tpu'"),
-        (("--queue-window", "50000000"), "take a smaller --queue-window or a smaller --num-envs"),
+        (("--queue-window", "50000000"), "use a smaller --queue-window or a smaller --num-envs"),
         (("--episode-jobs", "5000"), "use shorter episodes (--episode-jobs)"),
         (("--window", "1000"), "are fewer than a window of 1,000; use shorter windows"),
         (("--expert", "lookahead:width=0"), "width of look-ahead is 0"),

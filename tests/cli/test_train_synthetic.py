@@ -30,7 +30,7 @@ def test_an_agent_is_trained_on_generated_jobs_and_says_so(kilowait, model, tmp_
     kept = json.loads((out / "manifest.json").read_text())["synthetic"]
     assert kept["share"] == 0.25 and kept["curriculum"] == "mixed"
     assert kept["generators"][0]["folder"] == str(model) and kept["generators"][0]["jobs"] == 720
-    assert kept["generators"][0]["saw"] == "training jobs only"
+    assert kept["generators"][0]["overlap"] == "training jobs only"
 
 
 def test_a_generator_that_has_seen_what_is_judged_is_told_and_recorded(kilowait, tmp_path):
@@ -55,8 +55,8 @@ def test_a_generator_that_has_seen_what_is_judged_is_told_and_recorded(kilowait,
         (("--synthetic", "MODEL", "--synthetic-share", "2"), "the share of synthetic jobs is 2"),
         (("--synthetic", "MODEL", "--synthetic-curriculum", "first"), "unknown curriculum 'first'"),
         (("--synthetic", "MODEL", "--power", "taurus"), "leave it out"),
-        (("--synthetic", "MODEL", "--power", "taurus", "--algo", "ppo"), "cannot be mixed in with --power"),
-        (("--synthetic-share", "0.5"), "no generator is named"),
+        (("--synthetic", "MODEL", "--power", "taurus", "--algo", "ppo"), "cannot be combined with --power"),
+        (("--synthetic-share", "0.5"), "no generator is given"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_is_written(kilowait, model, tmp_path, words, told):

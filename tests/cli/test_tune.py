@@ -34,7 +34,7 @@ def test_tune_resume_train(kilowait, out):
     assert "learning_rate" in first.out and f"--hyperparameters {out / 'best.toml'}" in first.out
     assert "--resume" in kilowait(*TUNE, "--trials", "3", "--out", out).error()
     assert (
-        "begun with seed 0" in kilowait(*TUNE, "--trials", "3", "--seed", "1", "--out", out, "--resume").err
+        "started with seed 0" in kilowait(*TUNE, "--trials", "3", "--seed", "1", "--out", out, "--resume").err
     )
     before = json.loads((out / "results.json").read_text())["trials"]
     more = kilowait(*TUNE, "--trials", "3", "--out", out, "--resume", "--json")
@@ -49,7 +49,7 @@ def test_tune_resume_train(kilowait, out):
     assert agent["training"]["hyperparameters"]["sizes"]["width"] == best["width"]
     assert "--algo cma-es" in kilowait(*train, "--algo", "cma-es", "--out", out.with_name("other")).error()
     anew = kilowait(*TUNE, "--trials", "1", "--out", out, "--force", "--json").json()
-    assert anew["trials"][0]["figure"] == before[0]["figure"]
+    assert anew["trials"][0]["metric"] == before[0]["metric"]
 
 
 def test_what_is_wrong_is_told(kilowait, tmp_path, monkeypatch):

@@ -171,16 +171,16 @@ def evaluate_predictors(
         **settings,
     )
     results: list[tuple[ModelPredictions, float]] = []
-    began = perf_counter()
+    start = perf_counter()
     for predicted in model_predictions:
-        seconds = perf_counter() - began
+        seconds = perf_counter() - start
         if predicted.distributions is not None:  # point estimates of the forest share one fit
             seconds = next(
                 (seconds for other, seconds in results if other.distributions is predicted.distributions),
                 seconds,
             )
         results.append((predicted, seconds))
-        began = perf_counter()
+        start = perf_counter()
     weeks = _Weeks(dataset.jobs["submit_s"][rows], seed)
     sums = {
         predicted.model.text: weeks.sums(losses(predicted.values[rows], truth[rows]))
@@ -253,7 +253,10 @@ class _Weeks:
         ratios = {}
         for name, sign in (("accuracy", -1.0), ("log_rmse", 1.0)):
             if others:
-                best = min((one[name] for one in others), key=lambda values: sign * float(values.sum()))
+                best = min(
+                    (sums_of_model[name] for sums_of_model in others),
+                    key=lambda values: sign * float(values.sum()),
+                )
                 ratios[name] = self._ratio(name, sums[name], best)
         return ratios
 

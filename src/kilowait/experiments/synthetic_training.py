@@ -129,7 +129,7 @@ def sample_synthetic(
         overlap = data_overlap(
             generator.schema,
             log.jobs if as_logged is None else as_logged,
-            same=_same(folder, generator, log, trace),
+            same=_fitted_to_this_log(folder, generator, log, trace),
         )
         records.append(
             {"folder": folder, "generator": generator.name, "jobs": count, "seed": seed, **overlap}
@@ -160,25 +160,25 @@ def data_overlap(schema: LogSchema, jobs: JobTable, *, same: bool) -> dict[str, 
     }
     if not same:
         return {**fitted, "overlap": "another log"}
-    parts = split(jobs)
+    splits = split(jobs)
     offset_s = schema.zero_s - unix_zero_s(jobs)
     first_s_of = {
-        "validation": float(parts.validation["submit_s"][0]),
-        "test": float(parts.test["submit_s"][0]),
+        "validation": float(splits.validation["submit_s"][0]),
+        "test": float(splits.test["submit_s"][0]),
     }
     overlap = "training jobs only"
     for name, begin_s in first_s_of.items():
-        if last_s + offset_s > begin_s or (last_s + offset_s == begin_s and schema.jobs > len(parts.train)):
+        if last_s + offset_s > begin_s or (last_s + offset_s == begin_s and schema.jobs > len(splits.train)):
             overlap = f"{name} jobs"
     zero = jobs.meta.get("unix_start_s")
     return {
         **fitted,
         "overlap": overlap,
-        **{f"{name}_from": _date_text(at, zero) for name, at in first_s_of.items()},
+        **{f"{name}_from": _date_text(begin_s, zero) for name, begin_s in first_s_of.items()},
     }
 
 
-def _same(folder: str | PathLike[str], generator: Generator, log: Workload, trace: str) -> bool:
+def _fitted_to_this_log(folder: str | PathLike[str], generator: Generator, log: Workload, trace: str) -> bool:
     """Whether a generator was fitted to this log, by the inputs in its manifest or else by the file name.
 
     A synthetic workload has no file, and all workloads of a model have the same name: only its input text is compared.
@@ -193,7 +193,7 @@ def _same(folder: str | PathLike[str], generator: Generator, log: Workload, trac
     return named and (log.sha256 is not None or not inputs)
 
 
-def _overlap_warnings(folder: str, overlap: dict[str, Any], trace: str, training: int) -> list[str]:
+def _overlap_warnings(folder: str, overlap: dict[str, Any], trace: str, training_jobs: int) -> list[str]:
     uses = {"validation jobs": ("selected", "validation_from"), "test jobs": ("evaluated", "test_from")}
     if overlap["overlap"] not in uses:
         return []
@@ -201,7 +201,7 @@ def _overlap_warnings(folder: str, overlap: dict[str, Any], trace: str, training
     return [
         f"{folder} was fitted to {overlap['fitted_to']} until {overlap['fitted_until']}, and the agent is {verb} "
         f"on its jobs from {overlap[first_job]} on (data leakage); fit a generator to the training jobs only: kilowait "
-        f"synth fit {trace} --jobs {training}"
+        f"synth fit {trace} --jobs {training_jobs}"
     ]
 
 
@@ -216,8 +216,8 @@ def _check_fits(jobs: JobTable, cluster: Cluster, folder: str) -> None:
         ) from None
 
 
-def _date_text(at_s: float, zero_s: float | None) -> str:
+def _date_text(time_s: float, zero_s: float | None) -> str:
     """A time of a log as text: the date, or the day of the log if its start date is unknown."""
     if zero_s is None:
-        return f"day {at_s / 86400.0:.1f} of the log"
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=float(zero_s) + at_s)).strftime("%Y-%m-%d")
+        return f"day {time_s / 86400.0:.1f} of the log"
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=float(zero_s) + time_s)).strftime("%Y-%m-%d")

@@ -70,13 +70,13 @@ class WrittenSample:
         size = gpus_of(self.machine) if counts_gpus(self.machine) else self.machine.nodes
         return self.work / size / self.span_s if self.span_s > 0 else 0.0
 
-    def counting(self, tables: Iterable[JobTable]) -> Iterator[JobTable]:
+    def count_while_writing(self, tables: Iterable[JobTable]) -> Iterator[JobTable]:
         """Yield each table to the writer, and add it to the statistics."""
         for table in tables:
-            submit, units = table["submit_s"], "gpus" if counts_gpus(self.machine) else "nodes"
+            submit, column = table["submit_s"], "gpus" if counts_gpus(self.machine) else "nodes"
             self.jobs += len(table)
             self.first_s, self.last_s = min(self.first_s, submit.min()), max(self.last_s, submit.max())
-            self.work += float(np.dot(table.column(units).astype(np.float64), table["runtime_s"]))
+            self.work += float(np.dot(table.column(column).astype(np.float64), table["runtime_s"]))
             yield table
 
 
@@ -99,7 +99,7 @@ def sample_file(
     requested_cluster = None if cluster.strip().lower() == "auto" else named_cluster(cluster)
     size = generator.schema.machine if what_if is None or what_if.nodes is None else what_if.nodes
     sample = WrittenSample(requested_cluster or Cluster.from_nodes(size))
-    tables = sample.counting(
+    tables = sample.count_while_writing(
         generator.tables(
             jobs,
             days=days,

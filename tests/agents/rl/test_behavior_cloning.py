@@ -195,7 +195,7 @@ def test_errors(tmp_path):
             trained(tmp_path / "x", replace(QUICK, expert=expert))
     gpu = GpuVectorEnv(1, jobs=GPU_JOBS[:80], cluster=GPUS, episode_jobs=40)
     for expert, words in (
-        ("lookahead", "cannot simulate GPU clusters"),
+        ("lookahead", "does not support GPU clusters"),
         ("wfp3", "changes while jobs wait"),
     ):
         with pytest.raises(InputError, match=words):
