@@ -70,8 +70,8 @@ def test_resumed_after_kill_equals_uninterrupted(tmp_path, algo):
     with pytest.raises(Killed):
         trained(tmp_path / "resumed", training, progress=kill)
     resumed, again = trained(tmp_path / "resumed", training, resume=True)
-    one, other = uninterrupted.network.state_dict(), resumed.network.state_dict()
-    assert all(np.array_equal(one[name].numpy(), other[name].numpy()) for name in one)
+    left, right = uninterrupted.network.state_dict(), resumed.network.state_dict()
+    assert all(np.array_equal(left[name].numpy(), right[name].numpy()) for name in left)
     metrics = [[(update.metric, update.validation) for update in updates] for updates in (history, again)]
     assert np.array_equal(*metrics, equal_nan=True)
     with pytest.raises(InputError, match="objectives .*'wait'., not .*'sla'"):
@@ -121,9 +121,9 @@ def test_preference_in_policy_text(run, tmp_path):
 
 def test_front_equals_simulations_of_each_preference(run):
     agent, later = run[1], JOBS[750:]
-    found = preference_front(agent, later, MACHINE, window_jobs=50, grid_steps=2)
-    assert (found["windows"], len(found["points"]), list(found["terms"])) == (3, 3, ["slowdown", "wait"])
-    for point in found["points"]:
+    front = preference_front(agent, later, MACHINE, window_jobs=50, grid_steps=2)
+    assert (front["windows"], len(front["points"]), list(front["terms"])) == (3, 3, ["slowdown", "wait"])
+    for point in front["points"]:
         policy = agent.prefer(**point["preference"])
         runs = [kw.metrics(kw.simulate(later[lo : lo + 50], MACHINE, policy, "easy")) for lo in (0, 50, 100)]
         assert point["metrics"]["slowdown"] == pytest.approx(

@@ -36,12 +36,12 @@ def report():
 
 
 def test_metrics_are_of_the_test_jobs(report):
-    jobs, found, messages = report
+    jobs, data, messages = report
     test_jobs = round(TEST_FRACTION * len(jobs))
-    assert (found["jobs"], found["test_jobs"], found["trace"]) == (900, test_jobs, "synthetic")
+    assert (data["jobs"], data["test_jobs"], data["trace"]) == (900, test_jobs, "synthetic")
     fits = [text for text in messages if text.startswith("fitting forest")]
-    assert found["model"]["fits"] == len(fits) > 3 and "SHAP values" in messages[-1]
-    rows = {row["name"]: row for row in found["scores"]}
+    assert data["model"]["fits"] == len(fits) > 3 and "SHAP values" in messages[-1]
+    rows = {row["name"]: row for row in data["scores"]}
     assert rows["forest"]["accuracy"] > max(rows[name]["accuracy"] for name in ("last2", "request")) + 0.02
     truth_s = jobs["runtime_s"][-test_jobs:]
     accuracy = (np.minimum(truth_s, 3600) / np.maximum(truth_s, 3600)).mean()
@@ -51,34 +51,34 @@ def test_metrics_are_of_the_test_jobs(report):
 
 
 def test_classes_and_histograms_contain_every_job_once(report):
-    _, found, _ = report
-    for rows in found["classes"].values():
-        assert sum(row["jobs"] for row in rows) == found["test_jobs"]
-    assert [row["label"] for row in found["classes"]["request"]] == ["10-60 min"]
-    for cells in found["histogram"]["cells"].values():
-        assert sum(jobs for _, _, jobs in cells) == found["test_jobs"]
-    assert {predicted for _, predicted, _ in found["histogram"]["cells"]["request"]} == {
+    _, data, _ = report
+    for rows in data["classes"].values():
+        assert sum(row["jobs"] for row in rows) == data["test_jobs"]
+    assert [row["label"] for row in data["classes"]["request"]] == ["10-60 min"]
+    for cells in data["histogram"]["cells"].values():
+        assert sum(jobs for _, _, jobs in cells) == data["test_jobs"]
+    assert {predicted for _, predicted, _ in data["histogram"]["cells"]["request"]} == {
         21
     }  # 3,600 s, six cells per decade
-    assert found["histogram"]["edges_s"][21] <= 3600 < found["histogram"]["edges_s"][22]
-    assert sum(row["jobs"] for row in found["drift"]["rows"]) == found["jobs"]
-    assert [row["start_s"] for row in found["drift"]["rows"]] == [0.0, 7 * 86400.0]
+    assert data["histogram"]["edges_s"][21] <= 3600 < data["histogram"]["edges_s"][22]
+    assert sum(row["jobs"] for row in data["drift"]["rows"]) == data["jobs"]
+    assert [row["start_s"] for row in data["drift"]["rows"]] == [0.0, 7 * 86400.0]
 
 
 def test_coverage_increases_with_level(report):
-    _, found, _ = report
+    _, data, _ = report
     for kind in ("plain", "calibrated"):
-        covered = [row[kind] for row in found["calibration"]]
+        covered = [row[kind] for row in data["calibration"]]
         assert covered == sorted(covered)
-    calibrated = {row["level"]: row["calibrated"] for row in found["calibration"]}
+    calibrated = {row["level"]: row["calibrated"] for row in data["calibration"]}
     assert calibrated[0.9] == pytest.approx(0.9, abs=0.08)
 
 
 def test_importance_and_beeswarm(report):
-    _, found, _ = report
-    means = [row["mean"] for row in found["importance"]["rows"]]
+    _, data, _ = report
+    means = [row["mean"] for row in data["importance"]["rows"]]
     assert means == sorted(means, reverse=True) and means[0] > 0
-    beeswarm = found["importance"]["beeswarm"]
+    beeswarm = data["importance"]["beeswarm"]
     assert len(beeswarm) == 12
     assert all(len(row["rank"]) == len(row["contributions"]) <= 300 for row in beeswarm)
     ranks = np.array([row["rank"] for row in beeswarm], float)
@@ -86,11 +86,11 @@ def test_importance_and_beeswarm(report):
 
 
 def test_job_is_explained_by_the_forest_that_predicted_it(report):
-    jobs, found, _ = report
+    jobs, data, _ = report
     times = first_replay(jobs, MACHINE)
     predictions = predict_runtimes(jobs, times, 16, seed=0, **QUICK)
     forests = ForestData(jobs, times, predictions, QUICK["online"], QUICK["forest"], 0)
-    for case in found["explained"]:
+    for case in data["explained"]:
         row = int(np.flatnonzero(jobs["job_id"] == case["job_id"])[0])
         forest = forests.fit_forest_on(forests.training_rows(row))
         values = predictions.features.values[[row]]
@@ -113,35 +113,35 @@ def test_job_is_explained_by_the_forest_that_predicted_it(report):
             assert part["predicted_with_median_s"] == pytest.approx(float(predicted_s[0]))
         assert case["request_s"] == request_s(jobs)[row]
         assert len(parts) == 8
-    cases = {case["role"]: case for case in found["explained"]}
+    cases = {case["role"]: case for case in data["explained"]}
     assert cases["a requested job"]["job_id"] == 700
     under, over = (cases[f"the most {prefix}predicted job"] for prefix in ("under", "over"))
     assert under["most_accurate_s"] < under["true_s"] and over["most_accurate_s"] > over["true_s"]
 
 
 def test_same_seed_gives_same_report(report):
-    jobs, found, _ = report
+    jobs, data, _ = report
     again = prediction_report(jobs, MACHINE, trace="synthetic", ids=[700], **QUICK)
-    assert plain_json(again) == plain_json(found)
+    assert plain_json(again) == plain_json(data)
     other = prediction_report(jobs, MACHINE, trace="synthetic", ids=[700], seed=1, **QUICK)
-    assert plain_json(other) != plain_json(found)
+    assert plain_json(other) != plain_json(data)
 
 
 def test_log_without_requests(report):
     jobs = habits()
     without_requests = jobs.with_columns(estimate_s=jobs["runtime_s"])
-    found = prediction_report(without_requests, MACHINE, **QUICK)
-    rows = {row["name"]: row for row in found["scores"]}
+    data = prediction_report(without_requests, MACHINE, **QUICK)
+    rows = {row["name"]: row for row in data["scores"]}
     assert rows["request"]["jobs"] == 0 and rows["last2"]["jobs"] > 200
-    assert found["histogram"]["cells"]["request"] == []
-    assert [row["label"] for row in found["classes"]["request"]] == ["no request"]
-    assert '"request_s": null' in plain_json(found)
+    assert data["histogram"]["cells"]["request"] == []
+    assert [row["label"] for row in data["classes"]["request"]] == ["no request"]
+    assert '"request_s": null' in plain_json(data)
 
 
 def test_saved_report_is_opened(report, tmp_path):
-    _, found, _ = report
+    _, data, _ = report
     folder = save_prediction_report(
-        tmp_path / "f", found, scenario={"trace": "synthetic"}, manifest={"date": "today"}
+        tmp_path / "f", data, scenario={"trace": "synthetic"}, manifest={"date": "today"}
     )
     opened = open_folder(folder)
     assert opened.manifest["kind"] == "predictions" and opened.scenario == {"trace": "synthetic"}

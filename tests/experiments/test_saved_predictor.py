@@ -58,14 +58,14 @@ def test_predictions_are_columns_of_the_log(predictor):
 
 def test_leaked_test_jobs_are_counted(predictor, folder):
     jobs, trace = habits(), str(folder / "habits.parquet")
-    found = saved_predictor(predictor, "runtime", jobs, trace)
-    assert (found.training_jobs, found.first_evaluated, found.data) == (500, 0, "habits.parquet")
-    assert found.card_sha256 == hashlib.sha256((folder / "predictor" / "card.json").read_bytes()).hexdigest()
-    assert "500 of the evaluated jobs" in found.note
-    assert found.evaluated_from(499).to_dict()["leaked_test_jobs"] == 1
+    saved = saved_predictor(predictor, "runtime", jobs, trace)
+    assert (saved.training_jobs, saved.first_evaluated, saved.data) == (500, 0, "habits.parquet")
+    assert saved.card_sha256 == hashlib.sha256((folder / "predictor" / "card.json").read_bytes()).hexdigest()
+    assert "500 of the evaluated jobs" in saved.note
+    assert saved.evaluated_from(499).to_dict()["leaked_test_jobs"] == 1
     assert (
-        found.evaluated_from(500).note is None
-        and found.evaluated_from(500).to_dict()["leaked_test_jobs"] == 0
+        saved.evaluated_from(500).note is None
+        and saved.evaluated_from(500).to_dict()["leaked_test_jobs"] == 0
     )
     assert saved_predictor(predictor, "runtime", jobs[500:], trace).note is None
     elsewhere = saved_predictor(predictor, "runtime", jobs[500:], "another.parquet")

@@ -66,9 +66,9 @@ def test_number_of_sampled_jobs(folder):
 )
 def test_data_leakage_warning_names_remedy(tmp_path, rows, overlap, verb):
     fit_generator(JOBS[:rows], "bootstrap", seed=0).save(tmp_path / "seen")
-    found = sampled(str(tmp_path / "seen"))
-    assert found.record["generators"][0]["overlap"] == overlap
-    (warning,) = found.warnings
+    leaking = sampled(str(tmp_path / "seen"))
+    assert leaking.record["generators"][0]["overlap"] == overlap
+    (warning,) = leaking.warnings
     assert f"the agent is {verb} on its jobs from day" in warning
     assert "kilowait synth fit log.swf --jobs 540" in warning
 

@@ -97,11 +97,11 @@ def test_time_limit_returns_best_network(tmp_path):
     trained, history = train_network(JOBS[:240], JOBS[240:320], CLUSTER, training, folder=tmp_path)
     assert len(history) == 1 < history[0].of
     again = kw.load_agent(tmp_path / "agent.pt")
-    one, other = (
+    times, times_again = (
         kw.simulate(JOBS[320:], CLUSTER, policy, backfill="none").jobs()["end_s"]
         for policy in (trained, again)
     )
-    assert np.array_equal(one, other)
+    assert np.array_equal(times, times_again)
 
 
 def test_preemptive_expert_schedules_as_its_policy():
@@ -126,9 +126,9 @@ def test_preemptive_expert_schedules_as_its_policy():
 
 
 def test_agent_is_compared_with_policies(agent):
-    found = evaluate_gpu_agent(agent[0], [JOBS[320:360], JOBS[360:400]], CLUSTER, policies=("fcfs", "srtf"))
+    result = evaluate_gpu_agent(agent[0], [JOBS[320:360], JOBS[360:400]], CLUSTER, policies=("fcfs", "srtf"))
     variants = ("", ", fastest", ", fastest, migration")
-    assert set(found["policies"]) == {
+    assert set(result["policies"]) == {
         "agent",
         *(policy + variant for policy in ("fcfs", "srtf") for variant in variants),
     }
@@ -143,13 +143,13 @@ def test_agent_is_compared_with_policies(agent):
         )
         for speeds in ("auto", "none")
     }
-    value, low, high = found["ratios"]["agent"]
+    value, low, high = result["ratios"]["agent"]
     assert low <= value <= high
-    assert found["policies"]["fcfs"]["mean_jct_s"] == pytest.approx(expected["auto"])
-    assert found["policies"]["fcfs"]["mean_jct_s"] != pytest.approx(
+    assert result["policies"]["fcfs"]["mean_jct_s"] == pytest.approx(expected["auto"])
+    assert result["policies"]["fcfs"]["mean_jct_s"] != pytest.approx(
         expected["none"]
     )  # GPU types differ in speed
-    assert found["policies"]["fcfs, fastest"]["mean_jct_s"] <= found["policies"]["fcfs"]["mean_jct_s"]
+    assert result["policies"]["fcfs, fastest"]["mean_jct_s"] <= result["policies"]["fcfs"]["mean_jct_s"]
 
 
 def test_other_gpu_types_are_an_error(agent):

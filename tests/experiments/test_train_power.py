@@ -129,7 +129,7 @@ def test_power_terms_need_power_model():
 def test_agent_is_compared_with_hand_tuned_controls():
     windows = [JOBS[0:150], JOBS[150:300], JOBS[300:450]]
     agent = from_controls(32, longer=0.1, timeout_s=600)
-    found = evaluate_power_agent(
+    result = evaluate_power_agent(
         bind_agent_power(agent, POWER.context, CONTROLS),
         windows,
         MACHINE,
@@ -138,10 +138,10 @@ def test_agent_is_compared_with_hand_tuned_controls():
         policies=("saf",),
         control_sets=("none", "sleep=timeout:600+dvfs=1.1"),
     )
-    ours, similar = found["policies"]["agent"], found["policies"]["saf, sleep=timeout:600+dvfs=1.1"]
+    ours, similar = result["policies"]["agent"], result["policies"]["saf, sleep=timeout:600+dvfs=1.1"]
     assert ours["energy"] == pytest.approx(similar["energy"], rel=0.02)
-    assert ours["energy"] < found["policies"]["saf, none"]["energy"]
-    assert 0.9 < found["margin"]["objective_ratio"][0] < 1.1 and len(found["by_window"]["energy"]) == 3
+    assert ours["energy"] < result["policies"]["saf, none"]["energy"]
+    assert 0.9 < result["margin"]["objective_ratio"][0] < 1.1 and len(result["by_window"]["energy"]) == 3
 
 
 def test_pareto_front_and_margin():

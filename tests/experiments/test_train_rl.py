@@ -60,8 +60,8 @@ def test_resumed_after_kill_equals_uninterrupted(tmp_path, algo, load_curriculum
     updates = []
     resumed, again = trained(tmp_path / "resumed", training, resume=True, progress=updates.append)
     assert [update.number for update in updates] == [5, 6] and len(again) == len(history) == 6
-    one, other = weights(uninterrupted), weights(resumed)
-    assert all(np.array_equal(one[name], other[name]) for name in one)
+    left, right = weights(uninterrupted), weights(resumed)
+    assert all(np.array_equal(left[name], right[name]) for name in left)
 
 
 def test_saved_agent_runs(tmp_path):

@@ -18,7 +18,7 @@ class TestClock:
 
     def __init__(self, utc_s: float = 1_700_000_000.0) -> None:
         self.utc_s, self.monotonic_s = utc_s, 100.0
-        self.at: dict[int, Callable[[], None]] = {}
+        self.callbacks: dict[int, Callable[[], None]] = {}
         """Function called after the n-th wait."""
         self.waits = 0
 
@@ -32,8 +32,8 @@ class TestClock:
     def wait(self, seconds: float, stop: threading.Event) -> None:
         self.advance(max(seconds, 0.0))
         self.waits += 1
-        if self.waits in self.at:
-            self.at[self.waits]()
+        if self.waits in self.callbacks:
+            self.callbacks[self.waits]()
 
 
 class NVMLError(Exception):

@@ -51,14 +51,14 @@ def constant_power(seconds: int, watts: float, **cells) -> list[str]:
     return [line(at, power=watts, mono=at, **cells) for at in range(seconds + 1)]
 
 
-def assert_energy_is_conserved(found: LabelledJobs) -> None:
-    total = math.fsum(found.measured_j) + found.unattributed_j
-    assert total == pytest.approx(found.node_j, rel=1e-9, abs=1e-9)
-    data = found.to_dict()
+def assert_energy_is_conserved(result: LabelledJobs) -> None:
+    total = math.fsum(result.measured_j) + result.unattributed_j
+    assert total == pytest.approx(result.node_j, rel=1e-9, abs=1e-9)
+    data = result.to_dict()
     assert data["labelled_j"] + data["unlabelled_j"] + data["unattributed_j"] == pytest.approx(
         data["node_j"], rel=1e-9
     )
-    assert sum(found.unlabelled.values()) + found.labelled == len(found.jobs)
+    assert sum(result.unlabelled.values()) + result.labelled == len(result.jobs)
 
 
 RESOURCE = {"gpu": "gpus", "node": "cores"}
@@ -81,14 +81,14 @@ def reference_split(meters, jobs, hosts, sharing) -> tuple[np.ndarray, float, fl
     `meters`: host -> list of (kind, [(begin, end, joules), ...]); intervals that are not listed are unknown.
     """
     measured, unattributed, total = np.zeros(len(jobs)), 0.0, 0.0
-    for host, listed in meters.items():
+    for host, meter_spans in meters.items():
         job_rows = [j for j in range(len(jobs)) if host in hosts[j]]
-        cuts = {at for _, spans in listed for begin, end, _ in spans for at in (begin, end)}
+        cuts = {at for _, spans in meter_spans for begin, end, _ in spans for at in (begin, end)}
         cuts |= {jobs[j]["start"] for j in job_rows} | {jobs[j]["end"] for j in job_rows}
         ordered = sorted(cuts)
         for begin, end in pairwise(ordered):
             energies = []
-            for kind, spans in listed:
+            for kind, spans in meter_spans:
                 inside = [(a, b, joules) for a, b, joules in spans if a <= begin and end <= b]
                 energies.append(
                     (kind, inside[0][2] * (end - begin) / (inside[0][1] - inside[0][0])) if inside else None
@@ -155,23 +155,23 @@ def test_split_equals_reference_and_conserves_energy(tmp_path, seed, sharing):
     ]
     gpus = rng.integers(0, 4, len(rows))
     rng.shuffle(lines)
-    found = label_energy(
+    result = label_energy(
         job_table(rows, LISTS, gpus=gpus),
         sample_files(tmp_path, *lines),
         sharing=sharing,
         coverage=0.5,
         longest_gap_s=10.0,
     )
-    assert_energy_is_conserved(found)
+    assert_energy_is_conserved(result)
     hosts = [list(LISTS.values())[row[2]] for row in rows]
     jobs = [
         {"start": row[0], "end": row[0] + row[1], "cores": int(row[3]), "gpus": int(held)}
         for row, held in zip(rows, gpus, strict=True)
     ]
     measured, unattributed, total = reference_split(meters, jobs, hosts, sharing)
-    np.testing.assert_allclose(found.measured_j, measured, rtol=1e-6, atol=1e-3)  # Unix times have 1e-7 s
-    assert (found.unattributed_j, found.node_j) == pytest.approx((unattributed, total), rel=1e-7)
-    assert total > 10_000 and (found.measured_j > 0).sum() > 10
+    np.testing.assert_allclose(result.measured_j, measured, rtol=1e-6, atol=1e-3)  # Unix times have 1e-7 s
+    assert (result.unattributed_j, result.node_j) == pytest.approx((unattributed, total), rel=1e-7)
+    assert total > 10_000 and (result.measured_j > 0).sum() > 10
 
 
 # -- single jobs -----------------------------------------------------------------------------------
@@ -180,17 +180,17 @@ def test_split_equals_reference_and_conserves_energy(tmp_path, seed, sharing):
 def test_exclusive_job_gets_all_energy_of_its_nodes(tmp_path):
     samples = sample_files(tmp_path, *constant_power(100, 200.0), *constant_power(100, 50.0, host="n2"))
     jobs = job_table([(10.5, 50.0, 0, 4), (70.0, 10.0, 1, 4)], ["n[1-2]", "n1"])
-    found = label_energy(jobs, samples)
-    assert found.jobs["energy_j"].tolist() == pytest.approx([250 * 50.0, 2000.0])
-    assert found.jobs["power_w"].tolist() == pytest.approx([250.0, 200.0])
-    assert found.unattributed_j == pytest.approx(200 * 40 + 50 * 50) and found.labelled == 2
+    result = label_energy(jobs, samples)
+    assert result.jobs["energy_j"].tolist() == pytest.approx([250 * 50.0, 2000.0])
+    assert result.jobs["power_w"].tolist() == pytest.approx([250.0, 200.0])
+    assert result.unattributed_j == pytest.approx(200 * 40 + 50 * 50) and result.labelled == 2
 
 
 def test_counters_are_interpolated_at_both_ends(tmp_path):
     samples = sample_files(tmp_path, *(line(10 * k, energy=1000 * k * k, mono=10 * k) for k in range(6)))
-    found = label_energy(job_table([(15.0, 20.0, 0, 1)]), samples)
+    result = label_energy(job_table([(15.0, 20.0, 0, 1)]), samples)
     # half of 1000..4000, all of 4000..9000, half of 9000..16000
-    assert found.jobs["energy_j"].tolist() == pytest.approx([1500 + 5000 + 3500])
+    assert result.jobs["energy_j"].tolist() == pytest.approx([1500 + 5000 + 3500])
 
 
 def test_counter_wrap_is_corrected(tmp_path):
@@ -208,28 +208,28 @@ def test_reset_counter_falls_back_on_power(tmp_path):
         "energy_j"
     ].tolist() == [1800.0]
     rows = [line(k, energy=e, mono=k) for k, e in enumerate(energy)]
-    found = label_energy(job_table([(0.0, 10.0, 0, 1)]), sample_files(tmp_path, *rows))
-    assert found.measured_j.tolist() == [2700.0]
-    assert found.jobs["energy_j"].tolist() == pytest.approx([3000.0])  # nine of ten seconds are known
-    assert found.to_dict()["extrapolated_j"] == pytest.approx(300.0)
-    assert "1 the counter was reset" in found.notes[-1]
+    result = label_energy(job_table([(0.0, 10.0, 0, 1)]), sample_files(tmp_path, *rows))
+    assert result.measured_j.tolist() == [2700.0]
+    assert result.jobs["energy_j"].tolist() == pytest.approx([3000.0])  # nine of ten seconds are known
+    assert result.to_dict()["extrapolated_j"] == pytest.approx(300.0)
+    assert "1 the counter was reset" in result.notes[-1]
 
 
 def test_increase_is_unknown_if_the_counter_may_wrap_twice(tmp_path):
     """In 40 s at 300 W a counter of 10 kJ wraps more than once."""
     at = [0, 1, 2, 3, 43, 44, 45]
     rows = [line(t, energy=300 * t % 10_000, range_j=10_000, mono=t) for t in at]
-    found = label_energy(job_table([(0.0, 3.0, 0, 1)]), sample_files(tmp_path, *rows), longest_gap_s=60)
-    assert found.node_j == pytest.approx(900 + 600)
+    result = label_energy(job_table([(0.0, 3.0, 0, 1)]), sample_files(tmp_path, *rows), longest_gap_s=60)
+    assert result.node_j == pytest.approx(900 + 600)
 
 
 @pytest.mark.parametrize(("idle", "shares"), [("jobs", [500.0, 1500.0]), ("nobody", [250.0, 750.0])])
 def test_energy_of_shared_nodes_is_split_by_cores(tmp_path, idle, shares):
     samples = sample_files(tmp_path, *constant_power(100, 100.0))
     jobs = job_table([(10.0, 20.0, 0, 4), (10.0, 20.0, 0, 12)])
-    found = label_energy(jobs, samples, sharing=EnergySplit("shared", idle, node_cores=32))
-    assert found.jobs["energy_j"].tolist() == pytest.approx(shares)
-    assert_energy_is_conserved(found)
+    result = label_energy(jobs, samples, sharing=EnergySplit("shared", idle, node_cores=32))
+    assert result.jobs["energy_j"].tolist() == pytest.approx(shares)
+    assert_energy_is_conserved(result)
 
 
 def test_gpu_energy_is_split_by_gpus_held(tmp_path):
@@ -237,9 +237,9 @@ def test_gpu_energy_is_split_by_gpus_held(tmp_path):
         tmp_path, *constant_power(50, 400.0, meter="gpu0"), *constant_power(50, 100.0, meter="intel-rapl:0")
     )
     jobs = job_table([(10.0, 10.0, 0, 4), (10.0, 10.0, 0, 4), (30.0, 10.0, 0, 4)], gpus=[1, 0, 0])
-    found = label_energy(jobs, samples, sharing=EnergySplit("shared"))
-    assert found.jobs["energy_j"].tolist() == pytest.approx([4500.0, 500.0, 1000.0])
-    assert_energy_is_conserved(found)
+    result = label_energy(jobs, samples, sharing=EnergySplit("shared"))
+    assert result.jobs["energy_j"].tolist() == pytest.approx([4500.0, 500.0, 1000.0])
+    assert_energy_is_conserved(result)
 
 
 def test_parts_of_a_meter_are_not_added(tmp_path):
@@ -272,8 +272,8 @@ def test_every_unlabelled_job_has_a_reason(tmp_path):
     jobs = job_table(rows, ("n1", "m1", "n[3-1]"))
     wait = jobs["wait_s"].copy()
     wait[-1] = np.nan
-    found = label_energy(jobs.with_columns(wait_s=wait, energy_j=np.full(10, 7.0)), samples)
-    assert found.unlabelled == {
+    result = label_energy(jobs.with_columns(wait_s=wait, energy_j=np.full(10, 7.0)), samples)
+    assert result.unlabelled == {
         "its start is unknown": 1,
         "it ran for 0 s": 1,
         "its nodes are not named": 2,
@@ -282,26 +282,26 @@ def test_every_unlabelled_job_has_a_reason(tmp_path):
         "samples cover less than 90% of its time": 1,
         "it shared its nodes with others (label with --share shared)": 2,
     }
-    assert np.isnan(found.jobs["energy_j"]).tolist() == [False] + [True] * 9
-    assert "the energy_j of the log was replaced" in found.notes
-    assert any("n[3-1]" in note for note in found.notes)
-    assert_energy_is_conserved(found)
+    assert np.isnan(result.jobs["energy_j"]).tolist() == [False] + [True] * 9
+    assert "the energy_j of the log was replaced" in result.notes
+    assert any("n[3-1]" in note for note in result.notes)
+    assert_energy_is_conserved(result)
 
 
 def test_node_without_samples_is_not_covered(tmp_path):
     samples = sample_files(tmp_path, *constant_power(100, 100.0))
     jobs = job_table([(10.0, 20.0, 0, 1)], ["n[1-2]"])
     assert label_energy(jobs, samples).labelled == 0
-    found = label_energy(jobs, samples, coverage=0.5)
-    assert found.coverage.tolist() == pytest.approx([0.5])
-    assert found.jobs["energy_j"].tolist() == pytest.approx([4000.0])
+    result = label_energy(jobs, samples, coverage=0.5)
+    assert result.coverage.tolist() == pytest.approx([0.5])
+    assert result.jobs["energy_j"].tolist() == pytest.approx([4000.0])
 
 
 def test_node_is_unknown_while_one_of_its_meters_is(tmp_path):
     rows = [*constant_power(100, 100.0, meter="gpu0"), *constant_power(50, 100.0, meter="gpu1")]
-    found = label_energy(job_table([(10.0, 30.0, 0, 1), (60.0, 30.0, 0, 1)]), sample_files(tmp_path, *rows))
-    assert found.jobs["energy_j"].tolist() == pytest.approx([6000.0, math.nan], nan_ok=True)
-    assert found.unlabelled == {"no samples while it ran": 1}
+    result = label_energy(job_table([(10.0, 30.0, 0, 1), (60.0, 30.0, 0, 1)]), sample_files(tmp_path, *rows))
+    assert result.jobs["energy_j"].tolist() == pytest.approx([6000.0, math.nan], nan_ok=True)
+    assert result.unlabelled == {"no samples while it ran": 1}
 
 
 # -- invalid samples -------------------------------------------------------------------------------
@@ -312,35 +312,35 @@ def test_energy_around_a_clock_change_is_unknown(tmp_path, by_s):
     rows = [
         line(at + (by_s if at > 50 else 0), energy=100 * at, range_j=100_000, mono=at) for at in range(101)
     ]
-    found = label_energy(job_table([(2.0, 8.0, 0, 1)]), sample_files(tmp_path, *rows))
-    assert found.jobs["energy_j"].tolist() == pytest.approx([800.0])
+    result = label_energy(job_table([(2.0, 8.0, 0, 1)]), sample_files(tmp_path, *rows))
+    assert result.jobs["energy_j"].tolist() == pytest.approx([800.0])
     certain = 100 * (100 - abs(by_s)) - 200 if by_s < 0 else 100 * 99
-    assert found.node_j == pytest.approx(certain, abs=350)
-    assert found.node_j <= 100 * 100
-    assert "the clock was set" in " ".join(found.notes) or "a gap" in " ".join(found.notes)
+    assert result.node_j == pytest.approx(certain, abs=350)
+    assert result.node_j <= 100 * 100
+    assert "the clock was set" in " ".join(result.notes) or "a gap" in " ".join(result.notes)
 
 
 def test_samples_out_of_order_after_a_clock_change_are_unknown(tmp_path):
     """Ten samples per second; the clock is set back by 0.35 s after 5 s: four pairs are out of order."""
     at = np.arange(100) / 10
     rows = [line(t - 0.35 * (t > 5), energy=100 * t, range_j=1000, mono=t) for t in at]
-    found = label_energy(job_table([(0.0, 4.0, 0, 1)]), sample_files(tmp_path, *rows))
-    assert 990 - 35 - 50 < found.node_j < 990
-    assert "the clock was set" in found.notes[0]
+    result = label_energy(job_table([(0.0, 4.0, 0, 1)]), sample_files(tmp_path, *rows))
+    assert 990 - 35 - 50 < result.node_j < 990
+    assert "the clock was set" in result.notes[0]
 
 
 def test_reset_is_not_treated_as_a_wrap(tmp_path):
     energy = [700, 710, 720, 0, 10, 20]
     rows = [line(k, energy=e, range_j=1000) for k, e in enumerate(energy)]
-    found = label_energy(job_table([(0.0, 2.0, 0, 1)]), sample_files(tmp_path, *rows))
-    assert found.node_j == pytest.approx(40.0) and "1 the counter was reset" in found.notes[0]
+    result = label_energy(job_table([(0.0, 2.0, 0, 1)]), sample_files(tmp_path, *rows))
+    assert result.node_j == pytest.approx(40.0) and "1 the counter was reset" in result.notes[0]
 
 
 def test_reboot_is_no_increase_of_the_counter(tmp_path):
     rows = [line(at, energy=900 + at, range_j=1000, mono=5000 + at) for at in range(10)]
     rows += [line(at, energy=at, range_j=1000, mono=at) for at in range(10, 20)]
-    found = label_energy(job_table([(0.0, 9.0, 0, 1)]), sample_files(tmp_path, *rows))
-    assert found.node_j == pytest.approx(18.0)
+    result = label_energy(job_table([(0.0, 9.0, 0, 1)]), sample_files(tmp_path, *rows))
+    assert result.node_j == pytest.approx(18.0)
 
 
 def test_missing_and_duplicate_samples(tmp_path):
@@ -348,12 +348,12 @@ def test_missing_and_duplicate_samples(tmp_path):
     rows[10] = line(10, power="nan", mono=10)
     rows[5] = line(5, power=-3, mono=5)
     rows += [rows[15], line(16, power=500.0, mono=16), "", f"{T0},x", line(3).replace(f"{T0 + 3:.6f}", "")]
-    found = label_energy(
+    result = label_energy(
         job_table([(10.5, 0.25, 0, 1), (16.0, 0.5, 0, 1)]), sample_files(tmp_path, *rows), coverage=0.1
     )
-    assert found.unlabelled == {"no samples while it ran": 1}
-    assert found.jobs["energy_j"][1] == pytest.approx(150.0)
-    notes = " ".join(found.notes)
+    assert result.unlabelled == {"no samples while it ran": 1}
+    assert result.jobs["energy_j"][1] == pytest.approx(150.0)
+    notes = " ".join(result.notes)
     assert "1 with power_w below 0 or infinite" in notes and "2 duplicate meter and time" in notes
     assert "1 with too many or too few cells" in notes and "1 without a time" in notes
     assert "4 no value" in notes
@@ -399,8 +399,8 @@ def test_domain_of_host_names_is_optional(tmp_path):
 def test_log_without_node_names_is_of_one_machine(tmp_path):
     jobs = job_table([(10.0, 20.0, 0, 1)]).with_columns(node_list=None)
     jobs = JobTable(meta=jobs.meta, **{name: jobs[name] for name in jobs.columns})
-    found = label_energy(jobs, sample_files(tmp_path, *constant_power(50, 100.0)))
-    assert found.labelled == 1 and "all jobs are assumed to have run on n1" in found.notes[0]
+    result = label_energy(jobs, sample_files(tmp_path, *constant_power(50, 100.0)))
+    assert result.labelled == 1 and "all jobs are assumed to have run on n1" in result.notes[0]
     with pytest.raises(
         InputError,
         match=r"names no nodes, but there are samples of 2 \(n1, n2 .*with NodeList",

@@ -22,7 +22,7 @@ class ListRecorder:
         pass
 
     @property
-    def at(self) -> list[float]:
+    def times(self) -> list[float]:
         return [rows[0][1] - 100.0 for rows in self.ticks]
 
 
@@ -45,7 +45,7 @@ def run(
 
 def test_samples_are_evenly_spaced_over_the_duration():
     progress, recorder, _ = run(TestClock(), [300.0, 200.0], interval_s=0.5, duration_s=2.0)
-    assert recorder.at == [0.0, 0.5, 1.0, 1.5, 2.0]
+    assert recorder.times == [0.0, 0.5, 1.0, 1.5, 2.0]
     assert (progress.ticks, progress.rows, progress.missed, progress.clock_changes, progress.power_w) == (
         5,
         10,
@@ -68,17 +68,17 @@ def test_missed_samples_are_counted_and_not_repeated():
 
     meter.read = slow
     progress, recorder, _ = run(clock, [], meter=meter, duration_s=6.0)
-    assert recorder.at == [0.0, 1.0, 2.0, 5.0, 6.0] and progress.missed == 2
+    assert recorder.times == [0.0, 1.0, 2.0, 5.0, 6.0] and progress.missed == 2
 
 
 def test_setting_the_clock_does_not_move_samples():
     clock = TestClock()
-    clock.at = {
+    clock.callbacks = {
         2: lambda: setattr(clock, "utc_s", clock.utc_s - 3600),
         4: lambda: setattr(clock, "utc_s", 2e9),
     }
     progress, recorder, reports = run(clock, [300.0], duration_s=5.0)
-    assert recorder.at == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0] and progress.clock_changes == 2
+    assert recorder.times == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0] and progress.clock_changes == 2
     assert [rows[0][0] - 1.7e9 for rows in recorder.ticks][:4] == [0.0, 1.0, 2.0 - 3600, 3.0 - 3600]
     messages = [event for _, events in reports for event in events]
     assert messages[0] == "the clock was set back by 3.6e+03 s" and messages[1].startswith(
@@ -90,7 +90,7 @@ def test_missing_meters_are_reported_once():
     clock = TestClock()
     nvml = FakeNvml(clock, [300.0, 200.0])
     meter = GpuMeter("n1", nvml)
-    clock.at = {2: lambda: nvml.broken.update({"GPU-1": 15}), 5: nvml.broken.clear}
+    clock.callbacks = {2: lambda: nvml.broken.update({"GPU-1": 15}), 5: nvml.broken.clear}
     progress, recorder, reports = run(clock, [], meter=meter, duration_s=20.0)
     assert [events for _, events in reports if events] == [
         ["gpu1 no longer responds"],
@@ -102,7 +102,7 @@ def test_missing_meters_are_reported_once():
 
 def test_sampling_ends_at_stop():
     clock, stop = TestClock(), threading.Event()
-    clock.at[3] = stop.set
+    clock.callbacks[3] = stop.set
     assert run(clock, [300.0], stop=stop)[0].ticks == 3
 
 
