@@ -144,7 +144,7 @@ def test_whatever_stops_it_what_was_sampled_can_be_read(tmp_path, tree, suffix, 
         assert suffix == ".csv" or not list(out.glob("_*"))
     found = SampleFiles([out])
     assert found.rows >= 10 and found.unusable_rows.total() == 0
-    assert [meter.meter for meter in found.of(found.hosts[0])] == ["intel-rapl:0", "intel-rapl:0:1"]
+    assert [meter.meter for meter in found.read_host(found.hosts[0])] == ["intel-rapl:0", "intel-rapl:0:1"]
 
 
 # -- carbon ----------------------------------------------------------------------------------------

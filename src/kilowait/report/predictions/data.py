@@ -70,7 +70,7 @@ class PredictionReportData:
         comparison = "not better" if gain <= 0 else "better"
         sentences.append(
             f"The prediction is {share(float(forest['accuracy']))} accurate (the shorter of prediction and truth over "
-            f"the longer, on average), {comparison} than the best baseline, {best['value_text']}, with "
+            f"the longer, on average), {comparison} than the best baseline, {best['description']}, with "
             f"{share(float(best['accuracy']))}."
         )
         request = self.score("request")
