@@ -144,7 +144,7 @@ def _columns(score: SyntheticScoreData) -> str:
     return (
         f"The least similar column is {column_label(name)} (KS {ks:.3f}): the shares of jobs {value_range} differ by "
         f"{100 * ks:.1f} percentage points. The least similar pair of columns is {column_label(str(pair['one']))} and "
-        f"{column_label(str(pair['other']))} with a correlation of {_signed(pair['made'])} instead of "
+        f"{column_label(str(pair['other']))} with a correlation of {_signed(pair['synthetic'])} instead of "
         f"{_signed(pair['real'])}."
     )
 
