@@ -85,7 +85,7 @@ def test_resumed_after_kill_equals_uninterrupted(tmp_path, curriculum):
         resumed.weights.tolist() == uninterrupted.weights.tolist()
         and resumed.provenance == uninterrupted.provenance
     )
-    with pytest.raises(kw.errors.InputError, match="was started with mixture"):
+    with pytest.raises(kw.errors.InputError, match="was begun with mixture"):
         searched(
             mixture=SyntheticMix((SYNTHETIC,), 0.25, curriculum),
             checkpoint_dir=CheckpointDir(tmp_path, resume=True),
