@@ -141,12 +141,14 @@ def evaluated(
                 {
                     "seed": seed,
                     **_means(rows),
-                    "beyond": {"energy": margin.spent, "slowdown": margin.waited},
-                    "to_tuned": {"energy": to_tuned.spent},
+                    "beyond": {"energy": margin.objective_ratio, "slowdown": margin.delay_ratio},
+                    "to_tuned": {"energy": to_tuned.objective_ratio},
                     "weights": dict(agent.explain()),
                 }
             )
-            say(f"{constraint:g} times, seed {seed}: {margin.spent[0]:.3f} of the energy of the Pareto front")
+            say(
+                f"{constraint:g} times, seed {seed}: {margin.objective_ratio[0]:.3f} of the energy of the Pareto front"
+            )
         result["constraints"].append(
             {
                 "times": constraint,

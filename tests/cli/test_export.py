@@ -13,7 +13,7 @@ from kilowait.envs.batched_sim import DecisionSettings
 @pytest.fixture
 def agent(tmp_path):
     settings = DecisionSettings(queue_window=8)
-    provenance = {"env": "kilowait/Batch-v0", "asking": settings_to_dict(settings)}
+    provenance = {"env": "kilowait/Batch-v0", "decision_settings": settings_to_dict(settings)}
     return save_network(
         network(settings.observation_spec, width=8), tmp_path / "run" / "agent.pt", provenance=provenance
     )

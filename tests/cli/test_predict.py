@@ -80,7 +80,7 @@ def test_log_without_requested_times(kilowait, tmp_path):
         in kilowait("predict", "score", path, "-c", 16, "--models", "request").err
     )
     result = kilowait("predict", "score", path, "-c", 16, "--test-fraction", 0.1)
-    assert "note: not every job has a request: the request baseline is left out" in result.err
+    assert "note: some jobs have no request: the request baseline is left out" in result.err
     assert "last2" in result.out and "request " not in result.out
 
 

@@ -13,7 +13,7 @@ from kilowait.jobs import JobTable
 from kilowait.traces import write_trace
 from tests.predict.example_logs import habits
 
-LEAKAGE = "of the judged jobs had been submitted: of these it knows more than a prediction may"
+LEAKAGE = "of the evaluated jobs had been submitted (data leakage)"
 SMALL = ("--cluster", 4, "--generations", 1, "--population", 4, "--windows", 2, "--window", 50)
 
 
@@ -61,11 +61,11 @@ def test_simulate(kilowait, log, predictor, tmp_path):
     assert f"500 {LEAKAGE}" in result.err
     record = json.loads((tmp_path / "run" / "manifest.json").read_text())["predictors"][0]
     assert record["card_sha256"] == hashlib.sha256((predictor / "card.json").read_bytes()).hexdigest()
-    assert record["judged_jobs_seen"] == 500 and LEAKAGE in record["note"]
+    assert record["leaked_test_jobs"] == 500 and LEAKAGE in record["note"]
     later = kilowait(*args, "--jobs", "500:", "--out", tmp_path / "later")
     assert "judged" not in later.err
     record = json.loads((tmp_path / "later" / "manifest.json").read_text())["predictors"][0]
-    assert record["judged_jobs_seen"] == 0 and record["note"] is None
+    assert record["leaked_test_jobs"] == 0 and record["note"] is None
     from pyarrow import parquet
 
     jobs = parquet.read_table(tmp_path / "later" / "jobs.parquet")
@@ -78,16 +78,16 @@ def test_compare(kilowait, log, predictor, tmp_path):
     result = kilowait(*args, "--out", tmp_path / "both")
     assert f"500 {LEAKAGE}" in result.err and "saf (users)" in result.out
     record = json.loads((tmp_path / "both" / "manifest.json").read_text())["predictors"]
-    assert record[str(log)][0]["judged_jobs_seen"] == 500
+    assert record[str(log)][0]["leaked_test_jobs"] == 500
     later = kilowait(*args, "--windows", 2, "--window", 100, "--split", "test")
-    assert later.status == 0 and "judged jobs" not in later.err
+    assert later.status == 0 and "evaluated jobs" not in later.err
 
 
 def test_train_and_evaluate(kilowait, log, predictor, tmp_path):
     result = kilowait("train", log, *SMALL, "--runtime-predictor", predictor, "--out", tmp_path / "es")
-    assert result.status == 0 and "judged jobs" not in result.err
+    assert result.status == 0 and "evaluated jobs" not in result.err
     record = json.loads((tmp_path / "es" / "manifest.json").read_text())["predictors"][0]
-    assert record["judged_jobs_seen"] == 0
+    assert record["leaked_test_jobs"] == 0
     args = ("evaluate", tmp_path / "es", log, *SMALL[:2], "--windows", 2, "--window", 100)
     assert (
         LEAKAGE
@@ -137,7 +137,7 @@ def test_power_budget_with_a_saved_power_predictor(kilowait, log, tmp_path):
     budget = json.loads((tmp_path / "run" / "results.json").read_text())["energy"]["budget"]
     assert budget["budget_w"] == 480 and 0 <= budget["time_share"] < 1
     record = json.loads((tmp_path / "run" / "manifest.json").read_text())["predictors"][0]
-    assert record["target"] == "power" and record["judged_jobs_seen"] == 500
+    assert record["target"] == "power" and record["leaked_test_jobs"] == 500
     times = fitted(log, tmp_path / "times")
     assert (
         f"the predictor {times} predicts runtime, not power"

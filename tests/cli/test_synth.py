@@ -140,7 +140,7 @@ def test_score(kilowait, folder, tmp_path):
     report = kilowait(
         "synth", "score", TRACE, sample, "--held-out", other, "--policies", "fcfs", "--json"
     ).json()
-    assert report["leaks"]["copies"] == 1 > report["leaks"]["copies_of_held_out"]
+    assert report["privacy"]["copies"] == 1 > report["privacy"]["copies_of_held_out"]
     assert [wait["policy"] for wait in report["waits"]] == ["fcfs"]
     assert (
         report["fidelity"]["auc"] < 0.2
@@ -172,7 +172,7 @@ def test_score_report(kilowait, folder, tmp_path):
     assert manifest["kind"] == "synthetic" and manifest["seeds"] == {"classifier": 0}
     assert list(manifest["inputs"]) == [TRACE, str(sample), "lublin:400:32:0.8:8"]
     results = json.loads((run / "results.json").read_text())["synthetic"]
-    assert results["given_away"][0] == "copies" and results["leaks"]["copies"] == 1
+    assert results["exceeded_limits"][0] == "copies" and results["privacy"]["copies"] == 1
     assert "is not empty" in kilowait(*args).error()
     kilowait("report", run)
     assert "Real jobs were copied: 100.0" in run.with_name("scored.html").read_text().replace("&nbsp;", " ")
@@ -191,7 +191,9 @@ def test_fit_errors(kilowait, folder, tmp_path):
     assert "50 jobs are too few" in kilowait("synth", "fit", "lublin:50:8", "-o", out).error()
     assert "unknown generator 'gan'" in kilowait("synth", "fit", TRACE, "-m", "gan", "-o", out).error()
     assert "is not empty" in kilowait("synth", "fit", TRACE, "-m", "copula", "-o", folder).error()
-    assert "the settings have 'days'" in kilowait("synth", "fit", TRACE, "--set", "days", "-o", out).error()
+    assert (
+        "the settings contain 'days'" in kilowait("synth", "fit", TRACE, "--set", "days", "-o", out).error()
+    )
     assert "must be finite" in kilowait("synth", "fit", TRACE, "--set", "days=nan", "-o", out).error()
     message = kilowait("synth", "fit", TRACE, "-m", "bootstrap", "--set", "days=seven", "-o", out).error()
     assert "days of the generator bootstrap is 'seven'; it must be a number" in message
@@ -218,7 +220,7 @@ def test_private_fit_prints_its_guarantee(kilowait, tmp_path):
 
 def test_resume_without_a_checkpoint(kilowait, tmp_path):
     message = kilowait("synth", "fit", TRACE, "--out", tmp_path / "one", "--set", QUICK, "--resume").error()
-    assert "holds no training to resume; start one without --resume" in message
+    assert "contains no training to resume; start one without --resume" in message
 
 
 def test_unknown_device(kilowait, tmp_path):

@@ -20,7 +20,7 @@ from kilowait.experiments.power import PowerSettings, make_power_context
 from kilowait.jobs import JobTable
 from kilowait.telemetry.labels import SampleFiles
 from kilowait.traces import read_trace
-from tests.telemetry.api_servers import NOW, Web, said
+from tests.telemetry.api_servers import NOW, ApiServer, time_text
 from tests.telemetry.fake_sensors import FakeNvml, TestClock, powercap
 
 T0 = 1_760_000_000
@@ -32,10 +32,10 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def web(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Web]:
+def web(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ApiServer]:
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    server = Web()
+    server = ApiServer()
     yield server
     server.server.shutdown()
     server.server.server_close()
@@ -49,7 +49,10 @@ def test_sample_cpu(kilowait, tree, tmp_path):
     result = kilowait("telemetry", "cpu", "--root", tree, "--interval", "0.01s", "--duration", "0.05s", "--out", out,
                     "--host", "n1")  # fmt: skip
     assert result.status == 0, result.err
-    assert result.out.splitlines()[0] == "n1: 5 RAPL counters, package-0, dram make up the machine"
+    assert (
+        result.out.splitlines()[0]
+        == "n1: 5 RAPL counters; the power of the machine is the sum of package-0, dram"
+    )
     ticks = int(result.out.splitlines()[1].split(" ")[0])
     assert f"; {5 * ticks} rows written to {out}" in result.out and ticks <= 6
     assert len(out.read_text().splitlines()) == 1 + 5 * ticks
@@ -140,8 +143,8 @@ def test_samples_are_readable_after_signals(tmp_path, tree, suffix, number):
         assert process.returncode == 0 and f"rows written to {out}" in text
         assert suffix == ".csv" or not list(out.glob("_*"))
     samples_read = SampleFiles([out])
-    assert samples_read.rows >= 10 and samples_read.trouble.total() == 0
-    assert [meter.meter for meter in samples_read.of(samples_read.hosts[0])] == [
+    assert samples_read.rows >= 10 and samples_read.unusable_rows.total() == 0
+    assert [meter.meter for meter in samples_read.read_host(samples_read.hosts[0])] == [
         "intel-rapl:0",
         "intel-rapl:0:1",
     ]
@@ -196,13 +199,13 @@ def test_carbon_tokens(kilowait, web, tmp_path, monkeypatch):
 def test_carbon_is_fetched_repeatedly(kilowait, web, tmp_path):
     result = kilowait("telemetry", "carbon", "gb", "--every", "0.05s", "--duration", "0.12s", "--base-url", web.url,
                     "--out", tmp_path / "gb.json")  # fmt: skip
-    assert result.out == f"Great Britain: written to {tmp_path / 'gb.json'}\n" and len(web.asked) == 3
+    assert result.out == f"Great Britain: written to {tmp_path / 'gb.json'}\n" and len(web.paths) == 3
 
 
 def test_gaps_in_the_carbon_series_are_reported(kilowait, web, tmp_path):
     web.gb = lambda args: {
         "data": [
-            {"from": said(at), "to": said(at + 1800), "intensity": {"forecast": 1, "actual": 1}}
+            {"from": time_text(at), "to": time_text(at + 1800), "intensity": {"forecast": 1, "actual": 1}}
             for at in (NOW, NOW + 1800, NOW + 90000)
         ]
     }

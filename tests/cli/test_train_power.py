@@ -34,7 +34,9 @@ def test_linear_agent_is_trained_simulated_compared_and_evaluated(kilowait, fold
     assert "front" in result.out and "kWh/job" in result.out and "hand-tuned power controls" in result.out
     saved = json.loads((out / "results.json").read_text())
     assert (
-        saved["judged"]["spent"] == "energy" and "agent" in saved["judged"]["policies"] and saved["weights"]
+        saved["judged"]["objective"] == "energy"
+        and "agent" in saved["judged"]["policies"]
+        and saved["weights"]
     )
     simulated = kilowait("simulate", TRACE, "--policy", f"agent:{out}", *POWER)
     assert "asleep" in simulated.out

@@ -53,7 +53,7 @@ def test_resumed_training_gives_the_same_agent(kilowait, tmp_path):
 def test_resume_without_a_checkpoint(kilowait, tmp_path, options):
     trace = () if "gpu-mixed" in options else (TRACE,)
     message = kilowait("train", *trace, *options, "--out", tmp_path / "x", "--resume").error()
-    assert "holds no training to resume; start one without --resume" in message and not list(
+    assert "contains no training to resume; start one without --resume" in message and not list(
         tmp_path.iterdir()
     )
 
@@ -64,7 +64,7 @@ def test_resume_with_another_log_or_seed_is_refused(kilowait, tmp_path):
     before = (out / "agent.json").read_bytes()
     other_log = [arg.replace(":7", ":8") for arg in train_args(out, "1")]
     result = kilowait(*other_log, "--resume")
-    assert result.status == 2 and "was begun with training jobs 720" in result.err.splitlines()[-1]
+    assert result.status == 2 and "was started with training jobs 720" in result.err.splitlines()[-1]
     assert (
         "begun with seed 0, and this is 5" in kilowait(*train_args(out, "1"), "--resume", "--seed", "5").err
     )

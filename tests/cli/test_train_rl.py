@@ -41,7 +41,7 @@ def test_train_resume_evaluate(kilowait, folder):
     )
     assert "update 4," in more.err and "update 2," not in more.err
     report = kilowait("evaluate", str(out), TRACE, "--windows", "3", "--window", "100", "--json").json()
-    assert "agent" in str(report["judged"]) and report["agent"]["learning"]["algo"] == "ppo"
+    assert "agent" in str(report["judged"]) and report["agent"]["training"]["algo"] == "ppo"
     compared = kilowait(
         "compare",
         TRACE,
@@ -143,9 +143,9 @@ def test_expert_is_cloned_before_training(kilowait, folder):
     [
         (("--device", "cuda:7"), "the device is 'cuda:7'"),
         (("--device", "tpu"), "unknown device 'tpu'"),
-        (("--queue-window", "50000000"), "take a smaller --queue-window or a smaller --num-envs"),
-        (("--episode-jobs", "5000"), "take shorter episodes (--episode-jobs)"),
-        (("--window", "1000"), "are fewer than a window of 1,000; take shorter windows"),
+        (("--queue-window", "50000000"), "use a smaller --queue-window or a smaller --num-envs"),
+        (("--episode-jobs", "5000"), "use shorter episodes (--episode-jobs)"),
+        (("--window", "1000"), "are fewer than a window of 1,000; use shorter windows"),
         (("--expert", "lookahead:width=0"), "width of look-ahead is 0"),
         (("--out", "/proc/kilowait"), "cannot write"),
     ],

@@ -30,7 +30,7 @@ def test_manifest_records_the_synthetic_training_jobs(kilowait, model, tmp_path,
     record = json.loads((out / "manifest.json").read_text())["synthetic"]
     assert record["share"] == 0.25 and record["curriculum"] == "mixed"
     assert record["generators"][0]["folder"] == str(model) and record["generators"][0]["jobs"] == 720
-    assert record["generators"][0]["saw"] == "training jobs only"
+    assert record["generators"][0]["overlap"] == "training jobs only"
 
 
 def test_generator_fitted_on_test_jobs_is_reported(kilowait, tmp_path):
@@ -42,7 +42,7 @@ def test_generator_fitted_on_test_jobs_is_reported(kilowait, tmp_path):
         and "the agent is evaluated on its jobs from day" in result.err
     )
     record = json.loads((tmp_path / "x" / "manifest.json").read_text())["synthetic"]["generators"][0]
-    assert record["saw"] == "judged jobs"
+    assert record["overlap"] == "test jobs"
     other_log = ("train", "lublin:1200:32:0.95:8", *ES, "--synthetic", tmp_path / "all", "--load", "1.1")
     result = kilowait(*other_log, "--out", tmp_path / "y")
     assert result.status == 0 and "warning: " not in result.err
@@ -55,8 +55,8 @@ def test_generator_fitted_on_test_jobs_is_reported(kilowait, tmp_path):
         (("--synthetic", "MODEL", "--synthetic-share", "2"), "the share of synthetic jobs is 2"),
         (("--synthetic", "MODEL", "--synthetic-curriculum", "first"), "unknown curriculum 'first'"),
         (("--synthetic", "MODEL", "--power", "taurus"), "leave it out"),
-        (("--synthetic", "MODEL", "--power", "taurus", "--algo", "ppo"), "cannot be mixed in with --power"),
-        (("--synthetic-share", "0.5"), "no generator is named"),
+        (("--synthetic", "MODEL", "--power", "taurus", "--algo", "ppo"), "cannot be combined with --power"),
+        (("--synthetic-share", "0.5"), "no generator is given"),
     ],
 )
 def test_errors_write_nothing(kilowait, model, tmp_path, args, message):

@@ -34,7 +34,7 @@ def test_tune_resume_train(kilowait, out):
     assert "learning_rate" in first.out and f"--hyperparameters {out / 'best.toml'}" in first.out
     assert "--resume" in kilowait(*TUNE, "--trials", "3", "--out", out).error()
     assert (
-        "begun with seed 0" in kilowait(*TUNE, "--trials", "3", "--seed", "1", "--out", out, "--resume").err
+        "started with seed 0" in kilowait(*TUNE, "--trials", "3", "--seed", "1", "--out", out, "--resume").err
     )
     before = json.loads((out / "results.json").read_text())["trials"]
     more = kilowait(*TUNE, "--trials", "3", "--out", out, "--resume", "--json")
@@ -43,13 +43,13 @@ def test_tune_resume_train(kilowait, out):
     assert report["trials"][:2] == before and len(report["trials"]) == 3
     train = ("train", TRACE, "--total-timesteps", "256", *SMALL, "--hyperparameters", out / "best.toml")
     agent = kilowait(*train, "--out", out.with_name("agent"), "--json").json()["agent"]
-    assert agent["learning"]["algo"] == "ppo"  # from the file, although cma-es is the default
+    assert agent["training"]["algo"] == "ppo"  # from the file, although cma-es is the default
     best = report["best"]["settings"]
-    assert agent["learning"]["hyperparameters"]["learning_rate"] == best["learning_rate"]
-    assert agent["learning"]["hyperparameters"]["sizes"]["width"] == best["width"]
+    assert agent["training"]["hyperparameters"]["learning_rate"] == best["learning_rate"]
+    assert agent["training"]["hyperparameters"]["sizes"]["width"] == best["width"]
     assert "--algo cma-es" in kilowait(*train, "--algo", "cma-es", "--out", out.with_name("other")).error()
     restarted = kilowait(*TUNE, "--trials", "1", "--out", out, "--force", "--json").json()
-    assert restarted["trials"][0]["figure"] == before[0]["figure"]
+    assert restarted["trials"][0]["metric"] == before[0]["metric"]
 
 
 def test_error_messages(kilowait, tmp_path, monkeypatch):

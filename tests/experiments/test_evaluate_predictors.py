@@ -1,4 +1,4 @@
-"""Models on one log: which jobs count, what is said of them, how sure it is."""
+"""Comparison of prediction models on one log: evaluated jobs, metrics, confidence intervals."""
 
 from __future__ import annotations
 
@@ -19,61 +19,61 @@ from tests.predict.example_logs import DAY, habits
 MACHINE = Cluster.from_nodes(16)
 
 
-def weeks_of_habits():
-    """The days of `habits` as weeks."""
+def weekly_habits():
+    """The jobs of `habits`, with its days stretched to weeks."""
     jobs = habits()
     return jobs.with_columns(submit_s=jobs["submit_s"] * 7)
 
 
 @pytest.fixture(scope="module")
-def done():
-    jobs = weeks_of_habits()
+def comparison():
+    jobs = weekly_habits()
     names = ("request", "last2", "forest:accurate", "forest:median")
     return jobs, evaluate_predictors(
         make_dataset(jobs, from_log(jobs), 16),
         [PredictionModel.of(name) for name in names],
-        part=0.5,
+        test_fraction=0.5,
         classes=("user-jobs",),
         online=RefitSchedule(every_s=7 * DAY, jobs=600, min_jobs=50, calibration_jobs=300),
         forest=ForestSettings(trees=10, leaves=31),
     )
 
 
-def test_the_later_jobs_count(done):
-    jobs, found = done
-    assert (found.jobs, found.evaluated_jobs, found.weeks) == (900, 450, 5)
-    row = found.row("request")
+def test_only_later_jobs_are_evaluated(comparison):
+    jobs, result = comparison
+    assert (result.jobs, result.evaluated_jobs, result.weeks) == (900, 450, 5)
+    row = result.row("request")
     assert row.scores == score(np.full(450, 3600.0), jobs["runtime_s"][450:])
     assert row.ratio == {} and row.scores.underprediction_rate < 0.01
-    assert sum(one.jobs for one in row.classes["user-jobs"].values()) == 450
+    assert sum(scores.jobs for scores in row.classes["user-jobs"].values()) == 450
 
 
-def test_intervals_lie_around_the_values(done):
-    _, found = done
-    for row in found.rows:
+def test_intervals_contain_values(comparison):
+    _, result = comparison
+    for row in result.rows:
         for name, (low, high) in row.intervals.items():
             assert low <= getattr(row.scores, name) <= high
-    ratio, (low, high) = found.row("forest:accurate").ratio["accuracy"]
-    last2 = found.row("last2").scores.accuracy
-    assert ratio == pytest.approx(found.row("forest:accurate").scores.accuracy / last2)
+    ratio, (low, high) = result.row("forest:accurate").ratio["accuracy"]
+    last2 = result.row("last2").scores.accuracy
+    assert ratio == pytest.approx(result.row("forest:accurate").scores.accuracy / last2)
     assert 1 < low < ratio < high
-    assert found.row("forest:median").ratio["log_rmse"][0] < 1
+    assert result.row("forest:median").ratio["log_rmse"][0] < 1
 
 
-def test_the_forest_is_timed_once_and_keeps_its_levels(done):
-    _, found = done
-    assert found.row("forest:accurate").seconds == found.row("forest:median").seconds > 0
-    assert list(found.coverage) == [0.5, 0.9, 0.97]
-    ran, kept = found.coverage[0.9]
-    assert ran == pytest.approx(0.9, abs=0.06) and ran <= kept <= 1
+def test_forest_is_fitted_once_and_quantiles_cover_their_level(comparison):
+    _, result = comparison
+    assert result.row("forest:accurate").seconds == result.row("forest:median").seconds > 0
+    assert list(result.coverage) == [0.5, 0.9, 0.97]
+    covered, covered_limited = result.coverage[0.9]
+    assert covered == pytest.approx(0.9, abs=0.06) and covered <= covered_limited <= 1
 
 
-def test_worlds():
+def test_histories_from_log_and_simulation():
     jobs = habits()
     assert history_of(jobs, MACHINE)[1].name == "log"
-    one = np.where(np.arange(900) == 7, np.nan, 0.0)
-    left, times, notes = history_of(jobs.with_columns(wait_s=one), MACHINE)
-    assert len(left) == len(times.end_s) == 899
+    wait_s = np.where(np.arange(900) == 7, np.nan, 0.0)
+    known, times, notes = history_of(jobs.with_columns(wait_s=wait_s), MACHINE)
+    assert len(known) == len(times.end_s) == 899
     assert notes == ("the log has no wait time for 1 of 900 jobs: left out",)
     unknown = jobs.with_columns(wait_s=None)
     _, times, notes = history_of(unknown, MACHINE)
@@ -85,10 +85,10 @@ def test_worlds():
         history_of(jobs, MACHINE, "real")
 
 
-def test_words():
+def test_errors():
     jobs = habits()
     dataset = make_dataset(jobs, from_log(jobs), 16)
     with pytest.raises(InputError, match="the test fraction is 0; it must be above 0"):
-        evaluate_predictors(dataset, [PredictionModel.of("last2")], part=0)
+        evaluate_predictors(dataset, [PredictionModel.of("last2")], test_fraction=0)
     with pytest.raises(InputError, match="of 0 jobs none"):
         evaluate_predictors(make_dataset(jobs[:0], from_log(jobs[:0]), 16), [PredictionModel.of("last2")])

@@ -1,4 +1,4 @@
-"""A fit that is killed and gone on with ends with the bytes it would have had; another fit is not gone on with."""
+"""A fit resumed after a crash gives the same bytes as an uninterrupted one; a fit with other settings is an error."""
 
 from __future__ import annotations
 
@@ -27,68 +27,74 @@ NETWORKS = {
 
 
 class Killed(BaseException):
-    """What a test is interrupted by; nobody catches it."""
+    """Interrupts a fit; not caught as an `Exception`."""
 
 
 def fit(out, *, kill=False, model="transformer", **more):
-    """A fit that keeps its state every second step; killed after the second time if wanted."""
-    told = []
+    """A fit with a checkpoint every second step; with `kill` it is interrupted after two checkpoints."""
+    shares = []
 
-    def heard(what, share):
-        told.append(share)
-        if kill and len(told) > 3:
+    def progress(what, share):
+        shares.append(share)
+        if kill and len(shares) > 3:
             raise Killed
 
     state = training_folder(out)
     return fit_folder(
-        log(), model, out, state=state, told=heard, settings={**NETWORKS[model], **more.pop("s", {})}, **more
+        log(),
+        model,
+        out,
+        state=state,
+        progress=progress,
+        settings={**NETWORKS[model], **more.pop("settings", {})},
+        **more,
     )
 
 
 @pytest.fixture(autouse=True)
-def often(monkeypatch):
-    monkeypatch.setattr(checkpoint, "CHECKPOINT_EVERY", 2)
+def frequent_checkpoints(monkeypatch):
+    monkeypatch.setattr(checkpoint, "KEPT_EVERY", 2)
     for network in (train, ctgan, tvae, diffusion):
         monkeypatch.setattr(network, "REPORT_EVERY", 2)
 
 
 @pytest.mark.parametrize("model", NETWORKS)
-def test_gone_on_with_it_has_the_same_bytes(tmp_path, model):
-    fit(tmp_path / "whole", model=model)
+def test_resumed_fit_gives_same_bytes(tmp_path, model):
+    fit(tmp_path / "uninterrupted", model=model)
     with pytest.raises(Killed):
-        fit(tmp_path / "parts", model=model, kill=True)
-    assert not (tmp_path / "parts").exists()
-    assert (tmp_path / "parts.training" / "last.safetensors").exists()
-    fit(tmp_path / "parts", model=model, resume=True)
+        fit(tmp_path / "resumed", model=model, kill=True)
+    assert not (tmp_path / "resumed").exists()
+    assert (tmp_path / "resumed.training" / "last.safetensors").exists()
+    fit(tmp_path / "resumed", model=model, resume=True)
     for name in ("card.json", "state.npz"):
-        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["parts", "whole"]
+        assert (tmp_path / "uninterrupted" / name).read_bytes() == (tmp_path / "resumed" / name).read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed", "uninterrupted"]
 
 
-def test_another_fit_is_not_gone_on_with(tmp_path):
+def test_resume_with_other_identity_is_an_error(tmp_path):
     with pytest.raises(Killed):
         fit(tmp_path / "one", kill=True)
     with pytest.raises(
         InputError,
-        match="was begun with seed 0, and this is 4; resume with the same, or start again with --force",
+        match="was started with seed 0, not 4; resume with the same value, or start again with --force",
     ):
         fit(tmp_path / "one", resume=True, seed=4)
-    with pytest.raises(InputError, match="was begun with setting width 8, and this is 16"):
-        fit(tmp_path / "one", resume=True, s={"width": 16})
-    with pytest.raises(InputError, match="was begun with model transformer, and this is tvae"):
+    with pytest.raises(InputError, match="was started with setting width 8, not 16"):
+        fit(tmp_path / "one", resume=True, settings={"width": 16})
+    with pytest.raises(InputError, match="was started with model transformer, not tvae"):
         fit(tmp_path / "one", resume=True, model="tvae")
 
 
-def test_a_state_outlives_an_error(tmp_path, monkeypatch):
-    kept = []
+def test_checkpoint_remains_after_an_error(tmp_path, monkeypatch):
+    written = []
     write = fit_generator.Checkpoint.write
 
-    def full(self, state):
-        if kept:
+    def write_once(self, state):
+        if written:
             raise InputError("the disk is full")
-        kept.append(write(self, state))
+        written.append(write(self, state))
 
-    monkeypatch.setattr(fit_generator.Checkpoint, "write", full)
+    monkeypatch.setattr(fit_generator.Checkpoint, "write", write_once)
     with pytest.raises(InputError, match="full"):
         fit(tmp_path / "one")
     assert (tmp_path / "one.training" / "last.safetensors").exists()
@@ -97,32 +103,32 @@ def test_a_state_outlives_an_error(tmp_path, monkeypatch):
     assert (tmp_path / "one" / "card.json").is_file()
 
 
-def test_what_cannot_be_fitted_leaves_nothing(tmp_path):
+def test_failed_fit_leaves_no_files(tmp_path):
     with pytest.raises(InputError, match="width"):
-        fit(tmp_path / "one", s={"width": 3})
+        fit(tmp_path / "one", settings={"width": 3})
     assert not list(tmp_path.iterdir())
 
 
-def test_the_card(tmp_path):
-    made = fit(tmp_path / "one")
+def test_card_of_generator(tmp_path):
+    generator = fit(tmp_path / "one")
     card = json.loads((tmp_path / "one" / "card.json").read_text())
     assert card["generator"] == "transformer" and card["settings"]["width"] == 8
     assert card["log"]["jobs"] == len(log()) and card["log"]["span_s"] > 0
-    assert "submission times of each user" in card["personal_data"] and card["privacy"] is None
-    assert set(card["ks_distances"]) >= {"nodes", "runtime_s", "estimate_s"}
-    assert made.ks_distances == card["ks_distances"]
+    assert "when each user submitted" in card["holds"] and card["privacy"] is None
+    assert set(card["likeness_ks"]) >= {"nodes", "runtime_s", "estimate_s"}
+    assert generator.ks_distances == card["likeness_ks"]
 
 
-def test_a_private_folder_does_not_say_which_log_it_was(tmp_path):
+def test_private_generator_has_no_digest_of_its_log(tmp_path):
     pytest.importorskip("opacus")
     settings = {"dp_epsilon": 8.0, "dp_steps": 2, "width": 8}
-    said = {
+    origin = {
         "command": ["kilowait"],
         "date": "2026-11-18",
         "inputs": {"log.swf": "digest"},
         "seeds": {"workload": 1},
     }
-    fit_folder(log(), "transformer", tmp_path / "one", settings=settings, manifest=said)
+    fit_folder(log(), "transformer", tmp_path / "one", settings=settings, manifest=origin)
     manifest = json.loads((tmp_path / "one" / "manifest.json").read_text())
     card = json.loads((tmp_path / "one" / "card.json").read_text())
     assert "inputs" not in manifest and manifest["date"] == "2026-11-18"

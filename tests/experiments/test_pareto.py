@@ -33,21 +33,21 @@ QUICK = RLTraining(
 )
 
 
-def trained(folder, how=QUICK, **more):
-    return train_network(JOBS[:600], JOBS[600:750], MACHINE, how, folder=folder, **more)
+def trained(folder, training=QUICK, **options):
+    return train_network(JOBS[:600], JOBS[600:750], MACHINE, training, folder=folder, **options)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("preferring") / "run"
+    folder = tmp_path_factory.mktemp("preferences") / "run"
     return folder, *trained(folder)
 
 
 def test_warm_start_with_preferences(tmp_path):
-    how = replace(QUICK, expert="saf", expert_steps=16 * 4 * 2, total_timesteps=16 * 4)
-    agent, _ = trained(tmp_path / "taught", how)
+    training = replace(QUICK, expert="saf", expert_steps=16 * 4 * 2, total_timesteps=16 * 4)
+    agent, _ = trained(tmp_path / "warm", training)
     assert agent.preferences == ("slowdown", "wait")
-    assert (tmp_path / "taught" / "warm.json").exists()
+    assert (tmp_path / "warm" / "warm.json").exists()
 
 
 class Killed(Exception):
@@ -60,22 +60,22 @@ def test_resumed_after_kill_equals_uninterrupted(tmp_path, algo):
         "train_freq": 16, "gradient_steps": 2, "batch_size": 16, "learning_starts": 64, "buffer_size": 500,
         "validate_every": 2, "checkpoint_every": 2,
     }  # fmt: skip
-    how = replace(QUICK, algo=algo, hyperparameters=settings)
-    whole, history = trained(tmp_path / "whole", how)
+    training = replace(QUICK, algo=algo, hyperparameters=settings)
+    uninterrupted, history = trained(tmp_path / "uninterrupted", training)
 
     def kill(update):
         if update.number == 5:
             raise Killed
 
     with pytest.raises(Killed):
-        trained(tmp_path / "cut", how, progress=kill)
-    resumed, again = trained(tmp_path / "cut", how, resume=True)
-    one, other = whole.network.state_dict(), resumed.network.state_dict()
-    assert all(np.array_equal(one[name].numpy(), other[name].numpy()) for name in one)
-    told = [[(each.metric, each.validation) for each in updates] for updates in (history, again)]
-    assert np.array_equal(*told, equal_nan=True)
-    with pytest.raises(InputError, match="objectives .*'wait'., and this is .*'sla'"):
-        trained(tmp_path / "cut", replace(how, objectives=("slowdown", "sla")), resume=True)
+        trained(tmp_path / "resumed", training, progress=kill)
+    resumed, again = trained(tmp_path / "resumed", training, resume=True)
+    left, right = uninterrupted.network.state_dict(), resumed.network.state_dict()
+    assert all(np.array_equal(left[name].numpy(), right[name].numpy()) for name in left)
+    metrics = [[(update.metric, update.validation) for update in updates] for updates in (history, again)]
+    assert np.array_equal(*metrics, equal_nan=True)
+    with pytest.raises(InputError, match="objectives .*'wait'., not .*'sla'"):
+        trained(tmp_path / "resumed", replace(training, objectives=("slowdown", "sla")), resume=True)
 
 
 def test_saved_agent_has_terms_and_units_and_runs_with_preference(run):
@@ -85,8 +85,8 @@ def test_saved_agent_has_terms_and_units_and_runs_with_preference(run):
     units = again.provenance["units"]
     first = np.linspace(0, 540, 3).astype(int)
     saf = [kw.metrics(kw.simulate(JOBS[lo : lo + 60], MACHINE, "saf", "easy")) for lo in first]
-    assert units["slowdown"] == pytest.approx(np.mean([each["mean_bsld"] for each in saf]) - 1)
-    assert units["wait"] == pytest.approx(np.mean([each["mean_wait_s"] for each in saf]) / 3600)
+    assert units["slowdown"] == pytest.approx(np.mean([metrics["mean_bsld"] for metrics in saf]) - 1)
+    assert units["wait"] == pytest.approx(np.mean([metrics["mean_wait_s"] for metrics in saf]) / 3600)
     assert np.isfinite(history[-1].best)
     path = f"agent:{folder / 'agent.pt'}"
     later = JOBS[750:]
@@ -100,10 +100,10 @@ def test_saved_agent_has_terms_and_units_and_runs_with_preference(run):
 
 def test_preference_in_policy_text(run, tmp_path):
     path = f"agent:{run[0] / 'agent.pt'}"
-    several = make_policy_configs(
+    configs = make_policy_configs(
         f"saf,{path}:prefer=slowdown=1,{path}:prefer=slowdown=1+wait=3", "easy", clairvoyant=False
     )
-    assert [who.label for who in several] == ["saf", "agent slowdown=1", "agent slowdown=1+wait=3"]
+    assert [config.label for config in configs] == ["saf", "agent slowdown=1", "agent slowdown=1+wait=3"]
     with pytest.raises(InputError, match=r"none is set.*agent:PATH:prefer=slowdown=0.5\+wait=0.5"):
         make_policy_configs(path, "easy")
     with pytest.raises(UnknownNameError, match="unknown preference 'slowdwn'; did you mean 'slowdown'"):
@@ -113,24 +113,24 @@ def test_preference_in_policy_text(run, tmp_path):
     kw.agents.LinearAgent(np.ones(len(kw.agents.FEATURES))).save(tmp_path / "agent.json")
     with pytest.raises(InputError, match="takes no preference"):
         resolve_policy(f"agent:{tmp_path / 'agent.json'}:prefer=slowdown=1")
-    digests = [_policy_digest(who.policy) for who in several]
+    digests = [_policy_digest(config.policy) for config in configs]
     assert len(set(digests)) == 3 and str(run[0]) not in "".join(digests), (
-        "what the file holds, and the preference"
+        "content of the file, and the preference"
     )
 
 
 def test_front_equals_simulations_of_each_preference(run):
     agent, later = run[1], JOBS[750:]
-    found = preference_front(agent, later, MACHINE, window_jobs=50, grid_steps=2)
-    assert (found["windows"], len(found["points"]), list(found["terms"])) == (3, 3, ["slowdown", "wait"])
-    for point in found["points"]:
-        mine = agent.prefer(**point["preference"])
-        runs = [kw.metrics(kw.simulate(later[lo : lo + 50], MACHINE, mine, "easy")) for lo in (0, 50, 100)]
-        assert point["figures"]["slowdown"] == pytest.approx(
-            np.mean([each["mean_bsld"] for each in runs]) - 1
+    front = preference_front(agent, later, MACHINE, window_jobs=50, grid_steps=2)
+    assert (front["windows"], len(front["points"]), list(front["terms"])) == (3, 3, ["slowdown", "wait"])
+    for point in front["points"]:
+        policy = agent.prefer(**point["preference"])
+        runs = [kw.metrics(kw.simulate(later[lo : lo + 50], MACHINE, policy, "easy")) for lo in (0, 50, 100)]
+        assert point["metrics"]["slowdown"] == pytest.approx(
+            np.mean([metrics["mean_bsld"] for metrics in runs]) - 1
         )
-        assert point["figures"]["wait"] == pytest.approx(
-            np.mean([each["mean_wait_s"] for each in runs]) / 3600
+        assert point["metrics"]["wait"] == pytest.approx(
+            np.mean([metrics["mean_wait_s"] for metrics in runs]) / 3600
         )
     with pytest.raises(InputError, match="takes no preference"):
         preference_front(agent.prefer(wait=1), later, MACHINE, window_jobs=50)

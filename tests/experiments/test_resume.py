@@ -31,44 +31,54 @@ OTHER_JOBS = JOBS.with_columns(runtime_s=JOBS["runtime_s"] + 1)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("begun") / "x.training"
+    folder = tmp_path_factory.mktemp("network") / "x.training"
     train_network(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
     return folder
 
 
 @pytest.mark.parametrize(
-    ("jobs", "cluster", "how", "words"),
+    ("jobs", "cluster", "training", "message"),
     [
-        (OTHER_JOBS, MACHINE, QUICK, r"training jobs 400 \(digest \w+\), and this is 400"),
+        (OTHER_JOBS, MACHINE, QUICK, r"training jobs 400 \(digest \w+\), not 400"),
         (JOBS, kw.Cluster.from_nodes(40), QUICK, "machine "),
-        (JOBS, MACHINE, replace(QUICK, reward={"wait": 1.0}), "reward None, and this is .'wait': 1.0"),
+        (JOBS, MACHINE, replace(QUICK, reward={"wait": 1.0}), "reward None, not .'wait': 1.0"),
         (
             JOBS,
             MACHINE,
             replace(QUICK, objectives=("wait", "sla")),
-            r"objectives \[\], and .*'wait', 'sla'",
+            r"objectives \[\], not .*'wait', 'sla'",
         ),
-        (JOBS, MACHINE, replace(QUICK, episode_jobs=50), "episode_jobs 40, and this is 50"),
-        (JOBS, MACHINE, replace(QUICK, backfill_order="saf"), "asking backfill_order agent, and this is saf"),
+        (JOBS, MACHINE, replace(QUICK, episode_jobs=50), "episode_jobs 40, not 50"),
+        (
+            JOBS,
+            MACHINE,
+            replace(QUICK, backfill_order="saf"),
+            "decision setting backfill_order agent, not saf",
+        ),
     ],
 )
-def test_resume_with_other_identity_keeps_checkpoint(folder, jobs, cluster, how, words):
-    kept = (folder / "last.safetensors").read_bytes()
-    with pytest.raises(InputError, match=words):
+def test_resume_with_other_identity_keeps_checkpoint(folder, jobs, cluster, training, message):
+    checkpoint = (folder / "last.safetensors").read_bytes()
+    with pytest.raises(InputError, match=message):
         train_network(
-            jobs[:400], jobs[400:], cluster, replace(how, total_timesteps=200), folder=folder, resume=True
+            jobs[:400],
+            jobs[400:],
+            cluster,
+            replace(training, total_timesteps=200),
+            folder=folder,
+            resume=True,
         )
-    assert (folder / "last.safetensors").read_bytes() == kept
+    assert (folder / "last.safetensors").read_bytes() == checkpoint
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"device": "cuda:9"}, {"device": "mps"}, {"expert": "nobody"}, {"queue_window": 10**9}]
+    "invalid", [{"device": "cuda:9"}, {"device": "mps"}, {"expert": "unknown"}, {"queue_window": 10**9}]
 )
-def test_invalid_new_training_keeps_old_one(folder, wrong):
-    kept = (folder / "last.safetensors").read_bytes()
+def test_invalid_new_training_keeps_old_one(folder, invalid):
+    checkpoint = (folder / "last.safetensors").read_bytes()
     with pytest.raises((InputError, LookupError, MemoryError)):
-        train_network(JOBS[:400], JOBS[400:], MACHINE, replace(QUICK, **wrong), folder=folder)
-    assert (folder / "last.safetensors").read_bytes() == kept
+        train_network(JOBS[:400], JOBS[400:], MACHINE, replace(QUICK, **invalid), folder=folder)
+    assert (folder / "last.safetensors").read_bytes() == checkpoint
 
 
 class Killed(Exception):
@@ -84,7 +94,7 @@ SLOW = replace(
 )
 
 
-def test_restarted_and_killed_training_does_not_resume_old_one(tmp_path, monkeypatch):
+def test_new_training_removes_old_checkpoints(tmp_path, monkeypatch):
     folder = tmp_path / "x.training"
     train_network(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
     assert can_resume(folder)
@@ -94,31 +104,31 @@ def test_restarted_and_killed_training_does_not_resume_old_one(tmp_path, monkeyp
     assert not can_resume(folder)
 
 
-def test_restarted_training_resumes_itself(tmp_path):
+def test_restarted_training_is_resumed(tmp_path):
     folder = tmp_path / "x.training"
     train_network(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
     with pytest.raises(Killed):
         train_network(JOBS[:400], JOBS[400:], MACHINE, SLOW, folder=folder, progress=kill)
-    told = []
-    train_network(JOBS[:400], JOBS[400:], MACHINE, SLOW, folder=folder, resume=True, progress=told.append)
-    assert [update.number for update in told] == [2, 3, 4, 5]
+    updates = []
+    train_network(JOBS[:400], JOBS[400:], MACHINE, SLOW, folder=folder, resume=True, progress=updates.append)
+    assert [update.number for update in updates] == [2, 3, 4, 5]
 
 
 def test_memory_check_names_size():
-    seen = DecisionSettings(queue_window=1000, graph=True).observation_spec
-    one = 4 * (1000 * 10 + 11) + 1000 + 1000 * 1000
-    check_memory(seen, envs=10, stored=100, settings=PPOSettings(), free=one * 120)
+    spec = DecisionSettings(queue_window=1000, graph=True).observation_spec
+    observation_bytes = 4 * (1000 * 10 + 11) + 1000 + 1000 * 1000
+    check_memory(spec, envs=10, stored=100, settings=PPOSettings(), free=observation_bytes * 120)
     with pytest.raises(
         InputError,
         match=r"10 environments with a queue window of 1,000.*smaller --queue-window or a smaller --num-envs$",
     ):
-        check_memory(seen, envs=10, stored=100, settings=PPOSettings(), free=one * 120 - 1)
+        check_memory(spec, envs=10, stored=100, settings=PPOSettings(), free=observation_bytes * 120 - 1)
     with pytest.raises(InputError, match="smaller buffer_size"):
-        check_memory(seen, envs=10, stored=100, settings=SACSettings(), free=1)
-    check_memory(seen, envs=10, stored=100, settings=SACSettings())
+        check_memory(spec, envs=10, stored=100, settings=SACSettings(), free=1)
+    check_memory(spec, envs=10, stored=100, settings=SACSettings())
 
 
-OWN = """
+POWER_MODEL = """
 name = "own"
 
 [facility]
@@ -164,61 +174,70 @@ def searched(tmp_path_factory):
     return folder
 
 
-def steered(jobs, cluster, how, power_controls="sleep=timeout:600", power="taurus", **kept):
-    powering = PowerTraining.of(PowerSettings(power), power_controls, jobs, cluster)
-    told = {
-        name: getattr(how, name) for name in ("seed", "generations", "population", "windows", "window_jobs")
+def power_search(jobs, cluster, search, power_controls="sleep=timeout:600", power="taurus", **options):
+    power_training = PowerTraining.of(PowerSettings(power), power_controls, jobs, cluster)
+    settings = {
+        name: getattr(search, name)
+        for name in ("seed", "generations", "population", "windows", "window_jobs")
     }
     return train_power_agent(
-        jobs[:400], jobs[400:], cluster, powering, spent="energy", times=1.1, rule="saf", **told, **kept
+        jobs[:400],
+        jobs[400:],
+        cluster,
+        power_training,
+        objective="energy",
+        max_slowdown_ratio=1.1,
+        policy="saf",
+        **settings,
+        **options,
     )
 
 
 @pytest.mark.parametrize(
-    ("jobs", "cluster", "how", "words"),
+    ("jobs", "cluster", "search", "message"),
     [
-        (OTHER_JOBS, MACHINE, SEARCH, r"training jobs 420 \(digest \w+\), and this is 420"),
-        (JOBS[:600], MACHINE, SEARCH, "training jobs 420 .*, and this is 360"),
+        (OTHER_JOBS, MACHINE, SEARCH, r"training jobs 420 \(digest \w+\), not 420"),
+        (JOBS[:600], MACHINE, SEARCH, "training jobs 420 .*, not 360"),
         (
             JOBS,
             kw.Cluster.from_nodes(40),
             SEARCH,
-            "machine .*resume with the same, or start again with --force",
+            "machine .*resume with the same value, or start again with --force",
         ),
         (JOBS, MACHINE, replace(SEARCH, seed=3), "seed 0, and this is 3"),
     ],
 )
-def test_search_with_other_identity_is_not_resumed(searched, jobs, cluster, how, words):
-    kept = (searched / "search.json").read_bytes()
-    with pytest.raises(InputError, match=words):
-        train(jobs, cluster, how, trace="a log", folder=searched, resume=True)
-    assert (searched / "search.json").read_bytes() == kept
+def test_search_with_other_identity_is_not_resumed(searched, jobs, cluster, search, message):
+    checkpoint = (searched / "search.json").read_bytes()
+    with pytest.raises(InputError, match=message):
+        train(jobs, cluster, search, trace="a log", folder=searched, resume=True)
+    assert (searched / "search.json").read_bytes() == checkpoint
 
 
 def test_power_search_with_other_power_is_not_resumed(tmp_path):
     folder = tmp_path / "x.training"
-    steered(JOBS, MACHINE, SEARCH, folder=folder)
-    with pytest.raises(InputError, match="power_controls sleep=timeout:600, and this is sleep=timeout:60"):
-        steered(JOBS, MACHINE, SEARCH, power_controls="sleep=timeout:60", folder=folder, resume=True)
+    power_search(JOBS, MACHINE, SEARCH, folder=folder)
+    with pytest.raises(InputError, match="power_controls sleep=timeout:600, not sleep=timeout:60"):
+        power_search(JOBS, MACHINE, SEARCH, power_controls="sleep=timeout:60", folder=folder, resume=True)
     model = tmp_path / "own.toml"
-    model.write_text(OWN.format(200))
-    steered(JOBS, MACHINE, SEARCH, power=str(model), folder=folder / "own")
-    model.write_text(OWN.format(210))
-    with pytest.raises(InputError, match="content of power and signals digest .*, and this is digest"):
-        steered(JOBS, MACHINE, SEARCH, power=str(model), folder=folder / "own", resume=True)
+    model.write_text(POWER_MODEL.format(200))
+    power_search(JOBS, MACHINE, SEARCH, power=str(model), folder=folder / "own")
+    model.write_text(POWER_MODEL.format(210))
+    with pytest.raises(InputError, match="content of power and signals digest .*, not digest"):
+        power_search(JOBS, MACHINE, SEARCH, power=str(model), folder=folder / "own", resume=True)
 
 
 def test_search_and_network_do_not_resume_each_other(searched, folder):
-    with pytest.raises(InputError, match=r"environment none \(cma-es, .*, and this is kilowait/Batch-v0"):
+    with pytest.raises(InputError, match=r"environment none \(cma-es .*, not kilowait/Batch-v0"):
         train_network(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=searched, resume=True)
-    with pytest.raises(InputError, match=r"environment kilowait/Batch-v0, and this is none \(cma-es"):
+    with pytest.raises(InputError, match=r"environment kilowait/Batch-v0, not none \(cma-es"):
         train(JOBS, MACHINE, SEARCH, trace="a log", folder=folder, resume=True)
 
 
 def test_existing_and_missing_trainings_are_errors(searched, tmp_path):
-    with pytest.raises(InputError, match="continue it with --resume, or start again with --force"):
+    with pytest.raises(InputError, match="resume it with --resume, or start again with --force"):
         check_can_start(searched, resume=False, force=False)
-    with pytest.raises(InputError, match="holds no training to resume; start one without --resume"):
+    with pytest.raises(InputError, match="contains no training to resume; start one without --resume"):
         check_can_start(tmp_path, resume=True, force=True)
     check_can_start(searched, resume=True, force=False)
     check_can_start(searched, resume=False, force=True)
@@ -228,4 +247,4 @@ def test_new_search_removes_files_of_network_training(tmp_path):
     folder = tmp_path / "x.training"
     train_network(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
     train(JOBS, MACHINE, SEARCH, trace="a log", folder=folder)
-    assert {path.name for path in folder.iterdir() if path.is_file()} == {"begun.json", "search.json"}
+    assert {path.name for path in folder.iterdir() if path.is_file()} == {"identity.json", "search.json"}

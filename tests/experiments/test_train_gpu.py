@@ -41,8 +41,8 @@ def agent(tmp_path_factory):
 
 
 def test_saved_agent_runs_in_simulate(agent):
-    player, folder = agent
-    log = kw.simulate(JOBS[320:], CLUSTER, player, backfill="none")
+    network_agent, folder = agent
+    log = kw.simulate(JOBS[320:], CLUSTER, network_agent, backfill="none")
     again = kw.simulate(JOBS[320:], CLUSTER, kw.load_agent(folder / "agent.pt"), backfill="none")
     assert np.array_equal(log.jobs()["start_s"], again.jobs()["start_s"])
     assert log.run["policy"] == "agent" and np.isfinite(log.jobs()["end_s"]).all()
@@ -79,50 +79,60 @@ def test_resumed_after_kill_gives_same_agent(agent, tmp_path, updates):
                 resume=resume,
                 progress=kill_at(number),
             )
-    told = []
+    updates_seen = []
     train_network(
-        JOBS[:240], JOBS[240:320], CLUSTER, QUICK, folder=tmp_path, resume=True, progress=told.append
+        JOBS[:240], JOBS[240:320], CLUSTER, QUICK, folder=tmp_path, resume=True, progress=updates_seen.append
     )
-    assert told[0].number == (updates[-1] // 2 * 2 or 1) + 1 and told[-1].number == told[-1].of
+    assert (
+        updates_seen[0].number == (updates[-1] // 2 * 2 or 1) + 1
+        and updates_seen[-1].number == updates_seen[-1].of
+    )
     assert (tmp_path / "agent.pt").read_bytes() == (agent[1] / "agent.pt").read_bytes()
 
 
 def test_time_limit_returns_best_network(tmp_path):
-    how = replace(QUICK, algo="ppo", time_limit_s=0.0, hyperparameters={"n_steps": 8, "validate_every": 1})
-    player, history = train_network(JOBS[:240], JOBS[240:320], CLUSTER, how, folder=tmp_path)
+    training = replace(
+        QUICK, algo="ppo", time_limit_s=0.0, hyperparameters={"n_steps": 8, "validate_every": 1}
+    )
+    trained, history = train_network(JOBS[:240], JOBS[240:320], CLUSTER, training, folder=tmp_path)
     assert len(history) == 1 < history[0].of
     again = kw.load_agent(tmp_path / "agent.pt")
-    one, other = (
-        kw.simulate(JOBS[320:], CLUSTER, who, backfill="none").jobs()["end_s"] for who in (player, again)
+    times, times_again = (
+        kw.simulate(JOBS[320:], CLUSTER, policy, backfill="none").jobs()["end_s"]
+        for policy in (trained, again)
     )
-    assert np.array_equal(one, other)
+    assert np.array_equal(times, times_again)
 
 
 def test_preemptive_expert_schedules_as_its_policy():
-    world = env_factory_for(CLUSTER, RLTraining(queue_window=32))
-    vec = world.envs(JOBS, 1, 200, False)
-    teacher = GpuPolicyExpert(kw.policies.resolve("srtf"), vec)
+    factory = env_factory_for(CLUSTER, RLTraining(queue_window=32))
+    vec = factory.envs(JOBS, 1, 200, False)
+    expert = GpuPolicyExpert(kw.policies.resolve("srtf"), vec)
     vec.reset(options={"first": np.array([0])})
-    put_out, over = 0, False
-    while not over:
-        action = teacher.choose()
+    preemptions, done = 0, False
+    while not done:
+        action = expert.choose()
         assert vec.action_masks()[0, action[0]]
-        put_out += int(vec.decision_settings.queue_window <= action[0] < vec.decision_settings.rows)
-        _, _, ended, _, told = vec.step(action)
-        over = bool(ended[0])
-    rule = simulate_to_end(
+        preemptions += int(vec.decision_settings.queue_window <= action[0] < vec.decision_settings.rows)
+        _, _, terminated, _, info = vec.step(action)
+        done = bool(terminated[0])
+    metrics = simulate_to_end(
         "srtf", JOBS[:200], CLUSTER, placement="best", gpu_type_order="fastest", migrate=True
     )[1]
-    assert put_out > 0 and told["episode"]["metric"][0] * 3600 == pytest.approx(rule["mean_jct_s"], rel=0.03)
+    assert preemptions > 0
+    assert info["episode"]["metric"][0] * 3600 == pytest.approx(metrics["mean_jct_s"], rel=0.03)
     with pytest.raises(InputError, match="srtf, srsf or las"):
         GpuPolicyExpert(kw.policies.resolve("sjf"), vec)
 
 
 def test_agent_is_compared_with_policies(agent):
-    found = evaluate_gpu_agent(agent[0], [JOBS[320:360], JOBS[360:400]], CLUSTER, rules=("fcfs", "srtf"))
-    ways = ("", ", fastest", ", fastest, moved")
-    assert set(found["policies"]) == {"agent", *(rule + way for rule in ("fcfs", "srtf") for way in ways)}
-    by_hand = {
+    result = evaluate_gpu_agent(agent[0], [JOBS[320:360], JOBS[360:400]], CLUSTER, policies=("fcfs", "srtf"))
+    variants = ("", ", fastest", ", fastest, migration")
+    assert set(result["policies"]) == {
+        "agent",
+        *(policy + variant for policy in ("fcfs", "srtf") for variant in variants),
+    }
+    expected = {
         speeds: np.mean(
             [
                 kw.gpu_metrics(kw.simulate(window, CLUSTER, "fcfs", "skip", gpu_speeds=speeds), CLUSTER)[
@@ -133,11 +143,13 @@ def test_agent_is_compared_with_policies(agent):
         )
         for speeds in ("auto", "none")
     }
-    value, low, high = found["ratios"]["agent"]
+    value, low, high = result["ratios"]["agent"]
     assert low <= value <= high
-    assert found["policies"]["fcfs"]["mean_jct_s"] == pytest.approx(by_hand["auto"])
-    assert found["policies"]["fcfs"]["mean_jct_s"] != pytest.approx(by_hand["none"])  # speeds of types count
-    assert found["policies"]["fcfs, fastest"]["mean_jct_s"] <= found["policies"]["fcfs"]["mean_jct_s"]
+    assert result["policies"]["fcfs"]["mean_jct_s"] == pytest.approx(expected["auto"])
+    assert result["policies"]["fcfs"]["mean_jct_s"] != pytest.approx(
+        expected["none"]
+    )  # GPU types differ in speed
+    assert result["policies"]["fcfs, fastest"]["mean_jct_s"] <= result["policies"]["fcfs"]["mean_jct_s"]
 
 
 def test_other_gpu_types_are_an_error(agent):

@@ -30,8 +30,8 @@ QUICK = RLTraining(
 )
 
 
-def trained(folder, how=QUICK, **more):
-    return train_network(JOBS[:600], JOBS[600:], MACHINE, how, folder=folder, **more)
+def trained(folder, training=QUICK, **options):
+    return train_network(JOBS[:600], JOBS[600:], MACHINE, training, folder=folder, **options)
 
 
 def weights(agent):
@@ -42,26 +42,26 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize(("algo", "ease"), [("ppo", 1.0), ("ppo", 0.5), ("d3qn", 1.0)])
-def test_resumed_after_kill_equals_uninterrupted(tmp_path, algo, ease):
+@pytest.mark.parametrize(("algo", "load_curriculum"), [("ppo", 1.0), ("ppo", 0.5), ("d3qn", 1.0)])
+def test_resumed_after_kill_equals_uninterrupted(tmp_path, algo, load_curriculum):
     settings = dict(QUICK.hyperparameters) if algo == "ppo" else {
         "train_freq": 16, "gradient_steps": 2, "batch_size": 16, "learning_starts": 64, "buffer_size": 500,
         "validate_every": 2, "checkpoint_every": 2,
     }  # fmt: skip
-    how = replace(QUICK, algo=algo, load_curriculum=ease, hyperparameters=settings)
-    whole, history = trained(tmp_path / "whole", how)
+    training = replace(QUICK, algo=algo, load_curriculum=load_curriculum, hyperparameters=settings)
+    uninterrupted, history = trained(tmp_path / "uninterrupted", training)
 
     def kill(update):
         if update.number == 5:
             raise Killed
 
     with pytest.raises(Killed):
-        trained(tmp_path / "cut", how, progress=kill)
-    seen = []
-    resumed, again = trained(tmp_path / "cut", how, resume=True, progress=seen.append)
-    assert [update.number for update in seen] == [5, 6] and len(again) == len(history) == 6
-    one, other = weights(whole), weights(resumed)
-    assert all(np.array_equal(one[name], other[name]) for name in one)
+        trained(tmp_path / "resumed", training, progress=kill)
+    updates = []
+    resumed, again = trained(tmp_path / "resumed", training, resume=True, progress=updates.append)
+    assert [update.number for update in updates] == [5, 6] and len(again) == len(history) == 6
+    left, right = weights(uninterrupted), weights(resumed)
+    assert all(np.array_equal(left[name], right[name]) for name in left)
 
 
 def test_saved_agent_runs(tmp_path):
@@ -79,9 +79,9 @@ def test_saved_agent_runs(tmp_path):
 
 
 def test_metrics_are_logged_to_tensorboard(tmp_path):
-    curves = TrainingLogger(tmp_path / "curves")
-    trained(tmp_path / "run", progress=curves)
-    curves.close()
+    logger = TrainingLogger(tmp_path / "curves")
+    trained(tmp_path / "run", progress=logger)
+    logger.close()
     assert any(file.stat().st_size > 0 for file in (tmp_path / "curves").iterdir())
 
 
@@ -96,8 +96,8 @@ def test_invalid_settings_are_errors(tmp_path):
 
 
 def test_multiplier_rises_while_constraint_is_violated(tmp_path):
-    how = replace(QUICK, constraint={"sla": 0.0}, sla_s=1.0)
-    _, history = trained(tmp_path / "run", how)
+    training = replace(QUICK, constraint={"sla": 0.0}, sla_s=1.0)
+    _, history = trained(tmp_path / "run", training)
     prices = [update.losses["price"] for update in history]
     assert prices[0] < prices[-1] and any(update.losses.get("cost", 0) > 0 for update in history)
     with pytest.raises(InputError, match="only ppo supports"):

@@ -17,10 +17,10 @@ from kilowait.experiments.hyperparameters import (
     read_hyperparameters,
 )
 from kilowait.experiments.optuna_study import (
-    best_of,
-    discard,
+    best_trial,
     load_trials,
-    prepare_search,
+    prepare_search_folder,
+    remove_search,
 )
 from kilowait.experiments.train_rl import RLTraining, train_network
 from kilowait.experiments.tune import (
@@ -38,11 +38,11 @@ QUICK = RLTraining(
 )
 
 
-def tuned(folder, how=QUICK, **more):
-    return tune(*PARTS, MACHINE, how, folder=folder, **more)
+def tuned(folder, training=QUICK, **options):
+    return tune(*PARTS, MACHINE, training, folder=folder, **options)
 
 
-def what(trials):
+def without_durations(trials):
     """Trials without their durations."""
     return [{**asdict(trial), "seconds": 0} for trial in trials]
 
@@ -54,21 +54,21 @@ class Killed(BaseException):
 def test_trials_are_trainings_and_best_is_written(tmp_path):
     trials = tuned(tmp_path, trials=3)
     assert [trial.outcome for trial in trials] == ["finished"] * 3
-    assert trials[0].settings == defaults("ppo")  # the first has the algorithm's own
-    best = best_of(trials)
-    assert best.figure == min(trial.figure for trial in trials)
-    found = read_hyperparameters(tmp_path / "best.toml")
-    assert found.hyperparameters["learning_rate"] == best.settings["learning_rate"]
-    assert found.hyperparameters["sizes"] == {name: best.settings[name] for name in ("width", "depth")}
-    kept = json.loads((tmp_path / "results.json").read_text())
-    assert kept["best"] == best.number and [one["figure"] for one in kept["trials"]] == [
-        trial.figure for trial in trials
+    assert trials[0].settings == defaults("ppo")  # the first trial uses the algorithm's defaults
+    best = best_trial(trials)
+    assert best.metric == min(trial.metric for trial in trials)
+    file = read_hyperparameters(tmp_path / "best.toml")
+    assert file.hyperparameters["learning_rate"] == best.settings["learning_rate"]
+    assert file.hyperparameters["sizes"] == {name: best.settings[name] for name in ("width", "depth")}
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["best"] == best.number and [trial["metric"] for trial in results["trials"]] == [
+        trial.metric for trial in trials
     ]
     assert not (tmp_path / "trial").exists()
     _, history = train_network(
-        *PARTS, MACHINE, replace(QUICK, hyperparameters=found.hyperparameters), folder=tmp_path / "again"
+        *PARTS, MACHINE, replace(QUICK, hyperparameters=file.hyperparameters), folder=tmp_path / "again"
     )
-    assert history[-1].validation >= best.figure  # the same training, with fewer validations
+    assert history[-1].validation >= best.metric  # the same training, with fewer validations
 
 
 # -- without trainings: the metric of a trial is a formula -------------------------------------------------
@@ -83,88 +83,95 @@ class FakeUpdate:
 
 
 @pytest.fixture
-def made_up(monkeypatch):
+def fake_training(monkeypatch):
     """Replace training by a formula for the metric; returns the list of trainings."""
-    seen = []
+    trainings = []
 
-    def train(jobs, validation, cluster, how, *, folder, progress):
-        seen.append(how)
+    def train(jobs, validation, cluster, training, *, folder, progress):
+        trainings.append(training)
         folder.mkdir()
-        own = how.algorithm_settings()
-        rate = abs(math.log(own.learning_rate / 1e-3)) + (own.sizes.width != 128)
+        settings = training.algorithm_settings()
+        metric = abs(math.log(settings.learning_rate / 1e-3)) + (settings.sizes.width != 128)
         history = []
         for number in range(1, 21):
-            validation = rate + 1 / number if number % 2 == 0 else math.nan
-            history.append(FakeUpdate(number, 20, validation, rate + 1 / (number - number % 2 or 1)))
+            validation = metric + 1 / number if number % 2 == 0 else math.nan
+            history.append(FakeUpdate(number, 20, validation, metric + 1 / (number - number % 2 or 1)))
             progress(history[-1])
         return None, history
 
     monkeypatch.setattr(train_rl, "train_network", train)
-    return seen
+    return trainings
 
 
-def test_resumed_after_kill_gives_same_trials(tmp_path, made_up, monkeypatch):
+def test_resumed_after_kill_gives_same_trials(tmp_path, fake_training, monkeypatch):
     monkeypatch.setattr(tune_module, "RANDOM", 4)
-    whole = tuned(tmp_path / "whole", trials=12)
-    assert {trial.outcome for trial in whole} == {"finished", "given up"}
-    train, left = train_rl.train_network, [0]
+    uninterrupted = tuned(tmp_path / "uninterrupted", trials=12)
+    assert {trial.outcome for trial in uninterrupted} == {"finished", "pruned"}
+    train, calls = train_rl.train_network, [0]
 
-    def cut_off(*args, **how):
-        left[0] += 1
-        if left[0] in (1, 4, 10):
-            (how["folder"]).mkdir()  # what a killed process leaves
+    def killed_at_times(*args, **options):
+        calls[0] += 1
+        if calls[0] in (1, 4, 10):
+            (options["folder"]).mkdir()  # a killed process leaves this folder
             raise Killed
-        return train(*args, **how)
+        return train(*args, **options)
 
-    monkeypatch.setattr(train_rl, "train_network", cut_off)
+    monkeypatch.setattr(train_rl, "train_network", killed_at_times)
     resume = False
     for _ in range(3):
         with pytest.raises(Killed):
-            tuned(tmp_path / "cut", trials=12, resume=resume)
+            tuned(tmp_path / "resumed", trials=12, resume=resume)
         resume = True
-    assert len(load_trials(tmp_path / "cut")) == 7
-    heard = []
-    cut = tuned(tmp_path / "cut", trials=12, resume=True, progress=heard.append)
-    assert what(cut) == what(whole) and what(load_trials(tmp_path / "cut")) == what(whole)
-    assert [trial.number for trial in heard] == list(range(8, 13))
-    assert tuned(tmp_path / "cut", trials=5, resume=True) == cut  # enough are there
+    assert len(load_trials(tmp_path / "resumed")) == 7
+    progress = []
+    resumed = tuned(tmp_path / "resumed", trials=12, resume=True, progress=progress.append)
+    assert without_durations(resumed) == without_durations(uninterrupted) and without_durations(
+        load_trials(tmp_path / "resumed")
+    ) == without_durations(uninterrupted)
+    assert [trial.number for trial in progress] == list(range(8, 13))
+    assert tuned(tmp_path / "resumed", trials=5, resume=True) == resumed  # there are already enough trials
 
 
-def test_tuning_improves_metric(tmp_path, made_up):
+def test_tuning_improves_metric(tmp_path, fake_training):
     trials = tuned(tmp_path, trials=20)
-    best = best_of(trials)
+    best = best_trial(trials)
     assert best.settings["width"] == 128 and 6e-4 < best.settings["learning_rate"] < 1.7e-3
     later = [trial.settings["width"] for trial in trials[10:]]
     assert later.count(128) > 5  # a third of them by chance
     other = tuned(tmp_path / "other", replace(QUICK, seed=1), trials=3)
-    assert what(other)[1] != what(trials)[1] and what(other)[0] == what(trials)[0]
+    assert (
+        without_durations(other)[1] != without_durations(trials)[1]
+        and without_durations(other)[0] == without_durations(trials)[0]
+    )
 
 
-def test_metric_is_reported_at_every_tenth(tmp_path, made_up):
+def test_metric_is_reported_at_every_tenth(tmp_path, fake_training):
     tuned(tmp_path, replace(QUICK, total_timesteps=64 * 2 * 45), trials=1)
-    assert made_up[0].algorithm_settings().validate_every == 5  # 45 updates of 64 steps in 2 environments
+    assert (
+        fake_training[0].algorithm_settings().validate_every == 5
+    )  # 45 updates of 64 steps in 2 environments
 
 
-def test_named_hyperparameters_are_fixed(tmp_path, made_up):
+def test_named_hyperparameters_are_fixed(tmp_path, fake_training):
     trials = tuned(tmp_path, replace(QUICK, hyperparameters={"n_steps": 32}), trials=2)
     assert "n_steps" not in trials[1].settings
     assert read_hyperparameters(tmp_path / "best.toml").hyperparameters["n_steps"] == 32
 
 
-def test_diverged_training_is_a_trial(tmp_path, made_up, monkeypatch):
+def test_diverged_training_is_a_trial(tmp_path, fake_training, monkeypatch):
     train = train_rl.train_network
 
-    def breaks(*args, **how):
-        if len(made_up) == 1:
-            made_up.append(None)
+    def diverging(*args, **options):
+        if len(fake_training) == 1:
+            fake_training.append(None)
             raise kw.agents.TrainingError("update 3: the loss is nan")
-        return train(*args, **how)
+        return train(*args, **options)
 
-    monkeypatch.setattr(train_rl, "train_network", breaks)
+    monkeypatch.setattr(train_rl, "train_network", diverging)
     trials = tuned(tmp_path, trials=3)
     assert [trial.outcome for trial in trials] == ["finished", "diverged", "finished"]
-    assert math.isnan(trials[1].figure) and trials[1].settings != trials[2].settings
-    assert json.loads((tmp_path / "results.json").read_text())["trials"][1]["figure"] is None
+    assert math.isnan(trials[1].metric) and trials[1].settings != trials[2].settings
+    assert json.loads((tmp_path / "results.json").read_text())["trials"][1]["metric"] is None
 
 
 @pytest.mark.parametrize("algo", SPACES)
@@ -182,7 +189,7 @@ def test_ends_of_search_space_are_valid(algo):
             RLTraining(algo=algo, hyperparameters=settings).algorithm_settings()
 
 
-def test_errors(tmp_path, made_up, monkeypatch):
+def test_errors(tmp_path, fake_training, monkeypatch):
     with pytest.raises(InputError, match="no search to resume"):
         tuned(tmp_path / "none", trials=1, resume=True)
     with pytest.raises(UnknownNameError, match="ppo"):
@@ -190,17 +197,17 @@ def test_errors(tmp_path, made_up, monkeypatch):
     tuned(tmp_path / "one", trials=1)
     with pytest.raises(InputError, match="--resume"):
         tuned(tmp_path / "one", trials=1)
-    with pytest.raises(InputError, match="begun with total_timesteps 256, and this is 512"):
+    with pytest.raises(InputError, match="started with total_timesteps 256, not 512"):
         tuned(tmp_path / "one", replace(QUICK, total_timesteps=512), trials=2, resume=True)
-    with pytest.raises(InputError, match="begun with other jobs"):
+    with pytest.raises(InputError, match="started with other jobs"):
         tune(JOBS[:300], PARTS[1], MACHINE, QUICK, trials=2, folder=tmp_path / "one", resume=True)
     (tmp_path / "one" / "mine.txt").touch()
-    with pytest.raises(InputError, match="already holds a search"):
-        prepare_search(tmp_path / "one")
-    assert prepare_search(tmp_path / "one", force=True) == []
+    with pytest.raises(InputError, match="already contains a search"):
+        prepare_search_folder(tmp_path / "one")
+    assert prepare_search_folder(tmp_path / "one", force=True) == []
     assert [file.name for file in (tmp_path / "one").iterdir()] == ["mine.txt"]
     with pytest.raises(InputError, match="not empty"):
-        prepare_search(tmp_path / "one", force=False)
+        prepare_search_folder(tmp_path / "one", force=False)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "study.db").write_text("no database at all, but long enough to be looked at" * 50)
     with pytest.raises(InputError, match="cannot use .*study.db"):
@@ -214,14 +221,14 @@ def test_wrong_argument_leaves_no_search(tmp_path):
     with pytest.raises(InputError, match="shorter episodes"):
         tuned(tmp_path, replace(QUICK, episode_jobs=1000), trials=1)
     assert not (tmp_path / "study.db").exists()
-    discard(tmp_path)
+    remove_search(tmp_path)
 
 
-# -- files of settings -------------------------------------------------------------------------------
+# -- hyperparameter files -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("algo = ", "is not TOML"),
         ('algo = "pppo"', "did you mean 'ppo'"),
@@ -244,10 +251,10 @@ def test_wrong_argument_leaves_no_search(tmp_path):
         ('algo = "d3qn"\n[hyperparameters]\nv_range = [1]', "a list of 2 numbers"),
     ],
 )
-def test_invalid_settings_are_errors(tmp_path, text, said):
+def test_invalid_settings_are_errors(tmp_path, text, message):
     path = tmp_path / "bad.toml"
     path.write_text(text)
-    with pytest.raises((InputError, UnknownNameError), match=said):
+    with pytest.raises((InputError, UnknownNameError), match=message):
         read_hyperparameters(path)
 
 
@@ -255,9 +262,9 @@ def test_hyperparameter_file_round_trip(tmp_path):
     path = tmp_path / "own.toml"
     with pytest.raises(InputError, match="cannot read"):
         read_hyperparameters(path)
-    own = HyperparameterFile("sac", "gat", {"tau": 0.02, "max_grad_norm": 1, "sizes": {"width": 32}})
-    path.write_text(hyperparameters_toml(own))
-    assert read_hyperparameters(path) == own == read_hyperparameters(path, algo="sac", network="gat")
+    file = HyperparameterFile("sac", "gat", {"tau": 0.02, "max_grad_norm": 1, "sizes": {"width": 32}})
+    path.write_text(hyperparameters_toml(file))
+    assert read_hyperparameters(path) == file == read_hyperparameters(path, algo="sac", network="gat")
     with pytest.raises(InputError, match="is for --algo sac, and --algo ppo is requested"):
         read_hyperparameters(path, algo="ppo")
     path.write_text("")

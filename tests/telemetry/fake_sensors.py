@@ -1,4 +1,4 @@
-"""A machine to measure: NVML as a small object, a powercap tree in a folder, clocks that are told what to say."""
+"""Fake sensors: an NVML object, a powercap tree in a folder, and a clock that tests advance."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from kilowait.telemetry.meters import Moment
 
 
 class TestClock:
-    """Clocks that move only when somebody waits, or when they are set."""
+    """Clocks that advance only during waits, or when they are set."""
 
     __test__ = False
 
     def __init__(self, utc_s: float = 1_700_000_000.0) -> None:
         self.utc_s, self.monotonic_s = utc_s, 100.0
-        self.at: dict[int, Callable[[], None]] = {}
-        """What happens when the n-th wait ends."""
+        self.callbacks: dict[int, Callable[[], None]] = {}
+        """Function called after the n-th wait."""
         self.waits = 0
 
     def now(self) -> Moment:
         return Moment(self.utc_s, self.monotonic_s)
 
-    def pass_(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         self.utc_s += seconds
         self.monotonic_s += seconds
 
     def wait(self, seconds: float, stop: threading.Event) -> None:
-        self.pass_(max(seconds, 0.0))
+        self.advance(max(seconds, 0.0))
         self.waits += 1
-        if self.waits in self.at:
-            self.at[self.waits]()
+        if self.waits in self.callbacks:
+            self.callbacks[self.waits]()
 
 
 class NVMLError(Exception):
@@ -45,7 +45,7 @@ class NVMLError(Exception):
 
 
 class FakeNvml:
-    """GPUs that each draw what `watts` says, on the test's clock."""
+    """GPUs that draw the power `watts`, with the clock of the test."""
 
     NVMLError = NVMLError
     NVML_TEMPERATURE_GPU, NVML_CLOCK_SM = 0, 1
@@ -53,7 +53,7 @@ class FakeNvml:
     def __init__(self, clock: TestClock, watts: list[float]) -> None:
         self.clock, self.watts = clock, watts
         self.broken: dict[str, int] = {}
-        """UUID, or 'init', to the error's code."""
+        """NVML error code by UUID, or by 'init'."""
         self.unknown: set[str] = set()
         """Functions that are not supported."""
         self.loaded_s = clock.monotonic_s
@@ -64,12 +64,12 @@ class FakeNvml:
         if not name.startswith("nvml"):
             raise AttributeError(name)
 
-        def asked(*arguments: Any) -> Any:
+        def call(*arguments: Any) -> Any:
             if name in self.unknown:
                 raise NVMLError(3)
             return getattr(self, name.removeprefix("nvml"))(*arguments)
 
-        return asked
+        return call
 
     def Init(self) -> None:
         if "init" in self.broken:
@@ -113,7 +113,7 @@ class FakeNvml:
 
 
 def powercap(root: Path, packages: int = 1, *, nested: bool = False) -> Path:
-    """A tree as Linux shows it: packages with core and dram, psys, and the package again through mmio."""
+    """A powercap tree as in Linux: packages with core and dram, psys, and the package a second time through mmio."""
     zones = {"intel-rapl-mmio:0": "package-0", f"intel-rapl:{packages}": "psys"}
     for number in range(packages):
         zones |= {

@@ -1,3 +1,5 @@
+"""Expansion of Slurm host lists."""
+
 from __future__ import annotations
 
 import pytest
@@ -21,23 +23,23 @@ from kilowait.telemetry.labels import expand_hosts
         ("gpu-node.example", ("gpu-node.example",)),
     ],
 )
-def test_lists_as_slurm_writes_them(text, names):
+def test_lists_of_slurm(text, names):
     assert expand_hosts(text) == names
 
 
 @given(st.sets(st.integers(0, 999), min_size=1))
-def test_every_number_comes_back(numbers):
+def test_expansion_is_the_inverse_of_the_list(numbers):
     text = f"n[{','.join(f'{number:03}' for number in sorted(numbers))}]"
     assert expand_hosts(text) == tuple(f"n{number:03}" for number in sorted(numbers))
 
 
 @pytest.mark.parametrize("text", ["n[1", "n1]", "n[1-]", "n[b]", "n[3-1]", "n[[1]]", "a,,b", "n[]"])
-def test_broken_lists_are_told(text):
+def test_invalid_lists_are_errors(text):
     with pytest.raises(InputError, match="is not a list of nodes"):
         expand_hosts(text)
 
 
 @pytest.mark.parametrize("text", ["n[0-99999999999]", "n[1-2000]x[1-2000]"])
-def test_endless_lists_are_told(text):
+def test_too_long_lists_are_errors(text):
     with pytest.raises(InputError, match="stands for more than 1,000,000 nodes"):
         expand_hosts(text)

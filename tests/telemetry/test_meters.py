@@ -1,4 +1,4 @@
-"""Reading GPUs and processors: what is said, what cannot be said, what vanishes."""
+"""GPU and CPU meters: values, unsupported values, and devices that disappear."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from kilowait.errors import MeterError, MissingExtraError
 from kilowait.telemetry.meters import CpuMeter, GpuMeter
-from kilowait.telemetry.meters.gpu import REOPEN_S
+from kilowait.telemetry.meters.gpu import REOPEN_INTERVAL_S
 from tests.telemetry.fake_sensors import FakeNvml, TestClock, powercap
 
 
@@ -28,9 +28,9 @@ def by_meter(meter: GpuMeter | CpuMeter, clock: TestClock) -> dict[str, dict[str
 # -- GPUs ------------------------------------------------------------------------------------------
 
 
-def test_a_gpu_says_all_it_knows(clock):
+def test_gpu_row_has_all_quantities(clock):
     meter = GpuMeter("n1", FakeNvml(clock, [300.0, 75.5]))
-    clock.pass_(10)
+    clock.advance(10)
     row = by_meter(meter, clock)["gpu1"]
     assert row == {
         "time": 1_700_000_010.0, "monotonic_s": 110.0, "host": "n1", "meter": "gpu1", "uuid": "GPU-1",
@@ -40,7 +40,7 @@ def test_a_gpu_says_all_it_knows(clock):
     assert meter.describe() == "2 x NVIDIA H200"
 
 
-def test_what_a_gpu_cannot_say_is_unknown(clock):
+def test_unsupported_quantities_are_nan(clock):
     nvml = FakeNvml(clock, [300.0])
     nvml.unknown = {"nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetUtilizationRates"}
     row = by_meter(GpuMeter("n1", nvml), clock)["gpu0"]
@@ -48,47 +48,47 @@ def test_what_a_gpu_cannot_say_is_unknown(clock):
     assert row["power_w"] == 300.0
 
 
-def test_a_gpu_that_is_lost_has_no_row_until_it_is_back(clock):
+def test_lost_gpu_has_no_row_until_it_responds_again(clock):
     nvml = FakeNvml(clock, [300.0, 200.0])
     meter = GpuMeter("n1", nvml)
     nvml.broken = {"GPU-0": 15}
     assert set(by_meter(meter, clock)) == {"gpu1"}
     assert meter.missing == {"gpu0"}
     nvml.broken = {}
-    clock.pass_(REOPEN_S)
+    clock.advance(REOPEN_INTERVAL_S)
     assert set(by_meter(meter, clock)) == {"gpu0", "gpu1"}
     assert meter.missing == frozenset()
     assert nvml.open == 1
 
 
-def test_gpus_keep_their_names_when_nvml_counts_anew(clock):
+def test_gpus_keep_their_names_after_nvml_renumbers(clock):
     nvml = FakeNvml(clock, [300.0, 200.0, 100.0])
     meter = GpuMeter("n1", nvml)
     nvml.broken = {"GPU-0": 15}
     by_meter(meter, clock)
     nvml.uuids = ["GPU-1", "GPU-2"]
-    clock.pass_(REOPEN_S)
+    clock.advance(REOPEN_INTERVAL_S)
     rows = by_meter(meter, clock)
     assert {name: row["uuid"] for name, row in rows.items()} == {"gpu1": "GPU-1", "gpu2": "GPU-2"}
     assert meter.missing == {"gpu0"}
     nvml.broken, nvml.uuids, nvml.watts = {}, ["GPU-3", "GPU-1", "GPU-2"], [0, 200.0, 100.0, 50.0]
-    clock.pass_(REOPEN_S)  # Replaced: the new one takes the free name.
+    clock.advance(REOPEN_INTERVAL_S)  # a replaced GPU takes the unused name
     assert by_meter(meter, clock)["gpu0"]["uuid"] == "GPU-3"
 
 
-def test_a_driver_that_is_reloaded_is_waited_for(clock):
+def test_meter_recovers_after_a_driver_reload(clock):
     nvml = FakeNvml(clock, [300.0])
     meter = GpuMeter("n1", nvml)
     nvml.broken = {"GPU-0": 1, "init": 9}
     assert by_meter(meter, clock) == {}
-    clock.pass_(REOPEN_S)
+    clock.advance(REOPEN_INTERVAL_S)
     assert by_meter(meter, clock) == {}
     nvml.broken, nvml.loaded_s = {}, clock.monotonic_s
-    clock.pass_(REOPEN_S)
+    clock.advance(REOPEN_INTERVAL_S)
     assert by_meter(meter, clock)["gpu0"]["energy_j"] == 3000.0
 
 
-def test_no_driver_and_no_gpu_are_told_with_a_remedy(clock):
+def test_errors_without_driver_or_gpu_name_a_remedy(clock):
     nvml = FakeNvml(clock, [])
     with pytest.raises(
         MeterError, match=r"NVML finds 0 GPUs on n1; run this on a machine with an NVIDIA driver"
@@ -101,7 +101,7 @@ def test_no_driver_and_no_gpu_are_told_with_a_remedy(clock):
         GpuMeter("n1", nvml)
 
 
-def test_the_real_library_without_a_driver():
+def test_pynvml_without_a_driver():
     pynvml = pytest.importorskip("pynvml")
     try:
         pynvml.nvmlInit()
@@ -113,7 +113,7 @@ def test_the_real_library_without_a_driver():
         assert GpuMeter("n1").describe()
 
 
-def test_without_the_library_the_extra_is_named(monkeypatch):
+def test_missing_library_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(MissingExtraError, match=r"nvidia-ml-py.*kilowait\[telemetry\]"):
         GpuMeter("n1")
@@ -123,7 +123,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_counters_and_which_of_them_add_up(tmp_path, clock, nested):
+def test_counters_and_which_are_summed(tmp_path, clock, nested):
     meter = CpuMeter("n1", powercap(tmp_path / "powercap", 2, nested=nested))
     rows = by_meter(meter, clock)
     assert len(rows) == 8
@@ -135,18 +135,18 @@ def test_counters_and_which_of_them_add_up(tmp_path, clock, nested):
     assert math.isnan(rows["intel-rapl:0"]["power_w"])
 
 
-def test_power_is_the_mean_since_the_row_before_also_over_the_end_of_the_counter(tmp_path, clock):
+def test_power_is_the_mean_since_the_previous_row_also_across_a_wrap(tmp_path, clock):
     root = powercap(tmp_path / "powercap")
     meter = CpuMeter("n1", root)
     counter = root / "intel-rapl:0" / "energy_uj"
     counter.write_text("262143000000")
     by_meter(meter, clock)
-    clock.pass_(2)
+    clock.advance(2)
     counter.write_text("99671150")  # 0.32885 J to the end, 99.67115 J after it
     assert by_meter(meter, clock)["intel-rapl:0"]["power_w"] == pytest.approx(50.0)
 
 
-def test_a_counter_that_vanishes_and_comes_back(tmp_path, clock):
+def test_counter_that_disappears_and_returns(tmp_path, clock):
     root = powercap(tmp_path / "powercap")
     meter = CpuMeter("n1", root)
     by_meter(meter, clock)
@@ -154,37 +154,37 @@ def test_a_counter_that_vanishes_and_comes_back(tmp_path, clock):
     counter.unlink()
     assert "intel-rapl:0" not in by_meter(meter, clock) and meter.missing == {"intel-rapl:0"}
     counter.write_text("7000000")
-    clock.pass_(1)
+    clock.advance(1)
     row = by_meter(meter, clock)["intel-rapl:0"]
     assert row["energy_j"] == 7.0 and math.isnan(row["power_w"]) and meter.missing == frozenset()
 
 
-def test_no_counters_are_told_with_a_remedy(tmp_path):
+def test_error_without_counters_names_a_remedy(tmp_path):
     with pytest.raises(MeterError, match=r"no energy counter .* under .*nowhere; .*--root; virtual machines"):
         CpuMeter("n1", tmp_path / "nowhere")
 
 
-def test_no_permission_is_told_with_a_remedy(tmp_path, monkeypatch, clock):
+def test_error_without_permission_names_a_remedy(tmp_path, monkeypatch, clock):
     root = powercap(tmp_path / "powercap")
-    closed = {str(path) for path in root.rglob("energy_uj")}
+    forbidden = {str(path) for path in root.rglob("energy_uj")}
     if os.geteuid() != 0:
-        for path in closed:
+        for path in forbidden:
             Path(path).chmod(0)
-    else:  # Root may read everything: the file system is asked to say no.
-        plain = Path.read_text
+    else:  # root may read everything, so reading is replaced
+        original = Path.read_text
 
         def read_text(self: Path, *arguments: object, **named: object) -> str:
-            if str(self) in closed:
+            if str(self) in forbidden:
                 raise PermissionError(13, "Permission denied", str(self))
-            return plain(self, *arguments, **named)
+            return original(self, *arguments, **named)
 
         monkeypatch.setattr(Path, "read_text", read_text)
     with pytest.raises(
         MeterError, match=r"no permission to read .*energy_uj; run this as root, or let its group"
     ):
         CpuMeter("n1", root)
-    opened = root / "intel-rapl:0" / "energy_uj"
-    opened.chmod(0o644)
-    closed.discard(str(opened))
+    readable = root / "intel-rapl:0" / "energy_uj"
+    readable.chmod(0o644)
+    forbidden.discard(str(readable))
     meter = CpuMeter("n1", root)
-    assert set(by_meter(meter, clock)) == {"intel-rapl:0"} and len(meter.barred) == 4
+    assert set(by_meter(meter, clock)) == {"intel-rapl:0"} and len(meter.unreadable) == 4

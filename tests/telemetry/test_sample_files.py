@@ -1,4 +1,4 @@
-"""Files of samples: whole whatever stopped the sampling, never overwritten."""
+"""Sample files: complete after a crash, never overwritten."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def record(path: Path, *rows: tuple[object, ...], columns: tuple[str, ...] = COL
 
 
 def crash(path: Path, *rows: tuple[object, ...]) -> None:
-    """Leave files as SIGKILL does: closed by the system, nothing finished."""
+    """Leave files as after SIGKILL: closed by the system, not converted."""
     recorder = open_recorder(path, COLUMNS)
     recorder.write(rows)
-    piece = recorder._piece if path.suffix == ".parquet" else recorder
-    piece.close()
+    file = recorder._day_file if path.suffix == ".parquet" else recorder
+    file.close()
     if path.suffix == ".parquet":
         os.close(recorder._folder)
 
@@ -42,7 +42,7 @@ def crash(path: Path, *rows: tuple[object, ...]) -> None:
 # -- CSV -------------------------------------------------------------------------------------------
 
 
-def test_csv_has_whole_lines_and_a_second_run_adds_to_them(tmp_path):
+def test_csv_is_appended_by_a_second_run(tmp_path):
     path = tmp_path / "n1.csv"
     record(path, row(0), row(1, math.nan))
     record(path, row(2, 1 / 3))
@@ -54,12 +54,12 @@ def test_csv_has_whole_lines_and_a_second_run_adds_to_them(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("left", ["2026-11-18T12:00:01.0", "2026", "x" * 9000])
-def test_a_half_line_is_cut_off_before_adding(tmp_path, left):
+@pytest.mark.parametrize("incomplete", ["2026-11-18T12:00:01.0", "2026", "x" * 9000])
+def test_incomplete_line_is_removed_before_appending(tmp_path, incomplete):
     path = tmp_path / "n1.csv"
     record(path, row(0))
     with path.open("a") as file:
-        file.write(left)
+        file.write(incomplete)
     record(path, row(2))
     assert [line[:19] for line in path.read_text().splitlines()[1:]] == [
         "2026-11-18T12:00:00",
@@ -67,7 +67,7 @@ def test_a_half_line_is_cut_off_before_adding(tmp_path, left):
     ]
 
 
-def test_a_header_cut_short_is_written_anew(tmp_path):
+def test_incomplete_header_is_rewritten(tmp_path):
     path = tmp_path / "n1.csv"
     path.write_text("time,mono")
     record(path, row(0))
@@ -77,7 +77,7 @@ def test_a_header_cut_short_is_written_anew(tmp_path):
 @pytest.mark.parametrize(
     "text", ["time,host\n", "my only copy\n", "precious", "time,monotonic_s,host,meter,power_w,more\n"]
 )
-def test_a_file_with_other_columns_is_not_touched(tmp_path, text):
+def test_file_with_other_columns_is_not_changed(tmp_path, text):
     path = tmp_path / "n1.csv"
     path.write_text(text)
     with pytest.raises(InputError, match=r"n1\.csv has other columns \(.*\); it was not changed"):
@@ -86,7 +86,7 @@ def test_a_file_with_other_columns_is_not_touched(tmp_path, text):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_two_processes_do_not_write_to_one_file(tmp_path, suffix):
+def test_second_process_cannot_write_to_the_same_file(tmp_path, suffix):
     path = tmp_path / f"n1{suffix}"
     first = open_recorder(path, COLUMNS)
     with pytest.raises(InputError, match="is being written by another process"):
@@ -95,7 +95,7 @@ def test_two_processes_do_not_write_to_one_file(tmp_path, suffix):
     record(path, row(0))
 
 
-def test_where_nothing_can_be_written(tmp_path):
+def test_unwritable_paths_are_errors(tmp_path):
     with pytest.raises(UnknownNameError, match=r"unknown suffix of a sample file '\.txt'.*\.csv, \.parquet"):
         open_recorder(tmp_path / "x.txt", COLUMNS)
     with pytest.raises(
@@ -107,7 +107,7 @@ def test_where_nothing_can_be_written(tmp_path):
         open_recorder(tmp_path / "d.csv", COLUMNS)
 
 
-def test_a_full_disk_is_told_and_what_was_sampled_is_kept(tmp_path):
+def test_samples_remain_after_a_full_disk(tmp_path):
     path = tmp_path / "n1.csv"
     recorder = open_recorder(path, COLUMNS)
     recorder.write([row(0)])
@@ -129,14 +129,14 @@ def test_a_full_disk_is_told_and_what_was_sampled_is_kept(tmp_path):
 
 
 def names(path: Path) -> list[str]:
-    return sorted(each.name for each in path.iterdir())
+    return sorted(file.name for file in path.iterdir())
 
 
 def times(path: Path) -> list[float]:
     return sorted(at.timestamp() - NOON for at in pq.read_table(path).column("time").to_pylist())
 
 
-def test_a_piece_a_day_and_one_for_every_run(tmp_path):
+def test_one_file_per_day_and_run(tmp_path):
     path = tmp_path / "n1.parquet"
     recorder = open_recorder(path, COLUMNS)
     recorder.write([row(0)])
@@ -156,7 +156,7 @@ def test_a_piece_a_day_and_one_for_every_run(tmp_path):
     assert table.column("power_w").null_count == 1
 
 
-def test_what_a_crash_left_is_packed_by_the_next_run(tmp_path):
+def test_file_of_a_crashed_run_is_converted_by_the_next_run(tmp_path):
     path = tmp_path / "n1.parquet"
     crash(path, row(0), row(1))
     with (path / "_2026-11-18.csv").open("a") as file:
@@ -169,22 +169,22 @@ def test_what_a_crash_left_is_packed_by_the_next_run(tmp_path):
     assert [name for name in names(path) if name[0] == "_"] == []
 
 
-def test_a_crash_between_packing_and_cleaning_doubles_nothing(tmp_path):
+def test_crash_after_conversion_duplicates_no_samples(tmp_path):
     path = tmp_path / "n1.parquet"
     crash(path, row(0))
-    left = (path / "_2026-11-18.csv").read_text()
+    csv_text = (path / "_2026-11-18.csv").read_text()
     record(path, row(1))
-    (path / "_2026-11-18.csv").write_text(left)
+    (path / "_2026-11-18.csv").write_text(csv_text)
     record(path, row(2))
     assert times(path) == [0.0, 1.0, 2.0]
 
 
-def test_a_run_without_rows_leaves_no_piece(tmp_path):
+def test_run_without_rows_leaves_no_file(tmp_path):
     open_recorder(tmp_path / "n1.parquet", COLUMNS).close()
     assert names(tmp_path / "n1.parquet") == []
 
 
-def test_folders_and_files_of_others_are_not_touched(tmp_path):
+def test_other_files_and_folders_are_not_changed(tmp_path):
     single = tmp_path / "old.parquet"
     single.write_bytes(b"PAR1")
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""The loop: even ticks, missed ones, clocks that are set, an end."""
+"""Sampling loop: interval, missed samples, changes of the clock, end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kilowait.telemetry.meters import GpuMeter, SamplingProgress, sample
 from tests.telemetry.fake_sensors import FakeNvml, TestClock
 
 
-class Kept:
+class ListRecorder:
     def __init__(self) -> None:
         self.ticks: list[list[tuple[object, ...]]] = []
 
@@ -22,34 +22,40 @@ class Kept:
         pass
 
     @property
-    def at(self) -> list[float]:
+    def times(self) -> list[float]:
         return [rows[0][1] - 100.0 for rows in self.ticks]
 
 
 def run(
     clock: TestClock, watts: list[float], **settings: object
-) -> tuple[SamplingProgress, Kept, list[SamplingProgress]]:
-    kept, heard = Kept(), []
+) -> tuple[SamplingProgress, ListRecorder, list[SamplingProgress]]:
+    recorder, reports = ListRecorder(), []
     meter = settings.pop("meter", None) or GpuMeter("n1", FakeNvml(clock, watts))
-    told = sample(
+    progress = sample(
         meter,
-        kept,
+        recorder,
         interval_s=settings.pop("interval_s", 1.0),
         stop=settings.pop("stop", threading.Event()),
         clock=clock,
-        on_progress=lambda sampled: heard.append((sampled.ticks, list(sampled.events))),
+        on_progress=lambda state: reports.append((state.ticks, list(state.events))),
         **settings,
     )
-    return told, kept, heard
+    return progress, recorder, reports
 
 
-def test_ticks_are_even_and_span_the_duration():
-    told, kept, _ = run(TestClock(), [300.0, 200.0], interval_s=0.5, duration_s=2.0)
-    assert kept.at == [0.0, 0.5, 1.0, 1.5, 2.0]
-    assert (told.ticks, told.rows, told.missed, told.clock_changes, told.power_w) == (5, 10, 0, 0, 500.0)
+def test_samples_are_evenly_spaced_over_the_duration():
+    progress, recorder, _ = run(TestClock(), [300.0, 200.0], interval_s=0.5, duration_s=2.0)
+    assert recorder.times == [0.0, 0.5, 1.0, 1.5, 2.0]
+    assert (progress.ticks, progress.rows, progress.missed, progress.clock_changes, progress.power_w) == (
+        5,
+        10,
+        0,
+        0,
+        500.0,
+    )
 
 
-def test_missed_ticks_are_counted_and_not_made_up():
+def test_missed_samples_are_counted_and_not_repeated():
     clock = TestClock()
     meter = GpuMeter("n1", FakeNvml(clock, [300.0]))
     read = meter.read
@@ -57,57 +63,57 @@ def test_missed_ticks_are_counted_and_not_made_up():
     def slow(now):
         rows = read(now)
         if rows[0][1] == 102.0:
-            clock.pass_(2.5)
+            clock.advance(2.5)
         return rows
 
     meter.read = slow
-    told, kept, _ = run(clock, [], meter=meter, duration_s=6.0)
-    assert kept.at == [0.0, 1.0, 2.0, 5.0, 6.0] and told.missed == 2
+    progress, recorder, _ = run(clock, [], meter=meter, duration_s=6.0)
+    assert recorder.times == [0.0, 1.0, 2.0, 5.0, 6.0] and progress.missed == 2
 
 
-def test_a_clock_that_is_set_moves_no_tick():
+def test_setting_the_clock_does_not_move_samples():
     clock = TestClock()
-    clock.at = {
+    clock.callbacks = {
         2: lambda: setattr(clock, "utc_s", clock.utc_s - 3600),
         4: lambda: setattr(clock, "utc_s", 2e9),
     }
-    told, kept, heard = run(clock, [300.0], duration_s=5.0)
-    assert kept.at == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0] and told.clock_changes == 2
-    assert [rows[0][0] - 1.7e9 for rows in kept.ticks][:4] == [0.0, 1.0, 2.0 - 3600, 3.0 - 3600]
-    said = [event for _, events in heard for event in events]
-    assert said[0] == "the clock was set back by 3.6e+03 s" and said[1].startswith(
+    progress, recorder, reports = run(clock, [300.0], duration_s=5.0)
+    assert recorder.times == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0] and progress.clock_changes == 2
+    assert [rows[0][0] - 1.7e9 for rows in recorder.ticks][:4] == [0.0, 1.0, 2.0 - 3600, 3.0 - 3600]
+    messages = [event for _, events in reports for event in events]
+    assert messages[0] == "the clock was set back by 3.6e+03 s" and messages[1].startswith(
         "the clock was set forward by"
     )
 
 
-def test_meters_that_vanish_are_told_once():
+def test_missing_meters_are_reported_once():
     clock = TestClock()
     nvml = FakeNvml(clock, [300.0, 200.0])
     meter = GpuMeter("n1", nvml)
-    clock.at = {2: lambda: nvml.broken.update({"GPU-1": 15}), 5: nvml.broken.clear}
-    told, kept, heard = run(clock, [], meter=meter, duration_s=20.0)
-    assert [events for _, events in heard if events] == [
+    clock.callbacks = {2: lambda: nvml.broken.update({"GPU-1": 15}), 5: nvml.broken.clear}
+    progress, recorder, reports = run(clock, [], meter=meter, duration_s=20.0)
+    assert [events for _, events in reports if events] == [
         ["gpu1 no longer responds"],
         ["gpu1 responds again"],
     ]
-    assert [len(rows) for rows in kept.ticks[:4]] == [2, 2, 1, 1] and len(kept.ticks[-1]) == 2
-    assert told.rows < 2 * told.ticks
+    assert [len(rows) for rows in recorder.ticks[:4]] == [2, 2, 1, 1] and len(recorder.ticks[-1]) == 2
+    assert progress.rows < 2 * progress.ticks
 
 
-def test_it_ends_when_told():
+def test_sampling_ends_at_stop():
     clock, stop = TestClock(), threading.Event()
-    clock.at[3] = stop.set
+    clock.callbacks[3] = stop.set
     assert run(clock, [300.0], stop=stop)[0].ticks == 3
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "message"),
     [
         ({"interval_s": 0.0}, "the interval is 0 s; it must be above 0, such as 1s"),
         ({"interval_s": float("nan")}, "the interval is nan s"),
         ({"duration_s": -1.0}, "the duration is -1 s; it must be 0 or more"),
     ],
 )
-def test_impossible_settings_are_told(settings, words):
-    with pytest.raises(InputError, match=words):
+def test_invalid_settings_are_errors(settings, message):
+    with pytest.raises(InputError, match=message):
         run(TestClock(), [300.0], **settings)

@@ -145,7 +145,7 @@ def show_front(front: Mapping[str, Any]) -> None:
 def _cell(row: Mapping[str, Any], name: str) -> str:
     low, high = row.get("intervals", {}).get(name, (float("nan"),) * 2)
     spread = "" if math.isnan(low) else f" ({low:.4g} to {high:.4g})"
-    return f"{row['figures'][name]:.4g}{spread}"
+    return f"{row['metrics'][name]:.4g}{spread}"
 
 
 def _remark(point: Mapping[str, Any]) -> str:

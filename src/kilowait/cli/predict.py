@@ -199,7 +199,7 @@ def score(
         done = evaluate_predictors(
             loaded.dataset,
             chosen,
-            part=test_fraction,
+            test_fraction=test_fraction,
             classes=() if by is None else (by,),
             seed=seed,
             threads=threads,
@@ -268,7 +268,7 @@ def fit(
             seed=seed,
             threads=threads,
             progress=lambda trial: update(
-                f"settings {trial.number} of {tune}: {console.number(trial.figure)} ..."
+                f"settings {trial.number} of {tune}: {console.number(trial.metric)} ..."
             ),
         )
     manifest = loaded.workload.provenance(trace, console.command(context), console.today())

@@ -75,12 +75,14 @@ def report(
     if json:
         console.json_document({"scenario": settings, "notes": notes, "predictions": report, "out": out})
         return
-    print(f"the last {report['judged']:,} of {report['jobs']:,} jobs, each predicted when it was submitted\n")
+    print(
+        f"the last {report['test_jobs']:,} of {report['jobs']:,} jobs, each predicted when it was submitted\n"
+    )
     console.table(
         ["prediction", "accuracy", "log-RMSE", "mean error", "too short"],
         [
             [
-                row["words"],
+                row["description"],
                 console.percent(row["accuracy"]),
                 console.number(row["log_rmse"]),
                 console.span(row["mae_s"]),

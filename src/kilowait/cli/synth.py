@@ -122,7 +122,7 @@ def fit(
             settings=hyperparameters,
             manifest=manifest,
             force=force,
-            told=progress,
+            progress=progress,
             device=device,
             state=state,
             resume=resume,

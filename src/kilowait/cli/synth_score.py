@@ -203,13 +203,13 @@ def _show_privacy(score: SyntheticScore) -> None:
         rows = [[below, *(console.percent(workload.jobs_below) for workload in score.anonymity)]]
         console.table(["privacy", "real", "synthetic"], rows)
         print()
-    if score.leaks is None:
+    if score.privacy is None:
         console.note(
             "whether jobs were copied can only be measured with real jobs that the generator has not seen: "
             "--held-out FILE"
         )
         return
-    leaks = score.leaks
+    leaks = score.privacy
     console.table(
         ["leakage", "synthetic", "held out, or by chance"],
         [

@@ -109,8 +109,8 @@ def cpu(
     from kilowait.telemetry.meters import CpuMeter, this_host
 
     meter = CpuMeter(host or this_host(), root)
-    if meter.barred:
-        console.note(f"no permission to read {', '.join(meter.barred)}; these counters are left out")
+    if meter.unreadable:
+        console.note(f"no permission to read {', '.join(meter.unreadable)}; these counters are left out")
     _sample_to(meter, out, interval, duration, json)
 
 
@@ -294,7 +294,7 @@ def _follow(source: Any, out: Path, client: Any, every_s: float, duration_s: flo
             if isinstance(result, KilowaitError):
                 console.note(str(result))
             else:
-                update(f"{source.place()}: {console.count(result.values, 'value')} in {out}; Ctrl-C stops")
+                update(f"{source.location()}: {console.count(result.values, 'value')} in {out}; Ctrl-C stops")
 
         client.wait = wait
         follow_carbon(
@@ -307,7 +307,7 @@ def _follow(source: Any, out: Path, client: Any, every_s: float, duration_s: flo
             monotonic=time.monotonic,
             on_result=report,
         )
-    print(f"{source.place()}: written to {out}")
+    print(f"{source.location()}: written to {out}")
 
 
 def _show_carbon(out: Path, fetched: FetchResult) -> None:

@@ -57,9 +57,9 @@ def train_power_agent(
             parts.validation,
             machine,
             power_training,
-            spent=objective,
-            times=max_slowdown_ratio,
-            rule="saf",
+            objective=objective,
+            max_slowdown_ratio=max_slowdown_ratio,
+            policy="saf",
             trace=trace,
             backfill=depth,
             progress=lambda done: step(
@@ -75,7 +75,7 @@ def train_power_agent(
         agent,
         parts.test,
         machine,
-        power_training.meter,
+        power_training.context,
         power_controls,
         depth,
         training["window_jobs"],
@@ -90,7 +90,12 @@ def train_power_agent(
         WEIGHTS,
         scenario={
             **scenario.to_dict(),
-            "training": {"algo": "cma-es", "objective": objective, "promise": max_slowdown_ratio, **training},
+            "training": {
+                "algo": "cma-es",
+                "objective": objective,
+                "max_slowdown_ratio": max_slowdown_ratio,
+                **training,
+            },
             "cluster": to_dict(machine),
         },
         results={"judged": evaluation},
@@ -116,13 +121,13 @@ def evaluate_on_test_jobs(
     power_controls: str,
     backfill: str | int,
     window_jobs: int,
-    spent: str,
+    objective: str,
     seed: int,
 ) -> dict[str, Any]:
     """Test the agent against policies with hand-tuned power controls on consecutive windows of the test jobs."""
     windows = _windows_of(later, window_jobs)
     return evaluate_on_windows(
-        agent, windows, machine, power_context, power_controls, backfill, spent=spent, seed=seed
+        agent, windows, machine, power_context, power_controls, backfill, objective=objective, seed=seed
     )
 
 
@@ -134,7 +139,7 @@ def evaluate_on_windows(
     power_controls: str,
     backfill: str | int,
     *,
-    spent: str = "energy",
+    objective: str = "energy",
     seed: int,
 ) -> dict[str, Any]:
     """Test the agent against policies with hand-tuned power controls on these windows."""
@@ -149,7 +154,7 @@ def evaluate_on_windows(
             power_context,
             power_controls=power_controls,
             backfill=backfill,
-            spent=spent,
+            objective=objective,
             seed=seed,
         )
 
@@ -170,7 +175,7 @@ def show_on_energy(evaluation: Mapping[str, Any]) -> None:
     """Print the test results with energy, and how the agent compares with the Pareto front."""
     from kilowait.units import format_duration
 
-    spent, policies = evaluation["spent"], evaluation["policies"]
+    objective, policies = evaluation["objective"], evaluation["policies"]
     print(
         f"test jobs: {evaluation['windows']} windows of {evaluation['window_jobs']:,} jobs, every job counted\n"
     )
@@ -179,7 +184,7 @@ def show_on_energy(evaluation: Mapping[str, Any]) -> None:
     heads += ["slowdown", "mean wait", "95 % wait below"]
     order = sorted(
         {"agent", *evaluation["front"], *(name for name in policies if name.endswith(", none"))},
-        key=lambda name: policies[name][spent],
+        key=lambda name: policies[name][objective],
     )
     rows = []
     for name in order:
@@ -192,23 +197,23 @@ def show_on_energy(evaluation: Mapping[str, Any]) -> None:
         ]
         rows.append([name, *cells, "front" if name in evaluation["front"] else ""])
     console.table(["", *heads, ""], rows)
-    value, low, high = evaluation["beyond"]["spent"]
-    other, lower, higher = evaluation["beyond"]["waited"]
+    value, low, high = evaluation["margin"]["objective_ratio"]
+    other, lower, higher = evaluation["margin"]["delay_ratio"]
     print(
-        f"\nagent: {value:.3f} of the lowest {spent} among the {len(policies) - 1} hand-tuned policies whose slowdown "
-        f"is not larger, 95 % interval {low:.3f} to {high:.3f};"
+        f"\nagent: {value:.3f} of the lowest {objective} among the {len(policies) - 1} hand-tuned policies whose "
+        f"slowdown is not larger, 95 % interval {low:.3f} to {high:.3f};"
     )
     print(
-        f"       {other:.3f} of the lowest slowdown among those whose {spent} is not larger, {lower:.3f} "
+        f"       {other:.3f} of the lowest slowdown among those whose {objective} is not larger, {lower:.3f} "
         f"to {higher:.3f}"
     )
     print(_conclusion(evaluation))
 
 
 def _conclusion(evaluation: Mapping[str, Any]) -> str:
-    margin = evaluation["beyond"]
-    if margin["spent"][2] < 1 or margin["waited"][2] < 1:
+    margin = evaluation["margin"]
+    if margin["objective_ratio"][2] < 1 or margin["delay_ratio"][2] < 1:
         return "the agent dominates part of the Pareto front of the hand-tuned power controls"
-    if margin["spent"][0] >= 1 and margin["waited"][0] >= 1:
+    if margin["objective_ratio"][0] >= 1 and margin["delay_ratio"][0] >= 1:
         return "the agent is not better than the Pareto front of the hand-tuned power controls: use those"
     return "the difference to the Pareto front of the hand-tuned power controls is not significant"

@@ -123,7 +123,7 @@ def train_network(
             agent,
             parts.test,
             machine,
-            power.meter,
+            power.context,
             power.power_controls,
             training.backfill,
             training.window_jobs,

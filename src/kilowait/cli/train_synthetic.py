@@ -73,7 +73,7 @@ def generated_jobs(
     if settings is None:
         return None
     check_synthetic_supported(
-        machine, powered=scenario.power is not None, predicted=scenario.runtime_predictor is not None
+        machine, has_power=scenario.power is not None, has_predictions=scenario.runtime_predictor is not None
     )
     logged = None
     if scenario.load is not None:

@@ -130,7 +130,7 @@ def tune(
         window_jobs=window,
         device=device,
     )
-    before = optuna_study.prepare_search(out, resume=resume, force=force)
+    before = optuna_study.prepare_search_folder(out, resume=resume, force=force)
     scenario = options.scenario_from_options(context, trace, backfill=training.backfill)
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
@@ -162,7 +162,7 @@ def tune(
             },
             progress=progress,
         )
-    best = optuna_study.best_of(done)
+    best = optuna_study.best_trial(done)
     if json:
         console.json_document(
             {
@@ -183,23 +183,23 @@ def tune(
 
 def _line(trial: TuningTrial, done: list[TuningTrial]) -> str:
     """One line about a trial."""
-    finished = [one.figure for one in done if one.outcome == "finished"]
+    finished = [one.metric for one in done if one.outcome == "finished"]
     best = f", best so far {console.number(min(finished))}" if finished else ""
-    return f"{console.number(trial.figure)}, {trial.outcome} after {console.span(trial.seconds)}{best}"
+    return f"{console.number(trial.metric)}, {trial.outcome} after {console.span(trial.seconds)}{best}"
 
 
 def _show_best(best: TuningTrial, done: list[TuningTrial], defaults: dict[str, Any]) -> None:
     """Print the best hyperparameters next to the defaults."""
     outcomes = [one.outcome for one in done]
     counted = ", ".join(
-        f"{outcomes.count(word)} {word}" for word in ("finished", "given up", "diverged") if word in outcomes
+        f"{outcomes.count(word)} {word}" for word in ("finished", "pruned", "diverged") if word in outcomes
     )
     console.title(f"{console.count(len(done), 'trial')}: {counted}; the best is number {best.number}")
     rows = [
         (name, console.number(defaults[name]), console.number(value)) for name, value in best.settings.items()
     ]
-    first = console.number(done[0].figure)
+    first = console.number(done[0].metric)
     console.table(
         ("hyperparameter", "default", "best"),
-        [*rows, ("validation objective", first, console.number(best.figure))],
+        [*rows, ("validation objective", first, console.number(best.metric))],
     )

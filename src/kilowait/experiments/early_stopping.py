@@ -1,4 +1,4 @@
-"""Early stopping by wall-clock time: the result is the network that validated best so far."""
+"""Early stopping of a training by a wall-clock time limit, with the best validated network as the result."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 __all__ = ["BestModel"]
 
 
-class _TimeUp(Exception):
+class _TimeLimitReached(Exception):
     """The time limit of the training is reached."""
 
 
 class BestModel:
-    """Keeps the network that validated best so far, and the history of the training."""
+    """The network with the best validation metric so far, and the history of the training."""
 
     def __init__(
         self,
@@ -26,28 +26,28 @@ class BestModel:
         callback: Callable[[Any], None] | None = None,
     ) -> None:
         """`evaluate`: validation metric, smaller is better; `seconds`: time limit; `callback` gets every update."""
-        self._evaluate, self._ends, self._callback = evaluate, perf_counter() + seconds, callback
-        self._value, self._network = math.inf, None
+        self._evaluate, self._deadline, self._callback = evaluate, perf_counter() + seconds, callback
+        self._best_value, self._best_network = math.inf, None
         self._history: list[Any] = []
 
     def validate(self, network: Any) -> float:
-        """Evaluate the network; keep a copy of the best."""
+        """Validation metric of the network; a copy of the best network is stored."""
         value = self._evaluate(network)
-        if value < self._value or self._network is None:
-            self._value, self._network = value, deepcopy(network)
+        if value < self._best_value or self._best_network is None:
+            self._best_value, self._best_network = value, deepcopy(network)
         return value
 
     def progress(self, update: Any) -> None:
-        """Record an update; stop the training if the time is up and a network has been validated."""
+        """Record an update; stop the training after the time limit, once a network has been validated."""
         self._history.append(update)
         if self._callback is not None:
             self._callback(update)
-        if perf_counter() > self._ends and self._network is not None:
-            raise _TimeUp
+        if perf_counter() > self._deadline and self._best_network is not None:
+            raise _TimeLimitReached
 
-    def of(self, train: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Run the training; its result, or, after the time limit, the best network so far: `network` and `history`."""
+    def run(self, train: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Result of the training or, after the time limit, the best `network` so far and the `history`."""
         try:
             return train(*args, **options)
-        except _TimeUp:
-            return SimpleNamespace(network=self._network, history=self._history)
+        except _TimeLimitReached:
+            return SimpleNamespace(network=self._best_network, history=self._history)

@@ -1,4 +1,4 @@
-"""Environments to train and validate networks in: batch systems, GPU clusters and clusters with power."""
+"""Factories of the training and validation environments of networks: batch, GPU and energy environments."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ __all__ = ["LoadCurriculum", "SyntheticCurriculum", "EnvFactory", "env_factory_f
 
 GPU_SETTINGS: dict[str, Any] = {"gpu_type_order": "fastest", "placement": "best", "migrate": True}
 GPU_DECISION_SETTINGS: dict[str, Any] = {"by_type": False, "preempt": True, "max_preemptions": 16}
-"""GPU and decision settings of networks on GPU clusters: the network decides which jobs start and which are preempted;
-a job takes the fastest free type, and migrates to a faster one when it can, as under the best policies."""
+"""GPU settings and decision settings of networks on GPU clusters. The network decides which jobs start and which are
+preempted. A job takes the fastest free GPU type and migrates to a faster one when possible, as under the best
+policies."""
 
 
 class EnvFactory(NamedTuple):
-    """Creates the environments of a training, and the agent of the trained network."""
+    """Creates the environments of a training, and the agent from the trained network."""
 
     name: str
     envs: Callable[[JobTable, int, int, bool], Any]
-    """(log, sub-environments, jobs in an episode, whether observations are new arrays)"""
+    """(log, number of sub-environments, jobs per episode, whether each step returns observations as new arrays)"""
     agent: Callable[[Any], Any]
     decision_settings: dict[str, Any]
     """Decision settings as plain data."""
@@ -40,40 +41,41 @@ class EnvFactory(NamedTuple):
     """Further entries of the agent's provenance."""
 
 
-def env_factory_for(cluster: Cluster, how: RLTraining, power: PowerTraining | None = None) -> EnvFactory:
+def env_factory_for(cluster: Cluster, training: RLTraining, power: PowerTraining | None = None) -> EnvFactory:
     """The environments for training networks on this cluster."""
     if power is not None:
-        return _energy_factory(cluster, how, power)
-    return _gpu_factory(cluster, how) if cluster.node_level else _batch_factory(cluster, how)
+        return _energy_factory(cluster, training, power)
+    return _gpu_factory(cluster, training) if cluster.node_level else _batch_factory(cluster, training)
 
 
-def _decision_settings(how: RLTraining) -> dict[str, Any]:
+def _decision_settings(training: RLTraining) -> dict[str, Any]:
     """Decision settings of networks on batch systems and clusters with power."""
     return {
-        "queue_window": how.queue_window,
-        "backfill": how.backfill,
-        "backfill_order": how.backfill_order,
-        "max_wait_s": _bound_s(how),
-        "graph": how.network == "gat",
-        "prediction_features": how.prediction_features,
+        "queue_window": training.queue_window,
+        "backfill": training.backfill,
+        "backfill_order": training.backfill_order,
+        "max_wait_s": _max_wait_s(training),
+        "graph": training.network == "gat",
+        "prediction_features": training.prediction_features,
     }
 
 
-def _bound_s(how: RLTraining) -> float:
-    return math.inf if how.max_wait_s is None else how.max_wait_s
+def _max_wait_s(training: RLTraining) -> float:
+    return math.inf if training.max_wait_s is None else training.max_wait_s
 
 
-def _batch_factory(cluster: Cluster, how: RLTraining) -> EnvFactory:
+def _batch_factory(cluster: Cluster, training: RLTraining) -> EnvFactory:
     from kilowait.agents.network_policies.batch import NetworkAgent, settings_to_dict
     from kilowait.envs.batched_sim import DecisionSettings
     from kilowait.envs.vector_env import BatchVectorEnv
 
-    decision_settings = DecisionSettings(**_decision_settings(how))
+    decision_settings = DecisionSettings(**_decision_settings(training))
 
-    def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
+    def envs(jobs: JobTable, num_envs: int, episode_jobs: int, copy_observations: bool) -> Any:
         return BatchVectorEnv(
-            copies, jobs=jobs, cluster=cluster, episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s,
-            autoreset_mode="SameStep", copy=copied, threads=how.env_threads, **vars(decision_settings),
+            num_envs, jobs=jobs, cluster=cluster, episode_jobs=episode_jobs, reward=training.reward,
+            sla_s=training.sla_s, autoreset_mode="SameStep", copy=copy_observations, threads=training.env_threads,
+            **vars(decision_settings),
         )  # fmt: skip
 
     return EnvFactory(
@@ -84,52 +86,52 @@ def _batch_factory(cluster: Cluster, how: RLTraining) -> EnvFactory:
     )
 
 
-def _gpu_factory(cluster: Cluster, how: RLTraining) -> EnvFactory:
+def _gpu_factory(cluster: Cluster, training: RLTraining) -> EnvFactory:
     from kilowait.agents.network_policies.gpu import GpuNetworkAgent, gpu_settings_to_dict
     from kilowait.engine.gpu.settings import GpuSettings
     from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
     from kilowait.envs.gpu.vector_env import GpuVectorEnv
     from kilowait.experiments.gpu_settings import run_speeds
 
-    if how.prediction_features:
+    if training.prediction_features:
         raise InputError(
-            f"prediction features are not observed on GPU clusters such as {cluster.name!r}; leave "
+            f"environments of GPU clusters such as {cluster.name!r} have no prediction features; leave "
             "--prediction-features out"
         )
     decision_settings = GpuDecisionSettings(
-        queue_window=how.queue_window,
-        max_wait_s=_bound_s(how),
-        graph=how.network == "gat",
+        queue_window=training.queue_window,
+        max_wait_s=_max_wait_s(training),
+        graph=training.network == "gat",
         **GPU_DECISION_SETTINGS,
     )
-    placing = GpuSettings(head_of_line_blocking=False, **GPU_SETTINGS)
+    gpu_settings = GpuSettings(head_of_line_blocking=False, **GPU_SETTINGS)
 
-    def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
+    def envs(jobs: JobTable, num_envs: int, episode_jobs: int, copy_observations: bool) -> Any:
         return GpuVectorEnv(
-            copies, jobs=jobs, cluster=cluster, speeds=run_speeds("auto", jobs, cluster), gpu_settings=placing,
-            episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s, autoreset_mode="SameStep", copy=copied,
-            threads=how.env_threads, **vars(decision_settings),
+            num_envs, jobs=jobs, cluster=cluster, speeds=run_speeds("auto", jobs, cluster), gpu_settings=gpu_settings,
+            episode_jobs=episode_jobs, reward=training.reward, sla_s=training.sla_s, autoreset_mode="SameStep",
+            copy=copy_observations, threads=training.env_threads, **vars(decision_settings),
         )  # fmt: skip
 
     return EnvFactory(
         "kilowait/Gpu-v0", envs, lambda network: GpuNetworkAgent(network, decision_settings),
-        gpu_settings_to_dict(decision_settings), {"placing": GPU_SETTINGS},
+        gpu_settings_to_dict(decision_settings), {"gpu_settings": GPU_SETTINGS},
     )  # fmt: skip
 
 
-def _energy_factory(cluster: Cluster, how: RLTraining, power: PowerTraining) -> EnvFactory:
+def _energy_factory(cluster: Cluster, training: RLTraining, power: PowerTraining) -> EnvFactory:
     from kilowait.agents.network_policies.power import EnergyNetworkAgent, energy_settings_to_dict
     from kilowait.envs.power.batched_sim import EnergyDecisionSettings
     from kilowait.envs.power.vector_env import EnergyVectorEnv
 
-    decision_settings = EnergyDecisionSettings(**_decision_settings(how))
-    config = power_config(power.meter, power.power_controls)
+    decision_settings = EnergyDecisionSettings(**_decision_settings(training))
+    config = power_config(power.context, power.power_controls)
 
-    def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
+    def envs(jobs: JobTable, num_envs: int, episode_jobs: int, copy_observations: bool) -> Any:
         options: dict[str, Any] = {"autoreset_mode": "SameStep", **vars(config), **vars(decision_settings)}
         return EnergyVectorEnv(
-            copies, jobs=jobs, cluster=cluster, episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s,
-            copy=copied, threads=how.env_threads, **options,
+            num_envs, jobs=jobs, cluster=cluster, episode_jobs=episode_jobs, reward=training.reward,
+            sla_s=training.sla_s, copy=copy_observations, threads=training.env_threads, **options,
         )  # fmt: skip
 
     def agent(network: Any) -> Any:
@@ -141,70 +143,74 @@ def _energy_factory(cluster: Cluster, how: RLTraining, power: PowerTraining) -> 
 
 
 class LoadCurriculum:
-    """A vector environment whose arrival rate goes linearly from a multiple of the log's to that of the log."""
+    """A vector environment whose arrival rate changes linearly from a multiple of the log's rate to the log's rate."""
 
     def __init__(self, vec: Any, rate: float, steps: int) -> None:
-        self._vec, self._rate, self._until = vec, rate, max(1, steps // 2)
-        self._done = 0
+        self._vec, self._rate, self._ramp_steps = vec, rate, max(1, steps // 2)
+        self._steps_done = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._vec, name)
 
-    def _set(self) -> None:
-        share = min(1.0, self._done / self._until)
+    def _update(self) -> None:
+        share = min(1.0, self._steps_done / self._ramp_steps)
         self._vec.set_arrival_rate(self._rate + (1.0 - self._rate) * share)
 
     def reset(self, **options: Any) -> Any:
         """Reset the environments, at the current arrival rate."""
-        self._set()
+        self._update()
         return self._vec.reset(**options)
 
     def step(self, actions: npt.NDArray[np.int64]) -> Any:
         """Step the environments, after updating the arrival rate."""
-        self._done += len(actions)
-        self._set()
+        self._steps_done += len(actions)
+        self._update()
         return self._vec.step(actions)
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """Snapshot of the environments, with the number of steps."""
-        return {**self._vec.snapshot(), "eased": np.array([self._done])}
+        return {**self._vec.snapshot(), "load_curriculum_steps": np.array([self._steps_done])}
 
-    def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> Any:
+    def restore(self, snapshot: Mapping[str, npt.NDArray[Any]]) -> Any:
         """Restore a snapshot."""
-        self._done = int(kept["eased"][0])
-        return self._vec.restore({name: array for name, array in kept.items() if name != "eased"})
+        self._steps_done = int(snapshot["load_curriculum_steps"][0])
+        return self._vec.restore(
+            {name: array for name, array in snapshot.items() if name != "load_curriculum_steps"}
+        )
 
 
 class SyntheticCurriculum:
-    """A vector environment that starts with episodes of synthetic jobs only."""
+    """A vector environment that begins with episodes of synthetic jobs only and later mixes in real ones."""
 
-    def __init__(self, vec: Any, laid: TrainingTable, mixture: SyntheticMix, steps: int) -> None:
-        self._vec, self._laid, self._mixture, self._steps = vec, laid, mixture, max(1, steps)
-        self._done = 0
+    def __init__(self, vec: Any, table: TrainingTable, mixture: SyntheticMix, steps: int) -> None:
+        self._vec, self._table, self._mixture, self._steps = vec, table, mixture, max(1, steps)
+        self._steps_done = 0
         self._share = math.nan
-        self._set()
+        self._update()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._vec, name)
 
-    def _set(self) -> None:
-        share = self._mixture.share_at(self._done / self._steps)
+    def _update(self) -> None:
+        share = self._mixture.share_at(self._steps_done / self._steps)
         if share != self._share:
             self._share = share
-            self._vec.set_episode_ranges(self._laid.parts, self._laid.weights(share))
+            self._vec.set_episode_ranges(self._table.parts, self._table.weights(share))
 
     def step(self, actions: npt.NDArray[np.int64]) -> Any:
         """Step the environments; new episodes use the current share of synthetic jobs."""
-        self._done += len(actions)
-        self._set()
+        self._steps_done += len(actions)
+        self._update()
         return self._vec.step(actions)
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """Snapshot of the environments, with the number of steps."""
-        return {**self._vec.snapshot(), "synthetic_first": np.array([self._done])}
+        return {**self._vec.snapshot(), "synthetic_curriculum_steps": np.array([self._steps_done])}
 
-    def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> Any:
+    def restore(self, snapshot: Mapping[str, npt.NDArray[Any]]) -> Any:
         """Restore a snapshot."""
-        self._done = int(kept["synthetic_first"][0])
-        self._set()  # first, as it samples; the sampled state is overwritten by the snapshot
-        return self._vec.restore({name: array for name, array in kept.items() if name != "synthetic_first"})
+        self._steps_done = int(snapshot["synthetic_curriculum_steps"][0])
+        self._update()  # before the restore, which overwrites the sampled state
+        return self._vec.restore(
+            {name: array for name, array in snapshot.items() if name != "synthetic_curriculum_steps"}
+        )

@@ -17,27 +17,27 @@ from kilowait.rng import stream
 __all__ = ["METRICS", "BASELINES", "VARIANTS", "evaluate_gpu_agent", "simulate_to_end"]
 
 BASELINES = ("fcfs", "sjf", "srtf", "las")
-"""Policies a trained agent is compared with; preemptive ones preempt as they are defined, the others do not block."""
+"""Baseline policies. Preemptive ones preempt by their definition; the others run without head-of-line blocking."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "": {},
     ", fastest": {"gpu_type_order": "fastest"},
-    ", fastest, moved": {"gpu_type_order": "fastest", "migrate": True},
+    ", fastest, migration": {"gpu_type_order": "fastest", "migrate": True},
 }
-"""Variants of a policy, by the suffix of its name: GPUs of any type; the fastest types first; the fastest types first
-with migration of running jobs to where they end sooner."""
+"""GPU settings of the variants of a policy, by the suffix of its name: GPUs of any type; the fastest types first; the
+fastest types first, with migration of running jobs to GPUs where they end sooner."""
 METRICS = ("mean_jct_s", "p95_jct_s", "makespan_s", "gpu_utilization", "flops_utilization")
 _FIXED: dict[str, Any] = {"at_limit": "extend", "on_oversized": "drop", "dependencies": False}
 
 
 def simulate_to_end(
-    policy: Any, jobs: JobTable, cluster: Cluster, *, placement: str | None = None, **way: Any
+    policy: Any, jobs: JobTable, cluster: Cluster, *, placement: str | None = None, **options: Any
 ) -> tuple[ExecutionLog, dict[str, float]]:
-    """Simulate a policy until all jobs end; the log and its `gpu_metrics`. `way`: fields of `GpuOptions`.
+    """Simulate a policy until all jobs end; the log and its `gpu_metrics`. `options`: fields of `GpuOptions`.
 
     Utilization is over the time in which jobs arrive, which is the same for all policies.
     """
     settings = simulate_arguments(
-        {**_FIXED, "placement": placement, "gpu": GpuOptions(**way)}, jobs, cluster, policy, "skip"
+        {**_FIXED, "placement": placement, "gpu": GpuOptions(**options)}, jobs, cluster, policy, "skip"
     )
     log = kw.simulate(jobs, cluster, policy, "skip", **settings)
     first_s, last_s = float(jobs["submit_s"].min()), float(jobs["submit_s"].max())
@@ -50,26 +50,28 @@ def evaluate_gpu_agent(
     windows: Sequence[JobTable],
     cluster: Cluster,
     *,
-    rules: Sequence[str] = BASELINES,
+    policies: Sequence[str] = BASELINES,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Mean `FIGURES` over the windows, of the agent and every policy; of mean_jct_s also the ratio to the best policy.
+    """Mean `METRICS` over the windows, of the agent and every policy; for mean_jct_s also the ratio to the best policy.
 
-    A policy runs in all variants of `WAYS`, the agent with its own settings. All jobs of a window count: each window
-    runs until its last job has finished.
+    Each policy runs in all `VARIANTS`, the agent with its own settings. Metrics include all jobs of a window: each
+    window runs until its last job has ended.
     """
-    policies: dict[str, tuple[Any, dict[str, Any]]] = {"agent": (agent, {})}
-    policies |= {rule + suffix: (rule, way) for rule in rules for suffix, way in VARIANTS.items()}
+    runs: dict[str, tuple[Any, dict[str, Any]]] = {"agent": (agent, {})}
+    runs |= {
+        policy + suffix: (policy, options) for policy in policies for suffix, options in VARIANTS.items()
+    }
     rows: dict[str, dict[str, list[float]]] = {}
-    for name, (policy, way) in policies.items():
-        measured = [simulate_to_end(policy, jobs, cluster, **way)[1] for jobs in windows]
-        rows[name] = {figure: [run[figure] for run in measured] for figure in METRICS}
+    for name, (policy, options) in runs.items():
+        results = [simulate_to_end(policy, jobs, cluster, **options)[1] for jobs in windows]
+        rows[name] = {metric: [run[metric] for run in results] for metric in METRICS}
     return {
         "windows": len(windows),
         "window_jobs": len(windows[0]),
         "policies": {
             name: {
-                **{figure: float(np.mean(values)) for figure, values in metrics.items()},
+                **{metric: float(np.mean(values)) for metric, values in metrics.items()},
                 "mean_jct_s_by_window": metrics["mean_jct_s"],
             }
             for name, metrics in rows.items()

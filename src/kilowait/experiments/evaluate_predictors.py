@@ -32,14 +32,14 @@ __all__ = ["LEVELS", "HISTORIES", "PredictorComparison", "PredictorRow", "evalua
 Floats = npt.NDArray[np.float64]
 
 WEEK_S = 7 * 86400.0
-FEW = 0.01
-"""Share of jobs with an unknown wait that may be left out."""
+MAX_UNKNOWN_WAITS = 0.01
+"""Maximum share of jobs with an unknown wait time that are left out."""
 LEVELS = (0.5, 0.9, 0.97)
 """Levels of the quantiles whose coverage is reported."""
 HISTORIES = {
-    "auto": "log where it has wait times, else simulated",
+    "auto": "log if it has wait times, else simulated",
     "log": "start and end times of the log",
-    "simulated": "start and end times of a simulation: first come, first served, with EASY backfilling",
+    "simulated": "start and end times of a simulation: FCFS with EASY backfilling",
 }
 """Sources of the start and end times of jobs (the history)."""
 
@@ -70,7 +70,7 @@ class PredictorComparison:
     history: str
     jobs: int
     evaluated_jobs: int
-    """Number of later jobs that are evaluated, whose truth is known."""
+    """Number of evaluated jobs: later ones with a known true value."""
     weeks: int
     rows: tuple[PredictorRow, ...]
     coverage: Mapping[float, tuple[float, float]]
@@ -94,7 +94,7 @@ def history_of(
     Args:
         jobs: by (submit_s, job_id).
         cluster: the machine.
-        kind: one of `WORLDS`.
+        kind: one of `HISTORIES`.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[1])
     >>> history_of(jobs, Cluster.from_nodes(4))[1].name
@@ -103,15 +103,15 @@ def history_of(
     if kind not in HISTORIES:
         raise UnknownNameError("history", kind, HISTORIES)
     unknown = np.isnan(jobs.column("wait_s"))
-    few = unknown.mean() <= FEW if len(jobs) else False
-    if kind == "log" or (kind == "auto" and few):
-        if few and unknown.any():
-            left = jobs[~unknown]
+    few_unknown = unknown.mean() <= MAX_UNKNOWN_WAITS if len(jobs) else False
+    if kind == "log" or (kind == "auto" and few_unknown):
+        if few_unknown and unknown.any():
+            known_jobs = jobs[~unknown]
             note = f"the log has no wait time for {int(unknown.sum()):,} of {len(jobs):,} jobs: left out"
-            return left, from_log(left), (note,)
+            return known_jobs, from_log(known_jobs), (note,)
         return jobs, from_log(jobs), ()
     notes = (
-        ("wait times are not known: start and end times are those of a simulation",) if kind == "auto" else ()
+        ("the log has no wait times: start and end times come from a simulation",) if kind == "auto" else ()
     )
     log = simulate(
         jobs,
@@ -128,7 +128,7 @@ def evaluate_predictors(
     dataset: Dataset,
     models: Sequence[PredictionModel],
     *,
-    part: float = 0.3,
+    test_fraction: float = 0.3,
     classes: Sequence[str] = (),
     seed: int = 0,
     online: RefitSchedule | None = None,
@@ -136,12 +136,12 @@ def evaluate_predictors(
     progress: Callable[[PredictionModel, Refit], None] | None = None,
     **settings: Any,
 ) -> PredictorComparison:
-    """Evaluate models on the last `part` of the jobs, each predicted from what was known at its submission.
+    """Evaluate models on the last jobs of the log, each predicted from what was known at its submission.
 
     Args:
-        case: the jobs, their features and the target.
+        dataset: the jobs, their features and the target.
         models: the models to compare.
-        part: fraction of the jobs that is evaluated, taken from the end.
+        test_fraction: fraction of the jobs that is evaluated, taken from the end.
         classes: classifications of jobs with separate scores.
         seed: of the models and of the resampling of weeks.
         online: refit schedule.
@@ -149,44 +149,48 @@ def evaluate_predictors(
         progress: called after every fit.
         settings: of the models (`forest`, `boosting`).
     """
-    if not 0 < part <= 1:
-        raise InputError(f"the test fraction is {part:g}; it must be above 0 and at most 1")
-    how = online or RefitSchedule()
-    first = len(dataset) - round(len(dataset) * part)
+    if not 0 < test_fraction <= 1:
+        raise InputError(f"the test fraction is {test_fraction:g}; it must be above 0 and at most 1")
+    schedule = online or RefitSchedule()
+    first = len(dataset) - round(len(dataset) * test_fraction)
     truth = dataset.target.values
     rows = (np.arange(len(dataset)) >= first) & np.isfinite(truth)
     if not rows.any():
         raise InputError(
-            f"of {len(dataset):,} jobs none of the last {100 * part:g} % has a known "
+            f"of {len(dataset):,} jobs none of the last {100 * test_fraction:g} % has a known "
             f"{dataset.target.name}; use a longer log"
         )
-    asked = predictions(
+    model_predictions = predictions(
         models,
         dataset,
         seed=seed,
-        online=how,
-        since=max(0, first - 2 * how.calibration_jobs),  # calibration needs earlier predictions
+        online=schedule,
+        since=max(0, first - 2 * schedule.calibration_jobs),  # calibration needs earlier predictions
         threads=threads,
         progress=progress,
         **settings,
     )
-    told: list[tuple[ModelPredictions, float]] = []
-    began = perf_counter()
-    for predicted in asked:
-        took = perf_counter() - began
+    results: list[tuple[ModelPredictions, float]] = []
+    start = perf_counter()
+    for predicted in model_predictions:
+        seconds = perf_counter() - start
         if predicted.distributions is not None:  # point estimates of the forest share one fit
-            took = next(
-                (seconds for other, seconds in told if other.distributions is predicted.distributions), took
+            seconds = next(
+                (seconds for other, seconds in results if other.distributions is predicted.distributions),
+                seconds,
             )
-        told.append((predicted, took))
-        began = perf_counter()
+        results.append((predicted, seconds))
+        start = perf_counter()
     weeks = _Weeks(dataset.jobs["submit_s"][rows], seed)
     sums = {
-        predicted.model.text: weeks.sums(losses(predicted.values[rows], truth[rows])) for predicted, _ in told
+        predicted.model.text: weeks.sums(losses(predicted.values[rows], truth[rows]))
+        for predicted, _ in results
     }
-    simple = [sums[predicted.model.text] for predicted, _ in told if predicted.model.family == "baseline"]
+    baseline_sums = [
+        sums[predicted.model.text] for predicted, _ in results if predicted.model.family == "baseline"
+    ]
     forest = next(
-        (predicted.distributions for predicted, _ in told if predicted.distributions is not None), None
+        (predicted.distributions for predicted, _ in results if predicted.distributions is not None), None
     )
     return PredictorComparison(
         target=dataset.target.name,
@@ -203,11 +207,11 @@ def evaluate_predictors(
                 weeks.intervals(sums[predicted.model.text]),
                 {}
                 if predicted.model.family == "baseline"
-                else weeks.ratios(sums[predicted.model.text], simple),
+                else weeks.ratios(sums[predicted.model.text], baseline_sums),
                 seconds,
                 {kind: dict(by_class(dataset.jobs, kind, predicted.values, truth, rows)) for kind in classes},
             )
-            for predicted, seconds in told
+            for predicted, seconds in results
         ),
         coverage={}
         if forest is None
@@ -230,7 +234,7 @@ class _Weeks:
         _, self._week = np.unique(week, return_inverse=True)
         self._jobs = np.bincount(self._week).astype(np.float64)
         self.count = len(self._jobs)
-        self._drawn = WindowBootstrap(self.count, random=stream(seed, "experiments.foresight"))
+        self._bootstrap = WindowBootstrap(self.count, random=stream(seed, "experiments.foresight"))
 
     def sums(self, by_measure: Mapping[str, Floats]) -> dict[str, Floats]:
         """Sum of each metric over each week."""
@@ -246,17 +250,23 @@ class _Weeks:
         self, sums: Mapping[str, Floats], others: Sequence[Mapping[str, Floats]]
     ) -> dict[str, tuple[float, Interval]]:
         """Ratio of accuracy and log_rmse to the best of others by that metric."""
-        found = {}
+        ratios = {}
         for name, sign in (("accuracy", -1.0), ("log_rmse", 1.0)):
             if others:
-                best = min((one[name] for one in others), key=lambda values: sign * float(values.sum()))
-                found[name] = self._ratio(name, sums[name], best)
-        return found
+                best = min(
+                    (sums_of_model[name] for sums_of_model in others),
+                    key=lambda values: sign * float(values.sum()),
+                )
+                ratios[name] = self._ratio(name, sums[name], best)
+        return ratios
 
     def _ratio(self, name: str, ours: Floats, theirs: Floats) -> tuple[float, Interval]:
-        """Ratio of the sums of a metric, with its interval; NaN where theirs are 0."""
-        below = float(theirs.sum())
-        ratio, interval = float(ours.sum()) / below if below else math.nan, self._drawn.ratio(ours, theirs)
+        """Ratio of the sums of a metric, with its interval; NaN where the denominator is 0."""
+        denominator = float(theirs.sum())
+        ratio, interval = (
+            float(ours.sum()) / denominator if denominator else math.nan,
+            self._bootstrap.ratio(ours, theirs),
+        )
         if name != "log_rmse":
             return ratio, interval
         return math.sqrt(ratio), Interval(math.sqrt(interval.low), math.sqrt(interval.high))

@@ -21,14 +21,14 @@ __all__ = ["make_expert_env", "warm_start"]
 
 
 class _LookAheadExpertEnv:
-    """A vector environment with a look-ahead expert; a policy is look-ahead of width 1."""
+    """A vector environment with a look-ahead expert; a priority policy is look-ahead of width 1."""
 
     def __init__(self, text: str, vec: Any, cluster: Cluster) -> None:
         from kilowait.envs.expert import LookAheadExpert
         from kilowait.envs.lookahead import LOOKAHEAD, LookAhead
 
-        looking = text.partition(":")[0] == LOOKAHEAD
-        lookahead = LookAhead.from_text(text) if looking else LookAhead(resolve(text), width=1)
+        is_lookahead = text.partition(":")[0] == LOOKAHEAD
+        lookahead = LookAhead.from_text(text) if is_lookahead else LookAhead(resolve(text), width=1)
         self.vec = vec
         self._expert = LookAheadExpert(lookahead, vec.simulator, vec.jobs, cluster)
 
@@ -51,12 +51,12 @@ def make_expert_env(text: str, vec: Any, cluster: Cluster) -> Any:
     if isinstance(vec, GpuVectorEnv):
         if text.startswith("lookahead"):
             raise InputError(
-                f"the expert is {text!r}, and look-ahead cannot simulate GPU clusters; take a policy such as srtf"
+                f"the expert is {text!r}, but look-ahead does not support GPU clusters; use a policy such as srtf"
             )
         return GpuPolicyExpert(resolve(text), vec)
     if type(vec) is not BatchVectorEnv:
         raise InputError(
-            f"the expert is {text!r}, and {type(vec).__name__} supports no expert yet; leave --expert out"
+            f"the expert is {text!r}, but {type(vec).__name__} does not support experts; leave --expert out"
         )
     return _LookAheadExpertEnv(text, vec, cluster)
 
@@ -72,7 +72,7 @@ def warm_start(
     resume: bool,
     progress: Callable[[Any], None] | None,
 ) -> BehaviorCloning:
-    """A warm start with `steps` decisions of an expert, in new environments; `settings` are those of the algorithm."""
+    """Behavior cloning from `steps` expert decisions in new environments; `settings` are those of the RL algorithm."""
     from kilowait.agents.rl.behavior_cloning import BehaviorCloning, BehaviorCloningSettings
 
     first = envs()

@@ -8,9 +8,9 @@ from pathlib import Path
 from kilowait.agents import load_agent
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["ENDINGS", "export_agent"]
+__all__ = ["EXTENSIONS", "export_agent"]
 
-ENDINGS = {"onnx": "onnx", "torchscript": "ts", "pt2": "pt2"}
+EXTENSIONS = {"onnx": "onnx", "torchscript": "ts", "pt2": "pt2"}
 """Formats and their usual file extensions."""
 
 
@@ -21,13 +21,13 @@ def export_agent(
     out: str | PathLike[str] | None = None,
     force: bool = False,
 ) -> tuple[Path, dict[str, str]]:
-    """Write the network of an agent's folder or file; returns the path, and its inputs with their shapes.
+    """Write the network of an agent's folder or file; returns the path, and the network's inputs with their shapes.
 
-    Without `out` it is written beside the agent's folder, with the same name.
+    Without `out` the file is written beside the agent's folder, with the folder's name.
     An existing file is replaced only with `force`.
     """
-    if to not in ENDINGS:
-        raise UnknownNameError("format of a network", to, ENDINGS)
+    if to not in EXTENSIONS:
+        raise UnknownNameError("format of a network", to, EXTENSIONS)
     loaded = load_agent(agent)
     network = getattr(loaded, "network", None)
     if network is None:
@@ -37,8 +37,12 @@ def export_agent(
         )
     from kilowait.agents.export import export_network
 
-    home = Path(agent) if Path(agent).is_dir() else Path(agent).absolute().parent
-    path = home.absolute().with_name(f"{home.absolute().name}.{ENDINGS[to]}") if out is None else Path(out)
+    agent_folder = Path(agent) if Path(agent).is_dir() else Path(agent).absolute().parent
+    path = (
+        agent_folder.absolute().with_name(f"{agent_folder.absolute().name}.{EXTENSIONS[to]}")
+        if out is None
+        else Path(out)
+    )
     if path.exists() and not force:
         raise InputError(f"{path} already exists; name another file, or replace it with --force")
     return path, export_network(network, path, to=to)

@@ -1,4 +1,4 @@
-"""Fit a workload generator with checkpoints, and resume after a crash."""
+"""Fitting of a workload generator with checkpoints, which can be resumed after a crash."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ __all__ = ["Checkpoint", "fit_folder"]
 
 FILE, FORMAT = "last.safetensors", "state of a generator's training"
 MEASURED_JOBS = 60_000
-"""Maximum jobs for measuring the sample's distances to the log during the fit; see `kilowait synth score`."""
+"""Maximum number of jobs of a log for which the fit also measures a sample's distances to the log; for longer logs use
+`kilowait synth score`."""
 
 
 class Checkpoint:
-    """Checkpoint of one fit in a folder; it refuses other jobs or settings."""
+    """Checkpoint of one fit in a folder; resuming with other jobs or settings is an error."""
 
-    def __init__(self, folder: Path, world: Mapping[str, Any], *, resume: bool) -> None:
+    def __init__(self, folder: Path, identity: Mapping[str, Any], *, resume: bool) -> None:
         self.folder, self.path = folder, folder / FILE
-        check_identity(folder, world, resume=resume)
+        check_identity(folder, identity, resume=resume)
 
     def read(self) -> dict[str, Any] | None:
         """The state to resume from; None before the first checkpoint."""
@@ -38,12 +39,12 @@ class Checkpoint:
         return read_state(self.path, FORMAT) if self.path.exists() else None
 
     def write(self, state: Mapping[str, Any]) -> None:
-        """Store a state in place of the previous one."""
+        """Write a state in place of the previous one."""
         from kilowait.agents.rl.checkpoint import write_state
 
         write_state(self.path, FORMAT, state)
 
-    def forget(self) -> None:
+    def delete(self) -> None:
         """Remove the checkpoint when the fit is complete."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -58,7 +59,7 @@ def fit_folder(
     settings: Mapping[str, Any] | None = None,
     manifest: Mapping[str, Any] | None = None,
     force: bool = False,
-    told: SampleProgress | None = None,
+    progress: SampleProgress | None = None,
     device: str = "cpu",
     state: Path | None = None,
     resume: bool = False,
@@ -70,19 +71,19 @@ def fit_folder(
         model: name of the generator.
         out: its folder.
         seed: same seed, same generator.
-        names: keep numbers and names of users and accounts.
-        settings: of the generator.
+        names: keep the numbers and names of users and accounts.
+        settings: hyperparameters of the generator.
         manifest: origin of the jobs.
         force: replace an existing folder.
-        told: progress callback.
+        progress: progress callback.
         device: where a network is trained.
-        state: folder of the checkpoint, removed when the fit is complete.
+        state: folder of the checkpoint; removed when the fit is complete.
         resume: resume from the checkpoint.
     """
     check_writable(out, force=force or resume)
-    keep = None
+    checkpoint = None
     if state is not None:
-        world = {
+        identity = {
             "model": model,
             "jobs": f"{len(jobs):,} (digest {jobs_digest(jobs)})",
             "seed": seed,
@@ -90,30 +91,32 @@ def fit_folder(
             "device": device,
             **{f"setting {name}": value for name, value in sorted((settings or {}).items())},
         }
-        keep = Checkpoint(state, world, resume=resume)
+        checkpoint = Checkpoint(state, identity, resume=resume)
     try:
         generator = fit_generator(
             jobs,
             model,
             seed=seed,
             keep_names=names,
-            progress=told,
+            progress=progress,
             device=device,
-            checkpoints=keep,
+            checkpoints=checkpoint,
             **(settings or {}),
         )
     except KilowaitError:
-        if keep is not None and not keep.path.exists():  # there is no checkpoint to resume from
-            keep.forget()
+        if (
+            checkpoint is not None and not checkpoint.path.exists()
+        ):  # the fit failed before its first checkpoint
+            checkpoint.delete()
         raise
     if generator.privacy is None:
         _measure(generator, jobs)
     elif manifest is not None:
-        # A digest would allow to confirm a guess of the log.
+        # A digest of the log would let others verify a guess of its content.
         manifest = {name: value for name, value in manifest.items() if name not in ("inputs", "seeds")}
     save_folder(out, generator.save, kind="generator", manifest=manifest, force=force or resume)
-    if keep is not None:
-        keep.forget()
+    if checkpoint is not None:
+        checkpoint.delete()
     return generator
 
 
@@ -121,4 +124,4 @@ def _measure(generator: Generator, jobs: JobTable) -> None:
     """Measure the distances of a sample's columns to the log's, if the log is small enough."""
     if len(jobs) <= MEASURED_JOBS:
         distances = column_distances(jobs, generator.sample(len(jobs), seed=generator.seed))
-        generator.ks_distances = {one.column: round(one.ks, 4) for one in distances}
+        generator.ks_distances = {distance.column: round(distance.ks, 4) for distance in distances}

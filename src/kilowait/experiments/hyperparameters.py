@@ -1,9 +1,9 @@
-"""Hyperparameters of an RL algorithm in a TOML file, written by ``kilowait tune`` or by hand.
+"""Hyperparameters of an RL algorithm in a TOML file, written by ``kilowait tune`` or by the user.
 
 ::
 
     algo = "ppo"
-    net = "kernel"
+    network = "kernel"
 
     [hyperparameters]
     learning_rate = 0.0007
@@ -11,7 +11,7 @@
     [hyperparameters.sizes]
     width = 128
 
-``algo`` and ``net`` are optional. An unknown name, or a value of the wrong type, is an error.
+``algo`` and ``network`` are optional. An unknown name, or a value of the wrong type, is an error.
 """
 
 from __future__ import annotations
@@ -32,22 +32,25 @@ from kilowait.experiments.train_rl import ALGORITHMS, RLTraining
 
 __all__ = ["HyperparameterFile", "read_hyperparameters", "hyperparameters_toml"]
 
-ELSEWHERE = {"total_timesteps": "--total-timesteps", "network": "--network, or net = ... above [settings]"}
-"""Fields of an algorithm's settings that are set elsewhere."""
-WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word in quotes"}
+OPTION_OF_FIELD = {
+    "total_timesteps": "--total-timesteps",
+    "network": "--network, or network = ... above [hyperparameters]",
+}
+"""Fields of an algorithm's settings that are not hyperparameters, and the option that sets each."""
+TYPE_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a string in quotes"}
 
 
 @dataclass(frozen=True)
 class HyperparameterFile:
-    """The content of a file."""
+    """Content of a hyperparameter file."""
 
     algo: str
     network: str
     hyperparameters: Mapping[str, Any]
 
 
-def hyperparameters_toml(found: HyperparameterFile) -> str:
-    """The text of a file.
+def hyperparameters_toml(file: HyperparameterFile) -> str:
+    """Text of a hyperparameter file.
 
     >>> print(hyperparameters_toml(HyperparameterFile("ppo", "gat", {"sizes": {"width": 32}})))
     algo = "ppo"
@@ -59,7 +62,7 @@ def hyperparameters_toml(found: HyperparameterFile) -> str:
     width = 32
     <BLANKLINE>
     """
-    return to_toml({"algo": found.algo, "network": found.network, "hyperparameters": found.hyperparameters})
+    return to_toml({"algo": file.algo, "network": file.network, "hyperparameters": file.hyperparameters})
 
 
 def read_hyperparameters(
@@ -69,51 +72,53 @@ def read_hyperparameters(
 
     Args:
         path: the file.
-        algo: the requested algorithm: a file for another one is an error. None takes the file's, or ppo.
-        network: the requested network, likewise. None takes the file's, or the kernel network.
+        algo: the requested algorithm; a file for another one is an error. None: the file's algorithm, or ppo.
+        network: the requested network; a file for another one is an error. None: the file's network, or kernel.
     """
     try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as problem:
-        raise InputError(f"cannot read the hyperparameters {path}: {problem.strerror or problem}") from None
+        raise InputError(
+            f"cannot read the hyperparameters in {path}: {problem.strerror or problem}"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise InputError(f"{path} is not TOML: {problem}; kilowait tune writes such a file") from None
-    for name in content:
+    for name in data:
         if name not in ("algo", "network", "hyperparameters"):
             raise UnknownNameError(f"entry of {path}", name, ("algo", "network", "hyperparameters"))
     for name, option, requested in (("algo", "--algo", algo), ("network", "--network", network)):
-        if name in content and requested is not None and content[name] != requested:
+        if name in data and requested is not None and data[name] != requested:
             raise InputError(
-                f"{path} is for {option} {content[name]}, and {option} {requested} is requested; leave one of them out"
+                f"{path} is for {option} {data[name]}, and {option} {requested} is requested; leave one of them out"
             )
-    settings = content.get("hyperparameters", {})
+    settings = data.get("hyperparameters", {})
     if not isinstance(settings, dict):
         raise InputError(f"{path}: hyperparameters is {settings!r}; write a table, [hyperparameters]")
     chosen_algo, chosen_network = (
-        content.get("algo", algo or "ppo"),
-        content.get("network", network or "kernel"),
+        data.get("algo", algo or "ppo"),
+        data.get("network", network or "kernel"),
     )
     if chosen_algo not in ALGORITHMS:
         raise UnknownNameError("algorithm with a network", str(chosen_algo), ALGORITHMS)
     if chosen_network not in agents.KINDS:
         raise UnknownNameError("network", str(chosen_network), agents.KINDS)
-    found = HyperparameterFile(chosen_algo, chosen_network, settings)
+    file = HyperparameterFile(chosen_algo, chosen_network, settings)
     try:
-        _check(found)
+        _check(file)
     except InputError as problem:
         raise InputError(f"{path}: {problem}") from None
-    return found
+    return file
 
 
-def _check(found: HyperparameterFile) -> None:
+def _check(file: HyperparameterFile) -> None:
     """Raise an error unless the algorithm accepts these hyperparameters."""
-    kind = getattr(agents, f"{found.algo.upper()}Settings")
+    kind = getattr(agents, f"{file.algo.upper()}Settings")
     hints = get_type_hints(kind)
-    for name, value in found.hyperparameters.items():
-        if name in ELSEWHERE:
-            raise InputError(f"{name} is not a setting here; it is {ELSEWHERE[name]}")
+    for name, value in file.hyperparameters.items():
+        if name in OPTION_OF_FIELD:
+            raise InputError(f"{name} is not a hyperparameter; set it with {OPTION_OF_FIELD[name]}")
         if name not in hints:
-            raise UnknownNameError(f"setting of {found.algo}", name, hints)
+            raise UnknownNameError(f"hyperparameter of {file.algo}", name, hints)
         if name == "sizes":
             if not isinstance(value, dict):
                 raise InputError(f"sizes is {value!r}; write a table, [hyperparameters.sizes]")
@@ -122,7 +127,7 @@ def _check(found: HyperparameterFile) -> None:
         else:
             _check_type(name, value, hints[name])
     RLTraining(
-        algo=found.algo, network=found.network, hyperparameters=found.hyperparameters
+        algo=file.algo, network=file.network, hyperparameters=file.hyperparameters
     ).algorithm_settings()
 
 
@@ -132,15 +137,15 @@ def _check_type(name: str, value: Any, kind: Any) -> None:
         inner = get_args(kind)
         if not isinstance(value, list) or len(value) != len(inner):
             raise InputError(f"{name} is {value!r}; it must be a list of {len(inner)} numbers")
-        for one, of in zip(value, inner, strict=True):
-            _check_type(name, one, of)
+        for item, item_type in zip(value, inner, strict=True):
+            _check_type(name, item, item_type)
         return
     if isinstance(kind, UnionType):
-        kind = next(one for one in get_args(kind) if one is not type(None))
+        kind = next(item for item in get_args(kind) if item is not type(None))
     fits = (
         isinstance(value, bool)
         if kind is bool
         else not isinstance(value, bool) and isinstance(value, (int, float) if kind is float else kind)
     )
     if not fits or (isinstance(value, float) and not math.isfinite(value)):
-        raise InputError(f"{name} is {value!r}; it must be {WORDS[kind]}")
+        raise InputError(f"{name} is {value!r}; it must be {TYPE_NAMES[kind]}")

@@ -34,19 +34,19 @@ def preference_front(
 ) -> dict[str, Any]:
     """Metrics of every term under fixed preferences, with 95 % intervals over windows, as plain data.
 
-    ``points`` has a row a preference: ``preference``, ``figures`` (metrics), ``intervals``, and ``dominated``: whether
-    another preference is better in all terms. ``reference`` contains the metrics of the least-work-first policy (SAF
-    on whole nodes) on the same windows. The jobs must be later than those of the training.
+    ``points`` has one row per preference: ``preference``, ``metrics``, ``intervals``, and ``dominated``: whether
+    another preference is better in all terms. ``reference`` contains the metrics of the least-work-first policy (SAF on
+    whole nodes) on the same windows. The jobs must be later than the training jobs.
 
     Args:
         agent: an agent as returned by `kilowait.load_agent`, without a fixed preference.
         jobs: test jobs.
         cluster: the machine.
-        windows: number of evenly spaced windows; None: as many as fit side by side.
+        windows: number of evenly spaced windows; None: as many as fit without overlap.
         window_jobs: jobs in a window.
-        parts: grid steps: weights are multiples of 1 / parts; None: 10 for two terms, 4 for three, else 2.
-        seed: of the intervals.
-        progress: called with every preference before its run.
+        grid_steps: weights are multiples of 1 / grid_steps; None: 10 for two terms, 4 for three, else 2.
+        seed: of the bootstrap.
+        progress: called with the text of each preference before its run.
         power: power settings, for an agent of kilowait/Energy-v0.
     """
     from kilowait.agents.pareto import least_work_first, preference_metrics, preferences_for
@@ -59,27 +59,27 @@ def preference_front(
         )
     if len(jobs) < window_jobs:
         raise InputError(
-            f"{len(jobs):,} jobs are fewer than a window of {window_jobs:,}; take shorter windows (--window)"
+            f"{len(jobs):,} jobs are fewer than a window of {window_jobs:,}; use shorter windows (--window)"
         )
     count = len(jobs) // window_jobs if windows is None else windows
     first = np.linspace(0, len(jobs) - window_jobs, count).astype(np.int64)
-    saved = agent.provenance["learning"]
+    saved = agent.provenance["training"]
     settings: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()
     }
-    how = RLTraining(**settings)
-    vec = env_factory_for(cluster, how, power).envs(jobs, count, window_jobs, False)
-    places = [tuple(vec.reward.terms).index(name) for name in terms]
+    training = RLTraining(**settings)
+    vec = env_factory_for(cluster, training, power).envs(jobs, count, window_jobs, False)
+    term_columns = [tuple(vec.reward.terms).index(name) for name in terms]
     preferences = preferences_for(len(terms), grid_steps)
-    figures = []
+    metrics_by_preference = []
     for weights in preferences:
         if progress is not None:
             progress(", ".join(f"{name} {weight:g}" for name, weight in zip(terms, weights, strict=True)))
-        figures.append(preference_metrics(agent.network, vec, first, weights[None])[0])
+        metrics_by_preference.append(preference_metrics(agent.network, vec, first, weights[None])[0])
     block = max(1, -(-count * window_jobs // len(jobs)))  # overlapping windows are resampled together
     bootstrap = WindowBootstrap(count, random=stream(seed, "experiments.front"), block=min(block, count))
-    optimal = pareto_front([each.mean(axis=0) for each in figures])
-    rule = term_metrics(least_work_first(vec.spec_of_observation), vec, first)[:, places]
+    nondominated = pareto_front([metrics.mean(axis=0) for metrics in metrics_by_preference])
+    reference = term_metrics(least_work_first(vec.spec_of_observation), vec, first)[:, term_columns]
     units = agent.provenance["units"]
     return {
         "terms": {name: vec.reward.terms[name] for name in terms},
@@ -89,16 +89,16 @@ def preference_front(
         "points": [
             {
                 "preference": dict(zip(terms, weights.tolist(), strict=True)),
-                "figures": dict(zip(terms, each.mean(axis=0).tolist(), strict=True)),
+                "metrics": dict(zip(terms, metrics.mean(axis=0).tolist(), strict=True)),
                 "intervals": {
-                    name: list(bootstrap.mean(values)) for name, values in zip(terms, each.T, strict=True)
+                    name: list(bootstrap.mean(values)) for name, values in zip(terms, metrics.T, strict=True)
                 },
-                "dominated": not optimal[place],
+                "dominated": not nondominated[index],
             }
-            for place, (weights, each) in enumerate(zip(preferences, figures, strict=True))
+            for index, (weights, metrics) in enumerate(zip(preferences, metrics_by_preference, strict=True))
         ],
         "reference": {
             "name": "least work first",
-            "figures": dict(zip(terms, rule.mean(axis=0).tolist(), strict=True)),
+            "metrics": dict(zip(terms, reference.mean(axis=0).tolist(), strict=True)),
         },
     }

@@ -1,7 +1,7 @@
-"""Explanations of run-time predictions: global feature importance (SHAP), and single jobs.
+"""Explanations of run-time predictions with SHAP values: feature importance over many jobs, and single jobs.
 
-A contribution (SHAP value) is added to ln(time) less the anchor, so its exponential is a factor. A job is explained by
-the forest that predicted it, refitted on the same jobs: the job is not in its training data.
+Contributions (SHAP values) add up to ln(run time) minus the anchor, so the exponential of one is a factor. A job is
+explained by the forest that predicted it, refitted on the same training jobs, which do not include the job.
 """
 
 from __future__ import annotations
@@ -30,149 +30,157 @@ __all__ = ["ForestData", "explained_jobs", "importance"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-SAMPLE, SWARM = 2_000, 300
-"""Maximum number of jobs whose contributions are averaged, and plotted individually."""
-DRAWN = 12
-"""Number of features plotted job by job."""
-WEIGHTIEST = 8
-"""Number of contributions reported per job."""
+SAMPLE, PLOTTED_JOBS = 2_000, 300
+"""Maximum number of jobs whose contributions are averaged, and of jobs that are plotted individually."""
+PLOTTED_FEATURES = 12
+"""Number of features whose contributions are plotted for individual jobs."""
+REPORTED_CONTRIBUTIONS = 8
+"""Number of contributions reported for an explained job."""
 
 
 @dataclass(frozen=True, eq=False)
 class ForestData:
-    """Training data of the forests, to refit one of them."""
+    """Training data of the forests of a walk-forward prediction, with which each forest can be refitted."""
 
     jobs: JobTable
     history: KnownTimes
-    found: RuntimePredictions
-    online: RefitSchedule
+    predictions: RuntimePredictions
+    schedule: RefitSchedule
     settings: ForestSettings | None
     seed: int
 
     @cached_property
     def difference(self) -> Floats:
-        """(n,) ln(run time) less the anchor."""
-        took: Floats = np.log(np.maximum(self.jobs["runtime_s"], 1.0))
-        return took - self.found.features.anchor
+        """(n,) ln(run time) minus the anchor."""
+        log_runtime: Floats = np.log(np.maximum(self.jobs["runtime_s"], 1.0))
+        return log_runtime - self.predictions.features.anchor
 
-    def learned_from(self, row: int) -> Ints:
+    def training_rows(self, row: int) -> Ints:
         """Training rows of the forest that predicted a job."""
         submit_s = self.jobs["submit_s"]
-        passed = (submit_s[row] - submit_s[0]) // self.online.every_s
-        date_s = submit_s[0] + passed * self.online.every_s
+        elapsed_s = (submit_s[row] - submit_s[0]) // self.schedule.every_s
+        date_s = submit_s[0] + elapsed_s * self.schedule.every_s
         by_end = np.argsort(self.history.end_s, kind="stable")
         known = int(np.searchsorted(self.history.end_s[by_end], date_s))
-        return by_end[max(0, known - self.online.jobs) : known]
+        return by_end[max(0, known - self.schedule.jobs) : known]
 
-    def grown(self, rows: Ints) -> Forest:
+    def fit_forest_on(self, rows: Ints) -> Forest:
         """Fit the forest on these rows."""
-        values = self.found.features.values
+        values = self.predictions.features.values
         return fit_forest(values[rows], self.difference[rows], self.settings, seed=self.seed)
 
 
-def importance(forests: ForestData, asked: Ints) -> dict[str, Any]:
-    """Mean absolute contributions over a sample of the predicted jobs, by the forest of the first of them.
+def importance(forests: ForestData, rows: Ints) -> dict[str, Any]:
+    """Mean absolute contributions over a sample of the jobs in `rows`, for the forest that predicted the first of them.
 
-    ``rows`` has every feature, most important first; ``swarm`` has the first of them job by job: the rank of its value,
-    from 0 (smallest) to 1 (largest), and its contribution.
+    ``rows`` lists every feature, most important first. ``beeswarm`` has individual jobs for the most important
+    features: the rank of the feature's value, from 0 (smallest) to 1 (largest), and its contribution.
     """
     random = stream(forests.seed, "experiments.foretold")
-    sample = random.choice(asked, min(SAMPLE, len(asked)), replace=False)
-    learned = forests.learned_from(int(asked[0]))
-    features = forests.found.features
-    moved = forests.grown(learned).contributions(features.values[sample])[:, :-1]
-    mean = np.abs(moved).mean(axis=0)
+    sample = random.choice(rows, min(SAMPLE, len(rows)), replace=False)
+    training_rows = forests.training_rows(int(rows[0]))
+    features = forests.predictions.features
+    contributions = forests.fit_forest_on(training_rows).contributions(features.values[sample])[:, :-1]
+    mean = np.abs(contributions).mean(axis=0)
     order = np.argsort(-mean, kind="stable")
     return {
         "jobs": len(sample),
-        "learned_from": len(learned),
+        "training_jobs": len(training_rows),
         "rows": [
-            {"name": features.names[at], "meaning": meaning(features.names[at]), "mean": float(mean[at])}
-            for at in order.tolist()
-        ],
-        "swarm": [
             {
-                "name": features.names[at],
-                "rank": _ranks(features.values[sample, at])[:SWARM].round(3).tolist(),
-                "moved": moved[:SWARM, at].round(4).tolist(),
+                "name": features.names[column],
+                "meaning": meaning(features.names[column]),
+                "mean": float(mean[column]),
             }
-            for at in order[:DRAWN].tolist()
+            for column in order.tolist()
+        ],
+        "beeswarm": [
+            {
+                "name": features.names[column],
+                "rank": _ranks(features.values[sample, column])[:PLOTTED_JOBS].round(3).tolist(),
+                "contributions": contributions[:PLOTTED_JOBS, column].round(4).tolist(),
+            }
+            for column in order[:PLOTTED_FEATURES].tolist()
         ],
     }
 
 
 def explained_jobs(
-    forests: ForestData, asked: Ints, told_s: Floats, truth_s: Floats, named: Sequence[int]
+    forests: ForestData, rows: Ints, predicted_s: Floats, truth_s: Floats, requested: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Explain a typical job, the two worst predictions, and the named jobs, by row."""
-    error = np.log(told_s[asked]) - np.log(truth_s[asked])
+    """Explanations of a typical job, the two worst predictions, and the jobs in the `requested` rows."""
+    error = np.log(predicted_s[rows]) - np.log(truth_s[rows])
     size = np.abs(error)
-    picked = [
-        ("a typical job", int(asked[np.argmin(np.abs(size - np.median(size)))])),
-        ("the most underpredicted job", int(asked[np.argmin(error)])),
-        ("the most overpredicted job", int(asked[np.argmax(error)])),
-        *(("a requested job", row) for row in named),
+    chosen = [
+        ("a typical job", int(rows[np.argmin(np.abs(size - np.median(size)))])),
+        ("the most underpredicted job", int(rows[np.argmin(error)])),
+        ("the most overpredicted job", int(rows[np.argmax(error)])),
+        *(("a requested job", row) for row in requested),
     ]
-    return [_explained(forests, which, row) for which, row in picked]
+    return [_explained(forests, role, row) for role, row in chosen]
 
 
-def _explained(forests: ForestData, which: str, row: int) -> dict[str, Any]:
-    jobs, found, features = forests.jobs, forests.found, forests.found.features
+def _explained(forests: ForestData, role: str, row: int) -> dict[str, Any]:
+    jobs, predictions, features = forests.jobs, forests.predictions, forests.predictions.features
     number = int(jobs["job_id"][row])
-    if found.walk_forward.fit[row] < 0:
+    if predictions.walk_forward.fit[row] < 0:
         raise InputError(
-            f"job {number} was submitted before the first forest was fitted, so its prediction is the anchor: "
-            "there is nothing to explain; choose a later one"
+            f"job {number} was submitted before the first forest was fitted, so its prediction is the anchor, "
+            "which has no contributions; choose a later job"
         )
-    learned = forests.learned_from(row)
-    forest = forests.grown(learned)
+    training_rows = forests.training_rows(row)
+    forest = forests.fit_forest_on(training_rows)
     values = features.values[row]
-    *moved, start = forest.contributions(values[None])[0].tolist()
-    first = sorted(range(len(moved)), key=lambda at: -abs(moved[at]))[:WEIGHTIEST]
-    usual = [_median(features.values[learned, at]) for at in first]
-    # One copy of the job per feature, with that feature's median value.
-    others = np.repeat(values[None], len(first), axis=0)
-    others[np.arange(len(first)), first] = usual
-    anchor, max_s = found.distribution.anchor[row], found.distribution.max_s[row]
-    count = len(first)
+    *contributions, base = forest.contributions(values[None])[0].tolist()
+    largest = sorted(range(len(contributions)), key=lambda column: -abs(contributions[column]))[
+        :REPORTED_CONTRIBUTIONS
+    ]
+    medians = [_median(features.values[training_rows, column]) for column in largest]
+    # One copy of the job per feature, in which that feature has its median value.
+    with_medians = np.repeat(values[None], len(largest), axis=0)
+    with_medians[np.arange(len(largest)), largest] = medians
+    anchor, max_s = predictions.distribution.anchor[row], predictions.distribution.max_s[row]
+    count = len(largest)
     changed_s = Distribution(
-        forest.weights(others), np.full(count, anchor), np.full(count, max_s)
+        forest.weights(with_medians), np.full(count, anchor), np.full(count, max_s)
     ).geometric_mean()
-    own = Distribution(found.distribution.weights[[row]], np.array([anchor]), np.array([max_s]))
+    own_distribution = Distribution(
+        predictions.distribution.weights[[row]], np.array([anchor]), np.array([max_s])
+    )
     return {
-        "which": which,
+        "role": role,
         "job_id": number,
         "nodes": int(jobs["nodes"][row]),
         "true_s": float(max(jobs["runtime_s"][row], 1.0)),
         "request_s": float(request_s(jobs)[row]),
         "anchor_s": float(np.exp(anchor)),
-        "likely_s": float(own.most_accurate()[0]),
-        "centre_s": float(own.geometric_mean()[0]),
-        "quantiles_s": {f"{level:g}": float(found.quantile(level)[row]) for level in (0.1, 0.5, 0.9)},
-        "start": start,
-        "parts": [
+        "most_accurate_s": float(own_distribution.most_accurate()[0]),
+        "geometric_mean_s": float(own_distribution.geometric_mean()[0]),
+        "quantiles_s": {f"{level:g}": float(predictions.quantile(level)[row]) for level in (0.1, 0.5, 0.9)},
+        "base": base,
+        "contributions": [
             {
-                "name": features.names[at],
-                "meaning": meaning(features.names[at]),
-                "value": float(values[at]),
-                "words": feature_value_text(features.names[at], float(values[at])),
-                "moved": moved[at],
-                "usual": feature_value_text(features.names[at], middle),
-                "if_usual_s": float(changed),
+                "name": features.names[column],
+                "meaning": meaning(features.names[column]),
+                "value": float(values[column]),
+                "value_text": feature_value_text(features.names[column], float(values[column])),
+                "contribution": contributions[column],
+                "median_text": feature_value_text(features.names[column], median),
+                "predicted_with_median_s": float(value_s),
             }
-            for at, middle, changed in zip(first, usual, changed_s.tolist(), strict=True)
+            for column, median, value_s in zip(largest, medians, changed_s.tolist(), strict=True)
         ],
-        "rest": sum(moved) - sum(moved[at] for at in first),
+        "other_contributions": sum(contributions) - sum(contributions[column] for column in largest),
     }
 
 
 def _ranks(values: Floats) -> Floats:
-    """Rank of each value, 0 to 1, with mean ranks for ties; NaN where it is not known."""
+    """Rank of each value, 0 to 1, with mean ranks for ties; NaN for unknown values."""
     known = np.sort(values[np.isfinite(values)])
     if len(known) == 0:
         return np.full(len(values), np.nan)
-    below, upto = (np.searchsorted(known, values, side=side) for side in ("left", "right"))
-    return np.where(np.isfinite(values), (below + upto) / (2.0 * len(known)), np.nan)
+    below, at_or_below = (np.searchsorted(known, values, side=side) for side in ("left", "right"))
+    return np.where(np.isfinite(values), (below + at_or_below) / (2.0 * len(known)), np.nan)
 
 
 def _median(values: Floats) -> float:

@@ -1,4 +1,4 @@
-"""Predictors from command-line settings: datasets from logs, fitting, saving, explanations and tables."""
+"""Prediction tasks from command-line settings: datasets of logs, fitting, saving, explanations and tables."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class PredictionTask:
-    """Settings of a prediction task: the jobs and the target."""
+    """Settings of a prediction task: the log, the target and the sources of the data."""
 
     trace: str
     target: str = "runtime"
     cluster: str = "auto"
     history: str = "auto"
     label_source: str | None = None
-    """Source of power and energy labels; None: measured, or both with a power model."""
+    """Source of power and energy labels; None: measured, or with a power model both."""
     power: str | None = None
     utilization: str | None = None
     format: str | None = None
@@ -80,45 +80,45 @@ class PredictionData:
     workload: Workload
     notes: tuple[str, ...]
     power: Mapping[str, Any]
-    """Source of watts, for the model card."""
+    """Sources of power labels, for the model card; empty for other targets."""
 
 
-def load_dataset(asked: PredictionTask) -> PredictionData:
+def load_dataset(task: PredictionTask) -> PredictionData:
     """Read the log and compute the dataset: start and end times, features and target.
 
-    >>> load_dataset(PredictionTask("lublin:60:16")).case.target.name
+    >>> load_dataset(PredictionTask("lublin:60:16")).dataset.target.name
     'runtime'
     """
     workload = read_workload(
-        asked.trace, format=asked.format, columns=asked.columns, strict=asked.strict, rows=asked.jobs
+        task.trace, format=task.format, columns=task.columns, strict=task.strict, rows=task.jobs
     )
-    cluster, note = resolve_cluster(asked.cluster, workload.jobs)
-    jobs, times, more = history_of(workload.jobs.sorted(), cluster, asked.history)
-    if asked.target not in ("power", "energy"):
-        dataset, power = make_dataset(jobs, times, cluster.nodes, target_of(asked.target, jobs, times)), {}
+    cluster, note = resolve_cluster(task.cluster, workload.jobs)
+    jobs, times, history_notes = history_of(workload.jobs.sorted(), cluster, task.history)
+    if task.target not in ("power", "energy"):
+        dataset, power = make_dataset(jobs, times, cluster.nodes, target_of(task.target, jobs, times)), {}
     else:
         power = {
-            "labels": asked.label_source or ("measured" if asked.power is None else "both"),
-            "power": asked.power,
-            "utilization": asked.utilization,
+            "labels": task.label_source or ("measured" if task.power is None else "both"),
+            "power": task.power,
+            "utilization": task.utilization,
         }
         watts: dict[str, Any] = {"labels": power["labels"]}
-        if asked.power is not None:
-            # Cooling does not affect node power, and may need weather data.
-            settings = PowerSettings(asked.power, utilization=asked.utilization, cooling="pue:1")
+        if task.power is not None:
+            # Cooling does not affect node power, and its models may need weather data: a constant PUE is used.
+            settings = PowerSettings(task.power, utilization=task.utilization, cooling="pue:1")
             meter = make_power_context(settings, jobs, cluster)
             watts |= {"model": meter.model, "utilization": meter.utilization}
-        dataset = make_dataset(jobs, times, cluster.nodes, target_of(asked.target, jobs, times, **watts))
-    notes = tuple(words for words in (note, *more) if words is not None)
+        dataset = make_dataset(jobs, times, cluster.nodes, target_of(task.target, jobs, times, **watts))
+    notes = tuple(text for text in (note, *history_notes) if text is not None)
     return PredictionData(dataset, cluster, workload, notes, power)
 
 
-def task_for_predictor(card: ModelCard, asked: PredictionTask) -> PredictionTask:
+def task_for_predictor(card: ModelCard, task: PredictionTask) -> PredictionTask:
     """The task with the target and power settings of a saved predictor."""
     return replace(
-        asked,
+        task,
         target=card.target,
-        cluster=f"nodes:{card.nodes}" if asked.cluster == "auto" else asked.cluster,
+        cluster=f"nodes:{card.nodes}" if task.cluster == "auto" else task.cluster,
         label_source=card.power.get("labels"),
         power=card.power.get("power"),
         utilization=card.power.get("utilization"),
@@ -128,11 +128,11 @@ def task_for_predictor(card: ModelCard, asked: PredictionTask) -> PredictionTask
 def models_for(text: str | None, dataset: Dataset) -> tuple[list[PredictionModel], tuple[str, ...]]:
     """Parse comma-separated model names; else the default models for this dataset, and notes."""
     if text is not None:
-        return [PredictionModel.of(one) for one in text.split(",")], ()
+        return [PredictionModel.of(name) for name in text.split(",")], ()
     names = DEFAULT_MODELS[dataset.target.name]
     if "request" in names and np.isnan(dataset.target.requested).any():
-        kept = [PredictionModel.of(name) for name in names if name != "request"]
-        return kept, ("not every job has a request: the request baseline is left out",)
+        models = [PredictionModel.of(name) for name in names if name != "request"]
+        return models, ("some jobs have no request: the request baseline is left out",)
     return [PredictionModel.of(name) for name in names], ()
 
 
@@ -146,11 +146,11 @@ def fit_predictor(
     threads: int = 1,
     progress: Callable[[TuningTrial], None] | None = None,
 ) -> Predictor:
-    """Fit a predictor; with `tune` trials, hyperparameters are searched on all jobs before the last tenth."""
+    """Fit a predictor; with `tune` trials, hyperparameters are tuned on the jobs before those of the calibration."""
     dataset, settings = prepared.dataset, None
     if tune:
-        early = dataset.first(round(len(dataset) * (1 - CALIBRATION)))
-        settings, _ = tune_predictor(early, model, trials=tune, seed=seed, progress=progress)
+        fitted = dataset.first(round(len(dataset) * (1 - CALIBRATION)))
+        settings, _ = tune_predictor(fitted, model, trials=tune, seed=seed, progress=progress)
     return fit(
         dataset,
         model,
@@ -171,13 +171,13 @@ def save_predictor(
 
 
 def explain_job(predictor: Predictor, dataset: Dataset, job: str) -> Explanation:
-    """Explain the prediction for a job by its number."""
+    """Explanation of the prediction for the job with this number."""
     ids = dataset.jobs["job_id"]
     try:
         row = int(np.flatnonzero(ids == int(job))[0])
     except (ValueError, IndexError):
-        span = f"they go from {ids.min()} to {ids.max()}" if len(ids) else "it has none"
-        raise InputError(f"there is no job {job} in this log; its jobs have numbers, and {span}") from None
+        span = f"the job numbers are {ids.min()} to {ids.max()}" if len(ids) else "the log is empty"
+        raise InputError(f"there is no job {job} in this log; {span}") from None
     return explain(predictor, dataset, row)
 
 
@@ -230,7 +230,7 @@ def write_columns(columns: Columns, path: str | PathLike[str]) -> None:
 
 
 def check_table_name(path: str | PathLike[str]) -> None:
-    """Raise unless a table can be written to this path; called before long computations."""
+    """Raise unless a table can be written to this path; called before a long computation."""
     suffix = Path(path).suffix
     if suffix not in (".parquet", ".csv"):
         raise InputError(f"the table's path is {path}; use the extension .parquet or .csv")

@@ -1,7 +1,7 @@
-"""Identity of a training, stored in its folder, so that it is resumed only with the same jobs, machine and settings.
+"""Checks before a training starts or resumes: equal jobs, machine and settings, and enough memory.
 
-The checkpoint itself checks weights, hyperparameters and seed; this module checks log, machine, reward and power
-model. It also checks that the observations of a training fit into memory.
+The identity of a training (log, machine, reward, power model) is stored in its folder; resuming with another one is an
+error. The checkpoint itself contains hyperparameters and seed, which are checked when it is read.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ __all__ = [
     "training_identity",
 ]
 
-BEGUN = "begun.json"
+IDENTITY_FILE = "identity.json"
 STATES = ("last.safetensors", "warm/last.safetensors", FILE)
-"""Checkpoints of a network, of its warm start, and of an evolution strategy."""
-OLD = (*STATES, "agent.pt", "explained.json", "warm.json", BEGUN)
+"""Checkpoint files of a network, of its warm start, and of an evolution strategy."""
+TRAINING_FILES = (*STATES, "agent.pt", "explained.json", "warm.json", IDENTITY_FILE)
 
 
 def training_folder(out: str | PathLike[str]) -> Path:
@@ -58,13 +58,13 @@ def can_resume(folder: Path) -> bool:
 
 def check_can_start(folder: Path, *, resume: bool, force: bool) -> None:
     """Raise an error if an existing training would be overwritten, or if there is none to resume."""
-    begun = can_resume(folder)
-    if begun and not resume and not force:
+    exists = can_resume(folder)
+    if exists and not resume and not force:
         raise InputError(
-            f"{folder} already holds a training; continue it with --resume, or start again with --force"
+            f"{folder} already contains a training; resume it with --resume, or start again with --force"
         )
-    if resume and not begun:
-        raise InputError(f"{folder} holds no training to resume; start one without --resume")
+    if resume and not exists:
+        raise InputError(f"{folder} contains no training to resume; start one without --resume")
 
 
 def training_identity(
@@ -72,21 +72,21 @@ def training_identity(
     decision_settings: Mapping[str, Any],
     parts: Mapping[str, JobTable],
     cluster: Cluster,
-    how: RLTraining,
+    training: RLTraining,
 ) -> dict[str, Any]:
-    """Environment, jobs, machine and settings of a training, with digests. `how` is an `RLTraining`."""
+    """Environment, jobs, machine and settings of a training, with digests."""
     return {
         "environment": env,
         **_jobs_and_machine(parts, cluster),
-        "reward": how.reward,
-        "objectives": how.objectives,
-        "constraint": how.constraint,
-        "sla_s": how.sla_s,
-        "load_curriculum": how.load_curriculum,
-        "episode_jobs": how.episode_jobs,
-        "windows": how.windows,
-        "window_jobs": how.window_jobs,
-        **{f"asking {name}": value for name, value in decision_settings.items()},
+        "reward": training.reward,
+        "objectives": training.objectives,
+        "constraint": training.constraint,
+        "sla_s": training.sla_s,
+        "load_curriculum": training.load_curriculum,
+        "episode_jobs": training.episode_jobs,
+        "windows": training.windows,
+        "window_jobs": training.window_jobs,
+        **{f"decision setting {name}": value for name, value in decision_settings.items()},
     }
 
 
@@ -96,21 +96,21 @@ def search_checkpoint_dir(
     cluster: Cluster,
     *,
     resume: bool,
-    more: Mapping[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> CheckpointDir | None:
-    """The checkpoint folder of an evolution strategy, which checks its identity; None without a folder."""
+    """Checkpoint folder of an evolution strategy, which checks the identity of the training; None without a folder."""
     if folder is None:
         return None
-    world = {
-        "environment": "none (cma-es, a search of weights)",
+    identity = {
+        "environment": "none (cma-es searches the weights)",
         **_jobs_and_machine(parts, cluster),
-        **(more or {}),
+        **(extra or {}),
     }
-    return CheckpointDir(folder, resume, lambda: check_identity(folder, world, resume=resume))
+    return CheckpointDir(folder, resume, lambda: check_identity(folder, identity, resume=resume))
 
 
 def _jobs_and_machine(parts: Mapping[str, JobTable], cluster: Cluster) -> dict[str, Any]:
-    """Jobs and machine, with their digests."""
+    """Number of jobs and name of the machine, with digests."""
     return {
         **{f"{name} jobs": f"{len(jobs):,} (digest {jobs_digest(jobs)})" for name, jobs in parts.items()},
         "machine": f"{cluster.name} (digest {hashlib.sha256(repr(cluster).encode()).hexdigest()[:12]})",
@@ -120,55 +120,62 @@ def _jobs_and_machine(parts: Mapping[str, JobTable], cluster: Cluster) -> dict[s
 def check_identity(folder: Path, identity: Mapping[str, Any], *, resume: bool) -> None:
     """Record the identity of a new training, or raise an error if that of a resumed training differs.
 
-    A new training removes the files of an earlier one: if it is killed at once, `resume` must not find the old
-    checkpoints.
+    A new training first removes the files of an earlier one: if it is killed before its first checkpoint, `resume` must
+    not find the earlier checkpoints.
     """
     text = plain_json(dict(identity))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not resume:
-            for name in OLD:
+            for name in TRAINING_FILES:
                 (folder / name).unlink(missing_ok=True)
-        if not (folder / BEGUN).exists():
-            (folder / BEGUN).write_text(text + "\n", encoding="utf-8")
+        if not (folder / IDENTITY_FILE).exists():
+            (folder / IDENTITY_FILE).write_text(text + "\n", encoding="utf-8")
     except OSError as problem:
         raise InputError(
             f"cannot write in {folder}: {problem.strerror or problem}; name another folder"
         ) from None
-    was = read_json(folder / BEGUN, folder)
-    now = _as_read(text)
-    for name in [*now, *(name for name in was if name not in now)]:
-        if was.get(name) != now.get(name):
+    recorded = read_json(folder / IDENTITY_FILE, folder)
+    current = _parsed(text)
+    for name in [*current, *(name for name in recorded if name not in current)]:
+        if recorded.get(name) != current.get(name):
             raise InputError(
-                f"{folder} was begun with {name} {was.get(name)}, and this is {now.get(name)}; "
-                "resume with the same, or start again with --force"
+                f"{folder} was started with {name} {recorded.get(name)}, not {current.get(name)}; "
+                "resume with the same value, or start again with --force"
             )
 
 
-def check_memory(seen: Any, *, envs: int, stored: int, settings: Any, free: int | None = None) -> None:
+def check_memory(
+    observation_spec: Any, *, envs: int, stored: int, settings: Any, free: int | None = None
+) -> None:
     """Raise an error if the stored observations of a training do not fit into memory.
 
     Args:
-        seen: the observation spec.
-        envs: number of parallel environments, those of the validation included.
-        stored: observations stored at a time: a rollout, or the replay buffer.
-        settings: hyperparameters of the algorithm; decides which remedy the error names.
-        free: bytes of free memory; None asks the operating system, without a check where that is unknown.
+        observation_spec: shapes of the observations.
+        envs: number of parallel environments, including those of the validation.
+        stored: number of stored observations, of a rollout or the replay buffer.
+        settings: hyperparameters of the algorithm; the remedy in the error depends on them.
+        free: bytes of free memory; None reads it from the operating system, and without that value nothing is checked.
     """
-    numbers = 4 * (seen.slots * len(seen.features) + len(seen.summary)) + seen.actions
-    observation_bytes = numbers + (seen.slots * seen.slots if seen.graph else 0)
-    wanted = observation_bytes * (2 * envs + stored)
+    numeric_bytes = (
+        4 * (observation_spec.slots * len(observation_spec.features) + len(observation_spec.summary))
+        + observation_spec.actions
+    )
+    observation_bytes = numeric_bytes + (
+        observation_spec.slots * observation_spec.slots if observation_spec.graph else 0
+    )
+    required_bytes = observation_bytes * (2 * envs + stored)
     free = _free_bytes() if free is None else free
-    if free is not None and wanted > free:
+    if free is not None and required_bytes > free:
         remedy = (
             "a smaller --num-envs"
             if not hasattr(settings, "buffer_size")
             else "a smaller --num-envs, or a smaller buffer_size in --hyperparameters"
         )
         raise InputError(
-            f"{envs:,} environments with a queue window of {seen.slots:,} and {stored:,} stored observations need "
-            f"{wanted / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free; take a smaller --queue-window or "
-            f"{remedy}"
+            f"{envs:,} environments with a queue window of {observation_spec.slots:,} and {stored:,} stored "
+            f"observations need {required_bytes / 1e9:,.1f} GB, but {free / 1e9:,.1f} GB are free; use a smaller "
+            f"--queue-window or {remedy}"
         )
 
 
@@ -189,6 +196,6 @@ def jobs_digest(jobs: JobTable) -> str:
     return digest.hexdigest()[:12]
 
 
-def _as_read(text: str) -> dict[str, Any]:
+def _parsed(text: str) -> dict[str, Any]:
     data: dict[str, Any] = json.loads(text)
     return data

@@ -1,7 +1,7 @@
 """Saved predictors of `kilowait predict fit`, and detection of data leakage from their training log.
 
-Predictions for jobs of the training log suffer from data leakage. So the end of the training span is compared with the
-submission times of the evaluated jobs, and a run that evaluates earlier ones gets a note.
+Predictions for jobs of the training log suffer from data leakage. Therefore the end of the training log is compared
+with the submission times of the evaluated jobs, and a run that evaluates earlier jobs gets a note.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["SavedPredictor", "read_predictor_card", "saved_predictor"]
 
 @dataclass(frozen=True)
 class SavedPredictor:
-    """A saved predictor, and how many of the jobs it predicts lie in its training span."""
+    """A saved predictor, and the number of predicted jobs that were submitted during its training log."""
 
     folder: str
     """Path as given by the user."""
     card_sha256: str
-    """Of card.json, which holds the sha256 of the other files."""
+    """Digest of card.json, which contains the sha256 of the other files."""
     target: str
     model: str
     data: str
@@ -38,48 +38,54 @@ class SavedPredictor:
     """Index of the first evaluated job, by submission."""
 
     def evaluated_from(self, first: int) -> SavedPredictor:
-        """The same with only jobs from an index on, by submission, evaluated."""
+        """The same predictor, with evaluation from the job at index `first`, by submission."""
         return replace(self, first_evaluated=first)
 
     @property
     def note(self) -> str | None:
-        """Leakage warning, where the predictor may have seen jobs it predicts; None: it has not.
+        """Warning about data leakage, if evaluated jobs may be in the training log; None: there is no leakage.
 
-        >>> kept = SavedPredictor("runs/p", "ab", "runtime", "forest", "kth.swf", seen=70)
-        >>> kept.judged_from(70).note is None, kept.judged_from(60).note
-        (True, 'the predictor runs/p was fitted on jobs of kth.swf up to a time when 10 of the judged jobs had been \
-submitted: of these it knows more than a prediction may; judge later ones')
+        >>> saved = SavedPredictor("runs/p", "ab", "runtime", "forest", "kth.swf", training_jobs=70)
+        >>> saved.evaluated_from(70).note is None, saved.evaluated_from(60).note
+        (True, 'the predictor runs/p was fitted on jobs of kth.swf up to a time by which 10 of the evaluated jobs had \
+been submitted (data leakage); evaluate later jobs')
         """
-        what = "predictor" if self.target == "runtime" else f"predictor of {self.target}"
+        description = "predictor" if self.target == "runtime" else f"predictor of {self.target}"
         if self.training_jobs is None:
             return (
-                f"the {what} {self.folder} was fitted on {self.data}, and dates do not tell whether before these jobs: "
-                "if after, it knows more than a prediction may"
+                f"the {description} {self.folder} was fitted on {self.data}, and without dates the "
+                "order of those jobs and the evaluated ones is unknown: the results may contain data leakage"
             )
-        seen = self.training_jobs - self.first_evaluated
-        if seen <= 0:
+        overlapping = self.training_jobs - self.first_evaluated
+        if overlapping <= 0:
             return None
         return (
-            f"the {what} {self.folder} was fitted on jobs of {self.data} up to a time when {seen:,} of the judged jobs "
-            "had been submitted: of these it knows more than a prediction may; judge later ones"
+            f"the {description} {self.folder} was fitted on jobs of {self.data} up to a time by which "
+            f"{overlapping:,} of the evaluated jobs had been submitted (data leakage); evaluate later jobs"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a manifest: the predictor, and the number of evaluated jobs in its training span."""
-        seen = None if self.training_jobs is None else max(self.training_jobs - self.first_evaluated, 0)
-        own = ("folder", "card_sha256", "target", "model", "data")
-        return {**{name: getattr(self, name) for name in own}, "judged_jobs_seen": seen, "note": self.note}
+        overlapping = (
+            None if self.training_jobs is None else max(self.training_jobs - self.first_evaluated, 0)
+        )
+        fields = ("folder", "card_sha256", "target", "model", "data")
+        return {
+            **{name: getattr(self, name) for name in fields},
+            "leaked_test_jobs": overlapping,
+            "note": self.note,
+        }
 
 
 def read_predictor_card(folder: str, target: str) -> ModelCard:
-    """Read the card of a folder; InputError if there is none or it predicts another target."""
-    place = Path(folder)
-    if not place.is_dir():
+    """Model card of a folder; InputError if there is none or it predicts another target."""
+    path = Path(folder)
+    if not path.is_dir():
         raise InputError(
             f"there is no folder {folder}; create a predictor with kilowait predict fit TRACE --target {target} --out "
             f"{folder}"
         )
-    card = read_card(place)
+    card = read_card(path)
     if card.target != target:
         raise InputError(
             f"the predictor {folder} predicts {card.target}, not {target}; fit one with kilowait predict fit "
@@ -89,23 +95,23 @@ def read_predictor_card(folder: str, target: str) -> ModelCard:
 
 
 def saved_predictor(folder: str, target: str, jobs: JobTable, trace: str) -> SavedPredictor:
-    """Load the metadata of a predictor, and detect leakage with respect to these jobs.
+    """Metadata of a saved predictor, with its data leakage for these jobs.
 
     Args:
         folder: as `kilowait predict fit` wrote it.
         target: what it must predict.
-        jobs: of the log, in log time (before rescaling).
+        jobs: jobs of the log, in log time (before rescaling).
         trace: the log as given by the user.
     """
     card = read_predictor_card(folder, target)
     sha256 = hashlib.sha256((Path(folder) / CARD).read_bytes()).hexdigest()
     end_s = _end_s(card, jobs, trace)
-    seen = None if end_s is None else int(np.count_nonzero(jobs["submit_s"] <= end_s))
-    return SavedPredictor(folder, sha256, target, card.model, card.data, seen)
+    overlapping = None if end_s is None else int(np.count_nonzero(jobs["submit_s"] <= end_s))
+    return SavedPredictor(folder, sha256, target, card.model, card.data, overlapping)
 
 
 def _end_s(card: ModelCard, jobs: JobTable, trace: str) -> float | None:
-    """Last submission of the training log in the time of these jobs, seconds; None: not comparable."""
+    """Last submission of the training log, in seconds of the time of these jobs; None: not comparable."""
     zero = jobs.meta.get("unix_start_s")
     if card.unix_zero_s is not None and zero is not None:
         return card.last_s + card.unix_zero_s - float(zero)

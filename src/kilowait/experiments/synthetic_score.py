@@ -1,6 +1,6 @@
-"""Score of a synthetic workload: fidelity, privacy, and schedules of both workloads.
+"""Score of a synthetic workload: fidelity, privacy, and simulations of the real and the synthetic workload.
 
-Metrics come from `synth` and `evaluation`. The report page additionally gets counts and curves, not the logs.
+Metrics are computed by `synth` and `evaluation`. The report page also gets counts and curves, but not the logs.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ from kilowait.synth.record_distances import RecordDistances, record_distances, r
 __all__ = ["POLICIES", "PolicyOutcome", "SyntheticScore", "PolicyWait", "save_score", "score"]
 
 POLICIES = ("fcfs", "sjf")
-TOLD_OF = ("user", "account", "queue", "status", "gpus", "energy_j")
-"""Optional columns of a log."""
+OPTIONAL_COLUMNS = ("user", "account", "queue", "status", "gpus", "energy_j")
+"""Optional columns of a log, whose absence is reported."""
 
 
 @dataclass(frozen=True)
 class PolicyWait:
-    """Mean wait under one policy with EASY backfilling, seconds."""
+    """Mean waits of both workloads under one policy with EASY backfilling, seconds."""
 
     policy: str
     real_s: float
-    made_s: float
+    synthetic_s: float
 
     @property
     def ratio(self) -> float:
-        """Generated divided by real."""
-        return self.made_s / self.real_s if self.real_s > 0 else float("nan")
+        """Synthetic divided by real."""
+        return self.synthetic_s / self.real_s if self.real_s > 0 else float("nan")
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,14 @@ class PolicyOutcome:
     measures: tuple[RunSimilarity, ...]
 
     def measure(self, name: str) -> RunSimilarity | None:
-        """A metric by name; None where one of the two runs has no value."""
-        return next((one for one in self.measures if one.name == name), None)
+        """A metric by name; None if one of the two runs has no value."""
+        return next((measure for measure in self.measures if measure.name == name), None)
 
     def document(self) -> dict[str, Any]:
         """As plain data."""
-        rows = [{**asdict(one), "ratio": one.ratio, "near": one.near} for one in self.measures]
+        rows = [
+            {**asdict(measure), "ratio": measure.ratio, "near": measure.near} for measure in self.measures
+        ]
         return {"policy": self.policy, "measures": rows}
 
 
@@ -91,40 +93,44 @@ class SyntheticScore:
     """Fidelity, privacy and simulation results of a synthetic workload."""
 
     jobs: tuple[int, int]
-    """Real and generated."""
+    """Number of real and of synthetic jobs."""
     spans_s: tuple[float, float]
-    """From the first submission to the last."""
+    """Time from the first submission to the last, of both workloads."""
     loads: tuple[float, float]
     fidelity: Fidelity
     outcomes: tuple[PolicyOutcome, ...]
     anonymity: tuple[Anonymity, Anonymity] | None
-    """None where one of the two has no users."""
-    leaks: PrivacyMetrics | None
-    """None where no held-out jobs were given."""
+    """None if one of the two workloads has no users."""
+    privacy: PrivacyMetrics | None
+    """None without held-out jobs."""
     calendar: float | None = None
-    """Correlation of the submission hours with the real log (see `calendar_correlation`); None where undefined."""
-    lacking: Mapping[str, str] = field(default_factory=dict)
-    """Columns that were not compared, and which log lacks them: both, real or synthetic."""
+    """Correlation of the submission hours with the real log (see `calendar_correlation`); None if undefined."""
+    missing_columns: Mapping[str, str] = field(default_factory=dict)
+    """Columns that were not compared, and where they are missing: in both, real or synthetic."""
     curves: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Additional plain data for the report page."""
 
     @property
     def waits(self) -> tuple[PolicyWait, ...]:
         """Mean waits by policy; only policies under which jobs of both workloads started."""
-        found = [(outcome.policy, outcome.measure("wait_s")) for outcome in self.outcomes]
-        return tuple(PolicyWait(policy, one.real, one.synthetic) for policy, one in found if one is not None)
+        waits = [(outcome.policy, outcome.measure("wait_s")) for outcome in self.outcomes]
+        return tuple(
+            PolicyWait(policy, measure.real, measure.synthetic)
+            for policy, measure in waits
+            if measure is not None
+        )
 
     def document(self) -> dict[str, Any]:
         """All numbers as plain data; the curves are left out."""
         numbers = {name: value for name, value in asdict(self).items() if name != "curves"}
-        gave = {} if self.leaks is None else {"given_away": list(self.leaks.exceeded)}
+        exceeded = {} if self.privacy is None else {"exceeded_limits": list(self.privacy.exceeded)}
         return {
             **numbers,
             "outcomes": [outcome.document() for outcome in self.outcomes],
             "waits": [{**asdict(wait), "ratio": wait.ratio} for wait in self.waits],
             "worst_ks": asdict(self.fidelity.worst_ks),
             "worst_pair": asdict(self.fidelity.worst_pair),
-            **gave,
+            **exceeded,
         }
 
 
@@ -142,44 +148,44 @@ def score(
 
     Args:
         real: the generator's training log.
-        made: generated.
-        held_out: real jobs that the generator has not seen, for measures of privacy.
-        cluster: machine of both simulations; auto is the real log's.
+        synthetic: generated jobs.
+        held_out: real jobs that the generator was not fitted to, for privacy metrics.
+        cluster: machine of both simulations; auto: the machine of the real log.
         policies: policies to simulate, each with EASY backfilling.
         seed: of the classifier and of subsampling.
-        told: progress callback.
+        progress: progress callback.
     """
-    heard = progress or (lambda what, share: None)
+    report = progress or (lambda what, share: None)
     real, synthetic = real.sorted(), synthetic.sorted()
     machine, _ = resolve_cluster(cluster, real)
     steps = 2 + len(policies)
-    heard("comparing columns", 0.0)
-    alike = fidelity(real, synthetic, seed=seed)
-    heard("computing privacy metrics", 1 / steps)
-    close = None if held_out is None else record_distances(synthetic, real, held_out, seed=seed)
-    outcomes, drawn = [], []
-    for place, policy in enumerate(policies):
-        heard(f"simulating {policy}", (2 + place) / steps)
-        one, curves = _simulated(real, synthetic, machine, policy)
-        outcomes.append(one)
-        drawn.append(curves)
+    report("comparing columns", 0.0)
+    fidelity_result = fidelity(real, synthetic, seed=seed)
+    report("computing privacy metrics", 1 / steps)
+    distances = None if held_out is None else record_distances(synthetic, real, held_out, seed=seed)
+    outcomes, curves_by_policy = [], []
+    for number, policy in enumerate(policies):
+        report(f"simulating {policy}", (2 + number) / steps)
+        outcome, curves = _simulated(real, synthetic, machine, policy)
+        outcomes.append(outcome)
+        curves_by_policy.append(curves)
     return SyntheticScore(
         (len(real), len(synthetic)),
         (float(np.ptp(real["submit_s"])), float(np.ptp(synthetic["submit_s"]))),
         (cluster_load(real, machine), cluster_load(synthetic, machine)),
-        alike,
+        fidelity_result,
         tuple(outcomes),
         (anonymity(real), anonymity(synthetic)) if _users_known(real, synthetic) else None,
-        None if held_out is None else privacy_metrics(synthetic, real, held_out, seed=seed, close=close),
+        None if held_out is None else privacy_metrics(synthetic, real, held_out, seed=seed, close=distances),
         calendar_correlation(real, synthetic),
-        _lacking(real, synthetic),
-        {**_curves(real, synthetic), "outcomes": drawn, **_closeness_curves(close)},
+        _missing_columns(real, synthetic),
+        {**_curves(real, synthetic), "outcomes": curves_by_policy, **_distance_curves(distances)},
     )
 
 
 def save_score(
     path: str | PathLike[str],
-    found: SyntheticScore,
+    score: SyntheticScore,
     *,
     scenario: Mapping[str, Any],
     manifest: Mapping[str, Any],
@@ -190,11 +196,11 @@ def save_score(
     The scenario contains the files: `real`, `synthetic` and, if given, `held_out`.
     """
     names = {name: scenario.get(name) for name in ("real", "synthetic", "held_out")}
-    told = {**names, **found.document(), "curves": found.curves}
+    results = {**names, **score.document(), "curves": score.curves}
 
     def fill(folder: Path) -> None:
         (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
-        (folder / "results.json").write_text(plain_json({"synthetic": told}) + "\n", encoding="utf-8")
+        (folder / "results.json").write_text(plain_json({"synthetic": results}) + "\n", encoding="utf-8")
 
     return save_folder(path, fill, kind="synthetic", manifest=manifest, force=force)
 
@@ -202,7 +208,7 @@ def save_score(
 def _simulated(
     real: JobTable, synthetic: JobTable, machine: Cluster, policy: str
 ) -> tuple[PolicyOutcome, dict[str, Any]]:
-    """Simulate both workloads on one machine under one policy with EASY backfilling; with curves."""
+    """Results and curves of both workloads on one machine under one policy with EASY backfilling."""
     logs = [
         simulate(jobs, machine, policy=policy, backfill="easy", on_oversized="drop")
         for jobs in (real, synthetic)
@@ -224,11 +230,11 @@ def _curves(real: JobTable, synthetic: JobTable) -> dict[str, Any]:
     dated = real.meta.get("unix_start_s") is not None
     users, anonymous = {}, None
     if _users_known(real, synthetic):
-        of_made = user_numbers(synthetic)
+        synthetic_numbers = user_numbers(synthetic)
         users = {
-            name: asdict(shares(values, of_made[name]))
+            name: asdict(shares(values, synthetic_numbers[name]))
             for name, values in user_numbers(real).items()
-            if len(values) and len(of_made[name])
+            if len(values) and len(synthetic_numbers[name])
         }
         anonymous = {"real": anonymity_by_k(real), "synthetic": anonymity_by_k(synthetic)}
     return {
@@ -243,16 +249,16 @@ def _curves(real: JobTable, synthetic: JobTable) -> dict[str, Any]:
     }
 
 
-def _both(measured: Callable[[JobTable], Any], real: JobTable, synthetic: JobTable) -> dict[str, Any]:
-    return {"real": measured(real), "synthetic": measured(synthetic)}
+def _both(measure: Callable[[JobTable], Any], real: JobTable, synthetic: JobTable) -> dict[str, Any]:
+    return {"real": measure(real), "synthetic": measure(synthetic)}
 
 
-def _closeness_curves(close: RecordDistances | None) -> dict[str, Any]:
-    if close is None:
+def _distance_curves(distances: RecordDistances | None) -> dict[str, Any]:
+    if distances is None:
         return {"closest": None, "membership": None}
     return {
-        "closest": close.shares(),
-        "membership": asdict(roc(close.seen_to_synthetic, close.held_out_to_synthetic)),
+        "closest": distances.shares(),
+        "membership": asdict(roc(distances.seen_to_synthetic, distances.held_out_to_synthetic)),
     }
 
 
@@ -260,11 +266,11 @@ def _users_known(real: JobTable, synthetic: JobTable) -> bool:
     return has_users(real) and has_users(synthetic)
 
 
-def _lacking(real: JobTable, synthetic: JobTable) -> dict[str, str]:
-    """The missing columns, and which log lacks them."""
-    words = {(False, False): "both", (False, True): "real", (True, False): "synthetic"}
+def _missing_columns(real: JobTable, synthetic: JobTable) -> dict[str, str]:
+    """The columns that are missing in a log, and in which: both, real or synthetic."""
+    missing_in = {(False, False): "both", (False, True): "real", (True, False): "synthetic"}
     return {
-        name: words[name in real, name in synthetic]
-        for name in TOLD_OF
+        name: missing_in[name in real, name in synthetic]
+        for name in OPTIONAL_COLUMNS
         if not (name in real and name in synthetic)
     }

@@ -1,7 +1,7 @@
-"""Synthetic jobs for training agents, and the check that their generator has not seen validation or test jobs.
+"""Synthetic jobs for training agents, and a check for data leakage from validation or test jobs.
 
-A generator's card names the log it was fitted to, and the period. If that is the log an agent is trained on, the period
-should end with the training jobs: otherwise there is data leakage from later jobs.
+A generator records the log it was fitted to, and the period. If an agent is trained on the same log, the period should
+end with the training jobs: otherwise there is data leakage from later jobs.
 """
 
 from __future__ import annotations
@@ -34,45 +34,45 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SyntheticTraining:
-    """Synthetic jobs of a training, and their share of its windows."""
+    """Settings of the synthetic jobs of a training."""
 
     folders: tuple[str, ...]
-    """Folders of generators, written by kilowait synth fit."""
+    """Folders of generators, as written by kilowait synth fit."""
     share: float = 0.5
-    """Share of synthetic windows, or episodes; 1: synthetic jobs only."""
+    """Share of training windows or episodes with synthetic jobs; 1: synthetic jobs only."""
     curriculum: str = "mixed"
-    """A name of `kilowait.agents.training_data.CURRICULA`."""
+    """One of `kilowait.agents.training_data.CURRICULA`."""
     jobs: int | None = None
-    """Jobs of each generator; None: as many as the training jobs of the log."""
+    """Number of jobs from each generator; None: as many as the log has training jobs."""
 
     @classmethod
     def from_options(
         cls, folders: str | None, share: float | None, curriculum: str | None, jobs: int | None
     ) -> SyntheticTraining | None:
-        """From the options of the command line, with commas between folders; None where no generator is named.
+        """From the options of the command line, with comma-separated folders; None if no generator is given.
 
-        >>> SyntheticTraining.asked("models/a, models/b", None, None, None).folders
+        >>> SyntheticTraining.from_options("models/a, models/b", None, None, None).folders
         ('models/a', 'models/b')
         """
         options: dict[str, Any] = {"share": share, "curriculum": curriculum, "jobs": jobs}
-        given = {name: value for name, value in options.items() if value is not None}
+        named = {name: value for name, value in options.items() if value is not None}
         if folders is None:
-            if given:
-                first = next(iter(given))
+            if named:
+                first = next(iter(named))
                 raise InputError(
-                    f"--synthetic-{first} {given[first]} applies to synthetic jobs, and no generator is named; add "
+                    f"--synthetic-{first} {named[first]} applies to synthetic jobs, but no generator is given; add "
                     "--synthetic DIR, a folder written by kilowait synth fit"
                 )
             return None
         names = tuple(name.strip() for name in folders.split(",") if name.strip())
         if not names:
             raise InputError(f"--synthetic is {folders!r}; name folders written by kilowait synth fit")
-        return cls(names, **given)
+        return cls(names, **named)
 
 
 @dataclass(frozen=True)
 class SyntheticJobs:
-    """Synthetic jobs with their origin."""
+    """Sampled synthetic jobs with their provenance."""
 
     mixture: SyntheticMix
     record: dict[str, Any]
@@ -81,18 +81,18 @@ class SyntheticJobs:
     """Warnings about data leakage."""
 
 
-def check_synthetic_supported(cluster: Cluster, *, powered: bool, predicted: bool = False) -> None:
-    """Raise an error where synthetic jobs are not supported."""
+def check_synthetic_supported(cluster: Cluster, *, has_power: bool, has_predictions: bool = False) -> None:
+    """Raise an error if the cluster or the settings do not support synthetic jobs."""
     if cluster.node_level:
         raise InputError(
-            f"synthetic jobs are for clusters of whole nodes, and {cluster.name} is a node-level GPU cluster; leave "
+            f"synthetic jobs need a cluster of whole nodes, but {cluster.name} is a node-level GPU cluster; leave "
             "--synthetic out"
         )
-    if powered or predicted:
-        what = "their power is unknown" if powered else "their run times are not predicted"
-        name = "--power" if powered else "--runtime-predictor"
+    if has_power or has_predictions:
+        what = "their power is unknown" if has_power else "their run times are not predicted"
+        name = "--power" if has_power else "--runtime-predictor"
         raise InputError(
-            f"synthetic jobs cannot be mixed in with {name}: {what}; leave {name} or --synthetic out"
+            f"synthetic jobs cannot be combined with {name}: {what}; leave {name} or --synthetic out"
         )
 
 
@@ -113,11 +113,11 @@ def sample_synthetic(
         log: all jobs of the log.
         cluster: the machine, which must be large enough for all synthetic jobs.
         seed: of the samples.
-        trace: the log as it was named.
-        load: the load that the log was scaled to; the synthetic jobs are scaled to it too.
-        as_logged: the log's jobs before scaling, where `load` changed them.
+        trace: the log as given by the user.
+        load: offered load that the log was scaled to; the synthetic jobs are scaled to it too.
+        as_logged: the jobs of the log before scaling to `load`.
     """
-    check_synthetic_supported(cluster, powered=False)
+    check_synthetic_supported(cluster, has_power=False)
     count = len(split(log.jobs).train) if options.jobs is None else options.jobs
     generators = [load_generator(folder) for folder in options.folders]
     SyntheticMix((log.jobs,), options.share, options.curriculum)  # raises errors before jobs are sampled
@@ -129,7 +129,7 @@ def sample_synthetic(
         overlap = data_overlap(
             generator.schema,
             log.jobs if as_logged is None else as_logged,
-            same=_same(folder, generator, log, trace),
+            same=_fitted_to_this_log(folder, generator, log, trace),
         )
         records.append(
             {"folder": folder, "generator": generator.name, "jobs": count, "seed": seed, **overlap}
@@ -141,43 +141,47 @@ def sample_synthetic(
     )
 
 
-def data_overlap(facts: LogSchema, jobs: JobTable, *, same: bool) -> dict[str, Any]:
-    """Period of the log a generator was fitted to; and, for this log (`same`), which later part it overlaps.
+def data_overlap(schema: LogSchema, jobs: JobTable, *, same: bool) -> dict[str, Any]:
+    """Period that a generator was fitted to and, if that is this log (`same`), the latest split it overlaps.
 
     >>> from kilowait.synth import lublin
     >>> from kilowait.synth.log_schema import log_schema
     >>> jobs = lublin(1000, 64, seed=1)
-    >>> [data_overlap(log_schema(jobs[:some]), jobs, same=True)["saw"] for some in (600, 700, 900)]
-    ['training jobs only', 'validation jobs', 'judged jobs']
+    >>> [data_overlap(log_schema(jobs[:count]), jobs, same=True)["overlap"] for count in (600, 700, 900)]
+    ['training jobs only', 'validation jobs', 'test jobs']
     """
-    zero_s = facts.meta.get("unix_start_s")
-    first_s, last_s = facts.first_s, facts.first_s + facts.span_s
+    zero_s = schema.meta.get("unix_start_s")
+    first_s, last_s = schema.first_s, schema.first_s + schema.span_s
     fitted: dict[str, Any] = {
-        "fitted_to": facts.source,
-        "fitted_jobs": facts.jobs,
-        "fitted_from": _moment(first_s, zero_s),
-        "fitted_until": _moment(last_s, zero_s),
+        "fitted_to": schema.source,
+        "fitted_jobs": schema.jobs,
+        "fitted_from": _date_text(first_s, zero_s),
+        "fitted_until": _date_text(last_s, zero_s),
     }
     if not same:
-        return {**fitted, "saw": "another log"}
-    parts = split(jobs)
-    moved_s = facts.zero_s - unix_zero_s(jobs)
-    begins = {
-        "validation": float(parts.validation["submit_s"][0]),
-        "judged": float(parts.test["submit_s"][0]),
+        return {**fitted, "overlap": "another log"}
+    splits = split(jobs)
+    offset_s = schema.zero_s - unix_zero_s(jobs)
+    first_s_of = {
+        "validation": float(splits.validation["submit_s"][0]),
+        "test": float(splits.test["submit_s"][0]),
     }
-    saw = "training jobs only"
-    for name, begin_s in begins.items():
-        if last_s + moved_s > begin_s or (last_s + moved_s == begin_s and facts.jobs > len(parts.train)):
-            saw = f"{name} jobs"
+    overlap = "training jobs only"
+    for name, begin_s in first_s_of.items():
+        if last_s + offset_s > begin_s or (last_s + offset_s == begin_s and schema.jobs > len(splits.train)):
+            overlap = f"{name} jobs"
     zero = jobs.meta.get("unix_start_s")
-    return {**fitted, "saw": saw, **{f"{name}_from": _moment(at, zero) for name, at in begins.items()}}
+    return {
+        **fitted,
+        "overlap": overlap,
+        **{f"{name}_from": _date_text(begin_s, zero) for name, begin_s in first_s_of.items()},
+    }
 
 
-def _same(folder: str | PathLike[str], generator: Generator, log: Workload, trace: str) -> bool:
-    """Whether a generator was fitted to the same log: by the inputs in its manifest, or else by the file's name.
+def _fitted_to_this_log(folder: str | PathLike[str], generator: Generator, log: Workload, trace: str) -> bool:
+    """Whether a generator was fitted to this log, by the inputs in its manifest or else by the file name.
 
-    A synthetic workload has no file, and all workloads of a model have the same name: there only the input texts count.
+    A synthetic workload has no file, and all workloads of a model have the same name: only its input text is compared.
     """
     manifest = Path(folder) / "manifest.json"
     inputs = read_json(manifest, Path(folder)).get("inputs", {}) if manifest.exists() else {}
@@ -189,15 +193,15 @@ def _same(folder: str | PathLike[str], generator: Generator, log: Workload, trac
     return named and (log.sha256 is not None or not inputs)
 
 
-def _overlap_warnings(folder: str, overlap: dict[str, Any], trace: str, training: int) -> list[str]:
-    used = {"validation jobs": ("selected", "validation_from"), "judged jobs": ("evaluated", "judged_from")}
-    if overlap["saw"] not in used:
+def _overlap_warnings(folder: str, overlap: dict[str, Any], trace: str, training_jobs: int) -> list[str]:
+    uses = {"validation jobs": ("selected", "validation_from"), "test jobs": ("evaluated", "test_from")}
+    if overlap["overlap"] not in uses:
         return []
-    verb, begin = used[overlap["saw"]]
+    verb, first_job = uses[overlap["overlap"]]
     return [
         f"{folder} was fitted to {overlap['fitted_to']} until {overlap['fitted_until']}, and the agent is {verb} "
-        f"on its jobs from {overlap[begin]} on (data leakage); fit a generator to the training jobs alone: kilowait "
-        f"synth fit {trace} --jobs {training}"
+        f"on its jobs from {overlap[first_job]} on (data leakage); fit a generator to the training jobs only: kilowait "
+        f"synth fit {trace} --jobs {training_jobs}"
     ]
 
 
@@ -207,13 +211,13 @@ def _check_fits(jobs: JobTable, cluster: Cluster, folder: str) -> None:
         simulate(jobs, cluster, "fcfs", "none")
     except TableError:
         raise InputError(
-            f"{folder} generates jobs of up to {int(jobs['nodes'].max()):,} nodes, and the machine has "
-            f"{cluster.nodes:,}; take a generator fitted to a log of this machine, or a larger --cluster"
+            f"{folder} generates jobs of up to {int(jobs['nodes'].max()):,} nodes, but the machine has "
+            f"{cluster.nodes:,}; use a generator fitted to a log of this machine, or a larger --cluster"
         ) from None
 
 
-def _moment(at_s: float, zero_s: float | None) -> str:
-    """A time of a log: the date, or the day of the log where its start date is unknown."""
+def _date_text(time_s: float, zero_s: float | None) -> str:
+    """A time of a log as text: the date, or the day of the log if its start date is unknown."""
     if zero_s is None:
-        return f"day {at_s / 86400.0:.1f} of the log"
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=float(zero_s) + at_s)).strftime("%Y-%m-%d")
+        return f"day {time_s / 86400.0:.1f} of the log"
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=float(zero_s) + time_s)).strftime("%Y-%m-%d")

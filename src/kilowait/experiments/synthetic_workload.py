@@ -1,4 +1,4 @@
-"""Sample files of jobs from saved workload generators, and parse generator settings."""
+"""Writing of synthetic workloads from saved generators, and parsing of generator settings."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ def parse_settings(text: str) -> dict[str, float | str]:
     >>> parse_settings("passes=10,session_s=900.5,python=/opt/sdv/bin/python")
     {'passes': 10, 'session_s': 900.5, 'python': '/opt/sdv/bin/python'}
     """
-    found: dict[str, float | str] = {}
+    settings: dict[str, float | str] = {}
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals and value):
             raise InputError(
-                f"the settings have {part!r}; write name=value, with commas between: passes=10,draws=2"
+                f"the settings contain {part!r}; write name=value, separated by commas: passes=10,draws=2"
             )
         try:
             number = float(value)
         except ValueError:
-            found[name] = value
+            settings[name] = value
             continue
         if not math.isfinite(number):
-            raise InputError(f"the settings have {part!r}; a number must be finite")
-        found[name] = int(number) if number == int(number) else number
-    return found
+            raise InputError(f"the settings contain {part!r}; numbers must be finite")
+        settings[name] = int(number) if number == int(number) else number
+    return settings
 
 
 @dataclass
 class WrittenSample:
-    """Statistics of a written sample."""
+    """Number of jobs, time span and offered load of a written sample."""
 
     machine: Cluster
     jobs: int = 0
@@ -66,17 +66,17 @@ class WrittenSample:
 
     @property
     def load(self) -> float:
-        """The offered load; 0 where it is undefined."""
+        """The offered load; 0 if it is undefined."""
         size = gpus_of(self.machine) if counts_gpus(self.machine) else self.machine.nodes
         return self.work / size / self.span_s if self.span_s > 0 else 0.0
 
-    def counted(self, tables: Iterable[JobTable]) -> Iterator[JobTable]:
-        """Count each table while it is written."""
+    def count_while_writing(self, tables: Iterable[JobTable]) -> Iterator[JobTable]:
+        """Yield each table to the writer, and add it to the statistics."""
         for table in tables:
-            submit, held = table["submit_s"], "gpus" if counts_gpus(self.machine) else "nodes"
+            submit, column = table["submit_s"], "gpus" if counts_gpus(self.machine) else "nodes"
             self.jobs += len(table)
             self.first_s, self.last_s = min(self.first_s, submit.min()), max(self.last_s, submit.max())
-            self.work += float(np.dot(table.column(held).astype(np.float64), table["runtime_s"]))
+            self.work += float(np.dot(table.column(column).astype(np.float64), table["runtime_s"]))
             yield table
 
 
@@ -94,25 +94,25 @@ def sample_file(
     trust: str | None = None,
     progress: SampleProgress | None = None,
 ) -> WrittenSample:
-    """Write a file of generated jobs; Parquet is written in parts with bounded memory, other formats at once."""
-    generator, form = load_generator(folder, allow_pickle_with=trust), written_format(out, format)
-    given = None if cluster.strip().lower() == "auto" else named_cluster(cluster)
+    """Write a file of generated jobs. Parquet is written in parts with bounded memory, other formats from one table."""
+    generator, file_format = load_generator(folder, allow_pickle_with=trust), written_format(out, format)
+    requested_cluster = None if cluster.strip().lower() == "auto" else named_cluster(cluster)
     size = generator.schema.machine if what_if is None or what_if.nodes is None else what_if.nodes
-    written = WrittenSample(given or Cluster.from_nodes(size))
-    tables = written.counted(
+    sample = WrittenSample(requested_cluster or Cluster.from_nodes(size))
+    tables = sample.count_while_writing(
         generator.tables(
             jobs,
             days=days,
             seed=seed,
             conditions=conditions,
             what_if=what_if,
-            cluster=given,
+            cluster=requested_cluster,
             progress=progress,
         )
     )
     Path(out).parent.mkdir(parents=True, exist_ok=True)
-    if form == "parquet":
+    if file_format == "parquet":
         write_parts(tables, out)
     else:
-        write_trace(concatenate_tables(tables), out, format=form, cluster=written.machine)
-    return written
+        write_trace(concatenate_tables(tables), out, format=file_format, cluster=sample.machine)
+    return sample

@@ -1,4 +1,4 @@
-"""Training of linear batch agents on the first 60 % of a log, evaluation on the last 20 %; the agent's folder."""
+"""Training of linear batch agents on the first 60 % of a log, comparison on the last 20 %, and the agent's folder."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
     "train",
 ]
 
-ALGORITHMS = {"cma-es": "linear agent with twelve weights, found by an evolution strategy (CMA-ES)"}
+ALGORITHMS = {"cma-es": "linear agent with twelve weights, optimized by an evolution strategy (CMA-ES)"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class BatchTraining:
     windows: int = 48
     window_jobs: int = 1024
     max_wait_s: float | None = None
-    """A job that has waited longer goes first; None: no bound."""
+    """Maximum wait: jobs that have waited longer have priority; None: no maximum."""
 
     def __post_init__(self) -> None:
         if self.algo not in ALGORITHMS:
@@ -68,7 +68,7 @@ class BatchTraining:
 def train(
     jobs: JobTable,
     cluster: Cluster,
-    how: BatchTraining,
+    training: BatchTraining,
     *,
     trace: str,
     progress: Callable[[Generation], None] | None = None,
@@ -79,8 +79,8 @@ def train(
     """Train on the first 60 % of a log and select on the next 20 %; the last 20 % are not used.
 
     The checkpoint in `folder` is written after every generation, and `resume` continues exactly from it. The
-    explanation of the agent on the validation jobs is ``agent.provenance["explained"]``. A `mixture` contains synthetic
-    jobs to train on besides.
+    explanation of the agent on the validation jobs is ``agent.provenance["explained"]``. A `mixture` adds
+    synthetic jobs to the training.
     """
     parts = split(jobs)
     synthetic = {} if mixture is None else mixture.tables
@@ -88,14 +88,14 @@ def train(
         parts.train,
         parts.validation,
         cluster,
-        seed=how.seed,
-        generations=how.generations,
-        population=how.population,
-        windows=how.windows,
-        window_jobs=how.window_jobs,
-        backfill=how.backfill,
-        objective=how.objective,
-        max_wait_s=float("inf") if how.max_wait_s is None else how.max_wait_s,
+        seed=training.seed,
+        generations=training.generations,
+        population=training.population,
+        windows=training.windows,
+        window_jobs=training.window_jobs,
+        backfill=training.backfill,
+        objective=training.objective,
+        max_wait_s=float("inf") if training.max_wait_s is None else training.max_wait_s,
         trace=trace,
         threads=min(2, os.cpu_count() or 1),
         progress=progress,
@@ -104,11 +104,11 @@ def train(
             {"training": parts.train, "validation": parts.validation, **synthetic},
             cluster,
             resume=resume,
-            more={} if mixture is None else mixture.record,
+            extra={} if mixture is None else mixture.record,
         ),
         synthetic_mix=mixture,
     )
-    explanation = explain_linear_agent(agent, parts.validation, cluster, how.backfill)
+    explanation = explain_linear_agent(agent, parts.validation, cluster, training.backfill)
     explained = {} if explanation is None else explanation.to_dict()
     return replace(agent, provenance={**agent.provenance, "explained": explained}), history
 
@@ -123,34 +123,34 @@ def with_test_predictions(workload: Workload) -> Workload:
 
 
 def windows_of_test_split(jobs: JobTable, window_jobs: int, *, seed: int) -> Windows:
-    """As many windows as fit side by side into the last 20 % of a log."""
+    """As many windows without overlap as fit into the last 20 % of a log."""
     within = split(jobs).row_range("test")
-    later = within[1] - within[0]
-    if later < window_jobs:
+    test_jobs = within[1] - within[0]
+    if test_jobs < window_jobs:
         raise InputError(
-            f"the last 20 % of the log, {later:,} jobs, are fewer than a window of {window_jobs:,}; "
-            "take shorter windows"
+            f"the last 20 % of the log, {test_jobs:,} jobs, are fewer than a window of {window_jobs:,}; "
+            "use shorter windows"
         )
-    return cut_windows(jobs, later // window_jobs, window_jobs=window_jobs, seed=seed, within=within)
+    return cut_windows(jobs, test_jobs // window_jobs, window_jobs=window_jobs, seed=seed, within=within)
 
 
 def compare_agent(
     agent: Any,
-    rules: Sequence[str],
+    policies: Sequence[str],
     jobs: JobTable,
     cluster: Cluster,
-    how: BatchTraining,
+    training: BatchTraining,
     *,
     trace: str,
     clairvoyant: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """Compare the agent and policies on the same windows of test jobs, later than any it was trained on."""
+    """Compare the agent and policies on the same windows of test jobs, which are later than all training jobs."""
     return compare(
-        windows_of_test_split(jobs, how.window_jobs, seed=how.seed),
+        windows_of_test_split(jobs, training.window_jobs, seed=training.seed),
         cluster,
-        {**{rule: rule for rule in rules}, "agent": agent},
-        backfill=how.backfill,
+        {**{policy: policy for policy in policies}, "agent": agent},
+        backfill=training.backfill,
         clairvoyant=clairvoyant,
         trace=trace,
         progress=progress,

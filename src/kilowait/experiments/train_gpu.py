@@ -1,4 +1,4 @@
-"""Training of linear GPU agents by CMA-ES, on the first part of a log."""
+"""Training of linear GPU agents by CMA-ES on the first part of a log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kilowait.jobs import JobTable
 __all__ = ["GpuTraining", "MEANINGS", "start_description", "train_gpu_agent"]
 
 MEANINGS = {**FEATURES, **TYPE_FEATURES}
-"""Meanings of the weights of a linear GPU agent."""
+"""Descriptions of the features of a linear GPU agent."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class GpuTraining:
 def train_gpu_agent(
     jobs: JobTable,
     cluster: Cluster,
-    how: GpuTraining,
+    training: GpuTraining,
     *,
     trace: str,
     progress: Callable[[Generation], None] | None = None,
@@ -65,20 +65,20 @@ def train_gpu_agent(
         checkpoint_dir=search_checkpoint_dir(
             folder, {"training": parts.train, "validation": parts.validation}, cluster, resume=resume
         ),
-        **asdict(how),
+        **asdict(training),
     )
 
 
 def start_description(agent: LinearGpuAgent) -> str:
-    """Description of the policy that a search started from.
+    """Text that describes the policy from which a search started.
 
     >>> from kilowait.agents.linear_gpu.agent import policy_agent
     >>> start = dict(policy_agent("srtf", 8, gpu_type_order="fastest", migrate=True).provenance)
     >>> start_description(LinearGpuAgent([0.0] * 17, provenance={"start": start}))
-    'srtf, fastest, moved, placement first'
+    'srtf, fastest, migration, placement first'
     """
     start = agent.provenance["start"]
-    words = [start["rule"]]
-    words += ["fastest"] if start["gpu_type_order"] == "fastest" else []
-    words += ["moved"] if start["migrate"] else []
-    return ", ".join([*words, f"placement {start['placement']}"])
+    parts = [start["rule"]]
+    parts += ["fastest"] if start["gpu_type_order"] == "fastest" else []
+    parts += ["migration"] if start["migrate"] else []
+    return ", ".join([*parts, f"placement {start['placement']}"])

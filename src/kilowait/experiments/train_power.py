@@ -1,4 +1,4 @@
-"""Training of agents that control power: their settings, and binding them to a power model in a run."""
+"""Training of linear agents that control power, and binding of such agents to the power model of a run."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ __all__ = [
 
 DEFAULT_CONTROLS = "all"
 """Default power controls of an agent."""
-SPENT = ("energy", "co2", "cost")
+POWER_TERMS = ("energy", "co2", "cost")
 """Reward terms that need a power model."""
 
 
 @runtime_checkable
 class PowerAgent(Protocol):
-    """An agent with power controls of its own, which needs a power model to run."""
+    """An agent that uses power controls, and needs a power model to run."""
 
     power_controls: str
 
     def bind_power(self, power: Any) -> Any:
-        """The agent on a machine with this power model."""
+        """The agent with this power model."""
 
 
 @dataclass(frozen=True)
 class PowerTraining:
     """Power model, signals and power controls of a training."""
 
-    meter: PowerContext
+    context: PowerContext
     power_controls: str = DEFAULT_CONTROLS
     settings: PowerSettings = field(default_factory=PowerSettings)
 
@@ -53,7 +53,7 @@ class PowerTraining:
     def of(
         cls, settings: PowerSettings, power_controls: str, jobs: JobTable, cluster: Cluster
     ) -> PowerTraining:
-        """Read the files that the settings name, aligned with the times of the log."""
+        """From settings; reads the files they name, and aligns their signals with the times of the log."""
         return cls(make_power_context(settings, jobs, cluster), power_controls, settings)
 
     @property
@@ -63,50 +63,49 @@ class PowerTraining:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The same with a digest of the files' content: a training is resumed only with equal content."""
-        return {**self.record, "content of power and signals": f"digest {self.meter.digest[:12]}"}
+        """`record` with a digest of the content of all files, as a training is resumed only with equal content."""
+        return {**self.record, "content of power and signals": f"digest {self.context.digest[:12]}"}
 
 
-def power_config(meter: PowerContext, power_controls: str) -> Any:
-    """The power settings of `kilowait/Energy-v0`, without load shifting, as the agent decides when jobs start."""
+def power_config(power_context: PowerContext, power_controls: str) -> Any:
+    """Power settings of `kilowait/Energy-v0`. Load shifting is left out, as the agent decides when jobs start."""
     from kilowait.envs.power.power_setup import PowerConfig
 
-    shifting = "shift"
-    controls = [part for part in power_controls.split("+") if not part.strip().startswith(shifting)]
+    controls = [part for part in power_controls.split("+") if not part.strip().startswith("shift")]
     return PowerConfig(
-        meter.model,
-        meter.carbon,
-        meter.price,
+        power_context.model,
+        power_context.carbon,
+        power_context.price,
         "+".join(controls) or "none",
-        meter.forecast,
-        meter.utilization,
-        repeat_signals=meter.repeat_signals,
+        power_context.forecast,
+        power_context.utilization,
+        repeat_signals=power_context.repeat_signals,
     )
 
 
-def bind_agent_power(policy: Any, meter: PowerContext | None, power_controls: str) -> Any:
-    """The policy of a run: an agent that controls power is bound to the power model; others are returned unchanged."""
+def bind_agent_power(policy: Any, power_context: PowerContext | None, power_controls: str) -> Any:
+    """The policy of a run: an agent that controls power is bound to the power model; others are unchanged."""
     if not isinstance(policy, PowerAgent):
         return policy
-    if meter is None:
+    if power_context is None:
         raise InputError(
             "this agent was trained on kilowait/Energy-v0: it needs a power model and power controls; give --power and "
             f"--power-controls {policy.power_controls}"
         )
     if power_controls.strip() == "none":
         raise InputError(
-            "this agent uses power controls, and none are given; take those of its training: "
+            "this agent uses power controls, but none are given; use those of its training: "
             f"--power-controls {policy.power_controls}"
         )
-    return policy.bind_power(power_config(meter, power_controls))
+    return policy.bind_power(power_config(power_context, power_controls))
 
 
-def check_reward(terms: Mapping[str, float], powered: bool) -> None:
-    """Raise an error for a reward term that needs a power model where there is none."""
-    lacking = [name for name in terms if name in SPENT]
-    if lacking and not powered:
+def check_reward(terms: Mapping[str, float], has_power: bool) -> None:
+    """Raise an error if a reward term needs a power model and there is none."""
+    needing_power = [name for name in terms if name in POWER_TERMS]
+    if needing_power and not has_power:
         raise InputError(
-            f"the term {lacking[0]!r} needs a power model; name one with --power, or use --power auto"
+            f"the term {needing_power[0]!r} needs a power model; name one with --power, or use --power auto"
         )
 
 
@@ -116,7 +115,7 @@ def power_objective(reward: Mapping[str, float] | None) -> str:
     >>> power_objective({"slowdown": 1.0, "co2": 0.5})
     'co2'
     """
-    named = {name: weight for name, weight in (reward or {}).items() if name in SPENT}
+    named = {name: weight for name, weight in (reward or {}).items() if name in POWER_TERMS}
     return max(named, key=lambda name: abs(named[name])) if named else "energy"
 
 
@@ -124,17 +123,17 @@ def train_power_agent(
     jobs: JobTable,
     validation: JobTable,
     cluster: Cluster,
-    powering: PowerTraining,
+    power_training: PowerTraining,
     *,
-    spent: str,
-    times: float,
-    rule: str,
+    objective: str,
+    max_slowdown_ratio: float,
+    policy: str,
     progress: Callable[[Any], None] | None = None,
     folder: Path | None = None,
     resume: bool = False,
-    **how: Any,
+    **settings: Any,
 ) -> tuple[Any, list[Any]]:
-    """Train a linear power agent by CMA-ES; the slowdown is limited to `times` that of `rule`.
+    """Train a linear power agent by CMA-ES; its slowdown is limited to `max_slowdown_ratio` times that of `policy`.
 
     The checkpoint in `folder` is written after every generation, and `resume` continues exactly from it.
     """
@@ -144,16 +143,16 @@ def train_power_agent(
         jobs,
         validation,
         cluster,
-        power_config(powering.meter, powering.power_controls),
-        spent=spent,
-        sla=SlowdownLimit(times, rule),
+        power_config(power_training.context, power_training.power_controls),
+        spent=objective,
+        sla=SlowdownLimit(max_slowdown_ratio, policy),
         progress=progress,
         checkpoint_dir=search_checkpoint_dir(
             folder,
             {"training": jobs, "validation": validation},
             cluster,
             resume=resume,
-            more=powering.identity,
+            extra=power_training.identity,
         ),
-        **how,
+        **settings,
     )

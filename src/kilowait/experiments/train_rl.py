@@ -1,4 +1,4 @@
-"""Training of a neural network with reinforcement learning on the earlier part of a log, resumable after a crash."""
+"""Training of neural networks by reinforcement learning on the earlier part of a log, resumable after a crash."""
 
 from __future__ import annotations
 
@@ -54,14 +54,13 @@ ALGORITHMS = {
 }
 """RL algorithms by name, with their full names."""
 
-
-WARM = "warm.json"
-"""File with the history of the warm start, in the training folder."""
+WARM_START_FILE = "warm.json"
+"""File in the training folder with the history of the warm start (behavior cloning)."""
 
 
 @dataclass(frozen=True)
 class RLTraining:
-    """Settings of the training of a network. None means the algorithm's default."""
+    """Settings of the training of a network."""
 
     algo: str = "ppo"
     network: str = "kernel"
@@ -74,30 +73,30 @@ class RLTraining:
     episode_jobs: int = 256
     """Jobs in an episode."""
     queue_window: int = 64
-    """Queue window: number of waiting jobs in an observation."""
+    """Queue window: maximum number of waiting jobs in an observation."""
     backfill: str | int = Settings.backfill
     backfill_order: str = "agent"
-    """Policy that orders the candidates of backfilling, or "agent": the network orders those too."""
+    """Policy that orders the backfill candidates, or "agent": the network orders these too."""
     prediction_features: bool = False
-    """Whether observations contain prediction features beyond the estimate; jobs must have them. Not on GPU
-    clusters."""
+    """Whether observations contain prediction features besides the estimate; the jobs must have them. Not supported on
+    GPU clusters."""
     reward: Mapping[str, float] | None = None
     """Weights of the reward terms; None: slowdown, on GPU clusters mean completion time."""
     objectives: tuple[str, ...] = ()
     """Instead of a reward: terms whose weights are sampled for every episode and are part of the observation, so that
-    the network learns every trade-off between them. Their units are SAF's means on windows of the training jobs."""
+    the network learns all trade-offs between them. Their units are the means of SAF on windows of the training jobs."""
     sla_s: float = 4 * 3600.0
-    """Wait beyond which a job counts for the term sla, seconds."""
+    """Wait above which a job violates the SLA (reward term sla), seconds."""
     constraint: Mapping[str, float] = field(default_factory=dict)
-    """PPO: one term with its upper limit, such as {"sla": 0.05}: 95 % of the jobs should wait at most sla_s. The rest
-    of the reward is optimized subject to it, with a Lagrange multiplier on the term."""
+    """PPO only: one reward term with its upper limit, such as {"sla": 0.05}: at most 5 % of the jobs may wait longer
+    than sla_s. The reward is optimized subject to it, with a Lagrange multiplier on the term."""
     max_wait_s: float | None = None
-    """A job that has waited longer goes first; None: no bound."""
+    """Maximum wait: jobs that have waited longer have priority; None: no maximum."""
     load_curriculum: float = 1.0
     """Load curriculum: initial arrival rate as a multiple of the log's; it changes linearly to the log's rate by the
     middle of the training. Below 1 the machine is less busy at first."""
     windows: int = 16
-    """Windows of the validation jobs that select the best weights."""
+    """Number of windows of validation jobs, on which the best weights are selected."""
     window_jobs: int = 1024
     """Jobs in a validation window."""
     time_limit_s: float = math.inf
@@ -105,16 +104,16 @@ class RLTraining:
     device: str = "cpu"
     precision: str = "float32"
     threads: int = 1
-    """CPU threads of torch; with other work on the machine two can be a hundred times as slow as one."""
+    """CPU threads of torch; beside other processes two threads can be a hundred times slower than one."""
     env_threads: int | None = None
-    """CPU threads of the environments; None: one a core. 1 is best beside other trainings. Results do not depend on
-    it."""
+    """CPU threads of the environments; None: one per core. With several trainings on a machine 1 is best. The results
+    do not depend on it."""
     expert: str | None = None
-    """Expert of the behavior cloning before RL: a policy's name or look-ahead; None: no warm start."""
+    """Expert of the behavior cloning before RL: a policy's name or a look-ahead; None: no warm start."""
     expert_steps: int = 50_000
-    """Decisions of the expert to learn from."""
+    """Number of expert decisions for the behavior cloning."""
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
-    """Further hyperparameters of the algorithm, such as learning_rate; sizes of the network as a mapping."""
+    """Further hyperparameters of the algorithm, such as learning_rate; sizes of the network are a nested mapping."""
 
     def __post_init__(self) -> None:
         if self.algo not in ALGORITHMS:
@@ -125,7 +124,7 @@ class RLTraining:
             )
         if self.objectives and self.reward is not None:
             raise InputError(
-                f"objectives {', '.join(self.objectives)} and a reward; weights are sampled: leave the reward out"
+                f"objectives {', '.join(self.objectives)} and a reward; the weights are sampled: leave the reward out"
             )
         if not (math.isfinite(self.load_curriculum) and self.load_curriculum > 0):
             raise InputError(
@@ -134,12 +133,12 @@ class RLTraining:
 
     def algorithm_settings(self) -> Any:
         """The hyperparameters of the algorithm, as its dataclass."""
-        kind = getattr(agents, f"{self.algo.upper()}Settings")
-        known = [each.name for each in fields(kind)]
+        settings_class = getattr(agents, f"{self.algo.upper()}Settings")
+        names = [item.name for item in fields(settings_class)]
         for name in self.hyperparameters:
-            if name not in known:
-                raise UnknownNameError(f"hyperparameter of {self.algo}", name, known)
-        return kind(
+            if name not in names:
+                raise UnknownNameError(f"hyperparameter of {self.algo}", name, names)
+        return settings_class(
             **{
                 "total_timesteps": self.total_timesteps,
                 "network": self.network,
@@ -157,7 +156,7 @@ def train_network(
     jobs: JobTable,
     validation: JobTable,
     cluster: Cluster,
-    how: RLTraining,
+    training: RLTraining,
     *,
     folder: str | PathLike[str],
     resume: bool = False,
@@ -165,12 +164,11 @@ def train_network(
     power: PowerTraining | None = None,
     mixture: SyntheticMix | None = None,
 ) -> tuple[Any, list[Any]]:
-    """A `NetworkAgent` trained on `jobs` and selected on `validation`, later jobs of the same log; and its history.
+    """An agent whose network is trained on `jobs` and selected on `validation`, later jobs of the log; and its history.
 
     The folder contains ``last.safetensors``, from which `resume` continues exactly, ``agent.pt``, and
     ``explained.json``, the explanation of the network's decisions on the validation jobs. With `power` the training
-    uses kilowait/Energy-v0. A `mixture` contains synthetic jobs to train on besides; with a share of 1 `jobs` are not
-    used.
+    uses kilowait/Energy-v0. A `mixture` adds synthetic jobs to the training; with a share of 1 `jobs` are not used.
     """
     from kilowait.agents.networks.preference import with_fixed_preference
     from kilowait.agents.pareto import weighted_metric
@@ -181,63 +179,67 @@ def train_network(
     from kilowait.agents.rl.validation import weighted_metrics
     from kilowait.experiments.experts import warm_start
 
-    window_jobs = min(how.window_jobs, len(validation))
+    window_jobs = min(training.window_jobs, len(validation))
     parts = {"training": jobs, "validation": validation}
     joined = None
     if mixture is not None:
-        check_synthetic_supported(cluster, powered=power is not None)
+        check_synthetic_supported(cluster, has_power=power is not None)
         joined = joined_table(jobs, mixture)
         parts |= mixture.tables
         jobs = joined.jobs
     for name, part in parts.items():
-        if name != "validation" and len(part) < how.episode_jobs:
+        if name != "validation" and len(part) < training.episode_jobs:
             raise InputError(
-                f"there are {len(part):,} {name} jobs, and an episode has {how.episode_jobs:,}; take shorter episodes "
-                "(--episode-jobs) or a longer log"
+                f"there are {len(part):,} {name} jobs, but an episode has {training.episode_jobs:,}; use shorter "
+                "episodes (--episode-jobs) or a longer log"
             )
-    factory = env_factory_for(cluster, how, power)
-    settings = how.algorithm_settings()
-    with use_device(how.device, None):
-        pass  # raise the error of a missing device before anything is written
-    probe = env_factory_for(cluster, replace(how, queue_window=1), power).envs(
+    factory = env_factory_for(cluster, training, power)
+    settings = training.algorithm_settings()
+    with use_device(training.device, None):
+        pass  # raise the error of an unavailable device before anything is written
+    probe = env_factory_for(cluster, replace(training, queue_window=1), power).envs(
         jobs, 1, min(len(jobs), 2), False
     )
-    stored = getattr(settings, "buffer_size", agents.steps_per_update(settings) * how.num_envs)
-    observed = probe.spec_of_observation
-    observed = replace(observed, slots=observed.slots - 1 + how.queue_window)
-    check_memory(observed, envs=how.num_envs + how.windows, stored=stored, settings=settings)
+    stored = getattr(settings, "buffer_size", agents.steps_per_update(settings) * training.num_envs)
+    observation_spec = probe.spec_of_observation
+    observation_spec = replace(observation_spec, slots=observation_spec.slots - 1 + training.queue_window)
+    check_memory(
+        observation_spec, envs=training.num_envs + training.windows, stored=stored, settings=settings
+    )
     probe.close()
-    validation_envs = factory.envs(validation, how.windows, window_jobs, False)
-    first = np.linspace(0, len(validation) - window_jobs, how.windows).astype(np.int64)
-    units = _units(factory, jobs if joined is None else jobs[: joined.parts[0][1]], how)
+    validation_envs = factory.envs(validation, training.windows, window_jobs, False)
+    first = np.linspace(0, len(validation) - window_jobs, training.windows).astype(np.int64)
+    units = _units(factory, jobs if joined is None else jobs[: joined.parts[0][1]], training)
 
-    def training_envs(*, copied: bool) -> Any:
-        """Training environments, also used for the expert."""
-        vec = factory.envs(jobs, how.num_envs, how.episode_jobs, copied)
+    def training_envs(*, copy_observations: bool) -> Any:
+        """Environments of the training, and of the expert's demonstrations."""
+        vec = factory.envs(jobs, training.num_envs, training.episode_jobs, copy_observations)
         if units:
             vec.draw_preferences(units)
         if joined is not None and mixture is not None:
             vec.set_episode_ranges(joined.parts, joined.weights(mixture.share))
         return vec
 
-    off_policy = how.algo in ("d3qn", "sac")  # their replay buffer needs new arrays every step
-    vec = training_envs(copied=off_policy)
+    off_policy = training.algo in ("d3qn", "sac")  # replay buffers need observations in new arrays
+    vec = training_envs(copy_observations=off_policy)
     if joined is not None and mixture is not None and mixture.curriculum == "synthetic-first":
-        vec = SyntheticCurriculum(vec, joined, mixture, how.total_timesteps)
-    if how.load_curriculum != 1.0:
-        vec = LoadCurriculum(vec, how.load_curriculum, how.total_timesteps)
-    train = getattr(agents, f"train_{how.algo}")
+        vec = SyntheticCurriculum(vec, joined, mixture, training.total_timesteps)
+    if training.load_curriculum != 1.0:
+        vec = LoadCurriculum(vec, training.load_curriculum, training.total_timesteps)
+    train = getattr(agents, f"train_{training.algo}")
     resumed = resume and (Path(folder) / LAST).exists()
     warm = None
-    if how.expert is not None:
+    if training.expert is not None:
         warm = warm_start(
-            how.expert, how.expert_steps, lambda: training_envs(copied=False), cluster, settings, folder=folder,
-            resume=resume, progress=progress,
+            training.expert, training.expert_steps, lambda: training_envs(copy_observations=False), cluster, settings,
+            folder=folder, resume=resume, progress=progress,
         )  # fmt: skip
-    identity = training_identity(factory.name, factory.decision_settings, parts, cluster, how)
-    powered = {} if power is None else power.identity
-    mixed = {} if mixture is None else mixture.record
-    check_identity(Path(folder), {**identity, **factory.provenance, **powered, **mixed}, resume=resume)
+    identity = training_identity(factory.name, factory.decision_settings, parts, cluster, training)
+    power_identity = {} if power is None else power.identity
+    synthetic_record = {} if mixture is None else mixture.record
+    check_identity(
+        Path(folder), {**identity, **factory.provenance, **power_identity, **synthetic_record}, resume=resume
+    )
 
     def evaluate(network: Any) -> float:
         """Validation metric of the network, smaller is better."""
@@ -245,14 +247,14 @@ def train_network(
             return weighted_metric(network, validation_envs, first, units)
         return float(weighted_metrics(network, validation_envs, first).mean())
 
-    best = BestModel(evaluate, how.time_limit_s, progress)
-    trained = best.of(
+    best = BestModel(evaluate, training.time_limit_s, progress)
+    trained = best.run(
         train,
         vec,
         settings,
-        seed=how.seed,
-        device=how.device,
-        threads=how.threads,
+        seed=training.seed,
+        device=training.device,
+        threads=training.threads,
         checkpoint_dir=folder,
         resume=folder if resumed else None,
         validate=best.validate,
@@ -261,40 +263,40 @@ def train_network(
     )
     provenance = {
         "env": factory.name,
-        "asking": factory.decision_settings,
-        "learning": _plain(how),
+        "decision_settings": factory.decision_settings,
+        "training": _plain(training),
         "cluster": cluster.name,
     }
-    provenance |= {**factory.provenance, **({"units": units} if units else {}), **mixed}
+    provenance |= {**factory.provenance, **({"units": units} if units else {}), **synthetic_record}
     save_network(trained.network, Path(folder) / "agent.pt", provenance=provenance)
     trained.network.provenance = provenance
-    evenly_weighted = (
+    fixed_network = (
         with_fixed_preference(trained.network, dict.fromkeys(units, 1.0)) if units else trained.network
     )
-    explanation = explain_network(evenly_weighted, validation_envs, first, cluster)
-    content = {} if explanation is None else explanation.to_dict()
-    (Path(folder) / "explained.json").write_text(plain_json(content) + "\n", encoding="utf-8")
+    explanation = explain_network(fixed_network, validation_envs, first, cluster)
+    explanation_data = {} if explanation is None else explanation.to_dict()
+    (Path(folder) / "explained.json").write_text(plain_json(explanation_data) + "\n", encoding="utf-8")
     return factory.agent(trained.network), trained.history
 
 
-def _units(factory: EnvFactory, jobs: JobTable, how: RLTraining) -> dict[str, float]:
-    """Units of the objectives, measured on windows of the training jobs."""
+def _units(factory: EnvFactory, jobs: JobTable, training: RLTraining) -> dict[str, float]:
+    """Units of the objectives: their means on windows of the training jobs."""
     from kilowait.agents.pareto import term_units
 
-    if not how.objectives:
+    if not training.objectives:
         return {}
-    window_jobs = min(how.window_jobs, len(jobs))
-    first = np.linspace(0, len(jobs) - window_jobs, how.windows).astype(np.int64)
-    return term_units(factory.envs(jobs, how.windows, window_jobs, False), first, how.objectives)
+    window_jobs = min(training.window_jobs, len(jobs))
+    first = np.linspace(0, len(jobs) - window_jobs, training.windows).astype(np.int64)
+    return term_units(factory.envs(jobs, training.windows, window_jobs, False), first, training.objectives)
 
 
-def warm_start_updates(how: RLTraining) -> int:
+def warm_start_updates(training: RLTraining) -> int:
     """Number of updates of the warm start, 0 without an expert."""
-    if how.expert is None:
+    if training.expert is None:
         return 0
     from kilowait.agents.rl.behavior_cloning import BehaviorCloningSettings
 
-    return BehaviorCloningSettings(how.expert, how.expert_steps).updates(how.num_envs)
+    return BehaviorCloningSettings(training.expert, training.expert_steps).updates(training.num_envs)
 
 
 def save_network_agent(
@@ -311,7 +313,11 @@ def save_network_agent(
     content = {
         "training": [asdict(update) for update in history],
         "explained": read_json(state / "explained.json", state),
-        **({"warm_start": read_json(state / WARM, state)} if (state / WARM).exists() else {}),
+        **(
+            {"warm_start": read_json(state / WARM_START_FILE, state)}
+            if (state / WARM_START_FILE).exists()
+            else {}
+        ),
         **results,
     }
 
@@ -324,16 +330,16 @@ def save_network_agent(
 
 
 def _with_sizes(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The hyperparameters as the algorithm takes them: the sizes of the network as `Sizes`."""
+    """The hyperparameters as arguments of the algorithm's settings, with the sizes of the network as `Sizes`."""
     if "sizes" not in settings:
         return dict(settings)
     sizes = import_module("kilowait.agents.networks.spec").sizes_of(settings["sizes"])
     return {**settings, "sizes": sizes}
 
 
-def _plain(how: RLTraining) -> dict[str, Any]:
+def _plain(training: RLTraining) -> dict[str, Any]:
     """The settings as plain data."""
-    return {each.name: _plain_value(getattr(how, each.name)) for each in fields(how)}
+    return {item.name: _plain_value(getattr(training, item.name)) for item in fields(training)}
 
 
 def _plain_value(value: Any) -> Any:

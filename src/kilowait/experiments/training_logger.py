@@ -1,4 +1,4 @@
-"""Logging the metrics of a running training to TensorBoard and Weights & Biases."""
+"""Logging of the metrics of a training to TensorBoard and Weights & Biases."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class TrainingLogger:
     def __init__(
         self, folder: Path, *, wandb: str | None = None, config: Mapping[str, Any] | None = None
     ) -> None:
-        """`folder`: where TensorBoard's files go; without TensorBoard nothing is written there. `wandb`: a project."""
+        """`folder`: for TensorBoard's files, if TensorBoard is installed; `wandb`: a Weights & Biases project."""
         self._folder: Path | None = folder
-        self._board: Any = None
+        self._tensorboard: Any = None
         self._wandb: Any = None
         if wandb is not None:
             try:
@@ -42,27 +42,27 @@ class TrainingLogger:
         }
         metrics = {name: value for name, value in metrics.items() if not math.isnan(value)}
         self._open()
-        if self._board is not None:
+        if self._tensorboard is not None:
             for name, value in metrics.items():
-                self._board.add_scalar(name, value, update.steps)
+                self._tensorboard.add_scalar(name, value, update.steps)
         if self._wandb is not None:
             self._wandb.log(metrics, step=update.steps)
 
     def _open(self) -> None:
-        """Create the TensorBoard folder at the first update: a training that fails to start leaves none."""
+        """Create the TensorBoard folder, at the first update so that a training that fails to start leaves none."""
         if self._folder is None:
             return
         try:
             from kilowait.agents.rl.logger import board
 
-            self._board = board(self._folder)
+            self._tensorboard = board(self._folder)
         except ImportError:
             pass
         self._folder = None
 
     def close(self) -> None:
         """Flush and close the loggers."""
-        if self._board is not None:
-            self._board.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
         if self._wandb is not None:
             self._wandb.finish()

@@ -1,14 +1,15 @@
 """Hyperparameter tuning of RL algorithms with Optuna.
 
-A trial is a complete training (`train_rl.train_network`); its metric is the best on the validation jobs, which are
+A trial is a complete training (`train_rl.train_network`). Its metric is the best on the validation jobs, which are
 later than the training jobs. Test jobs are not used. The first trial uses the algorithm's defaults, so the best trial
-is never worse than these on the validation jobs. Later ones are proposed by a tree-structured Parzen estimator. The
-median pruner stops a trial that, at some tenth of its training, is worse than half of the finished ones were.
+is never worse than the defaults on the validation jobs. Later trials are proposed by a tree-structured Parzen estimator
+(TPE). The median pruner stops a trial that is worse than the median of the finished trials at the same tenth of its
+training.
 
 The folder contains ``study.db`` (Optuna's SQLite storage), ``results.json`` with all trials, and ``best.toml`` for
 ``kilowait train --hyperparameters``. The same seed gives the same trials, also after a crash and a resume: a proposal
 depends only on the seed and the finished trials, and an interrupted trial is repeated from its beginning with the same
-hyperparameters. Only training on a GPU, which is not bit-reproducible, may make a difference.
+hyperparameters. An exception is training on a GPU, which is not bit-reproducible.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from kilowait.experiments.hyperparameters import HyperparameterFile, hyperparame
 from kilowait.experiments.optuna_study import (
     SCRATCH,
     TuningTrial,
-    best_of,
-    discard,
+    best_trial,
     ended_trials,
     open_study,
     optuna_or_error,
+    remove_search,
 )
 from kilowait.experiments.train_rl import RLTraining
 from kilowait.jobs import JobTable
@@ -48,9 +49,9 @@ from kilowait.rng import stream
 __all__ = ["SPACES", "SearchRange", "defaults", "tune"]
 
 PARTS = 10
-"""Validations of a trial, at equal parts of its training, so that trials can be compared while they run."""
+"""Number of validations of a trial, at equal parts of its training, so that the pruner can compare trials."""
 RANDOM = 8
-"""Random trials before the estimator is used."""
+"""Number of random trials before the TPE sampler starts."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +111,13 @@ SPACES: dict[str, dict[str, SearchRange | tuple[float, ...]]] = {
         **_SIZES,
     },
 }
-"""Search space by algorithm: a range, or a list of values. The hyperparameters are documented where they are defined
-(``kilowait.agents.PPOSettings`` and the others); ``width`` and ``depth`` are sizes of the network. The evolution
-strategy has no hyperparameters to tune: it adapts itself."""
+"""Search spaces by algorithm: a range or a list of values for each hyperparameter (see ``kilowait.agents.PPOSettings``
+and the others); ``width`` and ``depth`` are sizes of the network. CMA-ES has no hyperparameters to tune: it adapts its
+step size itself."""
 
 
 def defaults(algo: str) -> dict[str, float]:
-    """The algorithm's default hyperparameters, those in its search space.
+    """Default values of the hyperparameters in an algorithm's search space.
 
     >>> defaults("ppo")["width"]
     64
@@ -131,7 +132,7 @@ def tune(
     jobs: JobTable,
     validation: JobTable,
     cluster: Cluster,
-    how: RLTraining,
+    training: RLTraining,
     *,
     trials: int,
     folder: str | PathLike[str],
@@ -139,112 +140,123 @@ def tune(
     record: Mapping[str, Any] | None = None,
     progress: Callable[[TuningTrial], None] | None = None,
 ) -> list[TuningTrial]:
-    """Run trials until there are `trials` of them, those before a resume included.
+    """Run trials until there are `trials` of them, including those before a resume.
 
     Args:
         jobs: training jobs.
-        validation: later jobs of the same log, by which trials are ranked.
+        validation: later jobs of the same log, on which trials are ranked.
         cluster: the machine.
-        how: the training; its seed is also that of the search. Hyperparameters it names are fixed, the others tuned.
+        training: settings of the training; its seed is also that of the search. Hyperparameters it sets are not tuned.
         trials: total number of trials.
         folder: folder of the search.
         resume: resume the search of the folder; the other arguments must be the same, except for `trials`.
-        told: further entries of results.json, such as the origin of the jobs.
-        progress: called with every finished trial.
+        record: further entries of results.json, such as the provenance of the jobs.
+        progress: called after every trial.
     """
-    space = {name: one for name, one in SPACES[how.algo].items() if name not in how.hyperparameters}
+    search_space = {
+        name: choice for name, choice in SPACES[training.algo].items() if name not in training.hyperparameters
+    }
     if trials < 1:
         raise InputError(f"{trials} trials; give at least 1")
     path = Path(folder)
-    identity = {**asdict(how), "jobs": _digest(jobs, validation), "cluster": repr(cluster)}
+    identity = {**asdict(training), "jobs": _digest(jobs, validation), "cluster": repr(cluster)}
     with open_study(path, identity, resume=resume) as study:
-        done = ended_trials(study)
-        while len(done) < trials:
+        trials_done = ended_trials(study)
+        while len(trials_done) < trials:
             try:
-                _try(study, space, jobs, validation, cluster, how, path / SCRATCH, number=len(done) + 1)
+                _run_trial(
+                    study,
+                    search_space,
+                    jobs,
+                    validation,
+                    cluster,
+                    training,
+                    path / SCRATCH,
+                    number=len(trials_done) + 1,
+                )
             except KilowaitError:
-                if not done:
-                    discard(path)  # if the first trial fails, an argument is wrong: leave no search
+                if not trials_done:
+                    remove_search(path)  # if the first trial fails, an argument is wrong: remove the search
                 raise
             finally:
                 shutil.rmtree(path / SCRATCH, ignore_errors=True)
-            done = ended_trials(study)
-            _write(path, how, done, record or {})
+            trials_done = ended_trials(study)
+            _write(path, training, trials_done, record or {})
             if progress is not None:
-                progress(done[-1])
-    return done
+                progress(trials_done[-1])
+    return trials_done
 
 
 # -- a trial ---------------------------------------------------------------------------------------
 
 
-def _try(
+def _run_trial(
     study: Any,
-    space: Mapping[str, SearchRange | tuple[float, ...]],
+    search_space: Mapping[str, SearchRange | tuple[float, ...]],
     jobs: JobTable,
     validation: JobTable,
     cluster: Cluster,
-    how: RLTraining,
+    training: RLTraining,
     scratch: Path,
     *,
     number: int,
 ) -> None:
-    """Run one trial: get a proposal, train with it, report the result."""
+    """Run one trial: get proposed hyperparameters, train with them, and report the result to the study."""
     optuna = optuna_or_error()
     from kilowait.agents import TrainingError
 
     # A new seed for each trial, so that a proposal depends only on finished trials, not on interruptions.
-    seed = int(stream(how.seed, f"experiments.tuning.{number}").integers(2**31))
+    seed = int(stream(training.seed, f"experiments.tuning.{number}").integers(2**31))
     study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=RANDOM)
-    waiting = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.WAITING,))
-    if number == 1 and not waiting:
-        initial = defaults(how.algo)
-        study.enqueue_trial({name: initial[name] for name in space})
-    began = perf_counter()
-    trial = study.ask({name: _distribution(optuna, one) for name, one in space.items()})
-    training = _with(how, trial.params)
-    reached = 0
+    enqueued = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.WAITING,))
+    if number == 1 and not enqueued:
+        initial = defaults(training.algo)
+        study.enqueue_trial({name: initial[name] for name in search_space})
+    start = perf_counter()
+    trial = study.ask({name: _distribution(optuna, choice) for name, choice in search_space.items()})
+    trial_training = _trial_training(training, trial.params)
+    reached_part = 0
     best = math.nan
 
     def progress(update: Any) -> None:
-        nonlocal reached, best
+        nonlocal reached_part, best
         part = PARTS * update.number // update.of
-        if math.isnan(update.validation) or part <= reached:
+        if math.isnan(update.validation) or part <= reached_part:
             return
-        reached, best = part, update.best
+        reached_part, best = part, update.best
         if math.isfinite(best):
             trial.report(best, part)
             if update.number < update.of and trial.should_prune():
                 raise optuna.TrialPruned
 
-    shutil.rmtree(scratch, ignore_errors=True)  # left by an interrupted trial
+    shutil.rmtree(scratch, ignore_errors=True)  # of an interrupted trial
     outcome = "finished"
     try:
-        best = train_rl.train_network(jobs, validation, cluster, training, folder=scratch, progress=progress)[
-            1
-        ][-1].best
+        best = train_rl.train_network(
+            jobs, validation, cluster, trial_training, folder=scratch, progress=progress
+        )[1][-1].best
     except optuna.TrialPruned:
-        outcome = "given up"
+        outcome = "pruned"
     except TrainingError as problem:
         outcome = "diverged"
         trial.set_user_attr("problem", str(problem))
     if outcome == "finished" and not math.isfinite(best):
         outcome = "diverged"
     trial.set_user_attr("outcome", outcome)
-    trial.set_user_attr("seconds", perf_counter() - began)
+    trial.set_user_attr("seconds", perf_counter() - start)
     if outcome == "finished":
         study.tell(trial, best)
     else:
         study.tell(trial, state=optuna.trial.TrialState.PRUNED)
 
 
-def _with(how: RLTraining, proposed: Mapping[str, Any]) -> RLTraining:
-    """The training with the proposed hyperparameters, validated at every tenth of it."""
-    settings = {**how.hyperparameters, **_nested(proposed)}
-    n_steps = agents.steps_per_update(replace(how, hyperparameters=settings).algorithm_settings())
-    updates = max(1, how.total_timesteps // (n_steps * how.num_envs))
-    once = {"validate_every": math.ceil(updates / PARTS), "checkpoint_every": updates}
-    return replace(how, hyperparameters={**settings, **once})
+def _trial_training(training: RLTraining, proposed: Mapping[str, Any]) -> RLTraining:
+    """The training with the proposed hyperparameters, and a validation after every tenth of it."""
+    settings = {**training.hyperparameters, **_nested(proposed)}
+    n_steps = agents.steps_per_update(replace(training, hyperparameters=settings).algorithm_settings())
+    updates = max(1, training.total_timesteps // (n_steps * training.num_envs))
+    validation_settings = {"validate_every": math.ceil(updates / PARTS), "checkpoint_every": updates}
+    return replace(training, hyperparameters={**settings, **validation_settings})
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
@@ -254,13 +266,13 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     return {**plain, "sizes": sizes} if sizes else plain
 
 
-def _distribution(optuna: Any, one: SearchRange | tuple[float, ...]) -> Any:
-    if isinstance(one, SearchRange):
-        return optuna.distributions.FloatDistribution(one.low, one.high, log=one.log)
-    return optuna.distributions.CategoricalDistribution(one)
+def _distribution(optuna: Any, choice: SearchRange | tuple[float, ...]) -> Any:
+    if isinstance(choice, SearchRange):
+        return optuna.distributions.FloatDistribution(choice.low, choice.high, log=choice.log)
+    return optuna.distributions.CategoricalDistribution(choice)
 
 
-# -- what is written -------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def _digest(*tables: JobTable) -> str:
@@ -272,27 +284,31 @@ def _digest(*tables: JobTable) -> str:
     return digest.hexdigest()
 
 
-def _write(path: Path, how: RLTraining, trials: Sequence[TuningTrial], record: Mapping[str, Any]) -> None:
-    """Write results.json, and best.toml once a trial is finished, each atomically."""
+def _write(
+    path: Path, training: RLTraining, trials: Sequence[TuningTrial], record: Mapping[str, Any]
+) -> None:
+    """Write results.json and, if a trial has finished, best.toml, each atomically."""
     results = {
         **record,
-        "algo": how.algo,
-        "network": how.network,
+        "algo": training.algo,
+        "network": training.network,
         "trials": [asdict(trial) for trial in trials],
     }
     if any(trial.outcome == "finished" for trial in trials):
-        best = best_of(trials)
+        best = best_trial(trials)
         results["best"] = best.number
-        found = HyperparameterFile(how.algo, how.network, {**how.hyperparameters, **_nested(best.settings)})
-        header = (
-            f"# Trial {best.number} of {len(trials)} by kilowait tune, seed {how.seed}: {best.figure:.6g} on the "
-            f"validation jobs after {how.total_timesteps:,} steps\n"
+        best_file = HyperparameterFile(
+            training.algo, training.network, {**training.hyperparameters, **_nested(best.settings)}
         )
-        _replace(path / "best.toml", header + hyperparameters_toml(found))
-    _replace(path / "results.json", plain_json(results) + "\n")
+        header = (
+            f"# Trial {best.number} of {len(trials)} by kilowait tune, seed {training.seed}: {best.metric:.6g} on the "
+            f"validation jobs after {training.total_timesteps:,} steps\n"
+        )
+        _replace_file(path / "best.toml", header + hyperparameters_toml(best_file))
+    _replace_file(path / "results.json", plain_json(results) + "\n")
 
 
-def _replace(path: Path, text: str) -> None:
-    beside = path.with_name(f"{path.name}.part")
-    beside.write_text(text, encoding="utf-8")
-    os.replace(beside, path)
+def _replace_file(path: Path, text: str) -> None:
+    partial = path.with_name(f"{path.name}.part")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)

@@ -1,8 +1,8 @@
 """Hyperparameter search for a predictor with Optuna, on walk-forward folds.
 
-A fold is a span of jobs; its model is fitted on what was known when the span began. The later half of the jobs is split
-into folds; the jobs of the final evaluation are not part of the data. The first trial is the default settings, so the
-result is never worse on the folds.
+A fold is a span of consecutive jobs; its model is fitted on data known at its first submission. The later half of the
+jobs is split into folds; the jobs of the final evaluation are not part of the data. The first trial uses the default
+settings, so the best trial is never worse than these on the folds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.experiments.optuna_study import TuningTrial, best_of, optuna_or_error
+from kilowait.experiments.optuna_study import TuningTrial, best_trial, optuna_or_error
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.fit import Settings, default_settings, fit_until
 from kilowait.predict.models import PredictionModel
@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 FOLDS = 3
 MIN_JOBS = 100
-"""Minimum number of jobs with known value before the first fold, and in each fold."""
+"""Minimum number of jobs with a known target before the first fold, and in each fold."""
 RANDOM = 6
 """Number of random trials before the TPE sampler starts."""
 SPACES: dict[str, dict[str, tuple[float, float]]] = {
@@ -58,8 +58,8 @@ def tune_predictor(
     """The best settings, and all trials.
 
     Args:
-        case: training jobs, without those of the final evaluation.
-        model: one that learns.
+        dataset: training jobs, without those of the final evaluation.
+        model: a model with hyperparameters.
         trials: number of trials, including the default settings.
         seed: of the search and of the models.
         progress: called after every trial.
@@ -70,31 +70,31 @@ def tune_predictor(
     if trials < 1:
         raise InputError(f"trials is {trials}; it must be at least 1")
     spans = _folds(dataset)
-    usual = default_settings(model)
+    default = default_settings(model)
     space = SPACES["boosting" if model.family == "boosting" else "forest"]
-    kinds = {field.name: field.type for field in fields(usual)}
+    kinds = {field.name: field.type for field in fields(default)}
     ranges = {name: _distribution(optuna, kinds[name], *ends) for name, ends in space.items()}
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    done: list[TuningTrial] = []
+    finished: list[TuningTrial] = []
     try:
         number = int(stream(seed, "experiments.foresight_tuning").integers(2**31))
         study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=number, n_startup_trials=RANDOM))
-        study.enqueue_trial({name: value for name, value in asdict(usual).items() if name in space})
-        while len(done) < trials:
-            began = perf_counter()
+        study.enqueue_trial({name: value for name, value in asdict(default).items() if name in space})
+        while len(finished) < trials:
+            start = perf_counter()
             trial = study.ask(ranges)
-            loss = _mean_loss(dataset, model, replace(usual, **trial.params), spans, seed)
+            loss = _mean_loss(dataset, model, replace(default, **trial.params), spans, seed)
             study.tell(trial, loss)
-            done.append(
-                TuningTrial(len(done) + 1, "finished", loss, dict(trial.params), perf_counter() - began)
+            finished.append(
+                TuningTrial(len(finished) + 1, "finished", loss, dict(trial.params), perf_counter() - start)
             )
             if progress is not None:
-                progress(done[-1])
+                progress(finished[-1])
     finally:
         optuna.logging.set_verbosity(before)
-    best: dict[str, Any] = best_of(done).settings
-    return replace(usual, **best), done
+    best: dict[str, Any] = best_trial(finished).settings
+    return replace(default, **best), finished
 
 
 def _distribution(optuna: Any, kind: Any, low: float, high: float) -> Any:
@@ -108,8 +108,8 @@ def _folds(dataset: Dataset) -> list[tuple[int, int]]:
     ends = np.linspace(len(dataset) // 2, len(dataset), FOLDS + 1).astype(int).tolist()
     spans = list(pairwise(ends))
     known = np.isfinite(dataset.target.values)
-    few = min(int(known[: spans[0][0]].sum()), *(int(known[begin:end].sum()) for begin, end in spans))
-    if few < MIN_JOBS:
+    fewest = min(int(known[: spans[0][0]].sum()), *(int(known[begin:end].sum()) for begin, end in spans))
+    if fewest < MIN_JOBS:
         raise InputError(
             f"{len(dataset):,} jobs of which {int(known.sum()):,} have a known "
             f"{dataset.target.name} are too few for tuning; "
@@ -125,17 +125,17 @@ def _mean_loss(
     losses = []
     features, target = dataset.features, dataset.target
     for begin, end in spans:
-        made = fit_until(dataset, model, float(dataset.jobs["submit_s"][begin]), settings, seed=seed)
+        fitted = fit_until(dataset, model, float(dataset.jobs["submit_s"][begin]), settings, seed=seed)
         rows = np.arange(begin, end)[np.isfinite(target.values[begin:end])]
-        predicted = made.predict(features.values[rows], features.anchor[rows], target.max_value[rows])
-        losses.append(cost(model, predicted, target.values[rows]))
+        predicted = fitted.predict(features.values[rows], features.anchor[rows], target.max_value[rows])
+        losses.append(ranking_loss(model, predicted, target.values[rows]))
     return float(np.mean(losses))
 
 
-def cost(model: PredictionModel, predicted: Floats, truth: Floats) -> float:
-    """Loss by which trials of a model are ranked, smaller is better: its own loss, in logarithms.
+def ranking_loss(model: PredictionModel, predicted: Floats, truth: Floats) -> float:
+    """Loss by which trials are ranked, smaller is better: the loss of the model, of ln(1 + value).
 
-    >>> cost(PredictionModel.of("forest:accurate"), np.array([60.0]), np.array([120.0]))
+    >>> ranking_loss(PredictionModel.of("forest:accurate"), np.array([60.0]), np.array([120.0]))
     0.5
     """
     error = np.log1p(predicted) - np.log1p(truth)

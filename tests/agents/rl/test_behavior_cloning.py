@@ -161,7 +161,7 @@ def test_resumed_after_kill_equals_uninterrupted(tmp_path, undisturbed, algo, wh
     assert first == {("imitation", 12): 11, ("imitation", 14): -1, ("after", 3): -3}[when]
     one, other = whole.network.state_dict(), resumed.network.state_dict()
     assert len(again) == len(history) and all(torch.equal(one[name], other[name]) for name in one)
-    assert whole.provenance["learning"]["expert"] == "saf"
+    assert whole.provenance["training"]["expert"] == "saf"
     record = json.loads((tmp_path / "cut" / HISTORY).read_text())
     assert len(record["updates"]) == 14 and record["expert"] == "saf"
 
@@ -195,7 +195,7 @@ def test_errors(tmp_path):
             trained(tmp_path / "x", replace(QUICK, expert=expert))
     gpu = GpuVectorEnv(1, jobs=GPU_JOBS[:80], cluster=GPUS, episode_jobs=40)
     for expert, words in (
-        ("lookahead", "cannot simulate GPU clusters"),
+        ("lookahead", "does not support GPU clusters"),
         ("wfp3", "changes while jobs wait"),
     ):
         with pytest.raises(InputError, match=words):

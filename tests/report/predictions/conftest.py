@@ -26,7 +26,7 @@ def without_requests(report):
     """The same report without requests, shortened to be drawn quickly."""
     shortened = json.loads(plain_json(report))
     shortened["explained"] = shortened["explained"][-1:]
-    shortened["importance"]["swarm"] = shortened["importance"]["swarm"][:2]
+    shortened["importance"]["beeswarm"] = shortened["importance"]["beeswarm"][:2]
     for row in shortened["scores"]:
         if row["name"] == "request":
             row |= {
@@ -36,7 +36,7 @@ def without_requests(report):
                 "mae_s": None,
                 "underprediction_rate": None,
             }
-    shortened["plane"]["cells"]["request"] = []
+    shortened["histogram"]["cells"]["request"] = []
     for row in shortened["drift"]["rows"]:
         row["request"] = None
     for rows in shortened["classes"].values():

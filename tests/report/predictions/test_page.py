@@ -82,12 +82,17 @@ def test_two_logs_one_without_requests(without_requests, tmp_path):
 
 def test_what_if_sentences_are_sorted_by_effect(report):
     case = copy.deepcopy(report["explained"][0])
-    case["centre_s"] = 600.0
-    for part in case["parts"]:
-        part["if_usual_s"] = 600.0
+    case["geometric_mean_s"] = 600.0
+    for part in case["contributions"]:
+        part["predicted_with_median_s"] = 600.0
     assert "A typical value of any single feature" in what_if_sentences(case)[0]
-    case["parts"][5] |= {"if_usual_s": 7200.0, "name": "user_last", "words": "X", "usual": "Y"}
-    case["parts"][2] |= {"if_usual_s": 300.0}
+    case["contributions"][5] |= {
+        "predicted_with_median_s": 7200.0,
+        "name": "user_last",
+        "value_text": "X",
+        "median_text": "Y",
+    }
+    case["contributions"][2] |= {"predicted_with_median_s": 300.0}
     sentences = what_if_sentences(case)
     assert len(sentences) == 2
     assert sentences[0] == (
@@ -97,7 +102,7 @@ def test_what_if_sentences_are_sorted_by_effect(report):
 
 def test_outliers_are_drawn_at_the_edge(report):
     outlier = copy.deepcopy(report)
-    outlier["importance"]["swarm"][0]["moved"][0] = 50.0
+    outlier["importance"]["beeswarm"][0]["contributions"][0] = 50.0
     axes = beeswarm(PredictionReportData("x", outlier)).figure.axes[0]
     positions = np.concatenate([line.get_xdata() for line in axes.get_lines()[1:]])
     low, high = axes.get_xlim()

@@ -69,15 +69,15 @@ def test_sections_are_in_order(page_and_figures):
 
 def test_copied_jobs_are_detected(page_and_figures, copied):
     words = unescape(plain(page_and_figures[0].read_text(encoding="utf-8")))
-    assert copied.leaks is not None and copied.leaks.copies == 1
+    assert copied.privacy is not None and copied.privacy.copies == 1
     assert "Real jobs were copied: 100.0 % of the generated jobs equal a training job" in words
     assert "is worse than chance" in words
-    assert f"{100 * copied.leaks.membership_advantage:.1f} percentage points" in words
+    assert f"{100 * copied.privacy.membership_advantage:.1f} percentage points" in words
 
 
 def test_privacy_sentences_without_copies(copied):
     data = score_data(copied)
-    leaks = dict(data.results["leaks"])
+    leaks = dict(data.results["privacy"])
     leaks |= {
         "copies": 0.21,
         "copies_of_held_out": 0.2,
@@ -85,14 +85,14 @@ def test_privacy_sentences_without_copies(copied):
         "copied_pairs_of_held_out": 0.01,
     }
     leaks |= {"nearer_to_seen": 0.51, "membership_advantage": 0.02}
-    sentence = summary(score_data(copied, leaks=leaks, given_away=[]))[4]
+    sentence = summary(score_data(copied, privacy=leaks, exceeded_limits=[]))[4]
     assert (
         sentence.startswith("No privacy leak beyond")
         and "21.0 %" in sentence
         and "2.0 percentage points" in sentence
     )
     leaks |= {"nearer_to_seen": 0.62}
-    sentence = summary(score_data(copied, leaks=leaks, given_away=["nearer_to_seen"]))[4]
+    sentence = summary(score_data(copied, privacy=leaks, exceeded_limits=["nearer_to_seen"]))[4]
     assert (
         sentence.startswith("Some information leaks, but no sequences of jobs were copied")
         and "62.0 %" in sentence
@@ -192,7 +192,9 @@ def test_caveat_on_short_logs(copied):
 
 
 def test_caveats_name_missing_columns(minimal):
-    sentence = " ".join(caveats(score_data(minimal, lacking={"energy_j": "synthetic", "queue": "real"})))
+    sentence = " ".join(
+        caveats(score_data(minimal, missing_columns={"energy_j": "synthetic", "queue": "real"}))
+    )
     assert "because the synthetic workload does not contain them: energy." in sentence
     assert "because the real log does not contain them: queue." in sentence
 

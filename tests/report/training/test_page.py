@@ -141,7 +141,7 @@ def test_power_agents_are_evaluated_by_energy_too(agent_folder, tmp_path):
     results = {
         "windows": 4,
         "window_jobs": 100,
-        "spent": "energy",
+        "objective": "energy",
         "policies": {
             "agent": {**row, "energy": 1.0},
             "saf, none": {**row, "energy": 3.0},
@@ -149,7 +149,11 @@ def test_power_agents_are_evaluated_by_energy_too(agent_folder, tmp_path):
             "fcfs, dvfs=1.1": row,
         },
         "front": ["saf, dvfs=1.1"],
-        "beyond": {"spent": [0.5, 0.4, 0.6], "waited": [1.0, 0.9, 1.1], "outside": 1.0},
+        "margin": {
+            "objective_ratio": [0.5, 0.4, 0.6],
+            "delay_ratio": [1.0, 0.9, 1.1],
+            "nondominated_share": 1.0,
+        },
     }
     text = page_of(agent_folder("power", {**NETWORK, "judged": results}), tmp_path)
     read(text)
@@ -212,7 +216,7 @@ def test_preference_conditioned_agent(agent_folder, tmp_path):
     def point(weight, figures, dominated=False, intervals=((1.0, 3.0), (4.0, 6.0))):
         return {
             "preference": {"slowdown": 1 - weight, "fairness": weight},
-            "figures": dict(zip(("slowdown", "fairness"), figures, strict=True)),
+            "metrics": dict(zip(("slowdown", "fairness"), figures, strict=True)),
             "intervals": dict(zip(("slowdown", "fairness"), intervals, strict=True)),
             "dominated": dominated,
         }
@@ -227,7 +231,7 @@ def test_preference_conditioned_agent(agent_folder, tmp_path):
             point(0.5, (2.7, 5.5), True, ((None, None), (None, None))),
             point(1.0, (2.5, 4.25)),
         ],
-        "reference": {"name": "least work first", "figures": {"slowdown": 2.25, "fairness": 5.25}},
+        "reference": {"name": "least work first", "metrics": {"slowdown": 2.25, "fairness": 5.25}},
     }
     text = page_of(agent_folder("both", {**NETWORK, "front": front}), tmp_path)
     assert ("3", "Results by preference") in headings(text) and "<b onload" not in text
@@ -237,11 +241,11 @@ def test_preference_conditioned_agent(agent_folder, tmp_path):
     drawings = [a["aria-label"] for tag, a in read(text).tags if tag == "svg" and a.get("role") == "img"]
     assert "Slowdown against fairness under 3 preferences: from 2.00 and 5.00 to 2.50 and 4.25." in drawings
     three = {**front, "terms": {**front["terms"], "sla": "late"}, "units": {**front["units"], "sla": 1.0}}
-    options = {"preference": 0.0, "figures": 0.1, "intervals": [0.0, 0.2]}
+    options = {"preference": 0.0, "metrics": 0.1, "intervals": [0.0, 0.2]}
     three["points"] = [
         {**each, **{name: {**each[name], "sla": value} for name, value in options.items()}}
         for each in front["points"]
     ]
-    three["reference"] = {"name": "saf", "figures": {**front["reference"]["figures"], "sla": 0.3}}
+    three["reference"] = {"name": "saf", "metrics": {**front["reference"]["metrics"], "sla": 0.3}}
     table = page_of(agent_folder("three", {**NETWORK, "front": three}), tmp_path)
     assert "weight of sla" in plain(table) and "under 3 preferences: from" not in plain(table)

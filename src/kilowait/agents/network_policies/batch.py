@@ -114,7 +114,7 @@ def network_agent(
 ) -> NetworkAgent | GpuNetworkAgent | EnergyNetworkAgent:
     """The agent in an ``agent.pt``, with the decision settings of its training."""
     network = load_network(path)
-    saved = network.provenance.get("asking")
+    saved = network.provenance.get("decision_settings")
     if saved is None:
         raise InputError(
             f"{path} holds a network, but not its decision settings; train it with kilowait train, or create a "

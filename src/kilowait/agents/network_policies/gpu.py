@@ -40,7 +40,7 @@ class GpuNetworkAgent(PreferenceConditioned):
     @property
     def gpu_settings(self) -> tuple[tuple[str, Any], ...]:
         """GPU settings of the training, in the form that policies declare them."""
-        return tuple(self.provenance.get("placing", {}).items())
+        return tuple(self.provenance.get("gpu_settings", {}).items())
 
     def run(self, inputs: RunInputs) -> ExecutionLog:
         """Simulate a run under its greedy decisions."""

@@ -60,7 +60,7 @@ class PredictionReportData:
         forest = self.score("forest")
         assert forest is not None  # a folder without predictions is not written
         sentences = [
-            f"Of {int(results['jobs']):,} jobs the last {int(results['judged']):,} are evaluated. Each run time "
+            f"Of {int(results['jobs']):,} jobs the last {int(results['test_jobs']):,} are evaluated. Each run time "
             "was predicted at "
             "submission, by a forest of decision trees trained only on jobs that had ended by then (walk-forward)."
         ]
@@ -70,7 +70,7 @@ class PredictionReportData:
         comparison = "not better" if gain <= 0 else "better"
         sentences.append(
             f"The prediction is {share(float(forest['accuracy']))} accurate (the shorter of prediction and truth over "
-            f"the longer, on average), {comparison} than the best baseline, {best['words']}, with "
+            f"the longer, on average), {comparison} than the best baseline, {best['description']}, with "
             f"{share(float(best['accuracy']))}."
         )
         request = self.score("request")
@@ -99,7 +99,7 @@ def job_sentences(case: Mapping[str, Any]) -> list[str]:
     """The explanation of one prediction in sentences."""
     nodes = int(case["nodes"])
     request = "" if case["request_s"] is None else f", with {format_duration(case['request_s'])} requested"
-    true_s, predicted_s = float(case["true_s"]), float(case["likely_s"])
+    true_s, predicted_s = float(case["true_s"]), float(case["most_accurate_s"])
     ratio = predicted_s / true_s
     difference = f"{number(max(ratio, 1 / ratio))} times too {'long' if ratio > 1 else 'short'}"
     difference = "about right" if 1 / SMALL_FACTOR < ratio < SMALL_FACTOR else difference
@@ -111,14 +111,18 @@ def job_sentences(case: Mapping[str, Any]) -> list[str]:
         f"{format_duration(high)} (90 %).",
         f"The anchor, the median of earlier similar jobs, is {format_duration(float(case['anchor_s']))}. With all "
         "features the "
-        f"mean prediction is {format_duration(float(case['centre_s']))}; scheduling policies order jobs by this value.",
+        f"mean prediction is {format_duration(float(case['geometric_mean_s']))}; scheduling policies order "
+        "jobs by this value.",
     ]
-    parts = [part for part in case["parts"] if abs(float(part["moved"])) > math.log(SMALL_FACTOR)]
+    parts = [
+        part for part in case["contributions"] if abs(float(part["contribution"])) > math.log(SMALL_FACTOR)
+    ]
     for words, sign in (("longer", 1), ("shorter", -1)):
-        named = [part for part in parts if sign * float(part["moved"]) > 0][:MAX_FEATURES]
+        named = [part for part in parts if sign * float(part["contribution"]) > 0][:MAX_FEATURES]
         if named:
             features = "; ".join(
-                f"{part['name']}, {part['words']} ({factor(float(part['moved']))})" for part in named
+                f"{part['name']}, {part['value_text']} ({factor(float(part['contribution']))})"
+                for part in named
             )
             sentences.append(f"Main features that made it {words}: {features}.")
     return sentences
@@ -126,20 +130,20 @@ def job_sentences(case: Mapping[str, Any]) -> list[str]:
 
 def what_if_sentences(case: Mapping[str, Any]) -> list[str]:
     """Sentences on how the mean prediction would change if single features had their typical value."""
-    mean_s = float(case["centre_s"])
+    mean_s = float(case["geometric_mean_s"])
     changes = [
         part
-        for part in case["parts"]
-        if abs(math.log(float(part["if_usual_s"]) / mean_s)) > math.log(SMALL_FACTOR)
+        for part in case["contributions"]
+        if abs(math.log(float(part["predicted_with_median_s"]) / mean_s)) > math.log(SMALL_FACTOR)
     ]
     if not changes:
         return [
             "A typical value of any single feature would not have changed the prediction much: the features carry the "
             "same information."
         ]
-    changes.sort(key=lambda part: -abs(math.log(float(part["if_usual_s"]) / mean_s)))
+    changes.sort(key=lambda part: -abs(math.log(float(part["predicted_with_median_s"]) / mean_s)))
     return [
-        f"If {part['name']} were {part['usual']} (typical) instead of {part['words']}, the prediction would be "
-        f"{format_duration(float(part['if_usual_s']))} instead of {format_duration(mean_s)}."
+        f"If {part['name']} were {part['median_text']} (typical) instead of {part['value_text']}, the prediction "
+        f"would be {format_duration(float(part['predicted_with_median_s']))} instead of {format_duration(mean_s)}."
         for part in changes[:MAX_FEATURES]
     ]

@@ -38,7 +38,7 @@ LONGER, SHORTER = AGENT, 0
 
 def true_against_predicted(data: PredictionReportData) -> ReportFigure:
     """Density of jobs by true and predicted run time, for the forest and for the request."""
-    results = data.results["plane"]
+    results = data.results["histogram"]
     edges = np.array(results["edges_s"], np.float64)
     panels = {"forest": "predicted run time", "request": "requested time"}
     shown = [(name, label) for name, label in panels.items() if results["cells"][name]]
@@ -63,7 +63,7 @@ def true_against_predicted(data: PredictionReportData) -> ReportFigure:
     )
     return ReportFigure(
         figure,
-        f"The last {int(data.results['judged']):,} jobs; stronger colours mean more jobs. On the line the "
+        f"The last {int(data.results['test_jobs']):,} jobs; stronger colours mean more jobs. On the line the "
         "prediction equals "
         "the true run time; below it the job ran longer than predicted.",
         f"Predicted against true run times. Within one cell of the diagonal, about a factor of 1.5: {within_cell}.",
@@ -135,14 +135,14 @@ def drift(data: PredictionReportData) -> ReportFigure:
 
 def beeswarm(data: PredictionReportData) -> ReportFigure:
     """Beeswarm plot of the effect of the most important features, one marker for each job."""
-    results = data.results["importance"]["swarm"]
+    results = data.results["importance"]["beeswarm"]
     rows = list(reversed(results))
     # Outliers are drawn at the edge, so that they do not compress the others.
-    limit = max(0.1, *(float(np.quantile(np.abs(row["moved"]), 0.99)) for row in rows))
+    limit = max(0.1, *(float(np.quantile(np.abs(row["contributions"]), 0.99)) for row in rows))
     with new_figure(height_in=1.2 + 0.42 * len(rows)) as (figure, axes):
         axes.axvline(0.0, color=INK, linewidth=1.0)
         for place, row in enumerate(rows):
-            moved = np.clip(np.array(row["moved"], np.float64), -limit, limit)
+            moved = np.clip(np.array(row["contributions"], np.float64), -limit, limit)
             rank = np.array([math.nan if value is None else value for value in row["rank"]])
             height = place + _stacked(moved, limit)
             for (line, mark), selected in (
@@ -164,10 +164,9 @@ def beeswarm(data: PredictionReportData) -> ReportFigure:
     first = data.importance[:5]
     return ReportFigure(
         figure,
-        f"Each marker is a job; {len(results[0]['moved']):,} jobs for each of the {len(results)} most important "
-        "features. The x "
-        "axis is the factor by which the feature changed the prediction. Orange, pointing up: the value of the "
-        "feature is "
+        f"Each marker is a job; {len(results[0]['contributions']):,} jobs for each of the {len(results)} most "
+        "important features. The x axis is the factor by which the feature changed the prediction. Orange, "
+        "pointing up: the value of the feature is "
         "high for this log; blue, pointing down: low; grey: medium; crosses: unknown.",
         "Features with the largest mean effect: "
         + ", ".join(f"{row['name']} {factor(float(row['mean']))}" for row in first)
@@ -177,9 +176,9 @@ def beeswarm(data: PredictionReportData) -> ReportFigure:
 
 def job(case: Mapping[str, Any]) -> ReportFigure:
     """The effect of each feature on the prediction of one job."""
-    parts: Sequence[Mapping[str, Any]] = list(reversed(case["parts"]))
-    moved = [float(case["rest"]), *(float(part["moved"]) for part in parts)]
-    labels = ["all others", *(f"{part['name']}: {part['words']}" for part in parts)]
+    parts: Sequence[Mapping[str, Any]] = list(reversed(case["contributions"]))
+    moved = [float(case["other_contributions"]), *(float(part["contribution"]) for part in parts)]
+    labels = ["all others", *(f"{part['name']}: {part['value_text']}" for part in parts)]
     limit = max(*(abs(value) for value in moved), 0.1)
     with new_figure(height_in=1.0 + 0.3 * len(moved)) as (figure, axes):
         axes.axvline(0.0, color=INK, linewidth=1.0)
@@ -195,11 +194,14 @@ def job(case: Mapping[str, Any]) -> ReportFigure:
         axes.grid(axis="y", visible=False)
         _factor_axis(axes, limit)
         axes.set_xlabel("effect on the prediction: shorter (left) or longer (right)")
-    alt = ", ".join(f"{part['name']} {factor(float(part['moved']))}" for part in case["parts"][:4])
+    alt = ", ".join(
+        f"{part['name']} {factor(float(part['contribution']))}" for part in case["contributions"][:4]
+    )
     return ReportFigure(
         figure,
         f"From the anchor, {format_duration(float(case['anchor_s']))}, to the mean prediction, "
-        f"{format_duration(float(case['centre_s']))}; the true run time was {format_duration(float(case['true_s']))}.",
+        f"{format_duration(float(case['geometric_mean_s']))}; the true run time was "
+        f"{format_duration(float(case['true_s']))}.",
         f"Features with the largest effect on the prediction of job {int(case['job_id'])}: {alt}.",
     )
 

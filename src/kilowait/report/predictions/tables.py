@@ -51,7 +51,7 @@ def prediction_sections(data: PredictionReportData, add: Add, level: int) -> Ite
     yield heading("Explained predictions")
     yield _method_note(data)
     for case_number, case in enumerate(data.results["explained"], 1):
-        yield heading(capital(str(case["which"])), 1)
+        yield heading(capital(str(case["role"])), 1)
         yield job_block(case, add(f"job-{case_number}", figures.job(case)), expanded=case_number == 1)
 
 
@@ -71,7 +71,7 @@ def scores_table(data: PredictionReportData) -> str:
     cells.append([text(share(float(row["underprediction_rate"]))) for row in rows])
     cells.append([f"{int(row['jobs']):,}" for row in rows])
     lines = [
-        [text(capital(str(row["words"]))), *(column[index] for column in cells)]
+        [text(capital(str(row["description"]))), *(column[index] for column in cells)]
         for index, row in enumerate(rows)
     ]
     note = (
@@ -80,7 +80,7 @@ def scores_table(data: PredictionReportData) -> str:
         "factor of two. Too short: share of jobs that ran longer than predicted; rare for requests, which are limits."
     )
     html_table = table(
-        f"Prediction scores on the last {int(data.results['judged']):,} jobs of {text(data.trace)}",
+        f"Prediction scores on the last {int(data.results['test_jobs']):,} jobs of {text(data.trace)}",
         ["predictor", "accuracy", "log-RMSE", "mean absolute error", "too short", "jobs"],
         lines,
         marked=[index for index, row in enumerate(rows) if row["name"] == "forest"],
@@ -112,7 +112,7 @@ def importance_table(data: PredictionReportData) -> str:
         [escape(str(row["name"])), text(factor(float(row["mean"]))), text(str(row["meaning"]))]
         for row in data.importance
     ]
-    drawn = len(data.results["importance"]["swarm"])
+    drawn = len(data.results["importance"]["beeswarm"])
     jobs = f"mean over {int(data.results['importance']['jobs']):,} jobs"
     head = ["feature", "mean factor", "meaning"]
     first = table(f"The {drawn} most important features, {jobs}", head, rows[:drawn], text_columns=(2,))
@@ -134,15 +134,15 @@ def job_block(case: Mapping[str, Any], drawn: str, *, expanded: bool) -> str:
     rows = [
         [
             escape(str(part["name"])),
-            text(factor(float(part["moved"]))),
-            text(str(part["words"])),
-            text(str(part["usual"])),
-            text(format_duration(float(part["if_usual_s"]))),
+            text(factor(float(part["contribution"]))),
+            text(str(part["value_text"])),
+            text(str(part["median_text"])),
+            text(format_duration(float(part["predicted_with_median_s"]))),
             text(str(part["meaning"])),
         ]
-        for part in case["parts"]
+        for part in case["contributions"]
     ]
-    rows.append(["all other features", text(factor(float(case["rest"]))), "", "", "", ""])
+    rows.append(["all other features", text(factor(float(case["other_contributions"]))), "", "", "", ""])
     html_table = table(
         f"Job {int(case['job_id'])}",
         ["feature", "factor", "value", "typical value", "mean prediction with typical value", "meaning"],
@@ -150,10 +150,14 @@ def job_block(case: Mapping[str, Any], drawn: str, *, expanded: bool) -> str:
         text_columns=(2, 3, 5),
         faint=[len(rows) - 1],
     )
-    total = float(case["start"]) + sum(float(part["moved"]) for part in case["parts"]) + float(case["rest"])
+    total = (
+        float(case["base"])
+        + sum(float(part["contribution"]) for part in case["contributions"])
+        + float(case["other_contributions"])
+    )
     note = (
         f"Factors multiply: the anchor, {format_duration(float(case['anchor_s']))}, times "
-        f"{factor(float(case['start']))} (the "
+        f"{factor(float(case['base']))} (the "
         f"mean over all jobs), times the factors above. The total factor is {factor(total)} and gives the mean of the "
         "forest, before it is limited to the request. The point prediction is the value of highest expected accuracy."
     )
@@ -171,6 +175,6 @@ def _method_note(data: PredictionReportData) -> str:
         "and size where available), and every feature multiplies it by a factor. The explained forest is the one that "
         "predicted the job; it was trained without this job’s run time. Typical value: the median over the jobs "
         "that the "
-        f"forest was trained on, at most {int(data.results['model']['online']['jobs']):,}."
+        f"forest was trained on, at most {int(data.results['model']['refits']['jobs']):,}."
     )
     return f'<p class="note">{text(note)}</p>'

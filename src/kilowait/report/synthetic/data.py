@@ -72,7 +72,7 @@ class SyntheticScoreData:
     @property
     def privacy(self) -> dict[str, float] | None:
         """Privacy metrics; None where there were no held-out jobs."""
-        return None if self.results["leaks"] is None else null_to_nan(self.results["leaks"])
+        return None if self.results["privacy"] is None else null_to_nan(self.results["privacy"])
 
     @property
     def outcomes(self) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -185,7 +185,7 @@ def _privacy(score: SyntheticScoreData) -> str:
         "a membership-inference attack from the generated jobs finds "
         f"{100 * leaks['membership_advantage']:.1f} percentage points more of the training jobs than of other jobs"
     )
-    exceeded: Sequence[str] = score.results["given_away"]
+    exceeded: Sequence[str] = score.results["exceeded_limits"]
     if not exceeded:
         return f"No privacy leak beyond the differences between weeks of a log: {copies}; {attack}."
     excess = {name: leaks[name] - leaks[f"{name}_of_held_out"] for name in ("copies", "copied_pairs")}
@@ -251,7 +251,7 @@ def caveats(score: SyntheticScoreData) -> list[str]:
         "real": "the real log does not contain",
         "synthetic": "the synthetic workload does not contain",
     }
-    missing: Mapping[str, str] = score.results["lacking"]
+    missing: Mapping[str, str] = score.results["missing_columns"]
     for side, words in reasons.items():
         names = [column_label(name) for name, side_without in missing.items() if side_without == side]
         if names:

@@ -176,7 +176,7 @@ def _privacy(score: SyntheticScoreData, add: Add) -> str:
         )
     else:
         parts.append(add("privacy", figures.privacy(score)))
-        parts.append(privacy_table(privacy, score.results["given_away"]))
+        parts.append(privacy_table(privacy, score.results["exceeded_limits"]))
     parts.append(f"<p>{text(calendar_sentence(score))}</p>")
     parts.append(anonymity_table(score))
     return "".join(parts)

@@ -54,8 +54,8 @@ def pareto_front(results: Mapping[str, Any]) -> ReportFigure:
     """The values of two reward terms, joined in the order of the preferences."""
     x_term, y_term = list(results["terms"])
     points = results["points"]
-    points_xy = [(float(point["figures"][x_term]), float(point["figures"][y_term])) for point in points]
-    reference = tuple(float(results["reference"]["figures"][name]) for name in (x_term, y_term))
+    points_xy = [(float(point["metrics"][x_term]), float(point["metrics"][y_term])) for point in points]
+    reference = tuple(float(results["reference"]["metrics"][name]) for name in (x_term, y_term))
     label_style = {"xytext": (7, 5), "textcoords": "offset points", "size": 9}
     with new_figure(height_in=3.9) as (figure, axes):
         axes.plot(*zip(*points_xy, strict=True), color=INK, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
@@ -91,4 +91,4 @@ def _cell(row: Mapping[str, Any], name: str) -> str:
     interval = ""
     if low is not None and high is not None:
         interval = f"<small>{text(number(float(low)))} – {text(number(float(high)))}</small>"
-    return text(number(float(row["figures"][name]))) + interval
+    return text(number(float(row["metrics"][name]))) + interval

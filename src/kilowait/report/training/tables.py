@@ -142,7 +142,7 @@ def energy_evaluation_table(results: Mapping[str, Any]) -> str:
     """Agent, policies with power controls on the Pareto front, and policies without power controls."""
     policies, resource = (
         {name: null_to_nan(row) for name, row in results["policies"].items()},
-        str(results["spent"]),
+        str(results["objective"]),
     )
     shown = {"agent", *results["front"], *(name for name in policies if name.endswith(", none"))}
     order = sorted(shown, key=lambda name: policies[name].get(resource, math.nan))
@@ -165,8 +165,8 @@ def energy_evaluation_table(results: Mapping[str, Any]) -> str:
         f"On {int(results['windows']):,} windows of {int(results['window_jobs']):,} jobs, later than the training "
         "jobs"
     )
-    value, low, high = results["beyond"]["spent"]
-    slowdown_ratio, lower, higher = results["beyond"]["waited"]
+    value, low, high = results["margin"]["objective_ratio"]
+    slowdown_ratio, lower, higher = results["margin"]["delay_ratio"]
     note = (
         f"Of {len(policies) - 1:,} hand-tuned policies with power controls, the table shows the Pareto front of "
         f"{resource} and "

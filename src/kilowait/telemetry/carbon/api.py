@@ -47,7 +47,7 @@ class Service(Protocol):
     """Key of the time in a row."""
 
     def past(self, begin_s: float, end_s: float) -> Iterator[tuple[str, float]]:
-        """URLs for a time span, in parts of the length the service allows, and the Unix time at which each ends."""
+        """URL and Unix end time of each request for a time span, split into parts that the service allows."""
         ...
 
     def recent(self, now_s: float) -> str:
@@ -58,8 +58,8 @@ class Service(Protocol):
         """URL of the current value."""
         ...
 
-    def rows(self, answer: Any) -> list[Row]:
-        """The rows of a response, unchanged; an error if it has none."""
+    def rows(self, response: Any) -> list[Row]:
+        """The rows of a response, unchanged; MeterError if the response has no rows."""
         ...
 
     def value(self, row: Row) -> float | None:
@@ -70,7 +70,7 @@ class Service(Protocol):
         """Rows of many responses as one document in the format of the service."""
         ...
 
-    def place(self) -> str:
+    def location(self) -> str:
         """The location as text."""
         ...
 
@@ -82,8 +82,8 @@ class GreatBritain:
     base_url: str = "https://api.carbonintensity.org.uk"
     region: int | None = None
     key = "from"
-    piece_s = 7 * DAY_S
-    """The service allows 14 days per request."""
+    max_span_s = 7 * DAY_S
+    """Time span of one request; the service allows 14 days."""
 
     def __post_init__(self) -> None:
         if self.region is not None and not 1 <= self.region <= len(REGIONS):
@@ -91,9 +91,9 @@ class GreatBritain:
             raise InputError(f"region is {self.region}; the regions are {listed}")
 
     def past(self, begin_s: float, end_s: float) -> Iterator[tuple[str, float]]:
-        """Weeks."""
-        for begin, end in _pieces(begin_s, end_s, self.piece_s):
-            span = f"{_moment(begin)}/{_moment(end)}"
+        """URLs for calendar weeks of the time span."""
+        for begin, end in _split_span(begin_s, end_s, self.max_span_s):
+            span = f"{_time_text(begin)}/{_time_text(end)}"
             if self.region is None:
                 yield f"{self.base_url}/intensity/{span}", end
             else:
@@ -101,7 +101,7 @@ class GreatBritain:
 
     def recent(self, now_s: float) -> str:
         """URL of the last day, up to the end of the current half-hour."""
-        now = _moment(now_s // 1800 * 1800 + 1800)
+        now = _time_text(now_s // 1800 * 1800 + 1800)
         if self.region is None:
             return f"{self.base_url}/intensity/{now}/pt24h"
         return f"{self.base_url}/regional/intensity/{now}/pt24h/regionid/{self.region}"
@@ -112,32 +112,32 @@ class GreatBritain:
             "intensity" if self.region is None else f"regional/regionid/{self.region}"
         )
 
-    def rows(self, answer: Any) -> list[Row]:
+    def rows(self, response: Any) -> list[Row]:
         """Half-hour rows; for a region they are nested one list deeper."""
-        inner = answer.get("data") if isinstance(answer, dict) else None
+        data = response.get("data") if isinstance(response, dict) else None
         if self.region is not None:
-            inner = inner[0] if isinstance(inner, list) and len(inner) == 1 else inner
-            if isinstance(inner, dict) and inner.get("regionid") not in (None, self.region):
+            data = data[0] if isinstance(data, list) and len(data) == 1 else data
+            if isinstance(data, dict) and data.get("regionid") not in (None, self.region):
                 raise MeterError(
-                    f"requested region {self.region}, but the response is for {inner['regionid']}"
+                    f"requested region {self.region}, but the response is for {data['regionid']}"
                 )
-            inner = inner.get("data") if isinstance(inner, dict) else None
-        return _rows(inner, {"from", "to", "intensity"}, "the GB Carbon Intensity API", answer)
+            data = data.get("data") if isinstance(data, dict) else None
+        return _rows(data, {"from", "to", "intensity"}, "the GB Carbon Intensity API", response)
 
     def value(self, row: Row) -> float | None:
         """The actual value; for regions the forecast, as they have no actual values."""
-        part = row["intensity"] if isinstance(row["intensity"], Mapping) else {}
-        found = part.get("actual" if self.region is None else "forecast")
-        return None if found is None else float(found)
+        intensity = row["intensity"] if isinstance(row["intensity"], Mapping) else {}
+        value = intensity.get("actual" if self.region is None else "forecast")
+        return None if value is None else float(value)
 
     def document(self, rows: list[Row]) -> dict[str, Any]:
-        """As one answer."""
+        """All rows in the format of one response."""
         if self.region is None:
             return {"data": rows}
         return {"data": {"regionid": self.region, "shortname": REGIONS[self.region - 1], "data": rows}}
 
-    def place(self) -> str:
-        """Where, in words."""
+    def location(self) -> str:
+        """The location as text."""
         return "Great Britain" if self.region is None else REGIONS[self.region - 1]
 
 
@@ -150,8 +150,8 @@ class ElectricityMaps:
     carbon_scope: str = "life-cycle"
     """``life-cycle`` or ``direct``."""
     key = "datetime"
-    piece_s = 7 * DAY_S
-    """The service allows 10 days per request."""
+    max_span_s = 7 * DAY_S
+    """Time span of one request; the service allows 10 days."""
 
     def __post_init__(self) -> None:
         if not self.zone or not self.zone.replace("-", "").isalnum():
@@ -160,9 +160,9 @@ class ElectricityMaps:
             raise InputError(f"the scope is {self.carbon_scope!r}; it must be life-cycle or direct")
 
     def past(self, begin_s: float, end_s: float) -> Iterator[tuple[str, float]]:
-        """Weeks."""
-        for begin, end in _pieces(begin_s, end_s, self.piece_s):
-            yield self._at("past-range", start=_moment(begin), end=_moment(end)), end
+        """URLs for calendar weeks of the time span."""
+        for begin, end in _split_span(begin_s, end_s, self.max_span_s):
+            yield self._at("past-range", start=_time_text(begin), end=_time_text(end)), end
 
     def recent(self, now_s: float) -> str:
         """URL of the last 24 hours."""
@@ -172,36 +172,36 @@ class ElectricityMaps:
         """URL of the current hour."""
         return self._at("latest")
 
-    def _at(self, what: str, **more: str) -> str:
-        kind = "lifecycle" if self.carbon_scope == "life-cycle" else "direct"
-        query = urlencode({"zone": self.zone, **more, "emissionFactorType": kind})
-        return f"{self.base_url}/v3/carbon-intensity/{what}?{query}"
+    def _at(self, endpoint: str, **query_parameters: str) -> str:
+        factor_type = "lifecycle" if self.carbon_scope == "life-cycle" else "direct"
+        query = urlencode({"zone": self.zone, **query_parameters, "emissionFactorType": factor_type})
+        return f"{self.base_url}/v3/carbon-intensity/{endpoint}?{query}"
 
-    def rows(self, answer: Any) -> list[Row]:
-        """Hourly rows; checks the zone, because the service may respond for the caller's location instead."""
-        inner = answer
-        if isinstance(answer, dict) and "carbonIntensity" not in answer:
-            inner = answer.get("data", answer.get("history"))
-        elif isinstance(answer, dict):
-            inner = [answer]
-        found = _rows(inner, {"datetime", "carbonIntensity"}, "Electricity Maps", answer)
-        for row in [answer, *found]:
+    def rows(self, response: Any) -> list[Row]:
+        """Hourly rows; checks the zone, because the service may respond for the location of the client instead."""
+        data = response
+        if isinstance(response, dict) and "carbonIntensity" not in response:
+            data = response.get("data", response.get("history"))
+        elif isinstance(response, dict):
+            data = [response]
+        rows = _rows(data, {"datetime", "carbonIntensity"}, "Electricity Maps", response)
+        for row in [response, *rows]:
             if isinstance(row, dict) and row.get("zone", self.zone) != self.zone:
                 raise MeterError(
                     f"requested zone {self.zone}, but the response is for {row['zone']}; check the name of the zone"
                 )
-        return found
+        return rows
 
     def value(self, row: Row) -> float | None:
         """Grams per kWh."""
         return None if row["carbonIntensity"] is None else float(row["carbonIntensity"])
 
     def document(self, rows: list[Row]) -> dict[str, Any]:
-        """As one answer."""
+        """All rows in the format of one response."""
         return {"zone": self.zone, "data": rows}
 
-    def place(self) -> str:
-        """Where, in words."""
+    def location(self) -> str:
+        """The location as text."""
         return f"zone {self.zone}"
 
 
@@ -210,7 +210,7 @@ def make_service(
 ) -> GreatBritain | ElectricityMaps:
     """A service by name, for a zone or region.
 
-    >>> make_service("gb", zone=None, region=13, carbon_scope="life-cycle", base_url=None).place()
+    >>> make_service("gb", zone=None, region=13, carbon_scope="life-cycle", base_url=None).location()
     'London'
     """
     if name not in SERVICES:
@@ -249,21 +249,21 @@ def read_token(file: str | PathLike[str] | None) -> str:
     return token
 
 
-def _rows(inner: Any, keys: set[str], service: str, answer: Any) -> list[Row]:
-    if not isinstance(inner, list) or not all(isinstance(row, dict) and keys <= set(row) for row in inner):
-        raise MeterError(f"unknown response of {service}: {answer!r:.120}; check the base URL")
-    return inner
+def _rows(data: Any, keys: set[str], service: str, response: Any) -> list[Row]:
+    if not isinstance(data, list) or not all(isinstance(row, dict) and keys <= set(row) for row in data):
+        raise MeterError(f"unknown response of {service}: {response!r:.120}; check the base URL")
+    return data
 
 
-def _pieces(begin_s: float, end_s: float, piece_s: float) -> Iterator[tuple[float, float]]:
-    """Split a span at whole multiples of `piece_s` since 1970, so that overlapping spans share cached requests."""
+def _split_span(begin_s: float, end_s: float, max_span_s: float) -> Iterator[tuple[float, float]]:
+    """Split a span at whole multiples of `max_span_s` since 1970, so that overlapping spans share cached requests."""
     while begin_s < end_s:
-        end = min((begin_s // piece_s + 1) * piece_s, end_s)
+        end = min((begin_s // max_span_s + 1) * max_span_s, end_s)
         yield begin_s, end
         begin_s = end
 
 
-def _moment(unix_s: float) -> str:
+def _time_text(unix_s: float) -> str:
     return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%dT%H:%MZ}"
 
 

@@ -58,17 +58,21 @@ def fetch_carbon(
     added = changed = 0
     rows = dict(existing)
     for row in found:
-        at = row_time_s(row, service.key)
-        old = rows.get(at)
-        if old is not None and service.value(row) is None and service.value(old) is not None:
+        time_s = row_time_s(row, service.key)
+        existing_row = rows.get(time_s)
+        if (
+            existing_row is not None
+            and service.value(row) is None
+            and service.value(existing_row) is not None
+        ):
             continue  # Keep an existing value that the service no longer has.
-        added += old is None
-        changed += old is not None and old != row
-        rows[at] = row
+        added += existing_row is None
+        changed += existing_row is not None and existing_row != row
+        rows[time_s] = row
     if not rows:
-        raise MeterError(f"the service has no values for {service.place()} at that time; check the dates")
+        raise MeterError(f"the service has no values for {service.location()} at that time; check the dates")
     if added or changed or not out.exists():
-        _write(out, service.document([rows[at] for at in sorted(rows)]))
+        _write(out, service.document([rows[time_s] for time_s in sorted(rows)]))
     return FetchResult(len(rows), added, changed, client.requests - before[0], client.cached - before[1])
 
 
@@ -89,15 +93,15 @@ def follow_carbon(
     """
     if not every_s > 0:
         raise InputError(f"every is {every_s:g} s; it must be above 0, such as 30m")
-    start, turn = monotonic(), 0
+    start, cycle = monotonic(), 0
     on_result(
         fetch_carbon(service, out, client)
-    )  # A failure of the first fetch (wrong token or zone) is raised.
+    )  # The first fetch raises its errors, such as a wrong token or zone.
     while True:
-        turn = max(turn + 1, int((monotonic() - start) // every_s))
-        if duration_s is not None and turn * every_s > duration_s:
+        cycle = max(cycle + 1, int((monotonic() - start) // every_s))
+        if duration_s is not None and cycle * every_s > duration_s:
             return
-        if stop.wait(max(start + turn * every_s - monotonic(), 0.0)):
+        if stop.wait(max(start + cycle * every_s - monotonic(), 0.0)):
             return
         try:
             on_result(fetch_carbon(service, out, client))
@@ -136,7 +140,7 @@ def _fetch_rows(
 ) -> list[Row]:
     if span_s is None:
         url = service.latest() if latest else service.recent(client.now())
-        return service.rows(client.answer(url))
+        return service.rows(client.get_json(url))
     begin_s, end_s = span_s
     if not begin_s < end_s:
         raise InputError("the time span ends before it begins; give --since before --until")
@@ -144,11 +148,11 @@ def _fetch_rows(
     for url, until_s in service.past(begin_s, end_s):
         final = until_s <= client.now() - FINAL_AFTER_S
 
-        def is_final(answer: Any) -> bool:
-            rows = service.rows(answer)
+        def is_final(response: Any) -> bool:
+            rows = service.rows(response)
             return bool(rows) and all(service.value(row) is not None for row in rows)
 
-        found += service.rows(client.answer(url, is_final if final else None))
+        found += service.rows(client.get_json(url, is_final if final else None))
     # Responses include the partial-hours or hours at both ends of the span.
     return [row for row in found if begin_s <= row_time_s(row, service.key) < end_s]
 
@@ -173,7 +177,7 @@ def _existing_rows(service: Service, out: Path) -> dict[float, Row]:
         return {row_time_s(row, service.key): row for row in rows}
     except (ValueError, KeyError, MeterError):
         raise InputError(
-            f"{out} does not contain values of {service.place()}; it was not changed: write to another file"
+            f"{out} does not contain values of {service.location()}; it was not changed: write to another file"
         ) from None
 
 

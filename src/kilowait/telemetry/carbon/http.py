@@ -20,10 +20,11 @@ from kilowait.errors import InputError, MeterError
 
 __all__ = ["HttpClient", "checked_base", "default_cache"]
 
-LONGEST_WAIT_S = 300.0
+MAX_RETRY_AFTER_S = 300.0
 """Longest Retry-After that is waited for."""
-MOST_BYTES = 1 << 26
-_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+MAX_BYTES = 1 << 26
+"""Maximum size of a response."""
+_RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Status codes that are retried."""
 
 
@@ -44,7 +45,7 @@ def checked_base(url: str) -> str:
 
 @dataclass
 class HttpClient:
-    """HTTP client with retries and a cache. Time and waiting are arguments, for tests."""
+    """HTTP client with retries and a cache. Clock and wait function are arguments, so that tests can replace them."""
 
     timeout_s: float = 30.0
     """Timeout of one request."""
@@ -53,7 +54,7 @@ class HttpClient:
     """Wait before the second try; doubled before each later one."""
     cache: Path | None = None
     token: str | None = field(default=None, repr=False)
-    """Sent as the header auth-token, and not used otherwise."""
+    """Sent as the header auth-token; not logged or cached."""
     wait: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.time
     on_message: Callable[[str], None] | None = None
@@ -66,52 +67,52 @@ class HttpClient:
         if not self.timeout_s > 0:
             raise InputError(f"the time-out is {self.timeout_s:g} s; it must be above 0")
 
-    def answer(self, url: str, is_final: Callable[[Any], bool] | None = None) -> Any:
-        """The JSON at `url`; cached if `is_final` is given and returns true for it (a final response)."""
-        kept = None if self.cache is None or is_final is None else self._place(url)
-        if kept is not None:
-            found = _cached(kept)
-            if found is not None:
+    def get_json(self, url: str, is_final: Callable[[Any], bool] | None = None) -> Any:
+        """The JSON at `url`. It is cached if `is_final` is given and returns true for the content."""
+        cache_path = None if self.cache is None or is_final is None else self._cache_path(url)
+        if cache_path is not None:
+            content = _cached(cache_path)
+            if content is not None:
                 self.cached += 1
-                return found
-        found = self._asked(url)
-        if kept is not None and is_final is not None and is_final(found):
-            self._keep(kept, url, found)
-        return found
+                return content
+        content = self._get_with_retries(url)
+        if cache_path is not None and is_final is not None and is_final(content):
+            self._write_cache(cache_path, url, content)
+        return content
 
-    def _asked(self, url: str) -> Any:
+    def _get_with_retries(self, url: str) -> Any:
         host = urllib.parse.urlsplit(url).hostname or url
         problem = ""
-        for turn in range(self.tries):
-            if turn:
-                self._say(f"{host}: {problem}; trying again ({turn + 1} of {self.tries})")
+        for attempt in range(self.tries):
+            if attempt:
+                self._report(f"{host}: {problem}; trying again ({attempt + 1} of {self.tries})")
             self.requests += 1
-            pause = self.backoff_s * 2**turn
+            pause_s = self.backoff_s * 2**attempt
             try:
-                return self._once(url)
-            except urllib.error.HTTPError as answer:
-                with answer:
-                    problem = _error_text(answer)
-                    if answer.code not in _AGAIN:
-                        raise MeterError(f"{host} answered {problem}{_remedy(answer.code)}") from None
-                    pause = self._retry_after_s(answer.headers.get("Retry-After"), pause)
-                if pause > LONGEST_WAIT_S:
+                return self._get(url)
+            except urllib.error.HTTPError as response:
+                with response:
+                    problem = _error_text(response)
+                    if response.code not in _RETRIED:
+                        raise MeterError(f"{host} answered {problem}{_remedy(response.code)}") from None
+                    pause_s = self._retry_after_s(response.headers.get("Retry-After"), pause_s)
+                if pause_s > MAX_RETRY_AFTER_S:
                     raise MeterError(
-                        f"{host} answered {problem} and asks to wait {pause:.0f} s; try again after that"
+                        f"{host} answered {problem} and asks to wait {pause_s:.0f} s; try again after that"
                     ) from None
             except (
                 OSError,
                 http.client.HTTPException,
-            ) as broken:  # Time-outs and failed look-ups are OSErrors.
-                problem = str(getattr(broken, "reason", "") or broken) or type(broken).__name__
-            if turn + 1 < self.tries:
-                self.wait(pause)
+            ) as error:  # Time-outs and failed look-ups are OSErrors.
+                problem = str(getattr(error, "reason", "") or error) or type(error).__name__
+            if attempt + 1 < self.tries:
+                self.wait(pause_s)
         raise MeterError(
             f"no answer from {host} in {self.tries} tries: {problem}; check the network (a proxy is taken from "
             "https_proxy), or try later"
         )
 
-    def _once(self, url: str) -> Any:
+    def _get(self, url: str) -> Any:
         request = urllib.request.Request(
             url, headers={"User-Agent": "kilowait", "Accept": "application/json"}
         )
@@ -121,66 +122,66 @@ class HttpClient:
                 raise InputError(f"the token would travel unencrypted to {parts.hostname}; use https")
             # Not sent to other hosts when the service redirects.
             request.add_unredirected_header("auth-token", self.token)
-        with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
-            data = answer.read(MOST_BYTES + 1)
-            length = answer.headers.get("Content-Length", "")
-            if length.isdecimal() and len(data) < min(int(length), MOST_BYTES):
+        with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
+            data = response.read(MAX_BYTES + 1)
+            length = response.headers.get("Content-Length", "")
+            if length.isdecimal() and len(data) < min(int(length), MAX_BYTES):
                 raise http.client.IncompleteRead(data, int(length) - len(data))
         try:
-            if len(data) > MOST_BYTES:
-                raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+            if len(data) > MAX_BYTES:
+                raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
             return json.loads(data)
         except (ValueError, RecursionError) as problem:
             raise MeterError(
                 f"the response from {url} is not JSON ({problem}), perhaps a page of a proxy; check the base URL"
             ) from None
 
-    def _retry_after_s(self, retry_after: str | None, usual: float) -> float:
-        """Seconds to wait by the Retry-After header (a number or a date), else `usual`."""
+    def _retry_after_s(self, retry_after: str | None, default_s: float) -> float:
+        """Seconds to wait by the Retry-After header (a number or a date), else `default_s`."""
         if retry_after is None:
-            return usual
+            return default_s
         if retry_after.strip().isdecimal():
-            return max(float(retry_after), usual)
+            return max(float(retry_after), default_s)
         try:
-            return max(parsedate_to_datetime(retry_after).timestamp() - self.now(), usual)
+            return max(parsedate_to_datetime(retry_after).timestamp() - self.now(), default_s)
         except (TypeError, ValueError):
-            return usual
+            return default_s
 
-    def _place(self, url: str) -> Path:
+    def _cache_path(self, url: str) -> Path:
         assert self.cache is not None
         return self.cache / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"
 
-    def _keep(self, place: Path, url: str, answer: Any) -> None:
-        partial = place.with_name(f".{place.name}.{os.getpid()}.part")
+    def _write_cache(self, path: Path, url: str, response: Any) -> None:
+        partial = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps({"url": url, "answer": answer}))
-            os.replace(partial, place)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps({"url": url, "answer": response}))
+            os.replace(partial, path)
         except OSError as problem:
-            self._say(f"the response is not cached in {place.parent}: {problem.strerror or problem}")
+            self._report(f"the response is not cached in {path.parent}: {problem.strerror or problem}")
 
-    def _say(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         if self.on_message is not None:
             self.on_message(text)
 
 
-def _cached(place: Path) -> Any:
+def _cached(path: Path) -> Any:
     """A cached response; None if there is none or it cannot be read, so that it is requested again."""
     try:
-        return json.loads(place.read_text())["answer"]
+        return json.loads(path.read_text())["answer"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _error_text(answer: urllib.error.HTTPError) -> str:
+def _error_text(response: urllib.error.HTTPError) -> str:
     """Status code, reason and message of an error response."""
     try:
-        content = json.loads(answer.read(4096))
-        words = content.get("error", content.get("message", ""))
-        words = words.get("message", "") if isinstance(words, dict) else words
+        content = json.loads(response.read(4096))
+        message = content.get("error", content.get("message", ""))
+        message = message.get("message", "") if isinstance(message, dict) else message
     except (OSError, ValueError, AttributeError, http.client.HTTPException):
-        words = ""
-    return f"{answer.code} {answer.reason}" + (f" ({words!s:.120})" if words else "")
+        message = ""
+    return f"{response.code} {response.reason}" + (f" ({message!s:.120})" if message else "")
 
 
 def _remedy(code: int) -> str:

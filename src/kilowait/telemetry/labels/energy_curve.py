@@ -14,17 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.telemetry.labels.samples import MeterSamples
-from kilowait.telemetry.meters.host_clock import STEADY_S
+from kilowait.telemetry.meters.host_clock import CLOCK_TOLERANCE_S
 
 __all__ = ["EnergyCurve", "energy_curve", "known_spans"]
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-LONGEST_STEPS = 3
-"""A gap longer than this many median steps is not bridged, unless a longest gap is given."""
-_SURGE = 3.0
-"""A counter that falls was reset, not wrapped, if a wrap implied a rate above this multiple of its highest rate."""
+MAX_GAP_STEPS = 3
+"""Default of the longest gap that is bridged, in median steps between samples."""
+_MAX_RATE_RATIO = 3.0
+"""A counter that decreases was reset, not wrapped, if a wrap implies a rate above this multiple of its highest rate."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class EnergyCurve:
 
 
 def energy_curve(
-    samples: MeterSamples, origin_s: float, longest_s: float | None, trouble: Counter[str]
+    samples: MeterSamples, origin_s: float, max_gap_s: float | None, unknown_intervals: Counter[str]
 ) -> EnergyCurve:
-    """The energy curve of a meter; `trouble` counts the unknown intervals by reason.
+    """The energy curve of a meter; `unknown_intervals` counts these by reason.
 
     >>> nan = np.full(3, np.nan)
     >>> samples = MeterSamples("gpu0", np.array([0.0, 10, 20]), nan, np.array([100.0, 200, nan[0]]), nan, nan)
@@ -64,50 +64,52 @@ def energy_curve(
     time = samples.utc_s - origin_s
     step = np.diff(time)
     steady = _steady(samples.monotonic_s, step)
-    rise, reset = _counted(samples, step, steady)
+    increase, reset = _counter_increase(samples, step, steady)
     power = samples.power_w
-    rise = np.where(np.isnan(rise), (power[:-1] + power[1:]) / 2 * step, rise)
-    longest = (
-        longest_s if longest_s is not None else LONGEST_STEPS * float(np.median(step)) if len(step) else 0.0
+    increase = np.where(np.isnan(increase), (power[:-1] + power[1:]) / 2 * step, increase)
+    max_gap = (
+        max_gap_s if max_gap_s is not None else MAX_GAP_STEPS * float(np.median(step)) if len(step) else 0.0
     )
     reasons = {
-        "a gap": step > longest * (1 + 1e-9),
+        "a gap": step > max_gap * (1 + 1e-9),
         "the clock was set, or the machine rebooted": ~steady,
         "the counter was reset": reset,
         "no value": np.ones(len(step), np.bool_),
     }
     known = np.ones(len(step), np.bool_)
     for reason, rows in reasons.items():
-        lost = known & rows & (np.isnan(rise) if reason in ("the counter was reset", "no value") else True)
-        trouble[reason] += int(lost.sum())
-        known &= ~lost
-    total = np.concatenate(([0.0], np.cumsum(np.where(known, rise, 0.0))))
+        newly_unknown = (
+            known & rows & (np.isnan(increase) if reason in ("the counter was reset", "no value") else True)
+        )
+        unknown_intervals[reason] += int(newly_unknown.sum())
+        known &= ~newly_unknown
+    total = np.concatenate(([0.0], np.cumsum(np.where(known, increase, 0.0))))
     return EnergyCurve(samples.kind, time, total, known)
 
 
-def _counted(samples: MeterSamples, step: Floats, steady: Flags) -> tuple[Floats, Flags]:
-    """Increase of the counter, NaN if unknown; and where it was reset."""
-    rise = np.diff(samples.energy_j)
-    full = samples.range_j[1:]
+def _counter_increase(samples: MeterSamples, step: Floats, steady: Flags) -> tuple[Floats, Flags]:
+    """Increase of the counter per interval, NaN if unknown; and the intervals in which it was reset."""
+    increase = np.diff(samples.energy_j)
+    range_j = samples.range_j[1:]
     with np.errstate(invalid="ignore"):
-        back = rise < 0
-        pace = (rise / step)[steady & (rise >= 0)]
-        highest = float(pace.max()) if len(pace) else 0.0
+        decreased = increase < 0
+        rate = (increase / step)[steady & (increase >= 0)]
+        max_rate = float(rate.max()) if len(rate) else 0.0
         # At its highest rate the counter may have wrapped more than once: then the increase is unknown.
-        lost_count = highest * step > full
-        around = rise + full
-        sure = (around >= 0) & ((around <= _SURGE * highest * step) | (highest == 0.0))
-    rise = np.where(back, np.where(sure, around, np.nan), rise)
-    return np.where(lost_count, np.nan, rise), back & ~sure
+        may_wrap_twice = max_rate * step > range_j
+        wrapped = increase + range_j
+        wrap_plausible = (wrapped >= 0) & ((wrapped <= _MAX_RATE_RATIO * max_rate * step) | (max_rate == 0.0))
+    increase = np.where(decreased, np.where(wrap_plausible, wrapped, np.nan), increase)
+    return np.where(may_wrap_twice, np.nan, increase), decreased & ~wrap_plausible
 
 
 def _steady(monotonic_s: Floats, step: Floats) -> Flags:
-    """Where both clocks advanced equally; false for samples out of order or from before and after a reboot."""
-    passed = np.diff(monotonic_s)
+    """Intervals in which both clocks advanced equally; false if samples are out of order or the machine rebooted."""
+    elapsed = np.diff(monotonic_s)
     with np.errstate(invalid="ignore"):
-        leeway = np.minimum(STEADY_S, passed / 2) + 0.001 * passed
-        agree = (passed > 0) & (np.abs(step - passed) <= leeway)
-    return agree | np.isnan(passed)
+        tolerance = np.minimum(CLOCK_TOLERANCE_S, elapsed / 2) + 0.001 * elapsed
+        agree = (elapsed > 0) & (np.abs(step - elapsed) <= tolerance)
+    return agree | np.isnan(elapsed)
 
 
 def known_spans(curves: Sequence[EnergyCurve]) -> Floats:
@@ -121,11 +123,11 @@ def known_spans(curves: Sequence[EnergyCurve]) -> Floats:
     if not curves:
         return np.zeros((0, 2))
     spans = [curve.spans() for curve in curves]
-    edges = np.unique(np.concatenate([each.ravel() for each in spans]))
+    edges = np.unique(np.concatenate([span_array.ravel() for span_array in spans]))
     change = np.zeros(len(edges) + 1, np.int64)
-    for each in spans:
-        np.add.at(change, np.searchsorted(edges, each[:, 0]), 1)
-        np.add.at(change, np.searchsorted(edges, each[:, 1]), -1)
-    everyone = np.cumsum(change[:-1]) == len(curves)
-    edge = np.diff(np.concatenate(([False], everyone, [False])).astype(np.int8))
+    for span_array in spans:
+        np.add.at(change, np.searchsorted(edges, span_array[:, 0]), 1)
+        np.add.at(change, np.searchsorted(edges, span_array[:, 1]), -1)
+    all_known = np.cumsum(change[:-1]) == len(curves)
+    edge = np.diff(np.concatenate(([False], all_known, [False])).astype(np.int8))
     return np.column_stack((edges[np.flatnonzero(edge == 1)], edges[np.flatnonzero(edge == -1)]))

@@ -7,9 +7,9 @@ from itertools import product
 
 from kilowait.errors import InputError
 
-__all__ = ["MOST_HOSTS", "expand_hosts"]
+__all__ = ["MAX_HOSTS", "expand_hosts"]
 
-MOST_HOSTS = 1_000_000
+MAX_HOSTS = 1_000_000
 """Maximum number of nodes in one list; a longer list counts as invalid."""
 
 _LIST = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
@@ -30,27 +30,27 @@ def expand_hosts(text: str) -> tuple[str, ...]:
         raise InputError(f"{text!r:.60} is not a list of nodes; write it as Slurm does: node[01-04],gpu7")
     for entry in entries:
         parts = [
-            _numbers(inside, text) if outside == "" else [outside]
-            for inside, outside in _PARTS.findall(entry)
+            _numbers(bracketed, text) if literal == "" else [literal]
+            for bracketed, literal in _PARTS.findall(entry)
         ]
         size = len(names)
         for part in parts:
             size = max(size, 1) * len(part)
-        if size > MOST_HOSTS:
-            raise InputError(f"{text!r:.60} stands for more than {MOST_HOSTS:,} nodes; correct the list")
-        names |= dict.fromkeys("".join(words).strip() for words in product(*parts))
+        if size > MAX_HOSTS:
+            raise InputError(f"{text!r:.60} stands for more than {MAX_HOSTS:,} nodes; correct the list")
+        names |= dict.fromkeys("".join(pieces).strip() for pieces in product(*parts))
     return tuple(names)
 
 
-def _numbers(inside: str, text: str) -> list[str]:
-    found: list[str] = []
-    for span in inside.split(","):
+def _numbers(bracketed: str, text: str) -> list[str]:
+    names: list[str] = []
+    for span in bracketed.split(","):
         first, dash, last = span.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
             raise InputError(
-                f"{text!r:.60} is not a list of nodes: [{inside:.40}] is no range such as [01-04]"
+                f"{text!r:.60} is not a list of nodes: [{bracketed:.40}] is no range such as [01-04]"
             )
-        if dash and int(last) - int(first) >= MOST_HOSTS:
-            raise InputError(f"{text!r:.60} stands for more than {MOST_HOSTS:,} nodes; correct the list")
-        found += [f"{number:0{len(first)}}" for number in range(int(first), int(last or first) + 1)]
-    return found
+        if dash and int(last) - int(first) >= MAX_HOSTS:
+            raise InputError(f"{text!r:.60} stands for more than {MAX_HOSTS:,} nodes; correct the list")
+        names += [f"{number:0{len(first)}}" for number in range(int(first), int(last or first) + 1)]
+    return names

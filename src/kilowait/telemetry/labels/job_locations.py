@@ -28,7 +28,7 @@ class JobLocations:
 
     job: Ints
     host: Ints
-    elsewhere: Ints
+    unsampled_nodes: Ints
     """Per job: number of its nodes without samples."""
     named: npt.NDArray[np.bool_]
     """Per job: whether the log names its nodes."""
@@ -40,7 +40,7 @@ def job_starts(jobs: JobTable, start: str | None, zone: str | None) -> tuple[Flo
     """Start times of jobs, Unix seconds; NaN if not recorded. Also returns notes."""
     if "wait_s" not in jobs or np.isnan(jobs["wait_s"]).all():
         raise InputError(
-            "the log has no start times of jobs (no wait_s); give one with submit and start times, such as "
+            "the log has no start times of jobs (no wait_s); give a log with submit and start times, such as "
             "sacct -P --format=JobIDRaw,Submit,Start,End,NNodes,NCPUS,NodeList"
         )
     dated = ClockOrigin.of(jobs, start)
@@ -58,12 +58,12 @@ def job_starts(jobs: JobTable, start: str | None, zone: str | None) -> tuple[Flo
         raise InputError(f"zone is {zone!r}, but the time zone of this log is already known; leave it out")
     local = time_zone(zone)
     # Offsets change only at full quarters of an hour: each quarter is looked up once.
-    quarter, which = np.unique(np.floor(np.where(np.isnan(begin), 0.0, begin) / 900), return_inverse=True)
+    quarter, index_of = np.unique(np.floor(np.where(np.isnan(begin), 0.0, begin) / 900), return_inverse=True)
     offsets = [
         datetime.fromtimestamp(at * 900, UTC).replace(tzinfo=local).utcoffset() for at in quarter.tolist()
     ]
-    by_s = np.array([0.0 if offset is None else offset.total_seconds() for offset in offsets])
-    return begin - by_s[which], [f"times of the log taken as {zone}"]
+    offset_s = np.array([0.0 if offset is None else offset.total_seconds() for offset in offsets])
+    return begin - offset_s[index_of], [f"times of the log taken as {zone}"]
 
 
 def job_locations(jobs: JobTable, hosts: Sequence[str], notes: list[str]) -> JobLocations:
@@ -77,26 +77,26 @@ def job_locations(jobs: JobTable, hosts: Sequence[str], notes: list[str]) -> Job
                 "it with NodeList (sacct -P --format=...,NodeList), or give the samples of one machine"
             )
         notes.append(f"the log names no nodes: all jobs are assumed to have run on {hosts[0]}")
-        none = np.zeros(size, np.int64)
-        return JobLocations(np.arange(size), none, none, np.ones(size, np.bool_), hosts[0])
-    unique, which = np.unique(codes, return_inverse=True)
+        zeros = np.zeros(size, np.int64)
+        return JobLocations(np.arange(size), zeros, zeros, np.ones(size, np.bool_), hosts[0])
+    unique, index_of = np.unique(codes, return_inverse=True)
     labels = jobs.labels.get("node_list")
     lists = [
         () if code < 0 else _names(labels[code] if labels else str(code), notes) for code in unique.tolist()
     ]
     number = _numbers(hosts)
-    found = [
+    sampled_hosts = [
         sorted({number[key] for name in names for key in (name, _short(name)) if key in number})
         for names in lists
     ]
-    sampled = np.array([len(each) for each in found])
+    sampled = np.array([len(each) for each in sampled_hosts])
     named = np.array([len(names) for names in lists])
-    host = [at for each in which.tolist() for at in found[each]]
+    host = [at for each in index_of.tolist() for at in sampled_hosts[each]]
     return JobLocations(
-        np.repeat(np.arange(size), sampled[which]),
+        np.repeat(np.arange(size), sampled[index_of]),
         np.array(host, np.int64),
-        (named - sampled)[which],
-        (named > 0)[which],
+        (named - sampled)[index_of],
+        (named > 0)[index_of],
         next((names[0] for names in lists if names), ""),
     )
 
@@ -111,9 +111,9 @@ def _names(text: str, notes: list[str]) -> tuple[str, ...]:
 
 def _numbers(hosts: Sequence[str]) -> dict[str, int]:
     """Indices of hosts by full name, and by name without domain if that is unique."""
-    shared = Counter(map(_short, hosts))
-    alone = {_short(host): at for at, host in enumerate(hosts) if shared[_short(host)] == 1}
-    return alone | {host: at for at, host in enumerate(hosts)}
+    count_by_short = Counter(map(_short, hosts))
+    unique_short = {_short(host): at for at, host in enumerate(hosts) if count_by_short[_short(host)] == 1}
+    return unique_short | {host: at for at, host in enumerate(hosts)}
 
 
 def _short(host: str) -> str:

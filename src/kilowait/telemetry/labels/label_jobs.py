@@ -48,16 +48,16 @@ class LabelledJobs:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        got = ~np.isnan(self.jobs["energy_j"])
+        has_label = ~np.isnan(self.jobs["energy_j"])
         return {
             "jobs": len(self.jobs),
             "labelled": self.labelled,
             "unlabelled": dict(self.unlabelled),
             "node_j": self.node_j,
-            "labelled_j": float(self.measured_j[got].sum()),
-            "unlabelled_j": float(self.measured_j[~got].sum()),
+            "labelled_j": float(self.measured_j[has_label].sum()),
+            "unlabelled_j": float(self.measured_j[~has_label].sum()),
             "unattributed_j": self.unattributed_j,
-            "extrapolated_j": float((self.jobs["energy_j"] - self.measured_j)[got].sum()),
+            "extrapolated_j": float((self.jobs["energy_j"] - self.measured_j)[has_label].sum()),
             "notes": list(self.notes),
         }
 
@@ -73,13 +73,13 @@ def label_energy(
     start: str | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> LabelledJobs:
-    """Label jobs with the energy of their nodes between their recorded start and end.
+    """Label jobs with the measured energy of their nodes between their start and end in the log.
 
-    A job whose time is covered by samples for less than the share `coverage` gets no label. For the others the time
-    without samples is extrapolated: `energy_j` is the measured energy over the covered share. `longest_gap_s` is the
+    A job gets no label if samples cover less than the share `coverage` of its time. For other jobs the time without
+    samples is extrapolated: `energy_j` is the measured energy divided by the covered share. `longest_gap_s` is the
     longest time between two samples that is bridged (by default three median steps). `zone` is the time zone of a log
-    whose times have none, `start` the date of the first submission of a log without dates. `heard` is called with the
-    name of each node before it is processed.
+    whose times have none, `start` the date of the first submission of a log without dates. `on_progress` is called with
+    the name of each node before it is processed.
     """
     sharing = sharing or EnergySplit()
     if not 0 < coverage <= 1:
@@ -90,39 +90,47 @@ def label_energy(
     end = begin + jobs["runtime_s"]
     locations = job_locations(jobs, samples.hosts, notes)
     usable = np.isfinite(begin) & (jobs["runtime_s"] > 0)
-    counts = np.bincount(locations.job, minlength=len(jobs)) + locations.elsewhere
+    counts = np.bincount(locations.job, minlength=len(jobs)) + locations.unsampled_nodes
     per_node = _per_node(jobs, counts, sharing)
     measured, known_s, alone_s = np.zeros((3, len(jobs)))
-    trouble: Counter[str] = Counter()
+    unknown_intervals: Counter[str] = Counter()
     node_j = unattributed_j = 0.0
     by_host = np.argsort(locations.host, kind="stable")
-    bounds = np.searchsorted(locations.host[by_host], np.arange(len(samples.hosts) + 1))
+    host_bounds = np.searchsorted(locations.host[by_host], np.arange(len(samples.hosts) + 1))
     for number, host in enumerate(samples.hosts):
         if on_progress is not None:
             on_progress(host)
-        here = locations.job[by_host[bounds[number] : bounds[number + 1]]]
-        here = here[usable[here]]
-        shares = _node(samples, host, here, begin, end, per_node, sharing, longest_gap_s, trouble)
-        measured[here] += shares.job_j
-        known_s[here] += shares.known_s
-        alone_s[here] += shares.alone_s
+        job_rows = locations.job[by_host[host_bounds[number] : host_bounds[number + 1]]]
+        job_rows = job_rows[usable[job_rows]]
+        shares = _split_node_energy(
+            samples, host, job_rows, begin, end, per_node, sharing, longest_gap_s, unknown_intervals
+        )
+        measured[job_rows] += shares.job_j
+        known_s[job_rows] += shares.known_s
+        alone_s[job_rows] += shares.alone_s
         node_j, unattributed_j = node_j + shares.node_j, unattributed_j + shares.unattributed_j
-    whole = np.where(usable, jobs["runtime_s"] * np.maximum(counts, 1), 1.0)
-    seen = known_s / whole
-    covered = seen if sharing.nodes == "shared" else alone_s / whole
-    if not (seen > 0).any():
-        raise InputError(_no_overlap(samples, jobs, begin, end, usable, locations))
-    labelled = usable & (covered >= coverage * (1 - 1e-9))
-    energy = np.divide(measured, seen, out=np.full(len(jobs), np.nan), where=labelled)
-    energy = np.where(labelled & (seen >= 1 - 1e-6), measured, energy)
+    node_time_s = np.where(usable, jobs["runtime_s"] * np.maximum(counts, 1), 1.0)
+    known_share = known_s / node_time_s
+    coverage_share = known_share if sharing.nodes == "shared" else alone_s / node_time_s
+    if not (known_share > 0).any():
+        raise InputError(_no_overlap_message(samples, jobs, begin, end, usable, locations))
+    labelled = usable & (coverage_share >= coverage * (1 - 1e-9))
+    energy = np.divide(measured, known_share, out=np.full(len(jobs), np.nan), where=labelled)
+    energy = np.where(labelled & (known_share >= 1 - 1e-6), measured, energy)
     power = np.divide(energy, jobs["runtime_s"], out=np.full(len(jobs), np.nan), where=labelled)
-    reasons = _reasons(jobs, usable, begin, locations, seen, covered, coverage)
-    notes += [f"unknown intervals between samples: {_listed(trouble)}"] if +trouble else []
-    notes += [f"samples not used: {_listed(samples.trouble)}"] if +samples.trouble else []
+    reasons = _reasons(jobs, usable, begin, locations, known_share, coverage_share, coverage)
+    notes += (
+        [f"unknown intervals between samples: {_counts_text(unknown_intervals)}"]
+        if +unknown_intervals
+        else []
+    )
+    notes += [f"samples not used: {_counts_text(samples.unusable_rows)}"] if +samples.unusable_rows else []
     if "energy_j" in jobs and not np.isnan(jobs["energy_j"]).all():
-        notes.append("the log's own energy_j was replaced")
+        notes.append("the energy_j of the log was replaced")
     labelled_jobs = jobs.with_columns(energy_j=energy, power_w=power)
-    return LabelledJobs(labelled_jobs, covered, measured, node_j, unattributed_j, reasons, tuple(notes))
+    return LabelledJobs(
+        labelled_jobs, coverage_share, measured, node_j, unattributed_j, reasons, tuple(notes)
+    )
 
 
 # -- one node ------------------------------------------------------------------------------------
@@ -130,9 +138,9 @@ def label_energy(
 
 def _per_node(jobs: JobTable, counts: Ints, sharing: EnergySplit) -> dict[str, Floats]:
     """Resources that each job holds per node, by kind of meter: an even share of all its resources."""
-    one = np.ones(len(jobs))
+    ones = np.ones(len(jobs))
     if sharing.nodes == "exclusive":
-        return {"node": one, "gpu": one}
+        return {"node": ones, "gpu": ones}
     if "cores" not in jobs:
         raise InputError(
             "the log has no cores of jobs, by which the energy of shared nodes is split; export it with NCPUS, or give "
@@ -143,25 +151,25 @@ def _per_node(jobs: JobTable, counts: Ints, sharing: EnergySplit) -> dict[str, F
     return {"node": cores, "gpu": jobs["gpus"] / nodes if "gpus" in jobs else cores}
 
 
-def _node(
+def _split_node_energy(
     samples: SampleFiles,
     host: str,
-    here: Ints,
+    job_rows: Ints,
     begin: Floats,
     end: Floats,
     per_node: dict[str, Floats],
     sharing: EnergySplit,
     longest_gap_s: float | None,
-    trouble: Counter[str],
+    unknown_intervals: Counter[str],
 ) -> NodeShares:
-    meters = samples.of(host)
+    meters = samples.read_host(host)
     origin = min(float(meter.utc_s[0]) for meter in meters)
-    curves = [energy_curve(meter, origin, longest_gap_s, trouble) for meter in meters]
+    curves = [energy_curve(meter, origin, longest_gap_s, unknown_intervals) for meter in meters]
     size: dict[str, float | None] = {"node": None, "gpu": None}
     if sharing.idle == "nobody":
         size = {"node": sharing.node_cores, "gpu": sharing.node_gpus}
-    held = {kind: values[here] for kind, values in per_node.items()}
-    return split_energy(curves, begin[here] - origin, end[here] - origin, held, size)
+    resources = {kind: values[job_rows] for kind, values in per_node.items()}
+    return split_energy(curves, begin[job_rows] - origin, end[job_rows] - origin, resources, size)
 
 
 # -- messages --------------------------------------------------------------------------------------
@@ -172,20 +180,20 @@ def _reasons(
     usable: npt.NDArray[np.bool_],
     begin: Floats,
     locations: JobLocations,
-    seen: Floats,
-    covered: Floats,
+    known_share: Floats,
+    coverage_share: Floats,
     coverage: float,
 ) -> dict[str, int]:
-    enough = coverage * (1 - 1e-9)
+    min_coverage = coverage * (1 - 1e-9)
     sampled = np.bincount(locations.job, minlength=len(jobs)) > 0
     conditions = {
-        "its start is not known": np.isnan(begin),
+        "its start is unknown": np.isnan(begin),
         "it ran for 0 s": ~usable,
         "its nodes are not named": ~locations.named,
         "no samples of its nodes": ~sampled,
-        "no samples while it ran": seen <= 0,
-        f"samples cover less than {coverage:.0%} of its time": seen < enough,
-        "it shared its nodes with others (label with --share shared)": covered < enough,
+        "no samples while it ran": known_share <= 0,
+        f"samples cover less than {coverage:.0%} of its time": known_share < min_coverage,
+        "it shared its nodes with others (label with --share shared)": coverage_share < min_coverage,
     }
     remaining = np.ones(len(jobs), np.bool_)
     counts = {}
@@ -197,11 +205,11 @@ def _reasons(
     return counts
 
 
-def _listed(counts: Counter[str]) -> str:
+def _counts_text(counts: Counter[str]) -> str:
     return "; ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
 
 
-def _no_overlap(
+def _no_overlap_message(
     samples: SampleFiles,
     jobs: JobTable,
     begin: Floats,

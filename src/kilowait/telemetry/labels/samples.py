@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.telemetry.meters.sample_files import OPEN, PIECE, whole_lines
+from kilowait.telemetry.meters.sample_files import OPEN_FILE, PARQUET_FILE, complete_bytes
 
 __all__ = ["MeterSamples", "SampleFiles"]
 
@@ -43,77 +43,81 @@ class MeterSamples:
 
     @property
     def kind(self) -> str:
-        """ "gpu" for energy that is split by GPUs held, "node" for energy that is split by cores."""
+        """How the energy is split among jobs: "gpu" by the GPUs they hold, "node" by their cores."""
         return "gpu" if self.meter.startswith("gpu") else "node"
 
 
 class SampleFiles:
-    """Files and folders of samples; ``hosts`` are the nodes in them, `of` reads one node.
+    """Files and folders of samples; ``hosts`` are the nodes in them, `read_host` reads one node.
 
-    Supported are the files of ``kilowait telemetry``, also while they are written, and any CSV or Parquet file with the
+    The files of ``kilowait telemetry`` can be read while they are written. Any other CSV or Parquet file needs the
     columns time, host, and power_w or energy_j.
     """
 
     def __init__(self, paths: Sequence[str | PathLike[str]]) -> None:
-        self.trouble: Counter[str] = Counter()
+        self.unusable_rows: Counter[str] = Counter()
         """Number of unusable rows by reason."""
         self.rows = 0
         self.first_s, self.last_s = np.inf, -np.inf
-        self._holding: dict[str, list[Path]] = {}
-        for path in dict.fromkeys(each for name in paths for each in _pieces(Path(name))):
-            found: set[str] = set()
-            for rows in _read(path, self.trouble):
-                found |= set(rows.hosts)
+        self._paths_by_host: dict[str, list[Path]] = {}
+        for path in dict.fromkeys(file for name in paths for file in _sample_paths(Path(name))):
+            hosts: set[str] = set()
+            for rows in _read(path, self.unusable_rows):
+                hosts |= set(rows.hosts)
                 self.rows += len(rows.utc_s)
                 self.first_s = min(self.first_s, float(rows.utc_s.min(initial=np.inf)))
                 self.last_s = max(self.last_s, float(rows.utc_s.max(initial=-np.inf)))
-            for host in found:
-                self._holding.setdefault(host, []).append(path)
-        if not self._holding:
+            for host in hosts:
+                self._paths_by_host.setdefault(host, []).append(path)
+        if not self._paths_by_host:
             raise InputError(f"there are no samples in {', '.join(map(str, paths))}")
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """The sampled nodes, sorted."""
-        return tuple(sorted(self._holding))
+        return tuple(sorted(self._paths_by_host))
 
-    def of(self, host: str) -> list[MeterSamples]:
-        """The meters of a node whose sum is the node's power, sorted by name."""
+    def read_host(self, host: str) -> list[MeterSamples]:
+        """Samples of the meters whose sum is the power of the node, sorted by the name of the meter."""
         parts: dict[str, list[Floats]] = {}
-        for path in self._holding[host]:
+        for path in self._paths_by_host[host]:
             for rows in _read(path, Counter(), host):
                 values = np.array([rows.utc_s, *rows.numbers.values()])
                 for code in np.unique(rows.meter).tolist():
                     parts.setdefault(rows.meters[code], []).append(values[:, rows.meter == code])
-        return [self._one(meter, np.concatenate(parts.pop(meter), axis=1)) for meter in sorted(parts)]
+        return [
+            self._meter_samples(meter, np.concatenate(parts.pop(meter), axis=1)) for meter in sorted(parts)
+        ]
 
-    def _one(self, meter: str, values: Floats) -> MeterSamples:
+    def _meter_samples(self, meter: str, values: Floats) -> MeterSamples:
         values = values[:, np.argsort(values[0], kind="stable")]
         last = np.append(values[0, 1:] > values[0, :-1], True)
         if not last.all():
             reason = "duplicate meter and time: the last sample is used"
-            self.trouble[reason] += int((~last).sum())
+            self.unusable_rows[reason] += int((~last).sum())
             values = values[:, last]
         return MeterSamples(meter, *values)
 
 
-# -- from files to columns -------------------------------------------------------------------------
+# -- reading of files ------------------------------------------------------------------------------
 
 
-def _pieces(path: Path) -> list[Path]:
+def _sample_paths(path: Path) -> list[Path]:
     if not path.is_dir():
         if not path.exists():
             raise InputError(f"there is no file {path}; name files or folders of samples")
         return [path]
-    names = sorted(each.name for each in path.iterdir())
-    packed = [name for name in names if PIECE.fullmatch(name)]
-    being_written = [name for name in names if OPEN.fullmatch(name) and f"{name[1:-4]}.parquet" not in packed]
-    found = [path / name for name in (*packed, *being_written)]
-    if not found:
+    names = sorted(file.name for file in path.iterdir())
+    parquet_files = [name for name in names if PARQUET_FILE.fullmatch(name)]
+    open_files = [
+        name for name in names if OPEN_FILE.fullmatch(name) and f"{name[1:-4]}.parquet" not in parquet_files
+    ]
+    paths = [path / name for name in (*parquet_files, *open_files)]
+    if not paths:
         raise InputError(
             f"the folder {path} contains no samples; give a folder written by kilowait telemetry, or files"
         )
-    return found
+    return paths
 
 
 @dataclass(frozen=True)
@@ -128,48 +132,48 @@ class _Rows:
     meters: tuple[str, ...]
 
 
-def _read(path: Path, trouble: Counter[str], host: str | None = None) -> Iterator[_Rows]:
+def _read(path: Path, unusable_rows: Counter[str], host: str | None = None) -> Iterator[_Rows]:
     """Read batches of all nodes or of one, without invalid rows."""
     import pyarrow as pa
 
     try:
-        for batch in _batches(path, trouble):
-            yield _valid_rows(batch, trouble, host)
+        for batch in _batches(path, unusable_rows):
+            yield _valid_rows(batch, unusable_rows, host)
     except (OSError, pa.ArrowException, InputError) as problem:
         raise InputError(f"cannot read the samples in {path}: {problem}") from None
 
 
-def _batches(path: Path, trouble: Counter[str]) -> Iterator[Any]:
+def _batches(path: Path, unusable_rows: Counter[str]) -> Iterator[Any]:
     import pyarrow as pa
     import pyarrow.csv as pc
     import pyarrow.parquet as pq
 
     with path.open("rb") as file:
-        packed = file.read(4) == b"PAR1"
-    if packed:
+        is_parquet = file.read(4) == b"PAR1"
+    if is_parquet:
         parquet = pq.ParquetFile(path)
-        yield from parquet.iter_batches(columns=_wanted(parquet.schema_arrow.names))
+        yield from parquet.iter_batches(columns=_known_columns(parquet.schema_arrow.names))
         return
     handle = os.open(path, os.O_RDONLY)
     try:
-        whole = whole_lines(handle)
-        trouble["truncated at the end of a file"] += int(whole < os.fstat(handle).st_size)
+        complete = complete_bytes(handle)
+        unusable_rows["truncated at the end of a file"] += int(complete < os.fstat(handle).st_size)
     finally:
         os.close(handle)
-    if not whole:
+    if not complete:
         raise InputError(f"it has no complete line; {_NEEDED}")
     with pa.memory_map(str(path)) as mapped:
-        text = mapped.read_buffer(whole)
-    first = text.slice(0, min(whole, 65536)).to_pybytes().partition(b"\n")[0]
+        text = mapped.read_buffer(complete)
+    first = text.slice(0, min(complete, 65536)).to_pybytes().partition(b"\n")[0]
     header = next(csv.reader([first.decode("utf-8-sig", "replace")]), [])
 
     def skip(row: Any) -> str:
-        trouble["with too many or too few cells"] += 1
+        unusable_rows["with too many or too few cells"] += 1
         return "skip"
 
-    kinds = {name: pa.float64() if name in _NUMBERS else pa.string() for name in _wanted(header)}
+    types = {name: pa.float64() if name in _NUMBERS else pa.string() for name in _known_columns(header)}
     convert = pc.ConvertOptions(
-        column_types=kinds, include_columns=list(kinds), null_values=_BLANK, strings_can_be_null=True
+        column_types=types, include_columns=list(types), null_values=_BLANK, strings_can_be_null=True
     )
     with pc.open_csv(
         pa.BufferReader(text),
@@ -179,54 +183,54 @@ def _batches(path: Path, trouble: Counter[str]) -> Iterator[Any]:
         yield from reader
 
 
-def _wanted(names: Sequence[str]) -> list[str]:
+def _known_columns(names: Sequence[str]) -> list[str]:
     known = [name for name in ("time", "host", "meter", *_NUMBERS) if name in names]
     if not {"time", "host"} <= set(known) or not {"power_w", "energy_j"} & set(known):
         raise InputError(f"it has the columns {', '.join(names)[:120]}; {_NEEDED}")
     return known
 
 
-def _valid_rows(batch: Any, trouble: Counter[str], host: str | None) -> _Rows:
+def _valid_rows(batch: Any, unusable_rows: Counter[str], host: str | None) -> _Rows:
     import pyarrow.compute as pc
 
     if host is not None:
         batch = batch.filter(pc.equal(batch.column("host"), host))
     size, names = batch.num_rows, batch.schema.names
     utc_s = _seconds(batch.column("time"))
-    found = {
+    values_by_name = {
         name: _floats(batch.column(name), name) if name in names else np.full(size, np.nan)
         for name in _NUMBERS
     }
     for name in ("power_w", "energy_j"):
-        impossible = np.isinf(found[name]) | (found[name] < 0)
-        if impossible.any():
-            trouble[f"with {name} below 0 or infinite: treated as missing"] += int(impossible.sum())
-            found[name] = np.where(impossible, np.nan, found[name])
-    counted = found.pop("summed") != 0
-    timed, named = np.isfinite(utc_s), ~np.asarray(pc.is_null(batch.column("host")))
-    trouble["without a time"] += int((counted & ~timed).sum())
-    trouble["without a host"] += int((counted & timed & ~named).sum())
-    kept = counted & timed & named
+        invalid = np.isinf(values_by_name[name]) | (values_by_name[name] < 0)
+        if invalid.any():
+            unusable_rows[f"with {name} below 0 or infinite: treated as missing"] += int(invalid.sum())
+            values_by_name[name] = np.where(invalid, np.nan, values_by_name[name])
+    is_summed = values_by_name.pop("summed") != 0
+    has_time, has_host = np.isfinite(utc_s), ~np.asarray(pc.is_null(batch.column("host")))
+    unusable_rows["without a time"] += int((is_summed & ~has_time).sum())
+    unusable_rows["without a host"] += int((is_summed & has_time & ~has_host).sum())
+    valid = is_summed & has_time & has_host
     meter, meters = (
         _coded(batch.column("meter")) if "meter" in names else (np.zeros(size, np.int64), ("node",))
     )
     code, hosts = _coded(batch.column("host"))
     return _Rows(
-        utc_s[kept],
-        {name: values[kept] for name, values in found.items()},
-        tuple(hosts[each] for each in np.unique(code[kept])),
-        meter[kept],
+        utc_s[valid],
+        {name: values[valid] for name, values in values_by_name.items()},
+        tuple(hosts[number] for number in np.unique(code[valid])),
+        meter[valid],
         meters,
     )
 
 
 def _coded(column: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-    """Dictionary-encode a text column; a blank cell is the name "node" of a node's only meter."""
+    """Dictionary-encode a text column; a blank cell becomes "node", the name of a node's only meter."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    words = pc.fill_null(column.cast(pa.string()), "node").dictionary_encode()
-    return np.asarray(words.indices, np.int64), tuple(words.dictionary.to_pylist())
+    encoded = pc.fill_null(column.cast(pa.string()), "node").dictionary_encode()
+    return np.asarray(encoded.indices, np.int64), tuple(encoded.dictionary.to_pylist())
 
 
 def _floats(column: Any, name: str) -> Floats:
@@ -250,7 +254,7 @@ def _seconds(column: Any) -> Floats:
         try:
             column = column.cast(pa.float64())
         except pa.ArrowException:
-            column = _moments(column)
+            column = _parse_times(column)
     if pt.is_timestamp(column.type):
         micros = pc.fill_null(column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), -(2**62))
         values = micros.to_numpy(zero_copy_only=False)
@@ -258,7 +262,7 @@ def _seconds(column: Any) -> Floats:
     return _floats(column, "time")
 
 
-def _moments(column: Any) -> Any:
+def _parse_times(column: Any) -> Any:
     import pyarrow as pa
 
     try:

@@ -78,41 +78,43 @@ def split_energy(
     spans = known_spans(curves)
     edges = np.unique(np.concatenate((spans.ravel(), start_s, end_s)))
     if not len(spans) or len(edges) < 2:
-        none = np.zeros(len(start_s))
-        return NodeShares(none, none, none, 0.0, 0.0)
+        zeros = np.zeros(len(start_s))
+        return NodeShares(zeros, zeros, zeros, 0.0, 0.0)
     after = np.searchsorted(spans[:, 0], edges[:-1], side="right") - 1
     known = (after >= 0) & (edges[:-1] < spans[after, 1])
     first, last = np.searchsorted(edges, start_s), np.searchsorted(edges, end_s)
     length = np.where(known, np.diff(edges), 0.0)
-    running = _held(first, last, np.ones(len(first)), len(edges))
+    running = _total_held(first, last, np.ones(len(first)), len(edges))
     job_j = np.zeros(len(start_s))
     node_j = unattributed_j = 0.0
     for kind in sorted({curve.kind for curve in curves}):
         total = np.sum([curve.at(edges) for curve in curves if curve.kind == kind], axis=0)
         joules = np.where(known, np.diff(total), 0.0)
         weight = held[kind]
-        taken = _held(first, last, weight, len(edges))
-        there = taken if size[kind] is None else np.maximum(taken, float(size[kind] or 0.0))
-        anyone = taken > 0
-        rate = np.divide(joules, there, out=np.zeros(len(joules)), where=anyone)
-        job_j += weight * _summed(rate, first, last)
+        held_total = _total_held(first, last, weight, len(edges))
+        capacity = held_total if size[kind] is None else np.maximum(held_total, float(size[kind] or 0.0))
+        in_use = held_total > 0
+        rate = np.divide(joules, capacity, out=np.zeros(len(joules)), where=in_use)
+        job_j += weight * _sum_ranges(rate, first, last)
         node_j += float(joules.sum())
-        unattributed_j += float((joules - rate * np.where(anyone, taken, 0.0)).sum())
-    known_s = _summed(length, first, last)
-    alone_s = _summed(np.where(running == 1, length, 0.0), first, last)
+        unattributed_j += float((joules - rate * np.where(in_use, held_total, 0.0)).sum())
+    known_s = _sum_ranges(length, first, last)
+    alone_s = _sum_ranges(np.where(running == 1, length, 0.0), first, last)
     return NodeShares(job_j, known_s, alone_s, node_j, unattributed_j)
 
 
-def _held(first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], weight: Floats, edges: int) -> Floats:
+def _total_held(
+    first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], weight: Floats, edges: int
+) -> Floats:
     """Total resources held between consecutive edges; exactly 0 where no job holds any."""
-    some = (weight > 0).astype(np.float64)
+    is_holder = (weight > 0).astype(np.float64)
     change = np.bincount(first, weight, edges) - np.bincount(last, weight, edges)
-    holders = np.cumsum(np.bincount(first, some, edges) - np.bincount(last, some, edges))
+    holders = np.cumsum(np.bincount(first, is_holder, edges) - np.bincount(last, is_holder, edges))
     return np.asarray(np.where(holders > 0, np.cumsum(change), 0.0)[:-1])
 
 
-def _summed(values: Floats, first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]) -> Floats:
-    """Per job the sum of ``values[first:last]``, without subtracting cumulative sums, so that it stays precise."""
+def _sum_ranges(values: Floats, first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]) -> Floats:
+    """Per job the sum of ``values[first:last]``. Differences of cumulative sums would be less precise."""
     if not len(first):
         return np.zeros(0)
     sums = np.add.reduceat(np.append(values, 0.0), np.column_stack((first, last)).ravel())[::2]

@@ -33,15 +33,15 @@ class CpuMeter:
     """The RAPL counters of this machine, under `root`.
 
     One row per counter and sample: `energy_j` is the counter, which wraps to 0 at `range_j`; `power_w` is the mean
-    since the previous row. `summed` is 1 for the counters whose sum is the machine: packages and memory. Cores and
-    graphics are parts of a package; psys and the mmio counters count packages a second time.
+    since the previous row. `summed` is 1 for the counters whose sum is the energy of the machine: packages and memory.
+    Cores and graphics are parts of a package; psys and the mmio counters count packages a second time.
     """
 
     columns = ("time", "monotonic_s", "host", "meter", "name", "power_w", "energy_j", "range_j", "summed")
 
     def __init__(self, host: str, root: str | PathLike[str] = POWERCAP) -> None:
-        self.host, self._before = host, dict[str, tuple[float, float]]()
-        self._gone: set[str] = set()
+        self.host, self._last_readings = host, dict[str, tuple[float, float]]()
+        self._missing: set[str] = set()
         root = Path(root)
         zones = _zones(root)
         if not zones:
@@ -49,25 +49,25 @@ class CpuMeter:
                 f"there is no energy counter (intel-rapl:0/energy_uj) under {root}; on bare metal load the module "
                 "intel_rapl_msr, or give the tree with --root; virtual machines have no counters"
             )
-        barred = [zone for zone in zones if not _allowed(zone)]
-        if len(barred) == len(zones):
+        unreadable = [zone for zone in zones if not _may_read(zone)]
+        if len(unreadable) == len(zones):
             raise MeterError(
                 f"no permission to read {zones[0].path / 'energy_uj'}; run this as root, or let its group read the "
                 "counters: chgrp power and chmod g+r on the energy_uj files, by a udev rule"
             )
-        self.barred = tuple(zone.meter for zone in barred)
-        """Counters that the user may not read; they are left out."""
-        self._zones = [zone for zone in zones if zone not in barred]
+        self.unreadable = tuple(zone.meter for zone in unreadable)
+        """Counters without read permission; they are left out."""
+        self._zones = [zone for zone in zones if zone not in unreadable]
 
     @property
     def missing(self) -> frozenset[str]:
         """Counters that can no longer be read."""
-        return frozenset(self._gone)
+        return frozenset(self._missing)
 
     def describe(self) -> str:
         """The counters as text."""
         summed = [zone.name for zone in self._zones if zone.summed]
-        return f"{len(self._zones)} RAPL counters, {', '.join(summed)} make up the machine"
+        return f"{len(self._zones)} RAPL counters; the power of the machine is the sum of {', '.join(summed)}"
 
     def read(self, now: Callable[[], Moment]) -> list[Row]:
         """One row for every counter that can be read."""
@@ -77,12 +77,12 @@ class CpuMeter:
             try:
                 energy = _joules(zone.path / "energy_uj")
             except (OSError, ValueError):
-                self._gone.add(zone.meter)
-                self._before.pop(zone.meter, None)
+                self._missing.add(zone.meter)
+                self._last_readings.pop(zone.meter, None)
                 continue
-            self._gone.discard(zone.meter)
+            self._missing.discard(zone.meter)
             power = self._power(zone, energy, moment.monotonic_s)
-            self._before[zone.meter] = (energy, moment.monotonic_s)
+            self._last_readings[zone.meter] = (energy, moment.monotonic_s)
             stamps = (moment.utc_s, moment.monotonic_s)
             rows.append(
                 (*stamps, self.host, zone.meter, zone.name, power, energy, zone.range_j, float(zone.summed))
@@ -93,36 +93,36 @@ class CpuMeter:
         """Do nothing: no file stays open."""
 
     def _power(self, zone: _Zone, energy: float, at_s: float) -> float:
-        if zone.meter not in self._before:
+        if zone.meter not in self._last_readings:
             return math.nan
-        before, then_s = self._before[zone.meter]
-        rise = energy - before if energy >= before else energy - before + zone.range_j
-        return rise / (at_s - then_s) if at_s > then_s else math.nan
+        previous, previous_s = self._last_readings[zone.meter]
+        increase = energy - previous if energy >= previous else energy - previous + zone.range_j
+        return increase / (at_s - previous_s) if at_s > previous_s else math.nan
 
 
 def _zones(root: Path) -> list[_Zone]:
     """All counters: /sys/class/powercap is flat, while in the device tree parts are in the folder of their package."""
-    found: dict[str, _Zone] = {}
+    zones_by_name: dict[str, _Zone] = {}
     folders = [root]
     while folders:
         folder = folders.pop(0)
         try:
-            inside = sorted(each for each in folder.iterdir() if _ZONE.fullmatch(each.name))
+            zone_folders = sorted(entry for entry in folder.iterdir() if _ZONE.fullmatch(entry.name))
         except OSError:
             continue
-        for path in inside:
-            if path.name in found or not (path / "energy_uj").exists():
+        for path in zone_folders:
+            if path.name in zones_by_name or not (path / "energy_uj").exists():
                 continue
             try:
                 name = (path / "name").read_text().strip()
             except OSError:
                 name = path.name
-            found[path.name] = _Zone(path, path.name, name, _range(path), _adds_up(path.name, name))
+            zones_by_name[path.name] = _Zone(path, path.name, name, _range(path), _is_summed(path.name, name))
             folders.append(path)
-    return [found[meter] for meter in sorted(found)]
+    return [zones_by_name[meter] for meter in sorted(zones_by_name)]
 
 
-def _adds_up(meter: str, name: str) -> bool:
+def _is_summed(meter: str, name: str) -> bool:
     kind, *numbers = meter.split(":")
     if kind.endswith("-mmio") or name == "psys":
         return False
@@ -137,13 +137,13 @@ def _range(path: Path) -> float:
         return math.nan
 
 
-def _allowed(zone: _Zone) -> bool:
+def _may_read(zone: _Zone) -> bool:
     try:
         _joules(zone.path / "energy_uj")
     except PermissionError:
         return False
     except (OSError, ValueError):
-        pass  # The counter is missing at the moment, which is not a permission problem.
+        pass  # The counter is missing at the moment: not a permission problem.
     return True
 
 

@@ -14,7 +14,7 @@ from kilowait.telemetry.meters.sample_files import Row
 
 __all__ = ["GpuMeter", "load_nvml"]
 
-REOPEN_S = 10.0
+REOPEN_INTERVAL_S = 10.0
 """Interval at which NVML is reinitialized while a GPU is missing, as needed after a driver reload."""
 
 # NVML error codes of values that this GPU, driver or user cannot read; after any other error the GPU counts as missing.
@@ -63,11 +63,11 @@ class GpuMeter:
         self.host, self._nvml = host, load_nvml() if nvml is None else nvml
         self._gpus: list[_Gpu] = []
         self._names: dict[str, str] = {}
-        self._gone: set[str] = set()
-        self._tried_s = -math.inf
+        self._missing: set[str] = set()
+        self._last_reopen_s = -math.inf
         try:
             self._nvml.nvmlInit()
-            self._gpus = self._found()
+            self._gpus = self._list_gpus()
         except self._nvml.NVMLError as problem:
             raise MeterError(f"the GPUs of {host} cannot be read: {problem}; {_REMEDY}") from None
         if not self._gpus:
@@ -77,17 +77,17 @@ class GpuMeter:
     @property
     def missing(self) -> frozenset[str]:
         """GPUs that no longer respond."""
-        return frozenset(self._gone)
+        return frozenset(self._missing)
 
     def describe(self) -> str:
         """The GPUs as text."""
-        kinds = [gpu.name for gpu in self._gpus]
-        return ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds))
+        names = [gpu.name for gpu in self._gpus]
+        return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
 
     def read(self, now: Callable[[], Moment]) -> list[Row]:
         """One row for every GPU that responds."""
-        if self._gone and now().monotonic_s - self._tried_s >= REOPEN_S:
-            self._tried_s = now().monotonic_s
+        if self._missing and now().monotonic_s - self._last_reopen_s >= REOPEN_INTERVAL_S:
+            self._last_reopen_s = now().monotonic_s
             self._reopen()
         rows: list[Row] = []
         for gpu in self._gpus:
@@ -95,9 +95,9 @@ class GpuMeter:
             try:
                 values = [self._value(query, gpu) for query in _QUANTITIES.values()]
             except self._nvml.NVMLError:
-                self._gone.add(gpu.meter)
+                self._missing.add(gpu.meter)
                 continue
-            self._gone.discard(gpu.meter)
+            self._missing.discard(gpu.meter)
             rows.append((moment.utc_s, moment.monotonic_s, self.host, gpu.meter, gpu.uuid, gpu.name, *values))
         return rows
 
@@ -106,19 +106,21 @@ class GpuMeter:
         with suppress(self._nvml.NVMLError):  # The driver may be unloaded already.
             self._nvml.nvmlShutdown()
 
-    def _found(self) -> list[_Gpu]:
+    def _list_gpus(self) -> list[_Gpu]:
         handles = [
             self._nvml.nvmlDeviceGetHandleByIndex(index) for index in range(self._nvml.nvmlDeviceGetCount())
         ]
-        uuids = [_word(self._nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+        uuids = [_as_text(self._nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
         for index, uuid in enumerate(uuids):
-            # NVML renumbers GPUs when one disappears from the bus; a meter keeps the names of its GPUs.
-            taken = {self._names.get(other) for other in uuids}
-            free = (f"gpu{number}" for number in (index, *range(len(uuids))) if f"gpu{number}" not in taken)
+            # NVML renumbers GPUs when one disappears from the bus, but each GPU keeps its name.
+            used_names = {self._names.get(other_uuid) for other_uuid in uuids}
+            unused_names = (
+                f"gpu{number}" for number in (index, *range(len(uuids))) if f"gpu{number}" not in used_names
+            )
             if uuid not in self._names:
-                self._names[uuid] = next(free)
+                self._names[uuid] = next(unused_names)
         return [
-            _Gpu(handle, self._names[uuid], uuid, _word(self._nvml.nvmlDeviceGetName(handle)))
+            _Gpu(handle, self._names[uuid], uuid, _as_text(self._nvml.nvmlDeviceGetName(handle)))
             for handle, uuid in zip(handles, uuids, strict=True)
         ]
 
@@ -127,11 +129,11 @@ class GpuMeter:
         try:
             self.close()
             self._nvml.nvmlInit()
-            found = self._found()
+            gpus = self._list_gpus()
         except self._nvml.NVMLError:
-            return  # Not yet.
-        self._gone |= {gpu.meter for gpu in self._gpus} - {gpu.meter for gpu in found}
-        self._gpus = found
+            return  # still unavailable; tried again after the interval
+        self._missing |= {gpu.meter for gpu in self._gpus} - {gpu.meter for gpu in gpus}
+        self._gpus = gpus
 
     def _value(self, query: Callable[[Any, Any], float], gpu: _Gpu) -> float:
         try:
@@ -142,6 +144,6 @@ class GpuMeter:
             raise
 
 
-def _word(text: str | bytes) -> str:
+def _as_text(text: str | bytes) -> str:
     """Text of an NVML string, which is bytes in older versions of the library."""
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else text

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 __all__ = ["HostClock", "Moment", "clock_step_s"]
 
-STEADY_S = 0.05
+CLOCK_TOLERANCE_S = 0.05
 """Tolerated difference between the two clocks from one sample to the next. It is at most half of the elapsed time, so
 that samples stay in order; a thousandth of the elapsed time is added, which is more than clocks are slewed."""
 
@@ -24,7 +24,7 @@ class Moment:
 
 
 class HostClock:
-    """The clocks of the machine, with an interruptible wait. Tests use another implementation."""
+    """The clocks of the machine, and an interruptible wait. Tests replace it."""
 
     def now(self) -> Moment:
         """The current time."""
@@ -44,6 +44,8 @@ def clock_step_s(before: Moment, after: Moment) -> float:
     ... )
     (0.0, -600.0)
     """
-    passed = after.monotonic_s - before.monotonic_s
-    apart = after.utc_s - before.utc_s - passed
-    return apart if abs(apart) > min(STEADY_S, passed / 2) + 0.001 * passed else 0.0
+    elapsed_s = after.monotonic_s - before.monotonic_s
+    difference_s = after.utc_s - before.utc_s - elapsed_s
+    return (
+        difference_s if abs(difference_s) > min(CLOCK_TOLERANCE_S, elapsed_s / 2) + 0.001 * elapsed_s else 0.0
+    )

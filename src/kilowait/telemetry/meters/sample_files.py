@@ -22,23 +22,32 @@ from typing import Any, Protocol
 
 from kilowait.errors import InputError, MeterError, UnknownNameError
 
-__all__ = ["OPEN", "PIECE", "Recorder", "Row", "TEXTS", "arrow_types", "open_recorder", "whole_lines"]
+__all__ = [
+    "OPEN_FILE",
+    "PARQUET_FILE",
+    "Recorder",
+    "Row",
+    "TEXT_COLUMNS",
+    "arrow_types",
+    "complete_bytes",
+    "open_recorder",
+]
 
 Row = tuple[str | float, ...]
 """Cells by the meter's columns; the first is the time in Unix seconds."""
 
-TEXTS = frozenset({"host", "meter", "uuid", "name"})
+TEXT_COLUMNS = frozenset({"host", "meter", "uuid", "name"})
 """Text columns; the others are numbers, except for the timestamp `time`."""
-PIECE = re.compile(r"\d{4}-\d\d-\d\d(-\d+)?\.parquet")
-OPEN = re.compile(r"_\d{4}-\d\d-\d\d(-\d+)?\.csv")
-"""File names in a folder: converted to Parquet, and being written. Other programs ignore names that begin with _."""
+PARQUET_FILE = re.compile(r"\d{4}-\d\d-\d\d(-\d+)?\.parquet")
+OPEN_FILE = re.compile(r"_\d{4}-\d\d-\d\d(-\d+)?\.csv")
+"""File names in a folder: converted to Parquet, and being written. Parquet readers skip names that begin with _."""
 
 
 class Recorder(Protocol):
-    """Writes the rows of each sample."""
+    """Writer of the rows of each sample."""
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Write these rows; when it returns they survive the end of this process."""
+        """Write these rows; after it returns they are not lost if the process is killed."""
         ...
 
     def close(self) -> None:
@@ -58,11 +67,14 @@ def open_recorder(path: str | PathLike[str], columns: Sequence[str]) -> Recorder
     ['time,host,power_w', '1970-01-01T00:00:00.250000Z,node7,71.5', '1970-01-01T00:00:01.250000Z,node7,']
     """
     path = Path(path)
-    kinds: dict[str, Callable[[Path, tuple[str, ...]], Recorder]] = {".csv": _Csv, ".parquet": _Folder}
-    if path.suffix not in kinds:
-        raise UnknownNameError("suffix of a sample file", path.suffix or str(path), kinds)
+    recorders: dict[str, Callable[[Path, tuple[str, ...]], Recorder]] = {
+        ".csv": _CsvRecorder,
+        ".parquet": _ParquetFolderRecorder,
+    }
+    if path.suffix not in recorders:
+        raise UnknownNameError("suffix of a sample file", path.suffix or str(path), recorders)
     try:
-        return kinds[path.suffix](path, tuple(columns))
+        return recorders[path.suffix](path, tuple(columns))
     except OSError as problem:
         raise MeterError(
             f"cannot write to {path}: {problem.strerror or problem}; choose another --out"
@@ -73,28 +85,29 @@ def arrow_types(columns: Sequence[str]) -> dict[str, Any]:
     """The Arrow type of each column."""
     import pyarrow as pa
 
-    moment = pa.timestamp("us", tz="UTC")
+    timestamp = pa.timestamp("us", tz="UTC")
     return {
-        name: moment if name == "time" else pa.string() if name in TEXTS else pa.float64() for name in columns
+        name: timestamp if name == "time" else pa.string() if name in TEXT_COLUMNS else pa.float64()
+        for name in columns
     }
 
 
-def whole_lines(file: int) -> int:
-    """Bytes of an open file up to the end of its last complete line.
+def complete_bytes(file: int) -> int:
+    """Number of bytes of an open file up to the end of its last complete line.
 
     Only the last line can be incomplete, if the machine fails during a write.
     """
     end = os.fstat(file).st_size
     while end > 0:
         begin = max(end - 4096, 0)
-        found = os.pread(file, end - begin, begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
+        newline = os.pread(file, end - begin, begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
         end = begin
     return 0
 
 
-class _Csv:
+class _CsvRecorder:
     """One CSV file, locked while it is written."""
 
     def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
@@ -105,15 +118,15 @@ class _Csv:
         try:
             _lock(self._file, path)
             header = ",".join(columns) + "\n"
-            whole = whole_lines(self._file)
+            complete = complete_bytes(self._file)
             first = os.pread(self._file, len(header.encode()), 0).decode("utf-8", "replace")
-            if first != (header if whole else header[: len(first)]):
+            if first != (header if complete else header[: len(first)]):
                 raise InputError(
                     f"{path} has other columns ({first.splitlines()[0]} ...); it was not changed: write to another file"
                 )
-            os.ftruncate(self._file, whole)
-            if not whole:
-                _all(self._file, header)
+            os.ftruncate(self._file, complete)
+            if not complete:
+                _write_all(self._file, header)
         except BaseException:
             os.close(self._file)
             raise
@@ -122,7 +135,7 @@ class _Csv:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([_cells(row) for row in rows])
         try:
-            _all(self._file, text.getvalue())
+            _write_all(self._file, text.getvalue())
         except OSError as problem:
             raise MeterError(
                 f"cannot write to {self.path} any more: {problem.strerror or problem}; the samples so far are saved"
@@ -132,7 +145,7 @@ class _Csv:
         os.close(self._file)
 
 
-class _Folder:
+class _ParquetFolderRecorder:
     """A folder of daily files, locked while it is written."""
 
     def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
@@ -142,70 +155,71 @@ class _Folder:
             )
         path.mkdir(parents=True, exist_ok=True)
         self.path, self.columns = path, columns
-        self._piece: _Csv | None = None
+        self._day_file: _CsvRecorder | None = None
         self._day = ""
         self._folder = os.open(path, os.O_RDONLY)
         try:
             _lock(self._folder, path)
-            self._settle()
+            self._prepare()
         except BaseException:
             os.close(self._folder)
             raise
 
-    def _settle(self) -> None:
-        """Refuse a folder with other content; convert files that an earlier run left open."""
-        names = sorted(each.name for each in self.path.iterdir())
+    def _prepare(self) -> None:
+        """Check that the folder has no other content, and convert the CSV files of an interrupted run."""
+        names = sorted(entry.name for entry in self.path.iterdir())
         unknown = [
-            name for name in names if not (PIECE.fullmatch(name) or OPEN.fullmatch(name) or name[0] == ".")
+            name
+            for name in names
+            if not (PARQUET_FILE.fullmatch(name) or OPEN_FILE.fullmatch(name) or name[0] == ".")
         ]
         if unknown:
             raise InputError(
                 f"{self.path} contains {unknown[0]}, which is not a sample file; choose another folder"
             )
-        packed = [name for name in names if PIECE.fullmatch(name)]
-        if packed:
+        parquet_files = [name for name in names if PARQUET_FILE.fullmatch(name)]
+        if parquet_files:
             import pyarrow.parquet as pq
 
-            held = tuple(pq.read_schema(self.path / packed[-1]).names)
-            if held != self.columns:
+            columns_found = tuple(pq.read_schema(self.path / parquet_files[-1]).names)
+            if columns_found != self.columns:
                 raise InputError(
-                    f"{self.path} has other columns ({', '.join(held[:5])} ...); it was not changed: write to another "
-                    "folder"
+                    f"{self.path} has other columns ({', '.join(columns_found[:5])} ...); it was not changed: "
+                    "write to another folder"
                 )
         for name in names:
-            if OPEN.fullmatch(name):
-                left = _Csv(
-                    self.path / name, self.columns
-                )  # Removes an incomplete line, and refuses other columns.
-                left.close()
-                _pack(left.path, self.columns)
+            if OPEN_FILE.fullmatch(name):
+                # Opening removes an incomplete line, and checks the columns.
+                leftover = _CsvRecorder(self.path / name, self.columns)
+                leftover.close()
+                _convert_to_parquet(leftover.path, self.columns)
 
     def write(self, rows: Sequence[Row]) -> None:
-        for day, same in groupby(rows, lambda row: _moment(row).strftime("%Y-%m-%d")):
-            if day != self._day or self._piece is None:
-                self._finish()
-                self._day, self._piece = day, _Csv(self._free(day), self.columns)
-            self._piece.write(list(same))
+        for day, day_rows in groupby(rows, lambda row: _moment(row).strftime("%Y-%m-%d")):
+            if day != self._day or self._day_file is None:
+                self._close_day_file()
+                self._day, self._day_file = day, _CsvRecorder(self._unused_path(day), self.columns)
+            self._day_file.write(list(day_rows))
 
-    def _free(self, day: str) -> Path:
+    def _unused_path(self, day: str) -> Path:
         """An unused file name of that day: sampling may have been restarted."""
         number, name = 1, day
         while (self.path / f"{name}.parquet").exists() or (self.path / f"_{name}.csv").exists():
             number, name = number + 1, f"{day}-{number + 1}"
         return self.path / f"_{name}.csv"
 
-    def _finish(self) -> None:
-        if self._piece is not None:
-            piece, self._piece = self._piece, None
-            piece.close()
-            _pack(piece.path, self.columns)
+    def _close_day_file(self) -> None:
+        if self._day_file is not None:
+            day_file, self._day_file = self._day_file, None
+            day_file.close()
+            _convert_to_parquet(day_file.path, self.columns)
 
     def close(self) -> None:
-        self._finish()
+        self._close_day_file()
         os.close(self._folder)
 
 
-def _pack(path: Path, columns: tuple[str, ...]) -> None:
+def _convert_to_parquet(path: Path, columns: tuple[str, ...]) -> None:
     """Convert ``_DAY.csv`` to ``DAY.parquet`` atomically, then delete the CSV file."""
     import pyarrow as pa
     import pyarrow.csv as pc
@@ -217,7 +231,7 @@ def _pack(path: Path, columns: tuple[str, ...]) -> None:
     try:
         if not target.exists():
             options = pc.ConvertOptions(column_types=types, strings_can_be_null=True)
-            # A power failure may leave a line of zeros, which must not prevent the next run.
+            # After a power failure the file may contain a line of zeros, which must not prevent the next run.
             parse = pc.ParseOptions(invalid_row_handler=lambda row: "skip")
             rows = 0
             # In batches: a day of eight GPUs then takes a few megabytes of memory.
@@ -248,11 +262,11 @@ def _lock(file: int, path: Path) -> None:
         raise InputError(
             f"{path} is being written by another process; stop that one, or write to another file"
         ) from None
-    except OSError:  # The file system has no locks: concurrent writers cannot be detected.
+    except OSError:  # The file system has no locks: concurrent writers are not detected.
         pass
 
 
-def _all(file: int, text: str) -> None:
+def _write_all(file: int, text: str) -> None:
     data = text.encode()
     while data:
         data = data[os.write(file, data) :]

@@ -45,7 +45,7 @@ class SamplingProgress:
     ticks: int = 0
     rows: int = 0
     missed: int = 0
-    """Samples skipped because reading or writing took too long; they are not caught up."""
+    """Samples skipped because reading or writing took too long; they are not repeated later."""
     clock_changes: int = 0
     """Number of times the wall clock was set."""
     power_w: float = math.nan
@@ -76,7 +76,7 @@ def sample(
     """Read `meter` every `interval_s` seconds of the monotonic clock into `recorder`, until `duration_s` or `stop`.
 
     The first sample is taken immediately, the last at `duration_s`. If a sample takes longer than the interval, the
-    samples in that time are skipped; the next one is again at a whole multiple of the interval.
+    samples in that time are skipped, and the next one is at the next multiple of the interval.
     """
     if not (math.isfinite(interval_s) and interval_s > 0):
         raise InputError(f"the interval is {interval_s:g} s; it must be above 0, such as 1s")
@@ -94,30 +94,30 @@ def sample(
         recorder.write(rows)
         now = clock.now()
         progress.ticks, progress.rows = progress.ticks + 1, progress.rows + len(rows)
-        progress.elapsed_s, progress.power_w = now.monotonic_s - start, _power(meter.columns, rows)
-        by_s = clock_step_s(before, now)
-        if by_s:
+        progress.elapsed_s, progress.power_w = now.monotonic_s - start, _total_power(meter.columns, rows)
+        step_s = clock_step_s(before, now)
+        if step_s:
             progress.clock_changes += 1
             progress.events.append(
-                f"the clock was set {'forward' if by_s > 0 else 'back'} by {abs(by_s):.3g} s"
+                f"the clock was set {'forward' if step_s > 0 else 'back'} by {abs(step_s):.3g} s"
             )
         progress.events += [f"{part} no longer responds" for part in sorted(meter.missing - missing)]
         progress.events += [f"{part} responds again" for part in sorted(missing - meter.missing)]
         before, missing = now, meter.missing
-        ahead = max(tick + 1, math.ceil(progress.elapsed_s / interval_s - 1e-9))
-        progress.missed += int(min(ahead, last + 1)) - tick - 1
+        next_tick = max(tick + 1, math.ceil(progress.elapsed_s / interval_s - 1e-9))
+        progress.missed += int(min(next_tick, last + 1)) - tick - 1
         if on_progress is not None:
             on_progress(progress)
-        if ahead > last:
+        if next_tick > last:
             break
-        tick = ahead
+        tick = next_tick
         clock.wait(start + tick * interval_s - clock.now().monotonic_s, stop)
     return progress
 
 
-def _power(columns: Sequence[str], rows: Sequence[Row]) -> float:
+def _total_power(columns: Sequence[str], rows: Sequence[Row]) -> float:
     """Total power of the rows that count towards the machine."""
-    power = columns.index("power_w")
-    counted = columns.index("summed") if "summed" in columns else None
-    watts = [float(row[power]) for row in rows if counted is None or row[counted]]
-    return math.fsum(watt for watt in watts if not math.isnan(watt)) if watts else math.nan
+    power_column = columns.index("power_w")
+    summed_column = columns.index("summed") if "summed" in columns else None
+    powers = [float(row[power_column]) for row in rows if summed_column is None or row[summed_column]]
+    return math.fsum(value for value in powers if not math.isnan(value)) if powers else math.nan
