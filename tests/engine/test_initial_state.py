@@ -42,7 +42,13 @@ def test_allowed_groups_are_those_of_the_queue_that_could_hold_the_job() -> None
     )
     state = fresh_state(jobs, TWO, Settings(on_oversized="drop"))
     assert state.job_state["allowed"].tolist() == [0b11, 0b10, 0b01, 0b10, 0b11]
-    assert state.preference[state.job_state["choice"]].tolist() == [[1, 0], [1, 0], [0, -1], [0, 1], [0, 1]]
+    assert state.preference[state.job_state["preference_row"]].tolist() == [
+        [1, 0],
+        [1, 0],
+        [0, -1],
+        [0, 1],
+        [0, 1],
+    ]
 
 
 def test_queues_without_labels_are_numbers() -> None:

@@ -140,7 +140,7 @@ def test_a_budget_is_never_exceeded() -> None:
 def test_room_for_steps_is_made_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = kw.lublin(60 if INTERPRETED else 500, 8, load=0.4, seed=1)
     expected = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", power_controls=asleep())
-    monkeypatch.setattr(power_initial_state, "STEPS", 60)
+    monkeypatch.setattr(power_initial_state, "NODE_CHANGES", 60)
     log = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", power_controls=asleep())
     assert as_bytes(log) == as_bytes(expected) and steps_of(log) == steps_of(expected)
     assert len(steps_of(log)) > 60
@@ -227,14 +227,14 @@ def test_shared_nodes_do_not_sleep() -> None:
 
 
 def test_a_burst_that_wakes_many_nodes_finds_room_to_be_written_down(monkeypatch):
-    monkeypatch.setattr(power_initial_state, "STEPS", 0)
-    kept = simulator.with_larger_step_buffer
+    monkeypatch.setattr(power_initial_state, "NODE_CHANGES", 0)
+    kept = simulator.with_larger_node_change_buffer
 
     def checked(state):
-        assert int(state.lever["steps"][0]) <= len(state.steps)
+        assert int(state.power_control_state["node_changes"][0]) <= len(state.node_changes)
         return kept(state)
 
-    monkeypatch.setattr(simulator, "with_larger_step_buffer", checked)
+    monkeypatch.setattr(simulator, "with_larger_node_change_buffer", checked)
     for slow in range(68, 84, 3):  # whatever is left of the room when the burst comes
         burst = 100
         submit = np.concatenate([np.arange(slow) * 1000.0, np.full(burst, slow * 1000.0 + 500.0)])
@@ -252,4 +252,4 @@ def test_a_burst_that_wakes_many_nodes_finds_room_to_be_written_down(monkeypatch
             power_controls=PowerControls(sleep={"nodes": SleepPolicy(10, 1, 5)}),
         )
         run.run()
-        assert int(run.state.lever["steps"][0]) <= len(run.state.steps)
+        assert int(run.state.power_control_state["node_changes"][0]) <= len(run.state.node_changes)

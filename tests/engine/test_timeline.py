@@ -51,7 +51,9 @@ def call_believe(s: Any, job: int, end: float) -> None:
 
 def line(s: State) -> list[tuple[float, list[int]]]:
     k = s.clock[0]
-    return [(float(s.line_s[i]), s.line_free[i].tolist()) for i in range(k.line_lo, k.line_hi)]
+    return [
+        (float(s.timeline_s[i]), s.timeline_free[i].tolist()) for i in range(k.timeline_lo, k.timeline_hi)
+    ]
 
 
 def run_job(s: State, job: int, end: float) -> None:

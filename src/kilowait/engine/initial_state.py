@@ -10,7 +10,7 @@ import numpy.typing as npt
 from kilowait.engine.interface import JOB, PriorityPolicy
 from kilowait.engine.job_times import JobTimes, resolve_job_times
 from kilowait.engine.kernels.state import (
-    CHANGE_OF_CAPACITY,
+    CAPACITY_CHANGE,
     GROUP,
     JOB_EXTRA,
     JOB_STATE,
@@ -63,7 +63,7 @@ def build_initial_state(
     first, following, arrivals = _dependents(jobs, earliest, settings.dependencies)
     dependents = len(arrivals) < n
     cancels = "cancel_s" in jobs
-    changes = np.array(machine.changes, CHANGE_OF_CAPACITY).view(np.recarray)
+    changes = np.array(machine.changes, CAPACITY_CHANGE).view(np.recarray)
     timeline = timeline or settings.depth > 1 or len(changes) > 0
     # A running or reserved job has at most two breakpoints; a moved one leaves its old ones behind.
     breakpoints = (4 if settings.depth == UNLIMITED else 2) * n + len(changes) + 4 if timeline else 0
@@ -93,7 +93,7 @@ def build_initial_state(
     job_state["allowed"] = allowed
     job_state["least_need"] = least
     if len(preference) > 1:
-        job_state["choice"] = choice
+        job_state["preference_row"] = choice
     job_extra = _records(
         JOB_EXTRA,
         n
@@ -132,11 +132,11 @@ def build_initial_state(
         # A job has at most two pending events: finish, arrival or end of hold; and a cancellation.
         events=_blank(RANKED, 2 * n + 2),
         queue=_blank(QUEUE_ENTRY, n + 1),
-        fresh=np.empty(n + 1, np.int64),
+        new_arrivals=np.empty(n + 1, np.int64),
         expected_ends=_blank(RANKED, n + 1),
         candidates=_blank(RANKED, n + 1),
-        line_s=np.empty(breakpoints),
-        line_free=np.empty((breakpoints, len(pools)), np.int64),
+        timeline_s=np.empty(breakpoints),
+        timeline_free=np.empty((breakpoints, len(pools)), np.int64),
         usage=usage,
     )
 

@@ -71,7 +71,7 @@ def _begin(t: Any) -> bool:
     s = state_without_refcount(t)
     k = s.clock[0]
     k.unchanged = 0
-    k.fresh = 0
+    k.new_arrivals = 0
     all_applied = not k.per_event or event_loop.next_event_s(s) > k.now
     freed = False
     if k.depth == UNLIMITED:

@@ -32,7 +32,7 @@ class ResourcePools:
     free: Ints
     """Free amount at the beginning."""
     changes: list[tuple[float, float, int, int, int]]
-    """CHANGE_OF_CAPACITY rows, sorted."""
+    """CAPACITY_CHANGE rows, sorted."""
     capacity_s: npt.NDArray[np.float64]
     capacity_nodes: Ints
     like: Ints

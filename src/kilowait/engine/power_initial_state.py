@@ -12,10 +12,10 @@ from kilowait.cluster import PowerControls
 from kilowait.engine.initial_state import build_initial_state
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.kernels.power_state import (
-    BATCH,
+    NODE_BATCH,
+    NODE_CHANGE,
     POWER_CONTROL_STATE,
-    SLEEPER,
-    STEP,
+    SLEEP_STATE,
     PowerState,
 )
 from kilowait.engine.pools import NODES, WATTS, ResourcePools
@@ -23,9 +23,9 @@ from kilowait.engine.settings import Settings
 from kilowait.errors import ClusterError, TableError, UnknownNameError
 from kilowait.jobs import JobTable
 
-__all__ = ["build_power_state", "with_larger_step_buffer", "add_power_pool"]
+__all__ = ["build_power_state", "with_larger_node_change_buffer", "add_power_pool"]
 
-STEPS = 4096
+NODE_CHANGES = 4096
 """Initial rows for node-state changes, plus two per job; the buffer grows on demand."""
 
 
@@ -102,49 +102,52 @@ def build_power_state(
                 f"preferred levels of {len(power_controls.preferred_level)} jobs for a table of {n}"
             )
         preferred_level = np.array(_sorted(power_controls.preferred_level, order), np.int64)
-    lever = _records(POWER_CONTROL_STATE, 1)
-    lever["levels"], lever["budget"], lever["full_speed_backlog_nodes"] = (
+    control_state = _records(POWER_CONTROL_STATE, 1)
+    control_state["levels"], control_state["budget"], control_state["full_speed_backlog_nodes"] = (
         levels,
         budget,
         power_controls.full_speed_backlog_nodes,
     )
     if budget:
-        lever["watts_column"] = base.pools["need"][machine.pool_lo[1] - 1]
-    lever["one"] = groups == 1 and len(machine.pool_kind) == 1 + budget
-    lever["alike"] = alike
-    lever["holds"] = "hold_until_s" in jobs
-    hold = np.array(jobs["hold_until_s"] if lever["holds"][0] else np.zeros(0), np.float64)
-    lever["sleeps"] = len(power_controls.sleep) > 0
-    sleepers, reserve = _sleepers(power_controls, machine)
+        control_state["watts_column"] = base.pools["need"][machine.pool_lo[1] - 1]
+    control_state["one_pool"] = groups == 1 and len(machine.pool_kind) == 1 + budget
+    control_state["shared_factors"] = alike
+    control_state["load_shifting"] = "hold_until_s" in jobs
+    hold_until_s = np.array(
+        jobs["hold_until_s"] if control_state["load_shifting"][0] else np.zeros(0), np.float64
+    )
+    control_state["sleeps"] = len(power_controls.sleep) > 0
+    sleep_state, reserve = _sleep_states(power_controls, machine)
     most = max(
-        (int(machine.capacity[machine.pool_lo[g]]) for g in range(groups) if sleepers["sleeps"][g]), default=1
+        (int(machine.capacity[machine.pool_lo[g]]) for g in range(groups) if sleep_state["sleeps"][g]),
+        default=1,
     )
     batches = (groups, 2 * most + 4)
     return PowerState(
         *base._replace(need=need),
-        lever=lever,
+        power_control_state=control_state,
         factor=np.require(np.broadcast_to(factor, (groups, factor.shape[1], levels)), np.float64, ["C", "W"]),
         watts=watts,
         least_watts=least_watts,
         preferred_level=preferred_level,
         run_s=np.array(base.job_state["run_s"]),
         planned_s=np.array(base.jobs["planned_s"]),
-        hold_s=hold,
+        hold_until_s=hold_until_s,
         reserved_level=np.zeros(n, np.int64),
-        sleepers=sleepers,
-        idle=np.zeros(batches, BATCH).view(np.recarray),
-        shutting_down=np.zeros(batches, BATCH).view(np.recarray),
-        booting=np.zeros(batches, BATCH).view(np.recarray),
+        sleep_state=sleep_state,
+        idle=np.zeros(batches, NODE_BATCH).view(np.recarray),
+        shutting_down=np.zeros(batches, NODE_BATCH).view(np.recarray),
+        booting=np.zeros(batches, NODE_BATCH).view(np.recarray),
         reserve=reserve,
-        steps=_blank(STEP, STEPS + 2 * n if power_controls.sleep else 0),
+        node_changes=_blank(NODE_CHANGE, NODE_CHANGES + 2 * n if power_controls.sleep else 0),
     )
 
 
-def with_larger_step_buffer(state: PowerState) -> PowerState:
+def with_larger_node_change_buffer(state: PowerState) -> PowerState:
     """Double the buffer for node-state changes."""
-    steps = _blank(STEP, 2 * len(state.steps) + STEPS)
-    steps[: len(state.steps)] = state.steps
-    return state._replace(steps=steps)
+    node_changes = _blank(NODE_CHANGE, 2 * len(state.node_changes) + NODE_CHANGES)
+    node_changes[: len(state.node_changes)] = state.node_changes
+    return state._replace(node_changes=node_changes)
 
 
 def _table(given: npt.NDArray[Any], what: str, n: int, machine: ResourcePools) -> npt.NDArray[Any]:
@@ -189,7 +192,7 @@ def _reject_over_budget(
         )
 
 
-def _sleepers(power_controls: PowerControls, machine: ResourcePools) -> tuple[Any, Any]:
+def _sleep_states(power_controls: PowerControls, machine: ResourcePools) -> tuple[Any, Any]:
     """Sleep settings of each group, and the steps of their reserves, concatenated."""
     plain = machine.names[: int(machine.like.max()) + 1]
     for name in power_controls.sleep:
@@ -197,21 +200,21 @@ def _sleepers(power_controls: PowerControls, machine: ResourcePools) -> tuple[An
             raise UnknownNameError("sleeping group", name, plain)
         if machine.pool_kind[machine.pool_lo[plain.index(name)]] != NODES:
             raise ClusterError(f"group {name!r} is shared among jobs; only whole nodes can be put to sleep")
-    sleepers = _records(SLEEPER, len(machine.names))
+    sleep_state = _records(SLEEP_STATE, len(machine.names))
     steps: list[tuple[float, int]] = []
     for g, name in enumerate(plain):
         how = power_controls.sleep.get(name)
         if how is None:
             continue
-        sleepers["sleeps"][g], sleepers["wake_ahead"][g] = 1, how.wake_ahead
-        sleepers["timeout_s"][g], sleepers["shutdown_s"][g] = how.timeout_s, how.shutdown_s
-        sleepers["wake_s"][g] = how.wake_s
-        sleepers["reserve_at"][g] = len(steps)
+        sleep_state["sleeps"][g], sleep_state["wake_ahead"][g] = 1, how.wake_ahead
+        sleep_state["timeout_s"][g], sleep_state["shutdown_s"][g] = how.timeout_s, how.shutdown_s
+        sleep_state["wake_s"][g] = how.wake_s
+        sleep_state["reserve_at"][g] = len(steps)
         steps += how.reserve
-        sleepers["reserve_end"][g] = len(steps)
-    sleepers["check_s"] = np.inf
-    reserve = np.array(steps or [(0.0, 0)], BATCH).view(np.recarray)
-    return sleepers, reserve
+        sleep_state["reserve_end"][g] = len(steps)
+    sleep_state["check_s"] = np.inf
+    reserve = np.array(steps or [(0.0, 0)], NODE_BATCH).view(np.recarray)
+    return sleep_state, reserve
 
 
 def _records(kind: np.dtype[Any], count: int) -> Any:

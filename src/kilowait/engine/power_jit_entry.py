@@ -58,7 +58,7 @@ def _begin(t: Any) -> bool:
     s = power_state_without_refcount(t)
     k = s.clock[0]
     k.unchanged = 0
-    k.fresh = 0
+    k.new_arrivals = 0
     all_applied = not k.per_event or power_event_loop.next_event_or_check_s(s) > k.now
     freed = False
     power_pass.open_pass(s)
@@ -103,7 +103,7 @@ def _hold(t: Any, job: int, until: float) -> None:
     k = s.clock[0]
     if k.depth == UNLIMITED:
         power_pass.remove_reservation(s, job)
-    s.lever[0].asked -= s.job_state[job].least_need
+    s.power_control_state[0].queued_nodes -= s.job_state[job].least_need
     queue.remove(s, job, HELD)
     push(s.events, k.events, until, TIMER + 2 * job + 1)
     k.events += 1
@@ -113,7 +113,7 @@ def _wake(t: Any, group: int, nodes: int) -> int:
     """Wake up to `nodes` sleeping nodes of a group now; return their number."""
     s = power_state_without_refcount(t)
     node_sleep.fall_asleep(s, group)
-    woken = min(nodes, s.sleepers[group].asleep)
+    woken = min(nodes, s.sleep_state[group].asleep)
     if woken > 0:
         node_wake.wake_nodes(s, group, woken)
     return woken
@@ -122,7 +122,7 @@ def _wake(t: Any, group: int, nodes: int) -> int:
 def _sleep(t: Any, group: int, nodes: int) -> int:
     """Put up to `nodes` idle nodes of a group to sleep now, longest idle first; return their number."""
     s = power_state_without_refcount(t)
-    sleeper = s.sleepers[group]
+    sleeper = s.sleep_state[group]
     put = 0
     while put < nodes and sleeper.idle_lo < sleeper.idle_hi:
         some = min(nodes - put, s.idle[group, sleeper.idle_lo].nodes)

@@ -19,7 +19,11 @@ from kilowait.engine.interface import (
 from kilowait.engine.kernels import event_loop
 from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING, UNLIMITED
 from kilowait.engine.pools import resource_pools
-from kilowait.engine.power_initial_state import add_power_pool, build_power_state, with_larger_step_buffer
+from kilowait.engine.power_initial_state import (
+    add_power_pool,
+    build_power_state,
+    with_larger_node_change_buffer,
+)
 from kilowait.engine.power_jit_entry import compiled_power_kernel
 from kilowait.engine.settings import Settings
 from kilowait.errors import ChoiceError, InputError
@@ -127,10 +131,12 @@ class Simulator:
         own = self.backfill_policy
         if self.policy.compiled and (own is None or own.compiled):
             backfill_score = self.policy.score if own is None else own.score
-            self._state.clock["track_expected_ends"] = self.settings.depth > 0 or len(self._state.line_s) > 0
+            self._state.clock["track_expected_ends"] = (
+                self.settings.depth > 0 or len(self._state.timeline_s) > 0
+            )
             run = self._kernel("run_conservative" if self.settings.depth == UNLIMITED else "run")
             run(self._state, self.policy.score, self._parameters, backfill_score, self._backfill_parameters)
-            while self._enlarge_step_buffer():
+            while self._enlarge_node_change_buffer():
                 run(
                     self._state,
                     self.policy.score,
@@ -150,11 +156,11 @@ class Simulator:
                 f"{float(self._state.clock['now'][0]):g} s; a score must be a number (inf is one)"
             )
 
-    def _enlarge_step_buffer(self) -> bool:
+    def _enlarge_node_change_buffer(self) -> bool:
         """Enlarge the node-state buffer if the run stopped because it was full; return whether it did."""
-        if self.power_controls is None or not self._state.lever["full"][0]:
+        if self.power_controls is None or not self._state.power_control_state["buffer_full"][0]:
             return False
-        self._state = with_larger_step_buffer(self._state)
+        self._state = with_larger_node_change_buffer(self._state)
         return True
 
     def _advance(self, backfill_score: Any) -> bool:
@@ -162,7 +168,7 @@ class Simulator:
         nothing, parameters = jit_entry.no_score_compiled(), self._backfill_parameters
         while True:
             moved = self._kernel("advance")(self._state, nothing, np.zeros(0), backfill_score, parameters)
-            if moved or not self._enlarge_step_buffer():
+            if moved or not self._enlarge_node_change_buffer():
                 return bool(moved)
 
     def _run_in_python(self) -> None:
@@ -254,7 +260,8 @@ class Simulator:
         if self.power_controls is None or not self.power_controls.sleep:
             return {}
         return {
-            name: self._state.sleepers[name].copy() for name in ("awake", "shutting_down", "asleep", "waking")
+            name: self._state.sleep_state[name].copy()
+            for name in ("awake", "shutting_down", "asleep", "waking")
         }
 
     def _reserved(self, waiting: Any) -> Any:
@@ -342,7 +349,7 @@ class Simulator:
         if (
             self.power_controls is None
             or not 0 <= g < len(self._machine.names)
-            or not self._state.sleepers["sleeps"][g]
+            or not self._state.sleep_state["sleeps"][g]
         ):
             raise ChoiceError(
                 f"cannot {choice.kind.value} nodes of group {g} at {float(self._state.clock['now'][0]):g} s: it is not "
@@ -450,7 +457,7 @@ class Simulator:
         """States of sleeping nodes over time."""
         if self.power_controls is None or not self.power_controls.sleep:
             return None
-        steps = self._state.steps[: int(self._state.lever["steps"][0])]
+        steps = self._state.node_changes[: int(self._state.power_control_state["node_changes"][0])]
         order = np.lexsort((steps["time_s"], steps["group"]))
         # Column by column: gathering whole records is slow.
         return node_states(

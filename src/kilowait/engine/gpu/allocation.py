@@ -22,7 +22,7 @@ def fits(s: Any, job_state: Any, node: int) -> bool:
     if job_state.gpus == 0:
         return True
     if job_state.gpu_milli == 1000:
-        return n.whole >= job_state.gpus
+        return n.free_gpus >= job_state.gpus
     for g in range(n.gpu_lo, n.gpu_lo + n.gpus):
         if s.gpu_free[g] >= job_state.gpu_milli:
             return True
@@ -79,9 +79,9 @@ def shift(t: Any, job: int, node: int, mask: int, sign: int) -> None:
             after = before + sign * job_state.gpu_milli
             s.gpu_free[n.gpu_lo + g] = after
             if after == 1000:
-                n.whole += 1
+                n.free_gpus += 1
             if before == 1000:
-                n.whole -= 1
+                n.free_gpus -= 1
 
 
 @kernel

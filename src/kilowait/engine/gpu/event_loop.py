@@ -17,15 +17,15 @@ from kilowait.engine.gpu.scheduling_pass import schedule
 from kilowait.engine.gpu.state import (
     ARRIVAL,
     CANCEL,
+    CANCELLED,
     COMPLETED,
+    DONE,
     ENDING,
-    GONE,
     KIND,
-    REFUSED,
+    REJECTED,
     RELEASE,
     RUNNING,
     WAITING,
-    WITHDRAWN,
     gpu_state_without_refcount,
 )
 from kilowait.engine.kernels.heap import pop, push
@@ -84,7 +84,7 @@ def _buffers_too_small(s: Any, time: float) -> bool:
     return (
         len(s.events) - k.events < 4 * many
         or len(s.segments) - k.segments < 2 * many
-        or len(s.log) - k.pieces < 2 * k.held + many
+        or len(s.log) - k.pieces < 2 * k.placed_pieces + many
     )
 
 
@@ -121,7 +121,7 @@ def advance(s: Any, score: Any, parameters: Any) -> int:
         elif code < ARRIVAL:
             release(s, s.segments[code - RELEASE].job)
         else:
-            withdraw(s, code - CANCEL, WITHDRAWN)
+            withdraw(s, code - CANCEL, CANCELLED)
     k.ticked = k.round_interval_s > 0 and k.next_tick_s == time
     return MOVED
 
@@ -154,7 +154,7 @@ def _finish(s: Any, job: int) -> None:
     close(s, job, COMPLETED, job_state.run_s, 0.0)
     release_allocation(s, job)
     job_state.done = job_state.run_s
-    job_state.status = GONE
+    job_state.status = DONE
 
 
 @kernel
@@ -162,9 +162,9 @@ def _on_arrival(s: Any, job: int, score: Any, parameters: Any) -> None:
     """A job arrives."""
     k = s.clock[0]
     job_state = s.job_state[job]
-    if job_state.status == REFUSED:
+    if job_state.status == REJECTED:
         return
-    seen = s.seen[job]
+    seen = s.jobs[job]
     seen.submit_s = k.now
     seen.since_first_s = k.now - k.first_submit_s
     if not k.time_dependent:
@@ -190,10 +190,10 @@ def run(t: Any, score: Any, parameters: Any) -> int:
     s = gpu_state_without_refcount(t)
     k = s.clock[0]
     status = MOVED
-    while status == MOVED and k.bad_score == 0 and k.most_starts <= MAX_STARTS:
+    while status == MOVED and k.bad_score == 0 and k.max_starts <= MAX_STARTS:
         status = advance(s, score, parameters)
         if status == MOVED:
             if due(s):
                 schedule(s, score, parameters)
             update_rates(s)
-    return END if k.bad_score != 0 or k.most_starts > MAX_STARTS else status
+    return END if k.bad_score != 0 or k.max_starts > MAX_STARTS else status

@@ -25,10 +25,10 @@ from kilowait.engine.gpu.state import (
     NODE,
     PIECE,
     RANKED,
-    REFUSED,
+    REJECTED,
     RUN_STATE,
     SEGMENT,
-    TARGET,
+    TYPICAL_JOB,
     GpuState,
 )
 from kilowait.engine.gpu.typical_jobs import TYPICAL_SHARE, typical_shapes
@@ -63,14 +63,14 @@ def build_gpu_state(
     gpus = int(nodes["gpus"].sum())
     times = resolve_job_times(jobs, settings.at_limit)
     job_state = _job_states(jobs, want, settings, times)
-    job_state["status"] = np.where(fits, 0, REFUSED)
-    tiers, rank = _tiers(want)
+    job_state["status"] = np.where(fits, 0, REJECTED)
+    type_order, type_rank = _type_order(want)
     by_type = np.lexsort((np.arange(len(nodes)), nodes["type"]))
-    targets = _targets(want, fits, settings.placement)
+    typical = _typical_jobs(want, fits, settings.placement)
     rows = (
-        max(1, min(len(want.class_example), MAX_CACHED_SCORES // max(len(nodes), 1))) if len(targets) else 1
+        max(1, min(len(want.class_example), MAX_CACHED_SCORES // max(len(nodes), 1))) if len(typical) else 1
     )
-    cells = (rows, len(nodes) if len(targets) else 1)
+    cells = (rows, len(nodes) if len(typical) else 1)
     interference = np.array(
         [
             (value, UNBOUNDED if up == math.inf else round(up * WHOLE))
@@ -91,30 +91,32 @@ def build_gpu_state(
         by_type=by_type,
         type_lo=np.searchsorted(nodes["type"][by_type], np.arange(len(kinds) + 1)),
         job_state=_records(job_state),
-        seen=_records(_gpu_job_records(jobs, times)),
+        jobs=_records(_gpu_job_records(jobs, times)),
         arrivals=np.lexsort((np.arange(n), job_state["arrival_s"])),
         places=np.zeros((int(want.pieces.sum()), 2), np.int64),
         saved_places=np.zeros((most, 2), np.int64),
         speed=want.speed,
         factor=want.factor,
-        least=np.array([max(nodes["gpus"][nodes["type"] == t].max(initial=1), 1) for t in range(len(kinds))]),
-        tiers=tiers,
-        rank=rank,
+        max_node_gpus=np.array(
+            [max(nodes["gpus"][nodes["type"] == t].max(initial=1), 1) for t in range(len(kinds))]
+        ),
+        type_order=type_order,
+        type_rank=type_rank,
         interference=_records(interference),
-        targets=_records(targets),
-        target_types=want.label_types,
+        typical_jobs=_records(typical),
+        label_types=want.label_types,
         score_cache=np.zeros(cells),
         score_cache_gpus=np.zeros(cells, np.int64),
         score_cache_stamp=np.full(cells, -1),
         failed=np.full((len(want.class_example), 2), -1),
         queue=_records(np.zeros(n, RANKED)),
-        runners=np.zeros(n + 1, np.int64),
-        enders=np.zeros(n + 1, np.int64),
+        running_jobs=np.zeros(n + 1, np.int64),
+        ending_jobs=np.zeros(n + 1, np.int64),
         order=_records(np.zeros(n, RANKED)),
         victims=np.zeros(n, np.int64),
         claimed=np.zeros(n, np.int64),
-        fresh=np.zeros(gpus, np.int64),
-        fresh_mark=np.zeros(gpus, np.bool_),
+        changed_gpus=np.zeros(gpus, np.int64),
+        gpu_changed=np.zeros(gpus, np.bool_),
         events=_records(np.zeros(4096, RANKED)),
         segments=_records(np.zeros(n + 1024, SEGMENT)),
         log=_records(np.zeros(int(want.pieces.sum()) + 1024, PIECE)),
@@ -148,7 +150,7 @@ def _nodes(cluster: Cluster, kinds: tuple[NodeType, ...]) -> Any:
     nodes["memory"] = np.array([_memory(group) for group in groups])[of]
     nodes["gpus"] = np.array([group.gpus for group in groups])[of]
     nodes["type"] = np.array([kinds.index(kind) for kind in group_node_types(cluster)])[of]
-    nodes["whole"] = nodes["gpus"]
+    nodes["free_gpus"] = nodes["gpus"]
     nodes["gpu_milli"] = nodes["gpus"] * WHOLE
     nodes["gpu_lo"] = np.cumsum(nodes["gpus"]) - nodes["gpus"]
     return nodes
@@ -230,15 +232,15 @@ def _gpu_job_records(jobs: JobTable, times: JobTimes) -> Any:
     return seen
 
 
-def _tiers(want: Demand) -> tuple[Ints, Ints]:
+def _type_order(want: Demand) -> tuple[Ints, Ints]:
     """(kinds, types): types in the order of (rank, type), -1 after the last; and the ranks."""
-    tiers = np.full(want.speed.shape, -1)
+    type_order = np.full(want.speed.shape, -1)
     rank = np.zeros(want.speed.shape, np.int64)
     for kind, (speed, wish) in enumerate(zip(want.speed, want.preference, strict=True)):
         rank[kind] = np.unique(wish, return_inverse=True)[1]
         may = np.flatnonzero(speed > 0)
-        tiers[kind, : len(may)] = may[np.argsort(rank[kind, may], kind="stable")]
-    return tiers, rank
+        type_order[kind, : len(may)] = may[np.argsort(rank[kind, may], kind="stable")]
+    return type_order, rank
 
 
 def _fits_empty(want: Demand, cluster: Cluster, kinds: tuple[NodeType, ...]) -> npt.NDArray[np.bool_]:
@@ -273,10 +275,10 @@ def _oversized_message(jobs: JobTable, want: Demand, row: int) -> str:
     )
 
 
-def _targets(want: Demand, fits: npt.NDArray[np.bool_], placement: str) -> Any:
+def _typical_jobs(want: Demand, fits: npt.NDArray[np.bool_], placement: str) -> Any:
     """Typical job shapes for fragmentation scores; `capacity` includes rare shapes."""
     if placement not in ("fgd", "capacity"):
-        return np.zeros(0, TARGET)
-    targets = typical_shapes(want, fits, TYPICAL_SHARE if placement == "fgd" else 1.0)
-    total = sum(target[4] for target in targets)
-    return np.array([(*target[:4], target[4] / total) for target in targets], TARGET)
+        return np.zeros(0, TYPICAL_JOB)
+    shapes = typical_shapes(want, fits, TYPICAL_SHARE if placement == "fgd" else 1.0)
+    total = sum(shape[4] for shape in shapes)
+    return np.array([(*shape[:4], shape[4] / total) for shape in shapes], TYPICAL_JOB)

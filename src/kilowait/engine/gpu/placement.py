@@ -24,17 +24,17 @@ def place_job(s: Any, job: int, only: int) -> bool:
     """Allocate free nodes to the job, on type `only` (-1: any allowed type); `places` stores them."""
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
-    types = s.tiers.shape[1]
+    types = s.type_order.shape[1]
     at = 0
-    while at < types and s.tiers[job_state.speed_class, at] >= 0:
-        first = s.tiers[job_state.speed_class, at]
+    while at < types and s.type_order[job_state.speed_class, at] >= 0:
+        first = s.type_order[job_state.speed_class, at]
         last = at
         if job_state.pieces == 1 and only < 0:
             while (
                 last + 1 < types
-                and s.tiers[job_state.speed_class, last + 1] >= 0
-                and s.rank[job_state.speed_class, s.tiers[job_state.speed_class, last + 1]]
-                == s.rank[job_state.speed_class, first]
+                and s.type_order[job_state.speed_class, last + 1] >= 0
+                and s.type_rank[job_state.speed_class, s.type_order[job_state.speed_class, last + 1]]
+                == s.type_rank[job_state.speed_class, first]
             ):
                 last += 1
         if (only < 0 or only == first) and _place_pieces(s, job, first, last > at):
@@ -78,7 +78,7 @@ def _best_node(s: Any, job: int, piece: int, first: int, several: bool) -> int:
     for i in range(lo, hi):
         node = i if several else s.by_type[i]
         n = s.nodes[node]
-        if several and not _same_tier(s, job_state.speed_class, first, n.type):
+        if several and not _same_rank(s, job_state.speed_class, first, n.type):
             continue
         if job_state.spread == 0 and n.attempt == k.attempt and piece > 0:
             continue
@@ -94,5 +94,5 @@ def _best_node(s: Any, job: int, piece: int, first: int, several: bool) -> int:
 
 
 @kernel
-def _same_tier(s: Any, kind: int, first: int, other: int) -> bool:
-    return s.speed[kind, other] > 0 and s.rank[kind, other] == s.rank[kind, first]
+def _same_rank(s: Any, kind: int, first: int, other: int) -> bool:
+    return s.speed[kind, other] > 0 and s.type_rank[kind, other] == s.type_rank[kind, first]

@@ -40,10 +40,10 @@ def score_of(s: Any, job: int, piece: int, node: int) -> float:
     elif k.placement == CONSOLIDATE:
         if n.attempt == k.attempt:
             score = 3000000.0
-        elif n.whole >= job_state.gpus * (job_state.pieces - piece):
-            score = 2000000.0 - n.whole
+        elif n.free_gpus >= job_state.gpus * (job_state.pieces - piece):
+            score = 2000000.0 - n.free_gpus
         else:
-            score = 0.0 + n.whole
+            score = 0.0 + n.free_gpus
     elif k.placement == RANDOM:
         score = _hash_score(k.seed, job, piece, node)
     elif k.placement == DOT_PRODUCT:
@@ -84,8 +84,8 @@ def _hash_score(seed: int, job: int, piece: int, node: int) -> float:
 def _gpu_packing_score(t: Any, job_state: Any, node: int) -> int:
     s = gpu_state_without_refcount(t)
     n = s.nodes[node]
-    if n.whole == n.gpus:
-        return max(33 - n.whole, n.whole)
+    if n.free_gpus == n.gpus:
+        return max(33 - n.free_gpus, n.free_gpus)
     if job_state.gpu_milli == 1000:
         return max(50 - job_state.gpus, 33)
     mask = gpus_for(s, job_state, node)
@@ -122,10 +122,10 @@ def fragments(t: Any, node: int) -> float:
     lo = n.gpu_lo
     hi = lo + n.gpus
     total = 0.0
-    for place in range(len(s.targets)):
-        target = s.targets[place]
+    for place in range(len(s.typical_jobs)):
+        target = s.typical_jobs[place]
         lost = n.gpu_milli
-        if target.gpus > 0 and n.cpu >= target.cpu and s.target_types[target.label, n.type]:
+        if target.gpus > 0 and n.cpu >= target.cpu and s.label_types[target.label, n.type]:
             room = 0
             short = 0
             for g in range(lo, hi):
@@ -147,9 +147,9 @@ def capacity_score(t: Any, node: int) -> float:
     lo = n.gpu_lo
     hi = lo + n.gpus
     total = 0.0
-    for place in range(len(s.targets)):
-        kind = s.targets[place]
-        if kind.gpus == 0 or n.cpu < kind.cpu or not s.target_types[kind.label, n.type]:
+    for place in range(len(s.typical_jobs)):
+        kind = s.typical_jobs[place]
+        if kind.gpus == 0 or n.cpu < kind.cpu or not s.label_types[kind.label, n.type]:
             continue
         suited = 0
         usable = 0

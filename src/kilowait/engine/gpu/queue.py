@@ -68,7 +68,7 @@ def refresh_view(s: Any, job: int) -> Any:
     """The job's record with its current progress."""
     k = s.clock[0]
     job_state = s.job_state[job]
-    seen = s.seen[job]
+    seen = s.jobs[job]
     seen.attained_s = job_state.attained_s
     seen.done_s = job_state.done
     seen.running = 0
@@ -92,7 +92,7 @@ def rank_jobs(s: Any, score: Any, parameters: Any) -> int:
         many += 1
     if k.preempt:
         for i in range(k.running):
-            s.order[many].job = s.runners[i]
+            s.order[many].job = s.running_jobs[i]
             many += 1
     for i in range(many):
         entry = s.order[i]

@@ -35,7 +35,7 @@ ANY = 1 << 62
 def schedule(s: Any, score: Any, parameters: Any) -> None:
     """Start jobs in priority order."""
     k = s.clock[0]
-    k.walks += 1
+    k.passes += 1
     k.claims = 0
     if k.time_dependent or k.preempt:
         many = rank_jobs(s, score, parameters)
@@ -58,7 +58,7 @@ def schedule(s: Any, score: Any, parameters: Any) -> None:
     compact(s)
     for i in range(k.claims):
         free_allocation(s, s.claimed[i])
-        k.gives += 1
+        k.releases += 1
     if k.migrate:
         migrate_running(s, ANY)
 
@@ -69,11 +69,11 @@ def start(s: Any, job: int, only: int) -> bool:
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
-    if only < 0 and s.failed[job_state.demand_class, 0] == k.gives:
+    if only < 0 and s.failed[job_state.demand_class, 0] == k.releases:
         return False
     if not place_job(s, job, only):
         if only < 0:
-            s.failed[job_state.demand_class, 0] = k.gives
+            s.failed[job_state.demand_class, 0] = k.releases
         return False
     _begin_here(s, job)
     return True
@@ -103,7 +103,7 @@ def _start_or_claim(s: Any, job: int, at: int) -> bool:
     job_state = s.job_state[job]
     if start(s, job, -1):
         return True
-    if s.failed[job_state.demand_class, 1] == k.walks or (k.ending == 0 and not k.preempt):
+    if s.failed[job_state.demand_class, 1] == k.passes or (k.ending == 0 and not k.preempt):
         return False
     _free_ending(s)
     if k.ending > 0 and place_job(s, job, -1):
@@ -113,7 +113,7 @@ def _start_or_claim(s: Any, job: int, at: int) -> bool:
     victims = _find_victims(s, job, at) if k.preempt else 0
     if victims == 0:
         _reallocate_ending(s)
-        s.failed[job_state.demand_class, 1] = k.walks
+        s.failed[job_state.demand_class, 1] = k.passes
         return False
     _save_place(s, job)
     free_allocation(s, job)
@@ -144,7 +144,7 @@ def _find_victims(s: Any, job: int, at: int) -> int:
             break
         if (
             job_state.status != RUNNING
-            or job_state.segment >= k.first_new
+            or job_state.segment >= k.first_new_segment
             or not job_state.start_s + k.min_run_before_preempt_s <= k.now
         ):
             continue
@@ -198,13 +198,13 @@ def _claim(s: Any, job: int) -> None:
 @kernel
 def _free_ending(s: Any) -> None:
     for i in range(s.clock[0].ending):
-        free_allocation(s, s.enders[i])
+        free_allocation(s, s.ending_jobs[i])
 
 
 @kernel
 def _reallocate_ending(s: Any) -> None:
     for i in range(s.clock[0].ending):
-        reallocate(s, s.enders[i])
+        reallocate(s, s.ending_jobs[i])
 
 
 @kernel
@@ -233,14 +233,14 @@ def migrate_running(s: Any, starts: int) -> None:
     k = s.clock[0]
     many = 0
     for i in range(k.running):
-        job_state = s.job_state[s.runners[i]]
+        job_state = s.job_state[s.running_jobs[i]]
         if (
-            job_state.segment < k.first_new
+            job_state.segment < k.first_new_segment
             and job_state.start_s + k.min_run_before_preempt_s <= k.now
             and job_state.starts < starts
         ):
-            s.order[many].key = 0.0 + s.runners[i]
-            s.order[many].job = s.runners[i]
+            s.order[many].key = 0.0 + s.running_jobs[i]
+            s.order[many].job = s.running_jobs[i]
             many += 1
     heapify(s.order, many)
     for left in range(many, 0, -1):

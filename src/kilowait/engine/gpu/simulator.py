@@ -17,11 +17,11 @@ from kilowait.engine.gpu.initial_state import build_gpu_state, with_larger_buffe
 from kilowait.engine.gpu.jit_entry import compiled, gpu_score
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import (
-    GONE,
-    REFUSED,
+    CANCELLED,
+    DONE,
+    REJECTED,
     RUNNING,
     WAITING,
-    WITHDRAWN,
 )
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import ChoiceError, InputError
@@ -31,9 +31,9 @@ from kilowait.jobs.execution_log import Allocations, Outcome
 __all__ = ["GpuSimulator", "GpuView", "run_gpu_simulation"]
 
 _OUTCOME = np.zeros(8, np.int8)
-_OUTCOME[GONE] = Outcome.COMPLETED
-_OUTCOME[WITHDRAWN] = Outcome.CANCELLED
-_OUTCOME[REFUSED] = Outcome.REJECTED
+_OUTCOME[DONE] = Outcome.COMPLETED
+_OUTCOME[CANCELLED] = Outcome.CANCELLED
+_OUTCOME[REJECTED] = Outcome.REJECTED
 
 
 def run_gpu_simulation(
@@ -62,7 +62,7 @@ class GpuView:
     due: bool
     """Whether a scheduling pass is due: always, but with rounds only at round ticks."""
     waiting: npt.NDArray[Any]
-    """Records (`state.SEEN`) of the waiting jobs, by number."""
+    """Records (`state.GPU_JOB`) of the waiting jobs, by number."""
     running: npt.NDArray[Any]
     """Records of the running jobs, by number."""
     running_type: npt.NDArray[np.int64]
@@ -128,7 +128,7 @@ class GpuSimulator:
         if clock.bad_score != 0:
             job = self.table["job_id"][clock.bad_score - 1]
             raise InputError(f"policy {self.policy.name!r} gave job {job} a score that is not a number")
-        if clock.most_starts > MAX_STARTS:
+        if clock.max_starts > MAX_STARTS:
             job = self.table["job_id"][int(np.argmax(self._state.job_state["starts"]))]
             raise InputError(
                 f"job {job} has been started more than {MAX_STARTS} times by {clock.now:g} s: jobs preempt each other "
@@ -154,7 +154,7 @@ class GpuSimulator:
         s = self._state
         clock = s.clock[0]
         waiting = np.sort(s.queue["job"][clock.queue_lo : clock.queue_hi])
-        running = np.sort(s.runners[: clock.running])
+        running = np.sort(s.running_jobs[: clock.running])
         return GpuView(
             now_s=float(clock.now),
             due=bool(compiled("due")(s)),
@@ -197,7 +197,7 @@ class GpuSimulator:
     def _gpu_job_records(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """Records of these jobs as of now."""
         s = self._state
-        seen = s.seen[numbers].copy()
+        seen = s.jobs[numbers].copy()
         job_state = s.job_state[numbers]
         now = s.clock[0].now
         runs = job_state["status"] == RUNNING

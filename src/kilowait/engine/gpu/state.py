@@ -19,21 +19,21 @@ __all__ = [
     "ENDING",
     "JOB_STATE",
     "FINISH",
-    "GONE",
+    "DONE",
     "KIND",
     "MIGRATED",
     "NODE",
     "PIECE",
     "PREEMPTED",
     "RANKED",
-    "REFUSED",
+    "REJECTED",
     "RELEASE",
     "RUNNING",
     "GPU_JOB",
     "SEGMENT",
-    "TARGET",
+    "TYPICAL_JOB",
     "WAITING",
-    "WITHDRAWN",
+    "CANCELLED",
     "GpuState",
     "gpu_state_without_refcount",
 ]
@@ -42,7 +42,7 @@ KIND = 1 << 60
 """An event is (time, kind * KIND + number); round ticks are not in the heap."""
 FINISH, RELEASE, ARRIVAL, CANCEL = 0, KIND, 2 * KIND, 3 * KIND
 
-COMING, WAITING, RUNNING, ENDING, GONE, WITHDRAWN, REFUSED = 0, 1, 2, 3, 4, 5, 6
+COMING, WAITING, RUNNING, ENDING, DONE, CANCELLED, REJECTED = 0, 1, 2, 3, 4, 5, 6
 """Job status."""
 COMPLETED, PREEMPTED, MIGRATED = 1, 5, 6
 """How a segment ended, as jobs.Outcome counts it."""
@@ -63,21 +63,21 @@ RUN_STATE = np.dtype(
         ("events", np.int64),
         ("queue_lo", np.int64),
         ("queue_hi", np.int64),
-        ("running", np.int64),  # jobs that run, in `runners`
-        ("ending", np.int64),  # jobs that are ending, in `enders`
-        ("held", np.int64),  # pieces of jobs that have a place
+        ("running", np.int64),  # jobs that run, in `running_jobs`
+        ("ending", np.int64),  # jobs that are ending, in `ending_jobs`
+        ("placed_pieces", np.int64),  # pieces of jobs that have a place
         ("segments", np.int64),
         ("pieces", np.int64),
-        ("fresh", np.int64),  # GPUs whose jobs changed in this instant
+        ("changed_gpus", np.int64),  # GPUs whose jobs changed in this instant
         ("claims", np.int64),
         (
-            "gives",
+            "releases",
             np.int64,
         ),  # number of releases: a job that did not fit since the last one does not fit now
         ("attempt", np.int64),
-        ("walks", np.int64),
-        ("most_starts", np.int64),  # of any job
-        ("first_new", np.int64),  # segments from here on done_at_start in this pass
+        ("passes", np.int64),
+        ("max_starts", np.int64),  # of any job
+        ("first_new_segment", np.int64),  # segments from here on done_at_start in this pass
         ("bad_score", np.int64),
         ("placement", np.int64),
         ("seed", np.int64),
@@ -100,7 +100,7 @@ NODE = np.dtype(
         ("cpu", np.int64),  # free thousandths of cores
         ("memory", np.int64),  # free bytes
         ("gpu_milli", np.int64),  # free thousandths of GPUs
-        ("whole", np.int64),  # GPUs wholly free
+        ("free_gpus", np.int64),  # GPUs wholly free
         ("gpus", np.int64),
         ("gpu_lo", np.int64),  # its GPUs in `gpu_free`
         ("type", np.int64),
@@ -137,12 +137,12 @@ JOB_STATE = np.dtype(
         ("memory", np.int64),
         ("load", np.int64),
         ("spread", np.int64),
-        ("speed_class", np.int64),  # row of speeds, ranks and tiers
+        ("speed_class", np.int64),  # row of speeds, ranks and type_order
         ("demand_class", np.int64),  # demand class
         ("place_lo", np.int64),
         ("status", np.int64),
         ("segment", np.int64),
-        ("slot", np.int64),  # in `runners` or `enders`
+        ("slot", np.int64),  # in `running_jobs` or `ending_jobs`
         ("starts", np.int64),
         ("next", np.int64),  # of the jobs with part of its GPU; -1: the last
     ],
@@ -200,7 +200,7 @@ PIECE = np.dtype(
 )
 """Pieces of a segment on one node: how many, and their GPUs as bits."""
 
-TARGET = np.dtype(
+TYPICAL_JOB = np.dtype(
     [
         ("cpu", np.int64),
         ("gpu_milli", np.int64),
@@ -220,7 +220,7 @@ Floats = npt.NDArray[np.float64]
 class GpuState(NamedTuple):
     """n jobs, N nodes, g GPUs, T types, K kinds of jobs, L jobs that differ in what they take."""
 
-    clock: Records  # (1,) CLOCK
+    clock: Records  # (1,) RUN_STATE
     nodes: Records  # (N,) NODE
     gpu_free: Ints  # (g,)
     gpu_load: Ints  # (g,) of jobs that hold it
@@ -230,30 +230,30 @@ class GpuState(NamedTuple):
     by_type: Ints  # (N,) nodes by (type, number)
     type_lo: Ints  # (T + 1,)
     job_state: Records  # (n,) JOB_STATE
-    seen: Records  # (n,) SEEN
+    jobs: Records  # (n,) GPU_JOB: fields visible to policies
     arrivals: Ints  # (n,) by (arrival, number)
     places: Ints  # (pieces of all jobs, 2): node and bits of GPUs
     saved_places: Ints  # (most pieces, 2): a place put aside
     speed: Floats  # (K, T); 0: a type it may not use
     factor: Floats  # (K, T)
-    least: Ints  # (T,) most GPUs of any node
-    tiers: Ints  # (K, T) types in the order tried, -1 at the end
-    rank: Ints  # (K, T)
+    max_node_gpus: Ints  # (T,) most GPUs of any node
+    type_order: Ints  # (K, T) types in the order tried, -1 at the end
+    type_rank: Ints  # (K, T)
     interference: Records  # RANKED: value, up to
-    targets: Records  # TARGET
-    target_types: npt.NDArray[np.bool_]  # (labels, T) types a target may use
+    typical_jobs: Records  # TYPICAL_JOB
+    label_types: npt.NDArray[np.bool_]  # (labels, T) types a target may use
     score_cache: Floats  # (rows, N): scores of nodes, of jobs that take the same modulo rows
     score_cache_gpus: Ints  # (rows, N) bits of the GPUs
     score_cache_stamp: Ints  # (rows, N) version of the node and number of what is taken, together
-    failed: Ints  # (L, 2) `gives` when it did not fit; the walk in which even preempting did not help
+    failed: Ints  # (L, 2) `releases` when it did not fit; the walk in which even preempting did not help
     queue: Records  # (n,) RANKED
-    runners: Ints  # (n,)
-    enders: Ints  # (n,)
+    running_jobs: Ints  # (n,)
+    ending_jobs: Ints  # (n,)
     order: Records  # (n,) RANKED: the walk
     victims: Ints  # (n,)
     claimed: Ints  # (n,)
-    fresh: Ints  # (g,)
-    fresh_mark: npt.NDArray[np.bool_]  # (g,)
+    changed_gpus: Ints  # (g,)
+    gpu_changed: npt.NDArray[np.bool_]  # (g,)
     events: Records  # RANKED, a heap; with_larger_buffers from outside
     segments: Records  # SEGMENT; with_larger_buffers from outside
     log: Records  # PIECE; with_larger_buffers from outside
@@ -273,30 +273,30 @@ def gpu_state_without_refcount(s: Any) -> GpuState:
         without_refcount(s.by_type),
         without_refcount(s.type_lo),
         without_refcount(s.job_state),
-        without_refcount(s.seen),
+        without_refcount(s.jobs),
         without_refcount(s.arrivals),
         without_refcount(s.places),
         without_refcount(s.saved_places),
         without_refcount(s.speed),
         without_refcount(s.factor),
-        without_refcount(s.least),
-        without_refcount(s.tiers),
-        without_refcount(s.rank),
+        without_refcount(s.max_node_gpus),
+        without_refcount(s.type_order),
+        without_refcount(s.type_rank),
         without_refcount(s.interference),
-        without_refcount(s.targets),
-        without_refcount(s.target_types),
+        without_refcount(s.typical_jobs),
+        without_refcount(s.label_types),
         without_refcount(s.score_cache),
         without_refcount(s.score_cache_gpus),
         without_refcount(s.score_cache_stamp),
         without_refcount(s.failed),
         without_refcount(s.queue),
-        without_refcount(s.runners),
-        without_refcount(s.enders),
+        without_refcount(s.running_jobs),
+        without_refcount(s.ending_jobs),
         without_refcount(s.order),
         without_refcount(s.victims),
         without_refcount(s.claimed),
-        without_refcount(s.fresh),
-        without_refcount(s.fresh_mark),
+        without_refcount(s.changed_gpus),
+        without_refcount(s.gpu_changed),
         without_refcount(s.events),
         without_refcount(s.segments),
         without_refcount(s.log),

@@ -35,7 +35,7 @@ def conservative_pass(s: Any, all_applied: bool) -> None:
     # Between events of one instant a known capacity change may be due but not applied: process all jobs then.
     freed = open_plan(s, all_applied)
     every = freed and (k.reservations_tight == 0 or k.per_event != 0)
-    if every or k.line_hi == 0:
+    if every or k.timeline_hi == 0:
         rebuild_plan(s)
     else:
         advance(s)
@@ -82,14 +82,14 @@ def open_plan(s: Any, all_applied: bool) -> bool:
     """Update the plan since the last pass; return whether resources were freed."""
     k = s.clock[0]
     if apply_announcements(s):
-        k.void = 1
+        k.reservations_invalid = 1
     if all_applied and update_overrun_ends(s):
-        k.void = 1
-    if k.void:
+        k.reservations_invalid = 1
+    if k.reservations_invalid:
         void_plan(s)
     freed = k.freed != 0
     k.freed = 0
-    k.void = 0
+    k.reservations_invalid = 0
     return freed
 
 

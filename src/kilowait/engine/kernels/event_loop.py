@@ -162,10 +162,10 @@ def apply_change(s: Any) -> None:
     k = s.clock[0]
     number = s.changes[k.next_change].number
     while k.next_change < len(s.changes) and s.changes[k.next_change].number == number:
-        s.pools[s.changes[k.next_change].pool].free += s.changes[k.next_change].by
+        s.pools[s.changes[k.next_change].pool].free += s.changes[k.next_change].amount
         k.next_change += 1
     k.unchanged = 0
-    k.void = 1
+    k.reservations_invalid = 1
 
 
 @kernel

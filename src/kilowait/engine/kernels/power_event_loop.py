@@ -24,7 +24,7 @@ from kilowait.engine.kernels.jit import (
 from kilowait.engine.kernels.node_sleep import fall_asleep, release_nodes, remove_nodes
 from kilowait.engine.kernels.node_wake import next_check_s, update_node_power, wake_up
 from kilowait.engine.kernels.power_pass import conservative_pass, open_pass, schedule
-from kilowait.engine.kernels.power_start import take
+from kilowait.engine.kernels.power_start import allocate
 from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.engine.kernels.predictions import apply_prediction_at_full_speed
 from kilowait.engine.kernels.queue import enqueue, remove, remove_expected_end
@@ -61,8 +61,8 @@ def finish(s: Any, job: int) -> None:
     k = s.clock[0]
     job_state = s.job_state[job]
     g = assume_nonnegative(job_state.group)
-    take(s, job, g, -1)
-    if s.sleepers[g].sleeps:
+    allocate(s, job, g, -1)
+    if s.sleep_state[g].sleeps:
         release_nodes(s, g, s.need[job, s.pools[s.groups[g].pool_lo].need])
     job_state.status = DONE
     k.unchanged = 0
@@ -82,32 +82,32 @@ def apply_change(s: Any) -> None:
     number = s.changes[k.next_change].number
     while k.next_change < len(s.changes) and s.changes[k.next_change].number == number:
         change = s.changes[k.next_change]
-        s.pools[change.pool].free += change.by
+        s.pools[change.pool].free += change.amount
         for g in range(len(s.groups)):
             if s.groups[g].pool_lo == change.pool:
-                if change.by < 0:
-                    remove_nodes(s, g, -change.by)
+                if change.amount < 0:
+                    remove_nodes(s, g, -change.amount)
                 else:
-                    release_nodes(s, g, change.by)
+                    release_nodes(s, g, change.amount)
         k.next_change += 1
     k.unchanged = 0
-    k.void = 1
+    k.reservations_invalid = 1
 
 
 @kernel
 def join(s: Any, job: int) -> None:
     """A job joins the queue."""
     enqueue(s, job)
-    s.lever[0].asked += s.job_state[job].least_need
+    s.power_control_state[0].queued_nodes += s.job_state[job].least_need
 
 
 @kernel
 def arrive(s: Any, job: int) -> None:
     """An arrived job joins the queue, or is delayed until `hold_until_s`."""
     k = s.clock[0]
-    if s.lever[0].holds and s.hold_s[job] > k.now:
+    if s.power_control_state[0].load_shifting and s.hold_until_s[job] > k.now:
         s.job_state[job].status = HELD
-        push(s.events, k.events, s.hold_s[job], TIMER + 2 * job + 1)
+        push(s.events, k.events, s.hold_until_s[job], TIMER + 2 * job + 1)
         k.events += 1
     else:
         join(s, job)
@@ -117,7 +117,7 @@ def arrive(s: Any, job: int) -> None:
 def leave(s: Any, job: int) -> None:
     """A job that waits or is held is withdrawn; one that is held was in nobody's way."""
     if s.job_state[job].status == QUEUED:
-        s.lever[0].asked -= s.job_state[job].least_need
+        s.power_control_state[0].queued_nodes -= s.job_state[job].least_need
         remove(s, job, CANCELLED)
     else:
         s.job_state[job].status = CANCELLED
@@ -126,19 +126,19 @@ def leave(s: Any, job: int) -> None:
 @kernel
 def close_instant(s: Any) -> None:
     """What nodes do after the pass of an instant; before the first one, all are awake."""
-    lever = s.lever[0]
-    if lever.whole and lever.sleeps:
-        for g in range(len(s.sleepers)):
-            if s.sleepers[g].sleeps:
+    control_state = s.power_control_state[0]
+    if control_state.instant_complete and control_state.sleeps:
+        for g in range(len(s.sleep_state)):
+            if s.sleep_state[g].sleeps:
                 update_node_power(s, g)
 
 
 @maybe_inline
 def begin(s: Any, time: float) -> None:
     """The first instant: all nodes are idle since now."""
-    s.lever[0].begun = 1
-    for g in range(len(s.sleepers)):
-        group = s.sleepers[g]
+    s.power_control_state[0].started = 1
+    for g in range(len(s.sleep_state)):
+        group = s.sleep_state[g]
         if group.sleeps:
             group.awake = s.pools[s.groups[g].pool_lo].free
             batch = s.idle[g, 0]
@@ -151,21 +151,23 @@ def begin(s: Any, time: float) -> None:
 def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> bool:
     """Like `event_loop.advance`; before it leaves an instant, nodes wake or go to sleep."""
     k = s.clock[0]
-    lever = s.lever[0]
+    control_state = s.power_control_state[0]
     close_instant(s)
-    lever.passed = 0
+    control_state.pass_made = 0
     event = next_event_s(s)
     look = next_check_s(s)
     time = min(event, look)
-    if lever.begun and not lever.whole and time > k.now:
-        lever.whole = 1  # what was to wake up was taken by a job meanwhile: an event without effect
+    if control_state.started and not control_state.instant_complete and time > k.now:
+        control_state.instant_complete = (
+            1  # what was to wake up was taken by a job meanwhile: an event without effect
+        )
         return True
     if event == np.inf and time > k.now:
-        for g in range(len(s.sleepers)):
+        for g in range(len(s.sleep_state)):
             fall_asleep(s, g)
         return False  # nothing is left but what nodes do by themselves
     k.now = time
-    if not lever.begun:
+    if not control_state.started:
         begin(s, time)
     while time == k.now:
         code = 5 * KIND
@@ -182,8 +184,8 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
         if k.next_change < len(s.changes) and s.changes[k.next_change].time_s == time and code > CHANGE:
             code = CHANGE
             source = CHANGES
-        for g in range(len(s.sleepers) if look == time else 0):
-            sleeper = s.sleepers[g]
+        for g in range(len(s.sleep_state) if look == time else 0):
+            sleeper = s.sleep_state[g]
             if (
                 sleeper.wake_lo < sleeper.wake_hi
                 and s.booting[g, sleeper.wake_lo].time_s == time
@@ -206,9 +208,9 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
         if source == NODES:
             wake_up(s, group)
         elif source == LOOK:  # one event for all groups
-            for g in range(len(s.sleepers)):
-                if s.sleepers[g].check_s == time:
-                    s.sleepers[g].check_s = np.inf
+            for g in range(len(s.sleep_state)):
+                if s.sleep_state[g].check_s == time:
+                    s.sleep_state[g].check_s = np.inf
         elif code < CHANGE:
             left = assume_nonnegative(s.segments[assume_nonnegative(code)])
             finish(s, left)
@@ -240,7 +242,7 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
         time = min(next_event_s(s), look)
         if k.per_event:
             break
-    lever.whole = 1 if time > k.now else 0
+    control_state.instant_complete = 1 if time > k.now else 0
     if k.half_life_s > 0:
         show_usage(s)
     return True
@@ -253,8 +255,8 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
 def has_buffer_space(s: Any) -> bool:
     """Whether the node-state buffer has space for one more instant."""
     k = s.clock[0]
-    lever = s.lever[0]
-    if not lever.sleeps:
+    control_state = s.power_control_state[0]
+    if not control_state.sleeps:
         return True
     coming = k.events + (len(s.jobs) if k.dependents else 0)  # ends of holds, and all who may follow others
     time = next_event_s(s)
@@ -266,14 +268,19 @@ def has_buffer_space(s: Any) -> bool:
         coming += 1
         at += 1
     rows = 16 + 4 * (k.queue_hi - k.queue_lo + coming)
-    for g in range(len(s.sleepers)):
-        group = s.sleepers[g]
+    for g in range(len(s.sleep_state)):
+        group = s.sleep_state[g]
         batches = (
-            group.idle_hi - group.idle_lo + group.fall_hi - group.fall_lo + group.wake_hi - group.wake_lo
+            group.idle_hi
+            - group.idle_lo
+            + group.shutdown_hi
+            - group.shutdown_lo
+            + group.wake_hi
+            - group.wake_lo
         )
         rows += 16 + 4 * batches
-    lever.full = 1 if lever.steps + rows > len(s.steps) else 0
-    return lever.full == 0
+    control_state.buffer_full = 1 if control_state.node_changes + rows > len(s.node_changes) else 0
+    return control_state.buffer_full == 0
 
 
 def run(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> None:

@@ -21,8 +21,8 @@ from kilowait.engine.kernels.node_sleep import allocate_nodes, ready_s
 from kilowait.engine.kernels.power_trial_start import (
     factor_of,
     first_level,
-    place_on_one,
-    reserve_on_one,
+    place_single_pool,
+    reserve_single_pool,
     reset_trial,
     set_trial_level,
 )
@@ -31,7 +31,7 @@ from kilowait.engine.kernels.reservations import charge, shadow
 from kilowait.engine.kernels.state import FINISH, RUNNING, UNLIMITED
 from kilowait.engine.kernels.timeline import earliest, fits_until
 
-__all__ = ["build", "occupy", "place", "place_at", "reserve", "start", "take"]
+__all__ = ["build", "occupy", "place", "place_at", "reserve", "start", "allocate"]
 
 
 @maybe_inline
@@ -47,7 +47,7 @@ def fits_now(s: Any, job: int, g: int) -> bool:
         return True
     end = ready_s(s, g, s.need[job, s.pools[group.pool_lo].need]) + s.jobs[job].planned_s
     if k.timeline:
-        return fits_until(s, job, g, k.line_lo, end) < 0
+        return fits_until(s, job, g, k.timeline_lo, end) < 0
     if end <= group.shadow_s:
         return True
     for p in range(group.pool_lo, group.pool_hi):
@@ -64,7 +64,7 @@ def place_at(s: Any, job: int, groups: int, level: int) -> int:
     best = -1
     best_share = -np.inf
     for i in range(len(s.groups)):
-        g = s.preference[s.job_state[job].choice, i]
+        g = s.preference[s.job_state[job].preference_row, i]
         if g < 0:
             break
         if groups >> g & 1 and s.job_state[job].allowed >> g & 1:
@@ -87,11 +87,11 @@ def place_at(s: Any, job: int, groups: int, level: int) -> int:
 @maybe_inline
 def place_among(s: Any, job: int, groups: int) -> int:
     """`place` where there are several groups or pools, or a timeline."""
-    lever = s.lever[0]
-    if lever.budget and s.least_watts[job] > s.pools[len(s.pools) - 1].free:
+    control_state = s.power_control_state[0]
+    if control_state.budget and s.least_watts[job] > s.pools[len(s.pools) - 1].free:
         return -1
     level = first_level(s, job)
-    last = lever.levels - 1 if lever.budget else level
+    last = control_state.levels - 1 if control_state.budget else level
     g = -1
     while g < 0 and level <= last:
         g = place_at(s, job, groups, level)
@@ -103,31 +103,31 @@ def place_among(s: Any, job: int, groups: int) -> int:
 def place(s: Any, job: int, groups: int) -> int:
     """The group on which the job would start now, put there at the first of its levels that fits; -1 if none does."""
     job = assume_nonnegative(job)
-    if not s.lever[0].one or s.clock[0].timeline:
+    if not s.power_control_state[0].one_pool or s.clock[0].timeline:
         return place_among(s, job, groups)
-    return place_on_one(s, job) if groups & 1 else -1
+    return place_single_pool(s, job) if groups & 1 else -1
 
 
 @maybe_inline
-def take_among(s: Any, job: int, g: int, times: int) -> None:
-    """`take` where there are several groups or pools."""
+def allocate_among(s: Any, job: int, g: int, times: int) -> None:
+    """`allocate` where there are several groups or pools."""
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
         s.pools[p].free -= s.need[job, s.pools[p].need] * times
-    if s.lever[0].budget:
-        watts = s.need[job, s.lever[0].watts_column] * times
+    if s.power_control_state[0].budget:
+        watts = s.need[job, s.power_control_state[0].watts_column] * times
         for other in range(len(s.groups)):
             if other != g:
                 s.pools[s.groups[other].pool_hi - 1].free -= watts
 
 
 @kernel
-def take(s: Any, job: int, g: int, times: int) -> None:
+def allocate(s: Any, job: int, g: int, times: int) -> None:
     """Take the job's need from what is free, or give it back with `times` -1; watts are everybody's."""
-    if not s.lever[0].one:
-        take_among(s, job, g, times)
+    if not s.power_control_state[0].one_pool:
+        allocate_among(s, job, g, times)
         return
     s.pools[0].free -= s.job_state[job].least_need * times
-    if s.lever[0].budget:
+    if s.power_control_state[0].budget:
         s.pools[1].free -= s.need[job, 1] * times
 
 
@@ -137,13 +137,13 @@ def subtract(s: Any, job: int, g: int, begin: int, end: int, times: int) -> None
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
         need = s.need[job, s.pools[p].need] * times
         for i in range(begin, end):
-            s.line_free[i, p] -= need
-    if s.lever[0].budget:
-        watts = s.need[job, s.lever[0].watts_column] * times
+            s.timeline_free[i, p] -= need
+    if s.power_control_state[0].budget:
+        watts = s.need[job, s.power_control_state[0].watts_column] * times
         for other in range(len(s.groups)):
             if other != g:
                 for i in range(begin, end):
-                    s.line_free[i, s.groups[other].pool_hi - 1] -= watts
+                    s.timeline_free[i, s.groups[other].pool_hi - 1] -= watts
 
 
 occupy = specialize(timeline.occupy, inlined=False, subtract=subtract)
@@ -165,13 +165,13 @@ def start(s: Any, job: int, g: int) -> None:
     seen.limit_s *= factor
     seen.overrun_planned_s *= factor
     end = begins + seen.planned_s
-    take(s, job, g, 1)
+    allocate(s, job, g, 1)
     if k.timeline:
         occupy(s, job, g, k.now, end, 1)
     elif end > group.shadow_s:
         for p in range(group.pool_lo, group.pool_hi):
             s.pools[p].extra -= s.need[job, s.pools[p].need]
-    s.lever[0].asked -= job_state.least_need
+    s.power_control_state[0].queued_nodes -= job_state.least_need
     job_state.status = RUNNING
     job_state.start_s = begins
     job_state.group = g
@@ -199,23 +199,23 @@ def reserve(s: Any, job: int) -> float:
     changes.
     """
     job = assume_nonnegative(job)
-    if not s.lever[0].one or s.clock[0].timeline:
+    if not s.power_control_state[0].one_pool or s.clock[0].timeline:
         return reserve_among(s, job)
-    return reserve_on_one(s, job)
+    return reserve_single_pool(s, job)
 
 
 @maybe_inline
 def reserve_among(s: Any, job: int) -> float:
     """`reserve` where there are several groups or pools, or a timeline."""
     k = s.clock[0]
-    lever = s.lever[0]
+    control_state = s.power_control_state[0]
     first = first_level(s, job)
     best = -1
     best_level = first
     best_s = np.inf
-    for level in range(first, lever.levels if lever.budget else first + 1):
+    for level in range(first, control_state.levels if control_state.budget else first + 1):
         for i in range(len(s.groups)):
-            g = s.preference[s.job_state[job].choice, i]
+            g = s.preference[s.job_state[job].preference_row, i]
             if g < 0:
                 break
             if s.job_state[job].allowed & k.open_groups & (1 << g):

@@ -66,8 +66,8 @@ def enqueue(s: Any, job: int) -> None:
         k.unchanged = 0
     k.queue_hi += 1
     job_state.status = QUEUED
-    s.fresh[k.fresh] = job
-    k.fresh += 1
+    s.new_arrivals[k.new_arrivals] = job
+    k.new_arrivals += 1
 
 
 @kernel
@@ -85,7 +85,7 @@ def close_gaps(s: Any, start: int, gaps: int) -> None:
 def end_pass(s: Any) -> None:
     """End a pass: clear the new arrivals; an empty queue restarts at the front of its array."""
     k = s.clock[0]
-    k.fresh = 0
+    k.new_arrivals = 0
     if k.queue_lo == k.queue_hi:
         k.queue_lo = 0
         k.queue_hi = 0

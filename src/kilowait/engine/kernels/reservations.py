@@ -74,7 +74,7 @@ def fits_now(s: Any, job: int, g: int) -> bool:
         if s.need[job, pool.need] > pool.free:
             return False
     if k.timeline:
-        return fits_until(s, job, g, k.line_lo, k.now + s.jobs[job].planned_s) < 0
+        return fits_until(s, job, g, k.timeline_lo, k.now + s.jobs[job].planned_s) < 0
     if k.now + s.jobs[job].planned_s <= group.shadow_s:
         return True
     for p in range(group.pool_lo, group.pool_hi):
@@ -91,7 +91,7 @@ def place_among(s: Any, job: int, groups: int) -> int:
     best = -1
     best_share = -np.inf
     for i in range(len(s.groups)):
-        g = s.preference[s.job_state[job].choice, i]
+        g = s.preference[s.job_state[job].preference_row, i]
         if g < 0:
             break
         if groups >> g & 1 and fits_now(s, job, g):
@@ -254,7 +254,7 @@ def reserve_among(s: Any, job: int) -> float:
     best = -1
     best_s = np.inf
     for i in range(len(s.groups)):
-        g = s.preference[s.job_state[job].choice, i]
+        g = s.preference[s.job_state[job].preference_row, i]
         if g < 0:
             break
         if s.job_state[job].allowed & k.open_groups & (1 << g):

@@ -44,7 +44,7 @@ def score_waiting(s: Any, score: Any, parameters: Any) -> None:
             planned = apply_prediction(s, waiting.job)
             if planned != waiting.planned_s:
                 waiting.planned_s = planned
-                k.void = 1
+                k.reservations_invalid = 1
 
 
 @kernel
@@ -160,7 +160,7 @@ def bounds(s: Any) -> tuple[int, float, int]:
 def backfill(
     s: Any,
     at: int,
-    fresh_only: bool,
+    new_only: bool,
     first_gap: int,
     gaps: int,
     backfill_score: Any,
@@ -172,14 +172,14 @@ def backfill(
     """
     k = s.clock[0]
     free, latest, extra = bounds(s)
-    ranked = k.backfill_order != 0 or k.time_dependent != 0 or fresh_only
+    ranked = k.backfill_order != 0 or k.time_dependent != 0 or new_only
     count = 0
-    if fresh_only:
-        count = k.fresh
+    if new_only:
+        count = k.new_arrivals
         for i in range(count):
             pick = s.candidates[i]
-            pick.job = s.fresh[i]
-            pick.key = s.job_state[s.fresh[i]].key
+            pick.job = s.new_arrivals[i]
+            pick.key = s.job_state[s.new_arrivals[i]].key
         if k.timeline:
             advance(s)
     elif ranked and free > 0:
@@ -222,7 +222,7 @@ def backfill(
                 # Where the gap is; a ranked candidate may lie anywhere behind the closed part.
                 gap = at - 1
                 if ranked:
-                    gap = k.closed_at if fresh_only else k.queue_lo
+                    gap = k.closed_at if new_only else k.queue_lo
                 first_gap = gap if first_gap < 0 else min(gap, first_gap)
                 gaps += 1
                 free, latest, extra = bounds(s)

@@ -60,12 +60,12 @@ RUN_STATE = np.dtype(
         ("open_groups", np.int64),  # bits: groups that may take another reservation
         ("unchanged", np.int64),  # nothing but arrivals behind closed_at since the last pass
         ("closed_at", np.int64),  # jobs from here on in the queue are candidates for backfilling
-        ("fresh", np.int64),  # arrivals since the last pass
-        ("void", np.int64),  # capacity changed since the last pass: no reservation stands
+        ("new_arrivals", np.int64),  # arrivals since the last pass
+        ("reservations_invalid", np.int64),  # capacity changed since the last pass: no reservation stands
         ("freed", np.int64),  # conservative: something fell free since the last pass
         ("reservations_tight", np.int64),  # and no reservation could be earlier with all others in place
-        ("line_lo", np.int64),  # the timeline lies in [line_lo, line_hi)
-        ("line_hi", np.int64),
+        ("timeline_lo", np.int64),  # the timeline lies in [timeline_lo, timeline_hi)
+        ("timeline_hi", np.int64),
     ],
     align=True,
 )
@@ -80,7 +80,7 @@ JOB_STATE = np.dtype(
         ("expected_end_s", np.float64),
         ("allowed", np.int64),  # bits of groups
         ("least_need", np.int64),  # of the first pool, over those groups
-        ("choice", np.int32),  # row of preference
+        ("preference_row", np.int32),  # row of preference
         ("group", np.int16),
         ("status", np.int8),
         ("level", np.int8),
@@ -123,13 +123,13 @@ POOL = np.dtype(
 )
 """One resource of a group: column of need, all there is, free now, left over at the shadow time."""
 
-CHANGE_OF_CAPACITY = np.dtype(
+CAPACITY_CHANGE = np.dtype(
     [
         ("time_s", np.float64),
         ("announced_s", np.float64),
         ("number", np.int64),
         ("pool", np.int64),
-        ("by", np.int64),
+        ("amount", np.int64),
     ],
     align=True,
 )
@@ -153,7 +153,7 @@ Ints = npt.NDArray[np.int64]
 class State(NamedTuple):
     """Everything a run reads and writes: n jobs, G groups, P pools, K columns of need, C capacity changes."""
 
-    clock: Records  # (1,) CLOCK
+    clock: Records  # (1,) RUN_STATE
     jobs: Records  # (n,) interface.JOB: fields visible to policies
     job_state: Records  # (n,) JOB_STATE
     job_extra: Records  # (n,) or (0,) JOB_EXTRA
@@ -162,16 +162,16 @@ class State(NamedTuple):
     groups: Records  # (G,) GROUP
     pools: Records  # (P,) POOL
     preference: Ints  # (rows, G) groups in order, -1 at the end
-    changes: Records  # (C,) CHANGE_OF_CAPACITY by time
+    changes: Records  # (C,) CAPACITY_CHANGE by time
     announcements: npt.NDArray[np.float64]  # (A,) times at which changes become known, sorted
     segments: Ints  # (n,) jobs in start order
     events: Records  # RANKED, a heap
     queue: Records  # QUEUE_ENTRY, in the policy's order if that is fixed, by number if it moves
-    fresh: Ints  # (n,) arrivals since the last pass
+    new_arrivals: Ints  # (n,) arrivals since the last pass
     expected_ends: Records  # RANKED: running jobs by (believed end, number)
     candidates: Records  # RANKED, a heap of candidates
-    line_s: npt.NDArray[np.float64]  # (B,) breakpoints of the timeline
-    line_free: Ints  # (B, P)
+    timeline_s: npt.NDArray[np.float64]  # (B,) breakpoints of the timeline
+    timeline_free: Ints  # (B, P)
     usage: Records  # (users + 1,) USAGE; the last is the whole machine
 
 
@@ -193,10 +193,10 @@ def state_without_refcount(s: Any) -> State:
         without_refcount(s.segments),
         without_refcount(s.events),
         without_refcount(s.queue),
-        without_refcount(s.fresh),
+        without_refcount(s.new_arrivals),
         without_refcount(s.expected_ends),
         without_refcount(s.candidates),
-        without_refcount(s.line_s),
-        without_refcount(s.line_free),
+        without_refcount(s.timeline_s),
+        without_refcount(s.timeline_free),
         without_refcount(s.usage),
     )

@@ -114,11 +114,11 @@ def nth_state(t: Any, copy: int) -> State:
         s.segments[copy],
         s.events[copy],
         s.queue[copy],
-        s.fresh[copy],
+        s.new_arrivals[copy],
         s.expected_ends[copy],
         s.candidates[copy],
-        s.line_s[copy],
-        s.line_free[copy],
+        s.timeline_s[copy],
+        s.timeline_free[copy],
         s.usage[copy],
     )
 
