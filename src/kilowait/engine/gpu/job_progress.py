@@ -47,10 +47,10 @@ def done_at(job_state: Any, time: float) -> float:
 @kernel
 def checkpointed_work(job_state: Any, done: float) -> float:
     """Part of the work done that a checkpoint preserves."""
-    every = job_state.checkpoint_s
-    if every == 0:
+    interval = job_state.checkpoint_s
+    if interval == 0:
         return done
-    return 0.0 if every == np.inf else floor(done / every) * every
+    return 0.0 if interval == np.inf else floor(done / interval) * interval
 
 
 @noinline
@@ -64,10 +64,10 @@ def speed_at(s: Any, job: int) -> float:
     if job_state.spread == 1 and job_state.pieces > 1:
         nodes = 0
         for i in range(lo, lo + job_state.pieces):
-            seen = False
+            counted = False
             for j in range(lo, i):
-                seen = seen or s.places[j, 0] == s.places[i, 0]
-            if not seen:
+                counted = counted or s.places[j, 0] == s.places[i, 0]
+            if not counted:
                 nodes += 1
         if nodes > -(-job_state.pieces // s.max_node_gpus[kind]):
             rate = rate * s.factor[job_state.speed_class, kind]
@@ -138,6 +138,7 @@ def _join_gpus(s: Any, job: int) -> None:
 
 @noinline
 def _leave_gpus(s: Any, job: int) -> None:
+    """Undo `_join_gpus`."""
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
@@ -173,16 +174,16 @@ def update_rates(s: Any) -> None:
     for i in range(k.changed_gpus):
         gpu = s.changed_gpus[i]
         s.gpu_changed[gpu] = False
-        value = 1.0
+        speed = 1.0
         if s.gpu_jobs[gpu] > 1:
             row = 0
             while row < len(s.interference) - 1 and s.interference[row].job < s.gpu_load[gpu]:
                 row += 1
-            value = s.interference[row].key
+            speed = s.interference[row].key
         job = s.gpu_first[gpu]
         while job >= 0:
             job_state = s.job_state[job]
-            rate = job_state.uncontended_rate * value
+            rate = job_state.uncontended_rate * speed
             new = job_state.segment >= k.first_new_segment
             if new or (rate != job_state.rate and k.now < job_state.stop_s):
                 if not new and k.now > job_state.since:
@@ -206,15 +207,15 @@ def release_allocation(s: Any, job: int) -> None:
     free_allocation(s, job)
     k.releases += 1
     k.placed_pieces -= job_state.pieces
-    listed = s.ending_jobs if job_state.status == ENDING else s.running_jobs
+    jobs = s.ending_jobs if job_state.status == ENDING else s.running_jobs
     if job_state.status == ENDING:
         k.ending -= 1
         last = k.ending
     else:
         k.running -= 1
         last = k.running
-    listed[job_state.slot] = listed[last]
-    s.job_state[listed[last]].slot = job_state.slot
+    jobs[job_state.slot] = jobs[last]
+    s.job_state[jobs[last]].slot = job_state.slot
 
 
 @noinline
@@ -277,8 +278,8 @@ def release(s: Any, job: int) -> None:
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     done = done_at(job_state, job_state.stop_s)
-    kept = checkpointed_work(job_state, done)
-    close(s, job, PREEMPTED, done, done - kept)
+    preserved = checkpointed_work(job_state, done)
+    close(s, job, PREEMPTED, done, done - preserved)
     release_allocation(s, job)
-    job_state.done = kept
+    job_state.done = preserved
     enqueue(s, job)

@@ -66,7 +66,7 @@ def conservative_pass(s: Any, all_applied: bool) -> None:
             reserve_among(s, job)
             same = job_extra.reserved_on == group_before and job_extra.reserved_s == time_before
         if group_before > 0 and not same:
-            moved = True  # its old place may be used by jobs behind it
+            moved = True  # jobs behind it may use the resources it had reserved
             every = freed
     if started:
         compact(s, k.queue_lo)
@@ -118,13 +118,13 @@ def void_plan(s: Any) -> None:
 
 @kernel
 def apply_reservation(s: Any, job: int, g: int, start: float, times: int) -> None:
-    """Enter the job's reservation in the timeline, or take it out again with `times` -1."""
+    """Add the job's reservation to the timeline, or remove it with `times` -1."""
     occupy(s, job, g, start, start + s.jobs[job].planned_s, times)
 
 
 @kernel
 def remove_reservation(s: Any, job: int) -> None:
-    """Take the job's reservation, if it has one, off the timeline."""
+    """Remove the job's reservation, if it has one, from the timeline."""
     job_extra = s.job_extra[job]
     if job_extra.reserved_on > 0:
         apply_reservation(s, job, job_extra.reserved_on - 1, job_extra.reserved_s, -1)

@@ -25,12 +25,12 @@ __all__ = [
 def log_node_change(s: Any, time: float, g: int, shutting_down: int, asleep: int, waking: int) -> None:
     """Log a change of the numbers of nodes of a group by state."""
     control_state = s.power_control_state[0]
-    step = s.node_changes[control_state.node_changes]
-    step.time_s = time
-    step.group = g
-    step.shutting_down = shutting_down
-    step.asleep = asleep
-    step.waking = waking
+    change = s.node_changes[control_state.node_changes]
+    change.time_s = time
+    change.group = g
+    change.shutting_down = shutting_down
+    change.asleep = asleep
+    change.waking = waking
     control_state.node_changes += 1
 
 
@@ -162,9 +162,9 @@ def release_nodes(s: Any, g: int, nodes: int) -> None:
     group = s.sleep_state[g]
     if not group.sleeps:
         return
-    paid = min(nodes, group.pending_outage_nodes)
-    group.pending_outage_nodes -= paid
-    nodes -= paid
+    removed = min(nodes, group.pending_outage_nodes)
+    group.pending_outage_nodes -= removed
+    nodes -= removed
     if nodes > 0:
         group.awake += nodes
         lo, hi = append_batch(s.idle[g], group.idle_lo, group.idle_hi, k.now, nodes)

@@ -68,9 +68,9 @@ def update_node_power(s: Any, g: int) -> None:
     group = s.sleep_state[g]
     step = group.reserve_at + 1
     change_s = s.reserve[step].time_s if step < group.reserve_end else np.inf
-    kept = s.reserve[group.reserve_at].nodes + group.spare
-    expires = s.idle[g, group.idle_lo].time_s + group.timeout_s if group.awake > kept else np.inf
-    if group.wake_ahead or change_s <= k.now or expires <= k.now or group.awake + group.waking < kept:
+    reserve = s.reserve[group.reserve_at].nodes + group.spare
+    expires = s.idle[g, group.idle_lo].time_s + group.timeout_s if group.awake > reserve else np.inf
+    if group.wake_ahead or change_s <= k.now or expires <= k.now or group.awake + group.waking < reserve:
         update_sleep(s, g)
     else:
         group.check_s = min(change_s, expires)
@@ -83,28 +83,28 @@ def update_sleep(s: Any, g: int) -> None:
     group = s.sleep_state[g]
     while group.reserve_at + 1 < group.reserve_end and s.reserve[group.reserve_at + 1].time_s <= k.now:
         group.reserve_at += 1
-    kept = s.reserve[group.reserve_at].nodes + group.spare
-    want = kept
+    reserve = s.reserve[group.reserve_at].nodes + group.spare
+    target = reserve
     due_s = np.inf
     needed = 0
     if group.wake_ahead:
         due_s, needed = earliest_reservation(s, g)
     if due_s - group.wake_s <= k.now:
-        want = max(want, needed)
+        target = max(target, needed)
     fall_asleep(s, g)
-    woken = min(group.asleep, want - group.awake - group.waking)
+    woken = min(group.asleep, target - group.awake - group.waking)
     if woken > 0:
         wake_nodes(s, g, woken)
     while (
-        group.awake > want
+        group.awake > target
         and group.idle_lo < group.idle_hi
         and s.idle[g, group.idle_lo].time_s + group.timeout_s <= k.now
     ):
-        put_to_sleep(s, g, min(s.idle[g, group.idle_lo].nodes, group.awake - want))
+        put_to_sleep(s, g, min(s.idle[g, group.idle_lo].nodes, group.awake - target))
     check = np.inf
     if group.reserve_at + 1 < group.reserve_end:
         check = s.reserve[group.reserve_at + 1].time_s
-    if group.awake > kept and group.idle_lo < group.idle_hi:
+    if group.awake > reserve and group.idle_lo < group.idle_hi:
         expires = s.idle[g, group.idle_lo].time_s + group.timeout_s
         if expires > k.now:
             check = min(check, expires)

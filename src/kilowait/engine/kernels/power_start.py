@@ -36,7 +36,7 @@ __all__ = ["build", "occupy", "place", "place_at", "reserve", "start", "allocate
 
 @maybe_inline
 def fits_now(s: Any, job: int, g: int) -> bool:
-    """Whether the job, as it was put, can start on the group at this moment and disturb no reservation."""
+    """Whether the job can start on the group at its trial level now without delaying a reservation."""
     k = s.clock[0]
     group = s.groups[g]
     for p in range(group.pool_lo, group.pool_hi):
@@ -59,7 +59,7 @@ def fits_now(s: Any, job: int, g: int) -> bool:
 
 @maybe_inline
 def place_at(s: Any, job: int, groups: int, level: int) -> int:
-    """The group, of those in the bits of `groups`, on which the job would start now at a level; -1 if it fits none."""
+    """The group among `groups` (bits) on which the job would start now at a level; -1: it fits none."""
     k = s.clock[0]
     best = -1
     best_share = -np.inf
@@ -101,7 +101,7 @@ def place_among(s: Any, job: int, groups: int) -> int:
 
 @kernel
 def place(s: Any, job: int, groups: int) -> int:
-    """The group on which the job would start now, put there at the first of its levels that fits; -1 if none does."""
+    """The group on which the job would start now, at the first trial level that fits; -1: none fits."""
     job = assume_nonnegative(job)
     if not s.power_control_state[0].one_pool or s.clock[0].timeline:
         return place_among(s, job, groups)
@@ -122,7 +122,7 @@ def allocate_among(s: Any, job: int, g: int, times: int) -> None:
 
 @kernel
 def allocate(s: Any, job: int, g: int, times: int) -> None:
-    """Take the job's need from what is free, or give it back with `times` -1; watts are everybody's."""
+    """Allocate the job's need, or release it with `times` -1; all groups share the watts."""
     if not s.power_control_state[0].one_pool:
         allocate_among(s, job, g, times)
         return
@@ -133,7 +133,7 @@ def allocate(s: Any, job: int, g: int, times: int) -> None:
 
 @maybe_inline
 def subtract(s: Any, job: int, g: int, begin: int, end: int, times: int) -> None:
-    """As `timeline.subtract`; watts go off for every group."""
+    """Like `timeline.subtract`; watts are subtracted for every group."""
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
         need = s.need[job, s.pools[p].need] * times
         for i in range(begin, end):
@@ -152,19 +152,19 @@ build = specialize(timeline.build, inlined=False, subtract=subtract)
 
 @kernel
 def start(s: Any, job: int, g: int) -> None:
-    """Start the job, as it was put, on the group now; it begins when its nodes are ready. The caller dequeues it."""
+    """Start the job on the group at its trial level; it begins when its nodes are ready. The caller dequeues it."""
     k = s.clock[0]
     job = assume_nonnegative(job)
     job_state = s.job_state[job]
     group = s.groups[g]
     nodes = s.need[job, s.pools[group.pool_lo].need]
     begins = allocate_nodes(s, g, nodes)
-    seen = s.jobs[job]
+    record = s.jobs[job]
     factor = factor_of(s, job, g, job_state.level)
-    seen.estimate_s *= factor
-    seen.limit_s *= factor
-    seen.overrun_planned_s *= factor
-    end = begins + seen.planned_s
+    record.estimate_s *= factor
+    record.limit_s *= factor
+    record.overrun_planned_s *= factor
+    end = begins + record.planned_s
     allocate(s, job, g, 1)
     if k.timeline:
         occupy(s, job, g, k.now, end, 1)
@@ -187,16 +187,15 @@ def start(s: Any, job: int, g: int) -> None:
 
 @kernel
 def earliest_on(s: Any, job: int, g: int) -> float:
-    """When the job, as it was put, fits the group at the earliest; leaves the rest in extra where that is kept."""
+    """Earliest time at which the job fits the group at its trial level; without a timeline it also sets extra."""
     return earliest(s, job, g) if s.clock[0].timeline else shadow(s, job, g)
 
 
 @kernel
 def reserve(s: Any, job: int) -> float:
-    """Reserve for the job on that of its open groups, at that of the levels it is tried at, where it fits earliest.
+    """Reserve for the job on the open group and at the level at which it fits earliest; return the time.
 
-    The time. Under a budget the slower levels count too, so that a promise is not broken when a job's first level
-    changes.
+    With a power budget slower levels are tried too, so that a reservation stays valid when a job's first level changes.
     """
     job = assume_nonnegative(job)
     if not s.power_control_state[0].one_pool or s.clock[0].timeline:
@@ -231,7 +230,7 @@ def reserve_among(s: Any, job: int) -> float:
         if k.timeline:
             occupy(s, job, best, best_s, best_s + s.jobs[job].planned_s, 1)
         else:
-            earliest_on(s, job, best)  # what is left over is that of the last one tried
+            earliest_on(s, job, best)  # extra is that of the last trial: compute it again for the best
         if best_s < group.shadow_s or (best_s == group.shadow_s and job < group.first_job) or not k.timeline:
             group.shadow_s = best_s
             group.first_need = s.need[job, s.pools[group.pool_lo].need]

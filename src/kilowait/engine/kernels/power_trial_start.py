@@ -1,7 +1,7 @@
 """Trial starts at DVFS levels, and the common case of one group of whole nodes without timeline.
 
-A waiting job is at rest at level 0 of no group; it is *put* on a group and a level to be tried there, which sets what
-it would need, how long it is planned for and how long it runs.
+A waiting job has its full-speed times. A trial sets its need, planned time and run time to those on one group at one
+level; `reset_trial` undoes it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 @kernel
 def factor_of(s: Any, job: int, g: int, level: int) -> float:
-    """How many times as long the job runs on the group at the level."""
+    """Factor on the job's run time on the group at the level."""
     return s.factor[
         assume_nonnegative(g),
         0 if s.power_control_state[0].shared_factors else assume_nonnegative(job),
@@ -36,7 +36,7 @@ def factor_of(s: Any, job: int, g: int, level: int) -> float:
 
 @kernel
 def set_trial_level(s: Any, job: int, g: int, level: int) -> None:
-    """As if the job ran on the group at the level."""
+    """Set need, planned time and run time of the job to those on the group at the level."""
     factor = factor_of(s, job, g, level)
     job_state = s.job_state[job]
     job_state.run_s = s.run_s[job] * factor
@@ -48,14 +48,14 @@ def set_trial_level(s: Any, job: int, g: int, level: int) -> None:
 
 @kernel
 def reset_trial(s: Any, job: int) -> None:
-    """As policies see a waiting job."""
+    """Restore planned time and level of a waiting job, as policies observe them."""
     s.jobs[job].planned_s = s.planned_s[job]
     s.job_state[job].level = 0
 
 
 @kernel
 def first_level(s: Any, job: int) -> int:
-    """The level a job is tried at first."""
+    """The first level at which a job is tried."""
     return 0 if s.power_control_state[0].large_backlog else s.preferred_level[job]
 
 
@@ -87,9 +87,10 @@ def place_single_pool(s: Any, job: int) -> int:
 
 @kernel
 def shadow_under_budget(s: Any, job: int) -> float:
-    """The earliest time at which the only group has room for the job at one of its levels; leaves the rest in extra.
+    """Earliest time at which the job fits the only group at one of its levels; sets extra.
 
-    One walk for all levels: at the time at which the least watts of any fit, it is the first that fits that counts.
+    One scan of the expected ends serves all levels: it stops where the minimum watts over the levels fit, and there the
+    first level that fits counts.
     """
     k = s.clock[0]
     first = first_level(s, job)
@@ -102,11 +103,11 @@ def shadow_under_budget(s: Any, job: int) -> float:
     i = 0
     running = assume_nonnegative(k.running)
     while i < running:
-        belief = s.expected_ends[i]
-        if nodes >= 0 and watts >= least and belief.key > time:
+        expected_end = s.expected_ends[i]
+        if nodes >= 0 and watts >= least and expected_end.key > time:
             break
-        time = max(time, belief.key)
-        other = assume_nonnegative(belief.job)
+        time = max(time, expected_end.key)
+        other = assume_nonnegative(expected_end.job)
         nodes += s.job_state[other].least_need
         watts += s.need[other, 1]
         i += 1

@@ -1,6 +1,6 @@
 """Timeline: expected availability of every pool from now on.
 
-Breakpoint i holds from timeline_s[i] until timeline_s[i + 1]; the last one holds for ever.
+Breakpoint i is valid from timeline_s[i] to timeline_s[i + 1], the last one without end.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def advance(s: Any) -> None:
 
 @kernel
 def enough(s: Any, job: int, g: int, at: int) -> bool:
-    """Whether breakpoint `at` leaves the job's need in every pool of the group."""
+    """Whether the job's need is free at breakpoint `at` in every pool of the group."""
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
         if s.timeline_free[at, p] < s.need[job, s.pools[p].need]:
             return False
@@ -70,7 +70,7 @@ def enough(s: Any, job: int, g: int, at: int) -> bool:
 
 @kernel
 def fits_until(s: Any, job: int, g: int, at: int, end: float) -> int:
-    """-1 if the job fits from breakpoint `at` to the time `end`; else the breakpoint in the way."""
+    """-1 if the job fits from breakpoint `at` to the time `end`, else the first breakpoint where it does not fit."""
     k = s.clock[0]
     while at < k.timeline_hi and s.timeline_s[at] < end:
         if not enough(s, job, g, at):
@@ -94,7 +94,7 @@ def earliest(s: Any, job: int, g: int) -> float:
 
 @kernel
 def split_at(s: Any, time: float) -> int:
-    """The breakpoint at `time`, made if there is none."""
+    """Index of the breakpoint at `time`, inserted if there is none."""
     k = s.clock[0]
     at = k.timeline_hi
     while s.timeline_s[at - 1] > time:
@@ -115,7 +115,7 @@ def split_at(s: Any, time: float) -> int:
 
 @kernel
 def subtract(s: Any, job: int, g: int, begin: int, end: int, times: int) -> None:
-    """Take the job's need off the breakpoints from `begin` to before `end`, `times` times."""
+    """Subtract `times` times the job's need from breakpoints `begin` to `end` - 1."""
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
         need = s.need[job, s.pools[p].need] * times
         for i in range(begin, end):
@@ -124,9 +124,9 @@ def subtract(s: Any, job: int, g: int, begin: int, end: int, times: int) -> None
 
 @maybe_inline
 def occupy(s: Any, job: int, g: int, start: float, until: float, times: int) -> None:
-    """Take the job's need off the timeline from `start` to `until`; give it back with `times` -1.
+    """Subtract the job's need from the timeline from `start` to `until`; add it with `times` -1.
 
-    A reservation may lie back in time: a job that was believed to end then ended later, and no pass came between.
+    A reservation may start in the past: if a job ended later than expected and no pass was made in between.
     """
     now = s.timeline_s[s.clock[0].timeline_lo]
     if until <= now:
