@@ -11,22 +11,22 @@ from kilowait.errors import TableError
 from kilowait.jobs import JobTable
 from kilowait.jobs.execution_log import Outcome
 from kilowait.policies import simulate
-from tests.engine.stepwise_policy import fresh_state, starts, table
+from tests.engine.stepwise_policy import initial_state, starts, table
 
 TWO = Cluster((NodeGroup("a", 4), NodeGroup("b", 8)), queues={"q": ("b", "a"), "s": ("a",)})
 
 
 def test_needs_of_a_shared_group() -> None:
     cluster = Cluster((NodeGroup("a", 4, cores=4, memory_gb=2, gpus=1, shared=True),))
-    bare = fresh_state(table((0, 3, 9)), cluster)
+    bare = initial_state(table((0, 3, 9)), cluster)
     assert bare.need.tolist() == [[12, 0, 0]]  # whole nodes' cores where the table has none
-    full = fresh_state(table((0, 3, 9), cores=[0], memory_mb=[250.25], gpus=[2]), cluster)
+    full = initial_state(table((0, 3, 9), cores=[0], memory_mb=[250.25], gpus=[2]), cluster)
     assert full.need.tolist() == [[1, 251, 2]]  # at least a core; memory rounded up
 
 
 def test_two_shared_groups_need_their_own_cores_where_the_table_has_none() -> None:
     groups = (NodeGroup("a", 4, cores=4, shared=True), NodeGroup("b", 4, cores=16, shared=True))
-    state = fresh_state(table((0, 2, 9)), Cluster(groups))
+    state = initial_state(table((0, 2, 9)), Cluster(groups))
     assert state.need[0, state.pools["need"]].tolist() == [8, 32]
 
 
@@ -40,7 +40,7 @@ def test_allowed_groups_are_those_of_the_queue_that_could_hold_the_job() -> None
         queue=[0, 0, 1, -1, 2],
         labels={"queue": ("q", "s", "other")},
     )
-    state = fresh_state(jobs, TWO, Settings(on_oversized="drop"))
+    state = initial_state(jobs, TWO, Settings(on_oversized="drop"))
     assert state.job_state["allowed"].tolist() == [0b11, 0b10, 0b01, 0b10, 0b11]
     assert state.preference[state.job_state["preference_row"]].tolist() == [
         [1, 0],
@@ -65,7 +65,7 @@ def test_a_queue_with_an_odd_name_is_just_a_name(name: str) -> None:
 
 def test_gpus_are_not_found_in_a_shared_group_without_any() -> None:
     cluster = Cluster((NodeGroup("a", 4, cores=4, shared=True), NodeGroup("b", 4, gpus=1, shared=True)))
-    state = fresh_state(table((0, 1, 9), (0, 1, 9), gpus=[0, 1]), cluster)
+    state = initial_state(table((0, 1, 9), (0, 1, 9), gpus=[0, 1]), cluster)
     assert state.job_state["allowed"].tolist() == [0b11, 0b10]
 
 
@@ -117,7 +117,7 @@ def test_no_jobs_at_all() -> None:
 
 def test_the_estimate_is_at_least_a_second_and_kill_ends_jobs_at_it() -> None:
     jobs = table((0, 1, 5, 0), (0, 1, 5, 3), (0, 1, 0.5, 0))
-    assert fresh_state(jobs, TWO).jobs["estimate_s"].tolist() == [1.0, 3.0, 1.0]
+    assert initial_state(jobs, TWO).jobs["estimate_s"].tolist() == [1.0, 3.0, 1.0]
     log = simulate(jobs, TWO, at_limit="kill", backfill="none")
     assert log.jobs()["run_s"].tolist() == [1.0, 3.0, 0.5]
     assert log.job_outcome.tolist() == [Outcome.KILLED, Outcome.KILLED, Outcome.COMPLETED]
@@ -147,13 +147,13 @@ def test_what_deciders_see_of_a_job() -> None:
     jobs = table(
         (4, 3, 9, 20), cores=[5], memory_mb=[7.5], gpus=[1], user=[2], account=[3], queue=[4], qos=[6]
     )
-    seen = fresh_state(jobs, Cluster.from_nodes(4)).jobs[0]
+    seen = initial_state(jobs, Cluster.from_nodes(4)).jobs[0]
     names = ("estimate_s", "nodes", "cores", "memory_mb", "gpus", "user", "account", "queue", "qos", "number")
     assert [seen[name].item() for name in names] == [20.0, 3, 5, 7.5, 1, 2, 3, 4, 6, 0]
     assert "runtime_s" not in (seen.dtype.names or ())
 
 
 def test_unknown_users_are_minus_one() -> None:
-    seen = fresh_state(table((0, 1, 9)), Cluster.from_nodes(4)).jobs[0]
+    seen = initial_state(table((0, 1, 9)), Cluster.from_nodes(4)).jobs[0]
     assert [seen[name].item() for name in ("user", "account", "queue", "qos")] == [-1] * 4
     assert np.isfinite(seen["memory_mb"])

@@ -1,4 +1,4 @@
-"""The door: what a decider may know and choose."""
+"""The door: what a scheduler may know and choose."""
 
 from __future__ import annotations
 

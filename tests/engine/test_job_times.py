@@ -12,7 +12,7 @@ from kilowait.engine.job_times import resolve_job_times
 from kilowait.jobs import JobTable
 from kilowait.jobs.execution_log import Outcome
 from kilowait.policies import simulate
-from tests.engine.stepwise_policy import fresh_state, starts, table
+from tests.engine.stepwise_policy import initial_state, starts, table
 
 NAN = math.nan
 FOUR = Cluster.from_nodes(4)
@@ -21,7 +21,7 @@ FOUR = Cluster.from_nodes(4)
 def test_rules_order_by_the_estimate_and_planners_plan_with_what_is_planned() -> None:
     """All four nodes for the first two; then by estimate the third goes first, planned as the longest."""
     jobs = table((0, 4, 10), (1, 4, 10, 30), (2, 4, 10, 20), planned_s=[NAN, 5, 100])
-    seen = fresh_state(jobs, FOUR).jobs
+    seen = initial_state(jobs, FOUR).jobs
     assert seen["estimate_s"].tolist() == [10, 30, 20]
     assert seen["planned_s"].tolist() == [10, 5, 100]
     assert starts(simulate(jobs, FOUR, "sjf", "easy")) == [0, 20, 10]

@@ -40,7 +40,9 @@ CASES = [
 """By hand. Before it is overrun the planned time itself is believed."""
 
 
-def jobs_of(planned: float, limit: float | None, later: float | None, looks: list[float]) -> JobTable:
+def jobs_of(
+    planned: float, limit: float | None, overrun_planned: float | None, looks: list[float]
+) -> JobTable:
     """One that runs for long, and one that comes at each look and asks for both nodes."""
     count = 1 + len(looks)
     return JobTable(
@@ -50,7 +52,8 @@ def jobs_of(planned: float, limit: float | None, later: float | None, looks: lis
         estimate_s=[7.0] + [1.0] * len(looks),
         planned_s=[planned] + [math.nan] * len(looks),
         limit_s=[math.nan if limit is None else limit] + [math.nan] * len(looks),
-        overrun_planned_s=[math.nan if later is None else later] + [math.nan] * len(looks),
+        overrun_planned_s=[math.nan if overrun_planned is None else overrun_planned]
+        + [math.nan] * len(looks),
         nodes=[1] + [2] * len(looks),
     )
 
@@ -67,26 +70,31 @@ def believed(jobs: JobTable, overrun: str, power_controls: PowerControls | None 
     return found
 
 
-@pytest.mark.parametrize(("overrun", "planned", "limit", "later", "looks"), CASES)
-def test_what_is_believed(overrun: str, planned: float, limit: Any, later: Any, looks: Any) -> None:
-    table = jobs_of(planned, limit, later, [look for look, _ in looks])
+@pytest.mark.parametrize(("overrun", "planned", "limit", "overrun_planned", "looks"), CASES)
+def test_what_is_believed(overrun: str, planned: float, limit: Any, overrun_planned: Any, looks: Any) -> None:
+    table = jobs_of(planned, limit, overrun_planned, [look for look, _ in looks])
     assert believed(table, overrun) == [planned, *(end for _, end in looks)]
 
 
-@pytest.mark.parametrize(("overrun", "planned", "limit", "later", "looks"), CASES)
+@pytest.mark.parametrize(("overrun", "planned", "limit", "overrun_planned", "looks"), CASES)
 def test_reference_has_the_same_expected_ends(
-    overrun: str, planned: float, limit: Any, later: Any, looks: Any, monkeypatch: pytest.MonkeyPatch
+    overrun: str,
+    planned: float,
+    limit: Any,
+    overrun_planned: Any,
+    looks: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found: list[float] = []
-    renew = Planner.renew_beliefs
+    renew = Planner.update_expected_ends
 
     def noting(self: Planner) -> bool:
         renewed = renew(self)
-        found.extend(state.believed_end for state in self.running)
+        found.extend(state.expected_end for state in self.running)
         return renewed
 
-    monkeypatch.setattr(Planner, "renew_beliefs", noting)
-    jobs = [ReferenceJob(1, 0.0, 1e7, 7.0, 1, planned=planned, limit=limit, later=later)]
+    monkeypatch.setattr(Planner, "update_expected_ends", noting)
+    jobs = [ReferenceJob(1, 0.0, 1e7, 7.0, 1, planned=planned, limit=limit, overrun_planned=overrun_planned)]
     jobs += [ReferenceJob(2 + i, look, 1.0, 1.0, 2) for i, (look, _) in enumerate(looks)]
     rule, fixed = rule_for("fcfs", jobs)
     simulate(

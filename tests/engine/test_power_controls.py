@@ -19,13 +19,13 @@ from kilowait.jobs import ExecutionLog, NodeStates
 from kilowait.policies import resolve
 from tests.engine.stepwise_policy import (
     INTERPRETED,
-    Decider,
+    StepwiseScheduler,
     as_bytes,
     starts,
     table,
 )
 from tests.oracle import conversion
-from tests.oracle.power_workloads import lever_case
+from tests.oracle.power_workloads import power_case
 
 CASES = 3 if INTERPRETED else 60
 FOUR = kw.Cluster.from_nodes(4)
@@ -51,9 +51,9 @@ def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> 
     first = 50_000 + 1000 * (depth or 5) + (500 if policy == "fcfs" else 0)
     slept = 0
     for seed in range(first, first + CASES):
-        drawn = lever_case(seed)
+        drawn = power_case(seed)
         case = replace(drawn, policy=policy, depth=depth, backfill_order=None)
-        log = Decider(case, resolve(policy)).run()
+        log = StepwiseScheduler(case, resolve(policy)).run()
         assert case.power_controls is not None
         whole = kw.simulate(
             conversion.job_table(case.jobs),
@@ -65,7 +65,7 @@ def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> 
             placement=case.placement,
             overrun=case.overrun,
             on_oversized="drop",
-            power_controls=conversion.levers_of(case.power_controls),
+            power_controls=conversion.power_controls_of(case.power_controls),
         )
         assert as_bytes(log) == as_bytes(whole), f"seed {seed}"
         assert steps_of(log) == steps_of(whole), f"seed {seed}"
@@ -75,7 +75,7 @@ def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> 
 
 def test_a_rule_in_python_gives_the_log_of_the_compiled_one() -> None:
     for seed in range(70_000, 70_000 + CASES):
-        case = lever_case(seed)
+        case = power_case(seed)
         assert case.power_controls is not None
         one, other = (
             kw.simulate(
@@ -84,7 +84,7 @@ def test_a_rule_in_python_gives_the_log_of_the_compiled_one() -> None:
                 rule,
                 "easy",
                 on_oversized="drop",
-                power_controls=conversion.levers_of(case.power_controls),
+                power_controls=conversion.power_controls_of(case.power_controls),
             )
             for rule in (resolve("sjf"), replace(resolve("sjf"), compiled=False))
         )
@@ -118,10 +118,10 @@ def test_levels_stretch_runs_and_plans() -> None:
         backfill="none",
     )
     assert log.end_s.tolist() == [15] and log.level.tolist() == [1]
-    crowded = PowerControls(
+    large_backlog = PowerControls(
         factor=np.ones((1, 2, 2)) * [1.0, 2.0], preferred_level=np.array([1, 1]), full_speed_backlog_nodes=0
     )
-    log = kw.simulate(table((0, 4, 10), (0, 4, 10)), FOUR, power_controls=crowded, backfill="none")
+    log = kw.simulate(table((0, 4, 10), (0, 4, 10)), FOUR, power_controls=large_backlog, backfill="none")
     assert log.level.tolist() == [0, 1]  # the second waits alone: nothing is crowded any more
 
 

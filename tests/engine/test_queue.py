@@ -17,7 +17,7 @@ from kilowait.engine.kernels.queue import (
     renew_expected_ends,
 )
 from kilowait.engine.kernels.state import CANCELLED, QUEUED, State
-from tests.engine.stepwise_policy import fresh_state, table
+from tests.engine.stepwise_policy import initial_state, table
 
 JOBS = table(*[(0.0, 1, 10.0)] * 12)
 
@@ -48,7 +48,7 @@ def call_renew(s: Any) -> None:
 
 
 def state(*, time_dependent: bool = False) -> State:
-    return fresh_state(JOBS, Cluster.from_nodes(4), time_dependent=time_dependent)
+    return initial_state(JOBS, Cluster.from_nodes(4), time_dependent=time_dependent)
 
 
 def queue(s: State) -> list[int]:
@@ -81,7 +81,7 @@ def test_a_moving_queue_stands_by_number_whatever_the_key() -> None:
 
 
 def test_a_place_in_the_queue_tells_need_and_estimate() -> None:
-    s = fresh_state(table((0.0, 3, 20.0, 70.0)), Cluster.from_nodes(4))
+    s = initial_state(table((0.0, 3, 20.0, 70.0)), Cluster.from_nodes(4))
     call_enqueue(s, 0)
     assert (int(s.queue[0].need), float(s.queue[0].planned_s)) == (3, 70.0)
 

@@ -10,7 +10,7 @@ import kilowait
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.jobs import ExecutionLog
 from kilowait.policies import resolve
-from tests.engine.stepwise_policy import INTERPRETED, Decider, as_bytes
+from tests.engine.stepwise_policy import INTERPRETED, StepwiseScheduler, as_bytes
 from tests.oracle import conversion
 from tests.oracle.workloads import Case, random_case
 
@@ -46,7 +46,7 @@ def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> 
             drawn, policy=policy, depth=depth, backfill_order=drawn.backfill_order if depth else None
         )
         own = None if case.backfill_order is None else resolve(case.backfill_order)
-        log = Decider(case, resolve(policy), own).run()
+        log = StepwiseScheduler(case, resolve(policy), own).run()
         assert as_bytes(log) == as_bytes(whole(case)), f"seed {seed}"
         started += len(log)
     assert started > 5 * CASES

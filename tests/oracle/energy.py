@@ -13,7 +13,7 @@ class NodeWatts(NamedTuple):
     """What one node draws that runs no job; one that is out draws nothing."""
 
     idle: int
-    falling: int
+    shutting_down: int
     asleep: int
     waking: int
 
@@ -23,7 +23,7 @@ class Joules(NamedTuple):
 
     jobs: int
     idle: int
-    falling: int
+    shutting_down: int
     asleep: int
     waking: int
     per_job: tuple[int, ...]
@@ -61,8 +61,8 @@ def joules(
             past = [step for step in run.states.get(plain, ()) if step.time <= second]
             now = past[-1] if past else NodeStep(second, 0, 0, 0)
             rates = nodes[plain]
-            idle += rates.idle * max(0, spare - now.falling - now.asleep - now.waking)
-            falling += rates.falling * now.falling
+            idle += rates.idle * max(0, spare - now.shutting_down - now.asleep - now.waking)
+            falling += rates.shutting_down * now.shutting_down
             asleep += rates.asleep * now.asleep
             waking += rates.waking * now.waking
     return Joules(sum(per_job), idle, falling, asleep, waking, tuple(per_job))

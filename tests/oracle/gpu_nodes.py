@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tests.oracle.gpu_model import (
-    Hold,
-    PlacedCase,
-    PlacedJob,
+    GpuCase,
+    GpuReferenceJob,
+    PiecePlace,
     type_of,
     types_of,
 )
@@ -32,13 +32,13 @@ class Node:
     classes: Counter[int] = field(default_factory=Counter)
     """Pieces with GPUs that lie here: by how many they have, 0 standing for a part of one."""
 
-    def holds(self, job: PlacedJob) -> bool:
+    def holds(self, job: GpuReferenceJob) -> bool:
         """There is room for a piece of the job."""
         if self.cpu < job.cpu or self.memory < job.memory:
             return False
         return sum(free >= job.gpu_milli for free in self.gpus) >= job.k
 
-    def put(self, job: PlacedJob, gpus: Iterable[int], sign: int) -> None:
+    def put(self, job: GpuReferenceJob, gpus: Iterable[int], sign: int) -> None:
         """Take (sign 1) or give back (-1) what a piece of the job takes."""
         self.cpu -= sign * job.cpu
         self.memory -= sign * job.memory
@@ -48,7 +48,7 @@ class Node:
             self.classes[class_of(job)] += sign
 
 
-def class_of(job: PlacedJob) -> int:
+def class_of(job: GpuReferenceJob) -> int:
     """The class of its pieces for the placement "gpu-clustering"."""
     return 0 if job.part else job.k
 
@@ -60,7 +60,7 @@ Target = tuple[int, int, int, str]
 class Machine:
     """All nodes. `placement` and `seed` say where among those with room a piece goes."""
 
-    def __init__(self, case: PlacedCase, placement: str, seed: int) -> None:
+    def __init__(self, case: GpuCase, placement: str, seed: int) -> None:
         self.placement, self.seed = placement, seed
         types, layout = types_of(case), case.layout
         if layout is None:
@@ -77,7 +77,7 @@ class Machine:
         self.targets: list[tuple[Target, float]] = []
         self.kinds: list[tuple[Target, float]] = []
 
-    def expect(self, jobs: Sequence[PlacedJob]) -> None:
+    def expect(self, jobs: Sequence[GpuReferenceJob]) -> None:
         """These are the jobs of the table that are not rejected: "fgd" and "capacity" ask what is left for such."""
         counts = Counter((job.cpu, job.gpu_milli, job.k, job.label or "") for job in jobs)
         line = sorted(counts, key=lambda target: (counts[target], target), reverse=True)
@@ -88,54 +88,54 @@ class Machine:
         self.targets = [(target, counts[target] / total) for target in taken]
         self.kinds = [(kind, counts[kind] / len(jobs)) for kind in line]
 
-    def put(self, job: PlacedJob, place: Iterable[Hold], sign: int) -> None:
+    def put(self, job: GpuReferenceJob, place: Iterable[PiecePlace], sign: int) -> None:
         """The place is taken (sign 1) or given back (-1)."""
-        for hold in place:
-            self.nodes[hold.node].put(job, hold.gpus, sign)
+        for piece in place:
+            self.nodes[piece.node].put(job, piece.gpus, sign)
 
-    def nodes_needed(self, job: PlacedJob, type_: int) -> int:
+    def nodes_needed(self, job: GpuReferenceJob, type_: int) -> int:
         """The fewest nodes of a type on which its GPUs could lie."""
         return -(-job.gpus // max(len(node.gpus) for node in self.nodes if node.type == type_))
 
     # -- placing ---------------------------------------------------------------------------------
 
-    def find(self, job: PlacedJob) -> list[Hold] | None:
+    def find(self, job: GpuReferenceJob) -> list[PiecePlace] | None:
         """The place the job would take on what is free; None: there is none."""
         for tier in self.tiers(job):
-            place: list[Hold] = []
+            place: list[PiecePlace] = []
             while len(place) < job.pieces:
-                hold = self.best_hold(job, tier, place)
-                if hold is None:
+                piece = self.best_place(job, tier, place)
+                if piece is None:
                     break
-                self.put(job, [hold], 1)
-                place.append(hold)
+                self.put(job, [piece], 1)
+                place.append(piece)
             self.put(job, place, -1)
             if len(place) == job.pieces:
                 return place
         return None
 
-    def tiers(self, job: PlacedJob) -> list[set[int]]:
+    def tiers(self, job: GpuReferenceJob) -> list[set[int]]:
         """Sets of types that are tried one after another."""
         if job.pieces > 1:
             return [{t} for t in sorted(job.types, key=lambda t: (job.rank[t], t))]
         ranks = sorted({job.rank[t] for t in job.types})
         return [{t for t in job.types if job.rank[t] == rank} for rank in ranks]
 
-    def best_hold(self, job: PlacedJob, tier: set[int], place: list[Hold]) -> Hold | None:
+    def best_place(self, job: GpuReferenceJob, tier: set[int], place: list[PiecePlace]) -> PiecePlace | None:
         """Where the next piece goes, those of `place` being taken."""
-        best: tuple[float, Hold] | None = None
+        best: tuple[float, PiecePlace] | None = None
         for node in self.nodes:
             if node.type not in tier or not node.holds(job):
                 continue
-            if not job.spread and node.number in [hold.node for hold in place]:
+            if not job.spread and node.number in [piece.node for piece in place]:
                 continue
             gpus = self.choose_gpus(job, node)
             score = self.score(job, node, gpus, place)
             if best is None or score > best[0]:
-                best = score, Hold(node.number, gpus)
+                best = score, PiecePlace(node.number, gpus)
         return None if best is None else best[1]
 
-    def choose_gpus(self, job: PlacedJob, node: Node) -> tuple[int, ...]:
+    def choose_gpus(self, job: GpuReferenceJob, node: Node) -> tuple[int, ...]:
         """Which GPUs of the node a piece takes."""
         room = [gpu for gpu, free in enumerate(node.gpus) if free >= job.gpu_milli]
         if not job.part:
@@ -150,7 +150,9 @@ class Machine:
 
     # -- scores ----------------------------------------------------------------------------------
 
-    def score(self, job: PlacedJob, node: Node, gpus: tuple[int, ...], place: list[Hold]) -> float:
+    def score(
+        self, job: GpuReferenceJob, node: Node, gpus: tuple[int, ...], place: list[PiecePlace]
+    ) -> float:
         """How much the placement likes this node for the next piece, which would take these GPUs."""
         free, takes = sum(node.gpus), len(gpus) * job.gpu_milli
         match self.placement:
@@ -161,7 +163,7 @@ class Machine:
             case "worst":
                 return self.left_over(node.cpu - job.cpu, free - takes)
             case "consolidate":
-                if node.number in [hold.node for hold in place]:
+                if node.number in [piece.node for piece in place]:
                     return 3000000
                 wholly = sum(left == 1000 for left in node.gpus)
                 return 2000000 - wholly if wholly >= job.k * (job.pieces - len(place)) else wholly
@@ -188,7 +190,7 @@ class Machine:
             return 0.5 * (cpu / self.most_cpu)
         return 0.5 * (cpu / self.most_cpu) + 0.5 * (gpus / self.most_gpus)
 
-    def clustering_score(self, job: PlacedJob, node: Node) -> int:
+    def clustering_score(self, job: GpuReferenceJob, node: Node) -> int:
         if job.k == 0:
             return 0
         u = 25 * (self.most_gpus - sum(node.gpus)) // self.most_gpus
@@ -197,7 +199,7 @@ class Machine:
             return 75 + u if len(classes) == 1 else 50 + u
         return u if classes else 25 + u
 
-    def fragment_score(self, job: PlacedJob, node: Node, gpus: tuple[int, ...]) -> int:
+    def fragment_score(self, job: GpuReferenceJob, node: Node, gpus: tuple[int, ...]) -> int:
         before = self.fragments(node)
         node.put(job, gpus, 1)
         after = self.fragments(node)
@@ -216,7 +218,7 @@ class Machine:
                 total += p * sum(free for free in node.gpus if free < gpu_milli)
         return total
 
-    def room_score(self, job: PlacedJob, node: Node, gpus: tuple[int, ...]) -> float:
+    def room_score(self, job: GpuReferenceJob, node: Node, gpus: tuple[int, ...]) -> float:
         before = self.room(node)
         node.put(job, gpus, 1)
         after = self.room(node)
@@ -254,7 +256,7 @@ def drawn(seed: int, job: int, piece: int, node: int) -> int:
     return z
 
 
-def packing_score(job: PlacedJob, node: Node, gpus: tuple[int, ...]) -> int:
+def packing_score(job: GpuReferenceJob, node: Node, gpus: tuple[int, ...]) -> int:
     """Best where a GPU is filled up; better on a node in use than on an empty one."""
     if job.k == 0:
         return 0

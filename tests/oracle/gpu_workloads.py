@@ -1,4 +1,4 @@
-"""Small, nasty workloads for GPU clusters: every feature of docs/gpu-engine.md, with ties, zeros and dead ends."""
+"""Random small workloads for GPU clusters that cover every feature of docs/gpu-engine.md, with ties and zeros."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 from tests.oracle.gpu_model import (
-    BUILT_IN,
-    PlacedCase,
-    PlacedRun,
+    BUILT_IN_INTERFERENCE,
+    GpuCase,
+    GpuRun,
     names_of,
 )
 from tests.oracle.gpu_reference import simulate
@@ -36,12 +36,12 @@ PARTS = (1, 100, 250, 250, 300, 400, 500, 500, 500, 600, 999)
 Columns = dict[str, list[Any]]
 
 
-def run_reference(case: PlacedCase) -> PlacedRun:
+def run_reference(case: GpuCase) -> GpuRun:
     """The reference simulator's answer."""
     return simulate(case)
 
 
-def gpu_case(seed: int, queues: bool = False) -> PlacedCase:
+def gpu_case(seed: int, queues: bool = False) -> GpuCase:
     """The case of this seed; which features it has is part of the draw. `queues`: the cluster has some, besides."""
     rng = Random(f"placed {seed}")
     unit = rng.choice([1.0, 1.0, 1.0, 1.0, 0.25, 0.0])
@@ -60,10 +60,10 @@ def gpu_case(seed: int, queues: bool = False) -> PlacedCase:
     settings |= _speeds(rng, names_of(groups), len(jobs["job_id"]), unit, moves)
     listed = _queues(rng, jobs, groups) if queues else {}
     _limits(Random(f"limits {seed}"), jobs)
-    return PlacedCase(seed, groups, layout if interleaved else None, jobs, settings, rule, listed)
+    return GpuCase(seed, groups, layout if interleaved else None, jobs, settings, rule, listed)
 
 
-def soak_case(seed: int) -> PlacedCase:
+def soak_case(seed: int) -> GpuCase:
     """The case of this seed, every fifth with queues."""
     return gpu_case(seed, queues=seed % 5 == 4)
 
@@ -251,17 +251,17 @@ def _settings(rng: Random, jobs: Columns, unit: float, rule: str, moves: bool) -
         "head_of_line_blocking": rng.random() < 0.5,
         "preemption": rng.random() < 0.75,
         "migration": moves,
-        "keep": some(0.0, 0.0, 0.0, 1.0, 2.0, 5.0),
+        "min_run_before_preempt": some(0.0, 0.0, 0.0, 1.0, 2.0, 5.0),
         "grace": some(0.0, 0.0, 0.0, 1.0, 2.0, 4.0),
-        "save": some(0.0, 0.0, 0.0, 1.0, 2.0),
-        "restore": some(0.0, 0.0, 0.0, 1.0, 2.0),
+        "checkpoint_write": some(0.0, 0.0, 0.0, 1.0, 2.0),
+        "checkpoint_load": some(0.0, 0.0, 0.0, 1.0, 2.0),
         "checkpoint": rng.choice([0.0, 0.0, 0.0, 1.0, 2.0, 0.75, 0.1, math.inf]),
-        "tick": tick,
+        "round_interval": tick,
         "rounds": tick > 0.0 and rng.random() < 0.5,
     }
     if rng.random() < 0.5:
         odd = ((500, 0.9), (1000, rng.choice([0.5, 0.85])), (1, rng.choice([0.25, 0.3])))
-        settings["interference"] = rng.choice([BUILT_IN, BUILT_IN, odd])
+        settings["interference"] = rng.choice([BUILT_IN_INTERFERENCE, BUILT_IN_INTERFERENCE, odd])
     if rule == "las" and settings["preemption"]:
         _let_work_be_done(rng, jobs, settings)
     return settings
@@ -274,9 +274,9 @@ def _let_work_be_done(rng: Random, jobs: Columns, settings: dict[str, Any]) -> N
     if "checkpoint_s" in jobs:
         jobs["checkpoint_s"] = [c if math.isnan(c) else rng.choice(intervals) for c in jobs["checkpoint_s"]]
     nothing_lost = settings["checkpoint"] == 0.0 and "checkpoint_s" not in jobs
-    if nothing_lost and settings["restore"] == 0.0 and "checkpoint_load_s" not in jobs:
+    if nothing_lost and settings["checkpoint_load"] == 0.0 and "checkpoint_load_s" not in jobs:
         return
-    settings["keep"] += 8.0
+    settings["min_run_before_preempt"] += 8.0
 
 
 def _speeds(rng: Random, types: list[str], count: int, unit: float, moves: bool) -> dict[str, Any]:

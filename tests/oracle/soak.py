@@ -1,8 +1,8 @@
 """Compare engine and reference on as many random workloads as there is time for.
 
 python -m tests.oracle.soak --cases 100000 --first 0 --processes 2
-python -m tests.oracle.soak --kind levers
-python -m tests.oracle.soak --kind placed
+python -m tests.oracle.soak --kind power
+python -m tests.oracle.soak --kind gpu
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def differs(kind: str, seed: int) -> str | None:
         return gpu_conversion.difference(
             case, gpu_workloads.run_reference(case), gpu_conversion.run_engine(case, steps=seed % 7 == 0)
         )
-    other = power_workloads.lever_case(seed) if kind == "power" else workloads.random_case(seed)
+    other = power_workloads.power_case(seed) if kind == "power" else workloads.random_case(seed)
     return conversion.difference(other, workloads.run_reference(other), conversion.run_engine(other))
 
 
@@ -85,9 +85,9 @@ def main(arguments: list[str] | None = None) -> int:
         except KeyboardInterrupt:
             print(f"\nINTERRUPTED after {done:,} cases from seed {options.first}: {differing} differ")
             return 130
-    verdict = "SAME" if not differing else "DIFFERENT"
+    summary = "SAME" if not differing else "DIFFERENT"
     took = time.monotonic() - begun
-    print(f"\n{verdict}: {done:,} cases from seed {options.first}, {differing} differ, {took:.0f} s")
+    print(f"\n{summary}: {done:,} cases from seed {options.first}, {differing} differ, {took:.0f} s")
     return 1 if differing or done != options.cases else 0
 
 

@@ -40,7 +40,7 @@ class Nearest:
     def __call__(self, job: ReferenceJob, now: float, eligible: float) -> float:
         return abs(max(job.estimate, 1.0) - self.memory)
 
-    def told(self, job: ReferenceJob, ran: float | None) -> None:
+    def observe(self, job: ReferenceJob, ran: float | None) -> None:
         if ran is None:
             self.memory = 0.9 * self.memory + 0.1 * job.nodes
         else:
@@ -104,11 +104,11 @@ def test_memory_makes_a_difference() -> None:
     differing = 0
     for seed in range(60):
         case = replace(random_case(seed), backfill_order=None)
-        deaf = Nearest()
-        deaf.told = lambda job, ran: None  # type: ignore[method-assign]
+        unobserving = Nearest()
+        unobserving.observe = lambda job, ran: None  # type: ignore[method-assign]
         forgetful = simulate(
             case.jobs, case.groups, queues=case.queues, outages=case.outages, reservations=case.reservations,
-            rule=deaf, fixed=True, depth=case.depth, at_limit=case.at_limit, schedule_per=case.schedule_per,
+            rule=unobserving, fixed=True, depth=case.depth, at_limit=case.at_limit, schedule_per=case.schedule_per,
             placement=case.placement, overrun=case.overrun or "double",
         )  # fmt: skip
         differing += conversion.difference(case, forgetful, engine(case, False)) is not None

@@ -9,8 +9,8 @@ import pytest
 
 from tests.oracle.priority_rules import NAMES, rule_for
 from tests.oracle.reference import (
+    JobReservation,
     Outage,
-    Promise,
     ReferenceGroup,
     ReferenceJob,
     Reservation,
@@ -48,8 +48,8 @@ def outcomes(run: Run) -> list[str]:
 
 
 def told(run: Run, job_id: int) -> list[tuple[float, float]]:
-    """(time, reserved start) of the promises made to a job."""
-    return [(p.time, p.start) for p in run.promises if p.job_id == job_id]
+    """(time, reserved start) of the job_reservations made to a job."""
+    return [(p.time, p.start) for p in run.job_reservations if p.job_id == job_id]
 
 
 # -- order and backfilling -----------------------------------------------------------------------
@@ -76,7 +76,9 @@ def test_all_releases_of_the_shadow_time_count_as_extra() -> None:
     jobs = [job(1, 0, 2, 10), job(2, 0, 1, 10), job(3, 1, 2, 10), job(4, 2, 1, 100)]
     run = go(jobs)
     assert starts(run) == [0, 0, 10, 2]
-    assert run.promises[0] == Promise(at_pass=2, time=1, job_id=3, group=0, start=10, head=True)
+    assert run.job_reservations[0] == JobReservation(
+        at_pass=2, time=1, job_id=3, group=0, start=10, head=True
+    )
 
 
 def test_ties_go_by_submit_then_id_and_results_keep_the_tables_order() -> None:
@@ -356,7 +358,7 @@ def test_a_job_is_reserved_where_it_fits_first_and_each_group_has_its_own() -> N
         job(5, 3, 2, 1, queue="qb"),
     ]
     run = go(jobs, A, B, queues=ONLY)
-    assert [p[2:5] for p in run.promises if p.time == 3] == [(3, 1, 5), (4, 0, 10)]
+    assert [p[2:5] for p in run.job_reservations if p.time == 3] == [(3, 1, 5), (4, 0, 10)]
     assert [(r.start, r.group) for r in run.results] == [(0, 0), (0, 1), (5, 1), (10, 0), (12, 1)]
 
 
@@ -364,7 +366,7 @@ def test_a_job_is_reserved_where_it_fits_first_and_each_group_has_its_own() -> N
 def test_ties_between_groups_go_by_preference(queue: str | None, group: int) -> None:
     jobs = [job(1, 0, 2, 10, queue="qa"), job(2, 0, 2, 10, queue="qb"), job(3, 1, 2, 1, queue=queue)]
     run = go(jobs, A, B, queues=ONLY)
-    assert run.promises[0].group == run.results[2].group == group
+    assert run.job_reservations[0].group == run.results[2].group == group
 
 
 def test_without_backfilling_a_job_blocks_its_own_groups_only() -> None:
@@ -410,7 +412,7 @@ def test_per_event_a_release_that_is_due_now_may_be_promised_but_not_used() -> N
 
 def test_no_pass_is_made_and_no_belief_renewed_while_nobody_waits() -> None:
     """Job 2 ends at 12, when 1 has overrun its 10 s: nobody looks. At 15 the first passes of three still take 1
-    for gone and promise job 3 the whole machine at once; only the last sees that it is there, and 5 goes first."""
+    for gone and reservation job 3 the whole machine at once; only the last sees that it is there, and 5 goes first."""
     jobs = [
         job(1, 0, 3, 35, estimate=10),
         job(2, 0, 1, 12),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.oracle.model import NodeStep, ReferencePowerControls, ReferenceSleep, changes_of
-from tests.oracle.power_workloads import lever_case
+from tests.oracle.power_workloads import power_case
 from tests.oracle.reference import (
     Outage,
     ReferenceGroup,
@@ -39,16 +39,16 @@ def levels(run: Run) -> list[int]:
 
 def slept(run: Run, g: int = 0) -> list[tuple[float, int, int, int]]:
     """(time, falling, asleep, waking) of a group."""
-    return [(step.time, step.falling, step.asleep, step.waking) for step in run.states[g]]
+    return [(step.time, step.shutting_down, step.asleep, step.waking) for step in run.states[g]]
 
 
 def resting(
-    jobs: list[ReferenceJob], timeout: float, fall: float = 0.0, wake: float = 0.0, **more: Any
+    jobs: list[ReferenceJob], timeout: float, shutdown: float = 0.0, wake: float = 0.0, **more: Any
 ) -> Run:
     """Run on a group of four that sleep; `reserve` is a number or steps."""
     reserve = more.pop("reserve", 0)
     steps = ((EVER, reserve),) if isinstance(reserve, int) else reserve
-    rule = ReferenceSleep(timeout, fall, wake, steps, more.pop("wake_ahead", False))
+    rule = ReferenceSleep(timeout, shutdown, wake, steps, more.pop("wake_ahead", False))
     return go(jobs, FOUR, power_controls=ReferencePowerControls(sleep={"g": rule}), **more)
 
 
@@ -290,7 +290,7 @@ def test_steps_at_or_before_the_first_event_are_no_events() -> None:
         schedule_per="event",
     )
     assert starts(run) == [20]
-    assert [promise.time for promise in run.promises] == [3]
+    assert [reservation.time for reservation in run.job_reservations] == [3]
 
 
 def test_rejected_if_no_level_fits_the_largest_budget() -> None:
@@ -325,7 +325,7 @@ def test_the_budget_is_drawn_from_the_moment_nodes_are_held() -> None:
 
 
 def test_idle_nodes_fall_asleep_and_wake_for_a_job() -> None:
-    run = resting([job(1, 0, 1, 10), job(2, 30, 4, 5)], timeout=7, fall=2, wake=5)
+    run = resting([job(1, 0, 1, 10), job(2, 30, 4, 5)], timeout=7, shutdown=2, wake=5)
     assert starts(run) == [0, 35]
     assert ends(run) == [10, 40]
     assert slept(run) == [
@@ -340,7 +340,7 @@ def test_idle_nodes_fall_asleep_and_wake_for_a_job() -> None:
 
 
 def test_who_comes_when_nodes_were_to_fall_asleep_finds_them_awake() -> None:
-    run = resting([job(1, 0, 1, 20), job(2, 7, 2, 5)], timeout=7, fall=2, wake=5)
+    run = resting([job(1, 0, 1, 20), job(2, 7, 2, 5)], timeout=7, shutdown=2, wake=5)
     assert starts(run) == [0, 7]
     assert slept(run)[:2] == [(7, 1, 0, 0), (9, 0, 1, 0)]
 
@@ -361,7 +361,7 @@ def test_timeout_fall_and_wake_of_nothing(schedule_per: str) -> None:
 def test_a_job_takes_the_freshest_awake_nodes_first() -> None:
     """Of nodes idle since 0, 4 and 6 job 4 takes those since 6 and 4; the one since 0 sleeps at 10."""
     jobs = [job(1, 0, 1, 4), job(2, 0, 1, 6), job(3, 0, 1, 50), job(4, 8, 2, 50)]
-    assert slept(resting(jobs, timeout=10, fall=1)) == [(10, 1, 0, 0), (11, 0, 1, 0)]
+    assert slept(resting(jobs, timeout=10, shutdown=1)) == [(10, 1, 0, 0), (11, 0, 1, 0)]
 
 
 # Five nodes at 12. One, idle since 0, fell at 2 and is woken at 9 for the reserve of that moment: waking until 13.
@@ -369,7 +369,7 @@ def test_a_job_takes_the_freshest_awake_nodes_first() -> None:
 MIXED = [job(1, 0, 1, 6), job(2, 0, 1, 8), job(3, 0, 1, 11.5), job(4, 0, 1, 40)]
 FIVE = ReferenceGroup("g", 5)
 MIXING = ReferencePowerControls(
-    sleep={"g": ReferenceSleep(timeout=2, fall=3, wake=4, reserve=((EVER, 0), (9, 2), (9.5, 0)))}
+    sleep={"g": ReferenceSleep(timeout=2, shutdown=3, wake=4, reserve=((EVER, 0), (9, 2), (9.5, 0)))}
 )
 UNTIL_11 = [(2, 1, 0, 0), (5, 0, 1, 0), (8, 1, 1, 0), (9, 1, 0, 1), (10, 2, 0, 1), (11, 1, 1, 1)]
 
@@ -394,7 +394,7 @@ def test_a_job_takes_nodes_awake_then_waking_then_asleep_then_falling(
 
 
 def test_falling_nodes_fall_to_the_end_before_they_wake() -> None:
-    run = resting([job(1, 0, 1, 30), job(2, 8, 3, 2)], timeout=7, fall=4, wake=5)
+    run = resting([job(1, 0, 1, 30), job(2, 8, 3, 2)], timeout=7, shutdown=4, wake=5)
     assert starts(run) == [0, 16]
     assert slept(run)[:3] == [(7, 3, 0, 0), (11, 0, 0, 3), (16, 0, 0, 0)]
 
@@ -437,10 +437,10 @@ def test_a_zero_run_starts_when_its_nodes_are_awake_and_is_over() -> None:
 
 
 def test_what_nodes_do_after_the_last_event_is_not_simulated() -> None:
-    run = resting([job(1, 0, 1, 10)], timeout=8, fall=5)
+    run = resting([job(1, 0, 1, 10)], timeout=8, shutdown=5)
     assert slept(run) == [(8, 3, 0, 0)]
     assert run.end == 10
-    run = resting([job(1, 0, 1, 10, cancel=30)], timeout=8, fall=5)  # a timer is an event, though idle
+    run = resting([job(1, 0, 1, 10, cancel=30)], timeout=8, shutdown=5)  # a timer is an event, though idle
     assert slept(run) == [(8, 3, 0, 0), (13, 0, 3, 0), (18, 1, 3, 0), (23, 0, 4, 0)]
     assert run.end == 30
 
@@ -456,7 +456,7 @@ def test_a_reserve_stays_awake_the_freshest_of_all() -> None:
 
 def test_steps_of_the_reserve_wake_and_let_fall() -> None:
     steps = ((EVER, 9), (4, 1), (20, 3), (21, 0), (30, 1))
-    run = resting([job(1, 0, 4, 1), job(2, 60, 1, 1)], timeout=2, fall=1, wake=5, reserve=steps)
+    run = resting([job(1, 0, 4, 1), job(2, 60, 1, 1)], timeout=2, shutdown=1, wake=5, reserve=steps)
     assert slept(run) == [
         (4, 3, 0, 0),  # idle for long when the reserve lets them
         (5, 0, 3, 0),
@@ -487,7 +487,7 @@ def test_there_is_an_instant_when_nodes_may_fall_and_none_when_they_may_not() ->
 
 def test_falling_nodes_cannot_be_woken_and_their_sleep_is_no_instant() -> None:
     steps = ((EVER, 0), (3, 2))
-    run = resting([job(1, 0, 1, 10)], timeout=2, fall=4, wake=1, reserve=steps)
+    run = resting([job(1, 0, 1, 10)], timeout=2, shutdown=4, wake=1, reserve=steps)
     # All three fall at 2, the reserve rises at 3; asleep at 6, they wake when something happens: at 10.
     assert slept(run) == [(2, 3, 0, 0), (6, 0, 3, 0), (10, 0, 2, 1)]
 
@@ -634,7 +634,7 @@ def test_per_event_a_node_awake_from_now_on_is_ready_before_its_event() -> None:
 def test_every_node_is_somewhere(first: int) -> None:
     seen = 0
     for seed in range(first, first + 100):
-        case = lever_case(seed)
+        case = power_case(seed)
         run = run_reference(case)
         changes = changes_of(case.groups, case.outages, case.reservations)
         jobs = [
@@ -653,6 +653,6 @@ def test_every_node_is_somewhere(first: int) -> None:
             assert (count.held, count.out) == (held, away - debt), (seed, count)
             step = [s for s in run.states[g] if s.time <= time][-1:] or [NodeStep(time, 0, 0, 0)]
             assert count.asleep == step[0].asleep
-            assert (count.falling <= step[0].falling) and (count.waking <= step[0].waking)
+            assert (count.shutting_down <= step[0].shutting_down) and (count.waking <= step[0].waking)
             seen += 1
     assert seen > 500
