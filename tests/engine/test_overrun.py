@@ -71,7 +71,9 @@ def believed(jobs: JobTable, overrun: str, power_controls: PowerControls | None 
 
 
 @pytest.mark.parametrize(("overrun", "planned", "limit", "overrun_planned", "looks"), CASES)
-def test_what_is_believed(overrun: str, planned: float, limit: Any, overrun_planned: Any, looks: Any) -> None:
+def test_expected_ends_of_overrun_rules(
+    overrun: str, planned: float, limit: Any, overrun_planned: Any, looks: Any
+) -> None:
     table = jobs_of(planned, limit, overrun_planned, [look for look, _ in looks])
     assert believed(table, overrun) == [planned, *(end for _, end in looks)]
 
@@ -112,14 +114,12 @@ def test_reference_has_the_same_expected_ends(
         ("quantile", [(150, 375)]),
     ],
 )
-def test_levels_stretch_what_is_planned_the_limit_and_what_is_believed_later(
-    overrun: str, looks: Any
-) -> None:
+def test_dvfs_levels_scale_planned_limit_and_overrun_times(overrun: str, looks: Any) -> None:
     table = jobs_of(100, 300, 250, [look for look, _ in looks])
     slow = PowerControls(factor=np.full((1, len(table), 1), 1.5))
     assert believed(table, overrun, slow) == [150, *(end for _, end in looks)]
 
 
-def test_a_plan_never_goes_beyond_the_limit() -> None:
+def test_planned_time_is_at_most_the_limit() -> None:
     assert believed(jobs_of(500, 200, None, []), "double") == [200]
     assert believed(jobs_of(0.1, None, None, []), "double") == [1.0]

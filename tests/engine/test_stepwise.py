@@ -36,7 +36,7 @@ def whole(case: Case, policy: str | PriorityPolicy | None = None) -> ExecutionLo
 
 @pytest.mark.parametrize("depth", DEPTHS, ids=["none", "easy", "2", "conservative"])
 @pytest.mark.parametrize("policy", RULES)
-def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> None:
+def test_stepwise_run_gives_the_log_of_the_whole_run(policy: str, depth: int | None) -> None:
     """Six hundred cases in all: every combination has its own seeds."""
     first = 1000 * (1 + RULES.index(policy) * len(DEPTHS) + DEPTHS.index(depth))
     started = 0
@@ -53,7 +53,7 @@ def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> 
 
 
 @pytest.mark.parametrize("policy", ["sjf", "wfp3"])
-def test_a_rule_in_python_gives_the_log_of_the_compiled_one(policy: str) -> None:
+def test_python_policy_gives_the_log_of_the_compiled_one(policy: str) -> None:
     compiled = resolve(policy)
     slow = replace(compiled, compiled=False)
     for seed in range(20000, 20000 + 2 * CASES):

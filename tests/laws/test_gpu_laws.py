@@ -35,7 +35,7 @@ def test_laws(law: laws.Law) -> None:
             raise AssertionError(f"seed {case.seed}: {broken}") from None
 
 
-def test_the_cases_have_something_to_obey_laws_about() -> None:
+def test_random_cases_cover_all_features() -> None:
     seen: Counter[str] = Counter()
     for _, run in answers():
         seen.update(name for name, count in run.notes.items() if count > 0)
@@ -92,7 +92,7 @@ OTHER, FIRST, SECOND = (
 BOTH = [JobResult(0.0, "completed"), JobResult(0.0, "completed")]
 
 
-def test_the_pair_is_lawful() -> None:
+def test_example_schedule_obeys_all_laws() -> None:
     for law in laws.LAWS:
         law(PAIR, GpuRun([OTHER, FIRST, SECOND], BOTH, {}))
 
@@ -140,7 +140,9 @@ def test_the_pair_is_lawful() -> None:
         (laws.disabled_features_do_not_occur, [OTHER, FIRST._replace(outcome="migrated"), SECOND], BOTH),
     ],
 )
-def test_a_broken_law_is_seen(law: laws.Law, segments: list[Segment], job_results: list[JobResult]) -> None:
+def test_violated_law_is_detected(
+    law: laws.Law, segments: list[Segment], job_results: list[JobResult]
+) -> None:
     with pytest.raises(AssertionError):
         law(PAIR, GpuRun(segments, job_results, {}))
 
@@ -153,7 +155,7 @@ def test_a_broken_law_is_seen(law: laws.Law, segments: list[Segment], job_result
         ([1, 1], [1.0, 1.0], 0b01, r"\[1500, 0\] of GPUs"),
     ],
 )
-def test_each_resource_alone_may_be_oversubscribed(
+def test_oversubscription_of_each_resource_is_detected(
     cores: list[int], memory_mb: list[float], gpus: int, words: str
 ) -> None:
     """Two jobs at once that are too much for the node's 4 cores, 8 GB or first GPU, and for nothing else."""

@@ -40,7 +40,7 @@ def run_stepwise(case: Case) -> StepwiseScheduler:
     return scheduler
 
 
-def test_easy_keeps_its_promise_to_the_head() -> None:
+def test_easy_keeps_the_reservation_of_the_first_job() -> None:
     reserved_jobs = 0
     for seed in range(STEPPED):
         case = laws.easy_case(random_case(seed))
@@ -53,7 +53,7 @@ def test_easy_keeps_its_promise_to_the_head() -> None:
     assert reserved_jobs > STEPPED  # the law was tried
 
 
-def test_conservative_keeps_all_promises_and_only_moves_them_forward() -> None:
+def test_conservative_reservations_only_move_earlier() -> None:
     reserved_jobs, again = 0, 0
     for seed in range(STEPPED):
         case = laws.conservative_case(random_case(seed))
@@ -67,7 +67,7 @@ def test_conservative_keeps_all_promises_and_only_moves_them_forward() -> None:
     assert again > reserved_jobs
 
 
-def test_conservative_is_not_moved_by_those_behind() -> None:
+def test_conservative_start_does_not_depend_on_jobs_behind() -> None:
     for seed in range(CASES // 2):
         case = laws.exact_case(random_case(seed))
         results = engine_results(case)
@@ -75,7 +75,7 @@ def test_conservative_is_not_moved_by_those_behind() -> None:
             laws.jobs_behind_delay_no_job(case, results, engine_results, job.job_id)
 
 
-def test_general_laws_hold_with_estimates_that_do_not() -> None:
+def test_general_laws_hold_with_underestimates() -> None:
     """Every job has an estimate of one second."""
     for seed in range(CASES // 2):
         case = random_case(seed)

@@ -24,7 +24,7 @@ def test_general_laws(law: Callable[[Case, Sequence[Result]], None]) -> None:
             raise AssertionError(f"seed {seed}: {broken}") from None
 
 
-def test_easy_keeps_its_promise_to_the_head() -> None:
+def test_easy_keeps_the_reservation_of_the_first_job() -> None:
     reserved_jobs = 0
     for seed in range(CASES):
         case = laws.easy_case(random_case(seed))
@@ -34,7 +34,7 @@ def test_easy_keeps_its_promise_to_the_head() -> None:
     assert reserved_jobs > CASES  # the law was tried
 
 
-def test_conservative_keeps_all_promises() -> None:
+def test_conservative_keeps_all_reservations() -> None:
     """Whatever the order, the placement and the passes; the draw has cancellations and dependencies too."""
     reserved_jobs = 0
     for seed in range(CASES):
@@ -46,7 +46,7 @@ def test_conservative_keeps_all_promises() -> None:
     assert reserved_jobs > CASES
 
 
-def test_conservative_is_any_large_depth_when_nothing_is_freed() -> None:
+def test_conservative_equals_a_large_depth_with_exact_estimates() -> None:
     """With estimates that are the run times and in order of submission, a plan made anew is the one kept."""
     for seed in range(CASES // 2):
         case = laws.exact_case(random_case(seed))
@@ -55,7 +55,7 @@ def test_conservative_is_any_large_depth_when_nothing_is_freed() -> None:
         )
 
 
-def test_conservative_is_not_moved_by_those_behind() -> None:
+def test_conservative_start_does_not_depend_on_jobs_behind() -> None:
     for seed in range(CASES // 2):
         case = laws.exact_case(random_case(seed))
         results = run_reference(case).results
@@ -74,7 +74,7 @@ PAIR = Case(
 GOOD = (Result(0.0, 0.0, 10.0, 0, "completed"), Result(0.0, 10.0, 20.0, 0, "completed"))
 
 
-def test_the_pair_is_lawful() -> None:
+def test_example_schedule_obeys_all_laws() -> None:
     for law in laws.GENERAL:
         law(PAIR, GOOD)
 
@@ -93,12 +93,12 @@ def test_the_pair_is_lawful() -> None:
         (laws.every_job_is_accounted_for, Result(0.0, 10.0, 20.0, 0, "killed")),
     ],
 )
-def test_a_broken_law_is_seen(law: Callable[[Case, Sequence[Result]], None], second: Result) -> None:
+def test_violated_law_is_detected(law: Callable[[Case, Sequence[Result]], None], second: Result) -> None:
     with pytest.raises(AssertionError):
         law(PAIR, (GOOD[0], second))
 
 
-def test_a_broken_promise_is_seen() -> None:
+def test_violated_reservation_is_detected() -> None:
     early = JobReservation(1, 0.0, 2, 0, 9.0, True)
     with pytest.raises(AssertionError, match="started at 10"):
         laws.first_jobs_start_by_their_first_reservation(laws.easy_case(PAIR), GOOD, [early])
@@ -129,7 +129,7 @@ EARLY = Case(
 (beside job 2). But job 2 ends at 5."""
 
 
-def test_conservative_keeps_its_promises_when_a_job_finishes_early() -> None:
+def test_conservative_keeps_reservations_after_an_early_finish() -> None:
     """At 5, job 4 stands in the way of 3, which stays at 20; then 4 goes at once; at 10, 3 moves to 15."""
     run = run_reference(EARLY)
     assert [(p.time, p.job_id, p.start) for p in run.job_reservations] == [
@@ -142,7 +142,7 @@ def test_conservative_keeps_its_promises_when_a_job_finishes_early() -> None:
     laws.all_jobs_start_by_their_first_reservation(EARLY, run.results, run.job_reservations)
 
 
-def test_a_large_depth_with_early_finishes_may_break_a_promise() -> None:
+def test_large_depth_may_delay_a_reservation_after_an_early_finish() -> None:
     """The plan made anew at 5 brings job 3 forward to 10, where 4 was to be, and 4 comes only after it, at 20."""
     run = run_reference(replace(EARLY, depth=50))
     assert [(p.job_id, p.start) for p in run.job_reservations[:2]] == [(3, 20.0), (4, 10.0)]

@@ -28,7 +28,7 @@ def falling(power_controls: ReferencePowerControls) -> ReferencePowerControls:
     return replace(power_controls, watts=watts)
 
 
-def test_easy_gives_the_head_its_nodes_by_the_time_it_was_told() -> None:
+def test_easy_keeps_the_reservation_of_the_first_job_with_power_controls() -> None:
     """Whatever sleeps, whatever level jobs run at, under a budget that does not change; they may yet have to wake."""
     reserved_jobs = slept = 0
     for seed in range(CASES):
@@ -48,7 +48,7 @@ def test_easy_gives_the_head_its_nodes_by_the_time_it_was_told() -> None:
     assert reserved_jobs > CASES and slept > CASES
 
 
-def test_a_budget_is_kept_at_every_moment() -> None:
+def test_power_budget_is_never_exceeded() -> None:
     """Where it does not fall: what jobs draw from the moment they hold their nodes never exceeds it."""
     tried = 0
     for seed in range(CASES):

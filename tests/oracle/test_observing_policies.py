@@ -79,7 +79,7 @@ def engine(case: Case, moving: bool) -> Any:
 
 
 @pytest.mark.parametrize("first", range(0, 300, BLOCK))
-def test_engine_and_reference_remember_the_same(first: int) -> None:
+def test_observing_policy_runs_equally_in_engine_and_reference(first: int) -> None:
     for seed in range(first, first + BLOCK):
         case = replace(random_case(seed), backfill_order=None)
         differs = conversion.difference(
@@ -88,7 +88,7 @@ def test_engine_and_reference_remember_the_same(first: int) -> None:
         assert differs is None, differs
 
 
-def test_memory_begins_anew_with_every_run() -> None:
+def test_learned_state_is_reset_for_every_run() -> None:
     case = replace(random_case(7), backfill_order=None)
     mine = rule(True)
     table, machine = conversion.job_table(case.jobs), conversion.cluster(case)
@@ -99,7 +99,7 @@ def test_memory_begins_anew_with_every_run() -> None:
     assert mine.parameters.tolist() == [3.0]
 
 
-def test_memory_makes_a_difference() -> None:
+def test_observations_change_the_schedule() -> None:
     """Otherwise the tests above could not fail."""
     differing = 0
     for seed in range(60):
@@ -115,7 +115,7 @@ def test_memory_makes_a_difference() -> None:
     assert differing > 10
 
 
-def test_a_rule_in_python_is_told_the_same() -> None:
+def test_python_policy_observes_the_same_jobs() -> None:
     slow = PriorityPolicy(
         "slow", nearest, np.array([3.0]), time_dependent=True, observes_jobs=True, compiled=False
     )

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("first", range(FIRST, LAST, BLOCK))
-def test_engine_and_reference_give_the_same_log_with_levers(first: int) -> None:
+def test_engine_and_reference_give_the_same_log_with_power_controls(first: int) -> None:
     for seed in range(first, min(first + BLOCK, LAST)):
         case = power_case(seed)
         differs = difference(case, run_reference(case), run_engine(case))

@@ -106,7 +106,7 @@ def engine(case: Case, mine: Any) -> Any:
 
 
 @pytest.mark.parametrize("first", range(0, 300, BLOCK))
-def test_engine_and_reference_plan_with_the_same_predictions(first: int) -> None:
+def test_engine_and_reference_use_the_same_predictions(first: int) -> None:
     for seed in range(first, first + BLOCK):
         case, moving = random_case(seed), bool(seed % 2)
         differs = conversion.difference(
@@ -116,7 +116,7 @@ def test_engine_and_reference_plan_with_the_same_predictions(first: int) -> None
 
 
 @pytest.mark.parametrize("first", range(0, 150, BLOCK))
-def test_so_they_do_with_levers(first: int) -> None:
+def test_engine_and_reference_use_the_same_predictions_with_power_controls(first: int) -> None:
     for seed in range(first, first + BLOCK):
         case, moving = power_case(seed), bool(seed % 2)
         differs = conversion.difference(
@@ -125,7 +125,7 @@ def test_so_they_do_with_levers(first: int) -> None:
         assert differs is None, differs
 
 
-def test_predictions_make_a_difference() -> None:
+def test_predictions_change_the_schedule() -> None:
     """Otherwise the tests above could not fail."""
     differing = 0
     for seed in range(60):
