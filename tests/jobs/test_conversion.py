@@ -134,7 +134,7 @@ def test_text_columns_become_labels_in_order_of_appearance():
     assert words(jobs, "queue") == ["b", "a", "b"]
 
 
-def test_unknown_metadata_columns_are_kept():
+def test_new_text_values_extend_the_labels():
     """Arrow metadata outlives an edit of the column; a new word must not become "unknown"."""
     arrow = JobTable(**BASE, user=[0, 1, -1], labels={"user": ("ann", "bob")}).to_arrow()
     edited = arrow.set_column(arrow.column_names.index("user"), "user", pa.array(["bob", "eve", None]))
