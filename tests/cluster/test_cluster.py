@@ -1,4 +1,4 @@
-"""Clusters: what they are made of and what is impossible."""
+"""Clusters: groups, queues, outages, reservations and errors."""
 
 from __future__ import annotations
 

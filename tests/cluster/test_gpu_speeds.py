@@ -1,4 +1,4 @@
-"""Speeds by type and job."""
+"""Speeds by GPU type and job."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_unknown_reference_is_an_error():
 
 
 def test_roofline_error_against_measurements(data_dir):
-    """The figure in the module's words."""
+    """The error stated in the module docstring."""
     rates = read_throughputs(data_dir / "gpu/gavel_throughputs.json.gz").consolidated
     one = table(gpus=(1,), model=(0,))
     off = [

@@ -1,4 +1,4 @@
-"""Throughputs as Gavel keeps them."""
+"""Throughput files in Gavel's format."""
 
 from __future__ import annotations
 

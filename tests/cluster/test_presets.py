@@ -1,4 +1,4 @@
-"""Machines known by name."""
+"""Cluster presets."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def test_binary_file_is_an_error(tmp_path):
 
 @given(st.data())
 def test_mutilated_files_raise_cluster_errors(tmp_path_factory, data):
-    """Cut a good file anywhere, put anything in: a cluster or an error of ours, never another."""
+    """A valid file, truncated or with inserted text, gives a cluster or a kilowait error, no other exception."""
     start = data.draw(st.integers(0, len(WHOLE)))
     stop = data.draw(st.integers(start, min(len(WHOLE), start + 20)))
     middle = data.draw(

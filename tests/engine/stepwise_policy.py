@@ -1,4 +1,4 @@
-"""What the engine's tests share: tables in a line, logs as bytes, a scheduler that follows docs/engine.md by steps."""
+"""Test helpers: short job tables, logs as bytes, and a stepwise scheduler that follows docs/engine.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.oracle.model import JobReservation, groups_of
 from tests.oracle.workloads import Case
 
 INTERPRETED = bool(numba.config.DISABLE_JIT)
-"""Kernels run as plain Python: everything is a hundred times slower."""
+"""Whether kernels run as plain Python, which is a hundred times slower."""
 
 ARRAYS = (
     "job",
@@ -55,14 +55,14 @@ def starts(log: ExecutionLog) -> list[float | None]:
 
 
 def as_bytes(log: ExecutionLog) -> dict[str, bytes]:
-    """Every array of the log, to the bit."""
+    """The bytes of every array of the log."""
     return {name: getattr(log, name).tobytes() for name in ARRAYS}
 
 
 def initial_state(
     jobs: JobTable, cluster: Cluster, settings: Settings | None = None, *, time_dependent: bool = False
 ) -> State:
-    """The state before the first event, for a rule that is never asked."""
+    """The state before the first event, for a policy that is never scored."""
     rule = PriorityPolicy("none", lambda job, now, parameters: 0.0, time_dependent=time_dependent)
     return build_initial_state(jobs.sorted(), resource_pools(cluster), settings or Settings(), rule, None)
 
@@ -73,7 +73,7 @@ def snapshot(simulator: Simulator) -> list[bytes]:
 
 
 def stepper(case: Case) -> Simulator:
-    """The case, to be stepped."""
+    """A simulator of the case, for stepwise use."""
     settings = Settings(
         backfill=conversion.DEPTHS.get(case.depth, case.depth),  # type: ignore[arg-type]
         at_limit=case.at_limit,
@@ -91,7 +91,7 @@ def stepper(case: Case) -> Simulator:
 
 
 class StepwiseScheduler:
-    """Follows "A pass" of docs/engine.md from outside, through the step interface alone."""
+    """Scheduler outside the engine: section "A pass" of docs/engine.md, by the step interface only."""
 
     def __init__(self, case: Case, rule: PriorityPolicy, own: PriorityPolicy | None = None) -> None:
         self.case, self.simulator = case, stepper(case)
@@ -144,7 +144,7 @@ class StepwiseScheduler:
         return float(view.free[pool] / view.capacity[pool])
 
     def conservative_pass(self, order: list[int], view: View) -> None:
-        """Conservative: reservations stay, and move forward where something was freed."""
+        """Conservative: reservations stay, and move earlier where resources were freed."""
         kept = dict(zip(view.waiting["number"].tolist(), view.reserved_s.tolist(), strict=True))
         for job in order:
             if kept[job] > view.now_s and not view.freed:
@@ -155,7 +155,7 @@ class StepwiseScheduler:
                 self.reserve(job, view.now_s, head=False)
 
     def reserve(self, job: int, now: float, head: bool) -> bool:
-        """Reserve for the job and write down what was reserved; whether anything was."""
+        """Reserve for the job and record the reservation; return whether one was made."""
         start = self.simulator.apply(Choice.reserve(job))
         assert start is not None
         if start < np.inf:

@@ -1,4 +1,4 @@
-"""Same inputs, same bytes: again, in threads at once, in another process."""
+"""Runs are deterministic: repeated, in concurrent threads and in another process."""
 
 from __future__ import annotations
 

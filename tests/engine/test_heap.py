@@ -1,4 +1,4 @@
-"""The heap of (key, job) records, against Python's own."""
+"""The heap of (key, job) records, compared with heapq."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def drained(heap: Any, size: int) -> list[tuple[float, int]]:
 
 
 def entries(rng: Random, count: int) -> list[tuple[float, int]]:
-    """Few keys, so that ties abound; jobs in no order."""
+    """Entries with few distinct keys and unsorted jobs."""
     return [(rng.choice([-np.inf, -1.0, 0.0, 0.5, 2.0, np.inf]), job) for job in rng.sample(range(99), count)]
 
 

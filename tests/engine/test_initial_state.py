@@ -1,4 +1,4 @@
-"""From tables to the state: needs, groups, dependencies; and what is refused."""
+"""Initial state from a job table: needs, groups, dependencies and errors."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_estimates_are_at_least_one_second_and_kill_uses_them() -> None:
 
 @pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
 def test_maximum_number_of_groups(backfill: str) -> None:
-    """62 groups, the last two of them for reservations; each job finds its own."""
+    """62 groups, the last two of them for advance reservations; each job starts on its own."""
     groups = tuple(NodeGroup(f"g{i}", i + 1) for i in range(60))
     cluster = Cluster(
         groups,

@@ -1,4 +1,4 @@
-"""The door: what a scheduler may know and choose."""
+"""Interface of schedulers: job records and choices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, and the few instructions of our own."""
+"""Cache folder of compiled kernels, and the intrinsics of the engine."""
 
 from __future__ import annotations
 

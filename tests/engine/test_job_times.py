@@ -1,4 +1,4 @@
-"""Estimate, planned time, limit and truth: four things, and who is told which."""
+"""Estimate, planned time, limit and run time, and which part of the engine uses which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is believed of a job that runs longer than planned, by every rule, with and without a limit."""
+"""Expected end of jobs that run longer than planned, for every overrun rule, with and without a limit."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ CASES = [
     ("quantile", 100, 600, None, [(100, 600), (600, 1200)]),
     ("quantile", 100, 200, 250, [(100, 200), (200, 400)]),
 ]
-"""By hand. Before it is overrun the planned time itself is believed."""
+"""Computed by hand. Before the overrun the expected run time is the planned time."""
 
 
 def jobs_of(
     planned: float, limit: float | None, overrun_planned: float | None, looks: list[float]
 ) -> JobTable:
-    """One that runs for long, and one that comes at each look and asks for both nodes."""
+    """One long job, and at each time of `looks` a job that needs both nodes."""
     count = 1 + len(looks)
     return JobTable(
         job_id=range(1, count + 1),

@@ -1,4 +1,4 @@
-"""A cluster as pools and capacity changes."""
+"""Resource pools and capacity changes of a cluster."""
 
 from __future__ import annotations
 

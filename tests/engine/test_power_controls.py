@@ -1,4 +1,4 @@
-"""Levers: by steps as in one run, pulled by hand, refused where they cannot be pulled."""
+"""Power controls: stepwise and whole runs agree, sleep and wake choices, errors."""
 
 from __future__ import annotations
 

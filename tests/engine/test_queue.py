@@ -1,4 +1,4 @@
-"""The queue of waiting jobs and the list of believed ends."""
+"""The wait queue and the list of expected ends."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_expected_ends_stay_sorted_by_end_then_number() -> None:
     ("now", "end"), [(9.0, 10.0), (10.0, 20.0), (19.0, 20.0), (20.0, 40.0), (39.5, 40.0), (1000.0, 1280.0)]
 )
 def test_overrun_doubles_the_estimate_until_the_end_is_in_the_future(now: float, end: float) -> None:
-    """Started at 0 with an estimate of 10: believed to end at 10, 20, 40, 80, ..."""
+    """Started at 0 with an estimate of 10: the expected ends are 10, 20, 40, 80, ..."""
     s = state()
     s.job_state[0].start_s = 0.0
     call_believe(s, 0, 10.0)

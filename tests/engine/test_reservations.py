@@ -1,4 +1,4 @@
-"""Starting and reserving: known answers, and the two ways of planning beside one another."""
+"""Starts and reservations: known results, and shadow time compared with the timeline."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_balance_uses_the_first_of_equally_empty_groups() -> None:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_shadow_time_and_timeline_give_the_same_results(shared: bool) -> None:
-    """Depth 1 plans with shadow and extra, depth 2 with the timeline; after one reservation they must agree."""
+    """Depth 1 uses shadow time and extra, depth 2 the timeline; with one reservation they must agree."""
     asked = 0
     for seed in range(15 if INTERPRETED else 80):
         rng = Random(seed)

@@ -1,4 +1,4 @@
-"""Scheduling passes: who starts when, worked out by hand."""
+"""Scheduling passes: start times computed by hand."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_easy_uses_the_extra_nodes_once() -> None:
 
 
 def test_depth_two_makes_a_second_reservation() -> None:
-    """Behind the head (8 nodes at 10) the second wants 5 at 20: a job of 4 for 20 s must not push it back."""
+    """Behind the first job (8 nodes at 10) the second needs 5 at 20: a job of 4 nodes for 20 s must not delay it."""
     jobs = table((0, 4, 10), (1, 8, 10), (2, 5, 10), (3, 4, 20))
     assert starts(simulate(jobs, EIGHT, backfill="easy")) == [0, 10, 20, 30]
     jobs = table((0, 4, 10), (1, 5, 10), (2, 6, 5), (3, 3, 12))
@@ -79,7 +79,7 @@ def test_simultaneous_jobs_are_ordered_by_id() -> None:
 
 
 def test_one_pass_per_instant_or_per_event() -> None:
-    """At 10 the first ends and a short one comes; per event the long one is started before it is known."""
+    """At 10 the first ends and a short one arrives; per event the long one starts before that arrival."""
     jobs = table((0, 8, 10), (5, 8, 20), (10, 8, 5))
     assert starts(simulate(jobs, EIGHT, "sjf", backfill="none")) == [0, 15, 10]
     assert starts(simulate(jobs, EIGHT, "sjf", schedule_per="event", backfill="none")) == [0, 10, 30]
@@ -102,7 +102,7 @@ def test_unannounced_outage_takes_nodes_as_jobs_release_them() -> None:
 
 
 def test_conservative_handles_a_reservation_in_the_past() -> None:
-    """The first says 4 and runs for 60; the second, told 32 at 20, starts when the first has ended."""
+    """The first has the estimate 4 and runs for 60; the second, reserved for 32 at 20, starts when the first ends."""
     jobs = table((0, 8, 60, 4), (20, 8, 5))
     assert starts(simulate(jobs, EIGHT, backfill="conservative")) == [0, 60]
 
@@ -120,7 +120,7 @@ def test_conservative_keeps_a_reservation_that_another_job_could_use() -> None:
 
 @pytest.mark.parametrize("seed", [9005, 9021, 9076, 9108, 9136, 9143, 9179, 9322])
 def test_timeline_has_space_for_moved_reservations(seed: int) -> None:
-    """Random workloads that once wrote beyond the timeline; bounds are checked in another run of these tests."""
+    """Random workloads that once exceeded the timeline array; another test run checks array bounds."""
     case = replace(random_case(seed), depth=None, backfill_order=None)
     assert difference(case, run_reference(case), run_engine(case)) is None
 

@@ -1,4 +1,4 @@
-"""Settings: every wrong one is refused with words."""
+"""Settings and the errors of invalid values."""
 
 from __future__ import annotations
 

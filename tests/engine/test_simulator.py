@@ -1,4 +1,4 @@
-"""The simulator's face: what it refuses and how, what it shows, what it gives back."""
+"""Simulator: choices and their errors, views and logs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JOBS = table((0, 3, 10), (0, 4, 10), (0, 2, 5), (2, 1, 5), (3, 1, 99))
 
 
 def begun(settings: Settings | None = None) -> Simulator:
-    """At 0 s, three wait; the first has started."""
+    """A simulator at 0 s: the first job has started, the others of that time wait."""
     simulator = Simulator(JOBS, FOUR, settings)
     assert simulator.advance() is not None
     simulator.apply(Choice.start(0))

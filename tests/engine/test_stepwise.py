@@ -1,4 +1,4 @@
-"""Deciding from outside, step by step, gives the log of the whole run to the bit."""
+"""A stepwise run gives exactly the log of the whole run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timeline of what is available, against availability worked out instant by instant."""
+"""The timeline, compared with availability computed instant by instant."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def line(s: State) -> list[tuple[float, list[int]]]:
 
 
 def run_job(s: State, job: int, end: float) -> None:
-    """Let the job run now, believed to end then."""
+    """Start the job now with this expected end."""
     s.pools[0].free -= s.need[job, 0]
     s.job_state[job].group = 0
     call_believe(s, job, end)

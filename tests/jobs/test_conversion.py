@@ -22,7 +22,7 @@ BASE = {"job_id": [1, 2, 3], "submit_s": [0.0, 5.0, 9.0], "runtime_s": [6.0, 3.0
 
 
 def values_of(name, labels):
-    """Valid values of a column, the ones that mean unknown among them."""
+    """Valid values of a column, including the one that means unknown."""
     rule = COLUMNS[name]
     if labels is not None:
         known = st.integers(0, len(labels) - 1) if labels else st.nothing()
@@ -37,7 +37,7 @@ def values_of(name, labels):
 
 @st.composite
 def tables(draw):
-    """Any valid table: any columns, labels with any words, unsorted, also empty."""
+    """Any valid table: any columns and labels, unsorted, also empty."""
     count = draw(st.integers(0, 8))
     further = draw(st.sets(st.sampled_from([name for name in COLUMNS if name not in REQUIRED])))
     words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
@@ -55,7 +55,7 @@ def tables(draw):
 
 
 def words(jobs, name):
-    """The column as people see it: label, number or None."""
+    """The column as labels, numbers or None."""
     if name not in jobs.labels:
         return jobs[name].tolist()
     return [None if code < 0 else jobs.labels[name][code] for code in jobs[name].tolist()]
@@ -71,7 +71,7 @@ def assert_same_bits(one, other):
 
 
 def assert_same_words(one, other):
-    """Equal for people: labels may be numbered anew and meta be lost on the way through a frame."""
+    """Equal contents: a frame may renumber labels and lose meta."""
     assert one.columns == other.columns
     for name in one.columns:
         assert one[name].dtype == other[name].dtype
@@ -135,7 +135,7 @@ def test_text_columns_become_labels_in_order_of_appearance():
 
 
 def test_new_text_values_extend_the_labels():
-    """Arrow metadata outlives an edit of the column; a new word must not become "unknown"."""
+    """Arrow metadata remains when the column is edited; a new text must not become "unknown"."""
     arrow = JobTable(**BASE, user=[0, 1, -1], labels={"user": ("ann", "bob")}).to_arrow()
     edited = arrow.set_column(arrow.column_names.index("user"), "user", pa.array(["bob", "eve", None]))
     jobs = JobTable.from_arrow(edited)

@@ -146,7 +146,7 @@ def test_gpu_job_waits_between_its_segments():
 
 
 def test_outcomes_are_fixed_numbers():
-    """They stand in files."""
+    """Files store these numbers."""
     assert {item.name: int(item) for item in Outcome} == {
         "UNSTARTED": 0,
         "COMPLETED": 1,

@@ -1,4 +1,4 @@
-"""JobTable: what it takes, what it refuses, what its parts are."""
+"""JobTable: construction, validation and slices."""
 
 from __future__ import annotations
 

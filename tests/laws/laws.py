@@ -138,7 +138,7 @@ GENERAL = (
 """Laws of every case."""
 
 
-# -- job_reservations ------------------------------------------------------------------------------------
+# -- reservations ----------------------------------------------------------------------------------------
 
 
 def _without_overrun(job: ReferenceJob) -> ReferenceJob:

@@ -1,4 +1,4 @@
-"""The laws hold for the reference simulator; and a law that is broken is seen to be."""
+"""The laws hold for the reference simulator, and violations are detected."""
 
 from __future__ import annotations
 

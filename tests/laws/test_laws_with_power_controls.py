@@ -1,4 +1,4 @@
-"""Laws that hold with levers too; the reference simulator stands for the engine, which gives the same logs."""
+"""Laws with power controls, checked on the reference simulator, which gives the same logs as the engine."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tests.oracle.workloads import Case
 
 
 class NodeWatts(NamedTuple):
-    """What one node draws that runs no job; one that is out draws nothing."""
+    """Power of a node without a job; a node in an outage draws nothing."""
 
     idle: int
     shutting_down: int
@@ -19,7 +19,7 @@ class NodeWatts(NamedTuple):
 
 
 class Joules(NamedTuple):
-    """By what they were spent on; `per_job` is in the order of the jobs and adds up to `jobs`."""
+    """Energy by use; `per_job` is in job order and adds up to `jobs`."""
 
     jobs: int
     idle: int

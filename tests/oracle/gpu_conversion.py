@@ -50,7 +50,7 @@ def jobs_of(case: GpuCase) -> JobTable:
 
 
 def rule_of(case: GpuCase, jobs: JobTable) -> PriorityPolicy:
-    """The case's rule."""
+    """The case's policy."""
     if case.rule != "random":
         return resolve(case.rule)
     drawn = np.array(case.jobs.get("drawn", [MISSING["drawn"]] * len(jobs)), float)
@@ -104,7 +104,7 @@ def speeds_of(case: GpuCase) -> Speeds | None:
 
 
 def run_engine(case: GpuCase, steps: bool = False) -> GpuRun:
-    """What the engine makes of the case: the whole run at once, or step by step."""
+    """The engine's result of the case, as a whole run or step by step."""
     jobs = jobs_of(case)
     simulator = GpuSimulator(
         jobs, cluster_of(case), settings_of(case), policy=rule_of(case, jobs), speeds=speeds_of(case)
@@ -145,7 +145,7 @@ def run_engine(case: GpuCase, steps: bool = False) -> GpuRun:
 
 
 def difference(case: GpuCase, theirs: GpuRun, ours: GpuRun) -> str | None:
-    """The first things two runs disagree on, bit for bit; None: nothing."""
+    """The first differences of two runs, compared exactly; None: there are none."""
     said = _differences(ours, theirs)
     if not said:
         return None

@@ -52,11 +52,11 @@ MOVING: dict[str, Rule] = {
 RULES = (*FIXED, *MOVING)
 
 MOST_STARTS = 10_000
-"""A job that starts more often than that makes no progress."""
+"""Maximum starts of a job."""
 
 
 class SchedulingPasses:
-    """The machine as it is now, the jobs on it and those that wait for it."""
+    """State of the machine and the jobs, with the scheduling pass."""
 
     def __init__(self, case: GpuCase) -> None:
         self.settings: dict[str, Any] = settings_of(case)
@@ -76,7 +76,7 @@ class SchedulingPasses:
     # -- places ----------------------------------------------------------------------------------
 
     def start(self, job: GpuReferenceJob, place: list[PiecePlace], delay: float) -> None:
-        """A place is taken: a segment begins."""
+        """Allocate the pieces and begin a segment."""
         self.machine.put(job, place, 1)
         job.starts += 1
         if job.starts > MOST_STARTS:
@@ -91,7 +91,7 @@ class SchedulingPasses:
         self.new_jobs.add(job)
 
     def end_segment(self, job: GpuReferenceJob, outcome: str, done: float, kept: float) -> None:
-        """The segment is over; whoever calls this gives the place back."""
+        """End the segment; the caller releases the resources."""
         begun = self.segments[job.segment]
         self.segments[job.segment] = begun._replace(
             end=self.now, outcome=outcome, work=done - job.base, lost=done - kept
@@ -100,7 +100,7 @@ class SchedulingPasses:
         job.done, job.place = kept, []
 
     def release(self, job: GpuReferenceJob) -> None:
-        """What a preempted job does in the end; its place has been given back."""
+        """End the segment of a preempted job, whose resources have been released."""
         done = job.done_at(job.stop)
         self.end_segment(job, "preempted", done, job.kept_of(done))
         job.state = "waiting"
@@ -129,7 +129,7 @@ class SchedulingPasses:
             self.migrate()
 
     def start_or_claim(self, job: GpuReferenceJob, line: list[GpuReferenceJob]) -> bool:
-        """Try to start the job; whether it did."""
+        """Try to start the job, or claim resources for it; return whether it started."""
         if self.start_if_possible(job):
             return True
         place = self.find_with_ending(job)
@@ -154,7 +154,7 @@ class SchedulingPasses:
         return True
 
     def find_with_ending(self, job: GpuReferenceJob) -> list[PiecePlace] | None:
-        """A place on what is free and what ending jobs hold."""
+        """Nodes and GPUs on the free resources and those of ending jobs."""
         ending = self.jobs_in("ending")
         for other in ending:
             self.machine.put(other, other.place, -1)
@@ -164,7 +164,7 @@ class SchedulingPasses:
         return place
 
     def preempt_for(self, job: GpuReferenceJob, line: list[GpuReferenceJob]) -> list[PiecePlace] | None:
-        """Preempt jobs so that this one has a place; the place it could then have."""
+        """Preempt jobs so that this one fits; return the nodes and GPUs that it could then get."""
         for other in self.jobs_in("ending"):
             self.machine.put(other, other.place, -1)
         victims: list[GpuReferenceJob] = []
@@ -195,7 +195,7 @@ class SchedulingPasses:
         )
 
     def preempt(self, victim: GpuReferenceJob) -> None:
-        """Its place has been given back for a trial: it stays so, or the caller takes what ending jobs hold."""
+        """Preempt a job whose resources have been released for a trial."""
         victim.stop = self.now + self.settings["grace"]
         victim.release = victim.stop
         if victim.checkpoint == 0.0:
@@ -229,7 +229,7 @@ class SchedulingPasses:
     # -- rates -----------------------------------------------------------------------------------
 
     def plain_rate(self, job: GpuReferenceJob, place: list[PiecePlace]) -> float:
-        """The rate at a place, without interference."""
+        """The rate on these nodes, without interference."""
         type_ = self.machine.nodes[place[0].node].type
         nodes = len({piece.node for piece in place})
         if job.spread and nodes > self.machine.nodes_needed(job, type_):
@@ -252,7 +252,7 @@ class SchedulingPasses:
         return rate * value
 
     def update_rates(self) -> None:
-        """The end of an instant. A job that has just started has no rate yet, and no work since."""
+        """Update the rates at the end of an instant; a job that has just started has no rate yet."""
         for job in self.jobs_in("running", "ending"):
             if job.state == "ending" and self.now >= job.stop:
                 continue

@@ -1,4 +1,4 @@
-"""The rules in plain Python, for the reference simulator."""
+"""Priority policies in plain Python, for the reference simulator."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class LastTwo:
 
 
 def rule_for(name: str, jobs: Sequence[ReferenceJob]) -> tuple[Rule, bool]:
-    """The rule for this table of jobs, and whether it is fixed."""
+    """The policy for this table of jobs, and whether its scores are fixed on arrival."""
     if name in PREDICTING:
         return LastTwo(), True
     formula = FIXED[name] if name in FIXED else MOVING[name]

@@ -1,4 +1,4 @@
-"""Compare engine and reference on as many random workloads as there is time for.
+"""Compare engine and reference on many random workloads.
 
 python -m tests.oracle.soak --cases 100000 --first 0 --processes 2
 python -m tests.oracle.soak --kind power
@@ -34,7 +34,7 @@ def differs(kind: str, seed: int) -> str | None:
 
 
 def check(first: int, last: int, kind: str = "plain") -> list[str]:
-    """Words for every seed of the block whose logs differ, or where either simulator failed."""
+    """A message for every seed of the block whose logs differ or where a simulator failed."""
     found = []
     for seed in range(first, last):
         try:
@@ -56,7 +56,7 @@ def _blocks(first: int, cases: int, kind: str) -> Iterator[tuple[int, int, str]]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code 0: all the same; 1: some differ; 130: interrupted."""
+    """Exit code 0: all equal; 1: some differ; 130: interrupted."""
     parser = argparse.ArgumentParser(
         description="Compare the engine with the reference simulator on random workloads."
     )

@@ -1,4 +1,4 @@
-"""Joules added up second by second."""
+"""Energy of reference runs, summed second by second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.oracle.workloads import Case, run_reference
 
 
 def small(**more: object) -> Case:
-    """Four nodes that sleep after 5 s, fall for 2 and wake for 3; two jobs, the second at a lower level."""
+    """Four nodes with sleep timeout 5 s, shutdown 2 s and wake 3 s; two jobs, the second at a lower level."""
     return Case(
         seed=0,
         jobs=(ReferenceJob(1, 0, 2, 2, 1), ReferenceJob(2, 20, 4, 4, 4)),

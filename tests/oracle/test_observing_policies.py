@@ -1,4 +1,4 @@
-"""Policies that remember: engine and reference are told of the same starts and ends, in the same order."""
+"""Policies that observe jobs: engine and reference report the same starts and ends, in the same order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BLOCK = 50
 
 
 def nearest(job: Any, now: float, parameters: Any) -> float:
-    """Jobs whose estimate is nearest to a fading mean of what was told go first."""
+    """Jobs whose estimate is nearest to a decaying mean of the observed values go first."""
     if job.ran_s > 0.0:
         parameters[0] = 0.5 * parameters[0] + 0.5 * job.ran_s
         return 0.0
@@ -100,7 +100,7 @@ def test_learned_state_is_reset_for_every_run() -> None:
 
 
 def test_observations_change_the_schedule() -> None:
-    """Otherwise the tests above could not fail."""
+    """Shows that the tests above can fail."""
     differing = 0
     for seed in range(60):
         case = replace(random_case(seed), backfill_order=None)

@@ -1,4 +1,4 @@
-"""Policies that predict: engine and reference plan with the same written times, at arrival and at every pass."""
+"""Policies that predict: engine and reference use the same predicted times, on arrival and at every pass."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_engine_and_reference_use_the_same_predictions_with_power_controls(first
 
 
 def test_predictions_change_the_schedule() -> None:
-    """Otherwise the tests above could not fail."""
+    """Shows that the tests above can fail."""
     differing = 0
     for seed in range(60):
         case = replace(random_case(seed), depth=1)

@@ -1,4 +1,4 @@
-"""Job by job what other people's simulators computed; docs/validation.md has the table and the explanations."""
+"""Start times compared with those of other simulators; docs/validation.md explains the differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference simulator's own answers, worked out by hand."""
+"""Results of the reference simulator, computed by hand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.oracle.reference import (
 
 
 def job(job_id: int, submit: float, nodes: int, run: float, **more: Any) -> ReferenceJob:
-    """A job whose estimate is its run time unless said otherwise."""
+    """A job; its estimate defaults to the run time."""
     return ReferenceJob(job_id, submit, run, more.pop("estimate", run), nodes, **more)
 
 
@@ -47,8 +47,8 @@ def outcomes(run: Run) -> list[str]:
     return [result.outcome for result in run.results]
 
 
-def told(run: Run, job_id: int) -> list[tuple[float, float]]:
-    """(time, reserved start) of the job_reservations made to a job."""
+def reservations_of(run: Run, job_id: int) -> list[tuple[float, float]]:
+    """(time, reserved start) of a job's reservations."""
     return [(p.time, p.start) for p in run.job_reservations if p.job_id == job_id]
 
 
@@ -107,7 +107,7 @@ def test_depth_two_makes_two_reservations_and_conservative_one_per_job(
     jobs = [job(1, 0, 3, 10), job(2, 1, 3, 10), job(3, 2, 4, 10), job(4, 3, 5, 10), job(5, 5, 1, 50)]
     run = go(jobs, ReferenceGroup("g", 5), depth=depth)
     assert starts(run) == expected
-    assert told(run, 4)[0] == ((10, 55) if depth == 2 else (3, 30))  # too late: job 5 runs
+    assert reservations_of(run, 4)[0] == ((10, 55) if depth == 2 else (3, 30))  # too late: job 5 runs
 
 
 def test_separate_backfill_order() -> None:
@@ -122,35 +122,35 @@ def test_time_dependent_policy_is_scored_at_every_pass() -> None:
     assert starts(go(jobs, depth=0, policy="wfp3")) == [0, 12, 10]  # (9/100)^3 against (2/2)^3
 
 
-# -- conservative: the plan that is kept ---------------------------------------------------------
+# -- conservative: persistent reservations -------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("depth", "expected"), [(None, [0, 0, 15, 5]), (50, [0, 0, 10, 20])], ids=["kept", "anew"]
 )
 def test_early_finish_delays_no_reservation(depth: int | None, expected: list[float]) -> None:
-    """Promised: job 3 at 20, job 4 at 10. Job 2 ends at 5: anew, job 3 takes the place of 4; kept, 4 goes."""
+    """Reserved: job 3 at 20, job 4 at 10. Job 2 ends at 5: new reservations delay job 4, kept ones do not."""
     jobs = [job(1, 0, 2, 10), job(2, 0, 2, 5, estimate=20), job(3, 0, 4, 10), job(4, 0, 2, 10)]
     run = go(jobs, depth=depth)
-    assert [told(run, 3)[0], told(run, 4)[0]] == [(0, 20), (0, 10)]
+    assert [reservations_of(run, 3)[0], reservations_of(run, 4)[0]] == [(0, 20), (0, 10)]
     assert starts(run) == expected
-    assert told(run, 3) == ([(0, 20), (5, 20), (10, 15)] if depth is None else [(0, 20), (5, 10)])
+    assert reservations_of(run, 3) == ([(0, 20), (5, 20), (10, 15)] if depth is None else [(0, 20), (5, 10)])
 
 
 def test_only_the_reservation_that_can_start_earlier_moves() -> None:
-    """Job 3 is told 20 and 4, which wants two nodes for 15 s, 30. When job 2 ends at 4, nothing changes for job 3."""
+    """Job 3 is reserved for 20, job 4 (two nodes, 15 s) for 30. When job 2 ends at 4, nothing changes for job 3."""
     jobs = [job(1, 0, 2, 20), job(2, 0, 1, 4, estimate=20), job(3, 1, 4, 10), job(4, 2, 2, 15)]
     run = go(jobs, depth=None)
-    assert told(run, 3) == [(1, 20), (4, 20), (19, 20)]
-    assert told(run, 4) == [(2, 30)]
+    assert reservations_of(run, 3) == [(1, 20), (4, 20), (19, 20)]
+    assert reservations_of(run, 4) == [(2, 30)]
     assert starts(run) == [0, 0, 20, 4]
 
 
 def test_reservations_stay_when_nothing_is_freed() -> None:
-    """A job that comes later but stands first in the order gets a place after those that have one."""
+    """A later job with a better score gets a reservation after the existing ones."""
     jobs = [job(1, 0, 4, 10), job(2, 1, 4, 100), job(3, 2, 4, 5)]
     run = go(jobs, depth=None, policy="sjf")
-    assert [told(run, 2), told(run, 3)] == [[(1, 10)], [(2, 110), (10, 110)]]
+    assert [reservations_of(run, 2), reservations_of(run, 3)] == [[(1, 10)], [(2, 110), (10, 110)]]
     assert starts(run) == [0, 10, 110]
     assert starts(go(jobs, depth=50, policy="sjf")) == [0, 15, 10]
 
@@ -158,30 +158,33 @@ def test_reservations_stay_when_nothing_is_freed() -> None:
 def test_cancellation_moves_reservations_earlier() -> None:
     jobs = [job(1, 0, 4, 10), job(2, 1, 4, 10, cancel=5), job(3, 2, 4, 10)]
     run = go(jobs, depth=None)
-    assert told(run, 3) == [(2, 20), (5, 10)]
+    assert reservations_of(run, 3) == [(2, 20), (5, 10)]
     assert starts(run) == [0, None, 10]
 
 
 def test_new_expected_end_invalidates_the_plan() -> None:
-    """At 12, by which job 1 was to end, all is planned anew: 3, now first, takes the place job 2 had."""
+    """At 12, the expected end of job 1, reservations are made again: job 3, now first, gets the time of job 2."""
     jobs = [job(1, 0, 4, 20, estimate=10), job(2, 1, 4, 100), job(3, 2, 4, 5), job(4, 12, 4, 200)]
     run = go(jobs, depth=None, policy="sjf")
-    assert told(run, 2) == [(1, 10), (12, 25), (20, 25)]
-    assert told(run, 3) == [(2, 110), (12, 20)]
+    assert reservations_of(run, 2) == [(1, 10), (12, 25), (20, 25)]
+    assert reservations_of(run, 3) == [(2, 110), (12, 20)]
     assert starts(run) == [0, 25, 20, 125]
 
 
 @pytest.mark.parametrize("announced", [-math.inf, 3.5, 60])
 def test_capacity_change_or_its_announcement_invalidates_the_plan(announced: float) -> None:
-    """Job 4 comes at 4: job 3, first in the order, takes the place of 2 if the outage was announced since 2."""
+    """Job 4 arrives at 4: job 3, first in the order, gets the time of job 2 if the outage was announced since 2."""
     jobs = [job(1, 0, 4, 10), job(2, 1, 4, 40), job(3, 2, 4, 5), job(4, 4, 4, 300)]
     run = go(jobs, depth=None, policy="sjf", outages=[Outage("g", 1, 60, 61, announced)])
     if announced == 3.5:
-        assert [told(run, 3)[:2], told(run, 2)[:2]] == [[(2, 50), (4, 10)], [(1, 10), (4, 15)]]
+        assert [reservations_of(run, 3)[:2], reservations_of(run, 2)[:2]] == [
+            [(2, 50), (4, 10)],
+            [(1, 10), (4, 15)],
+        ]
         assert starts(run) == [0, 15, 10, 61]
     else:
-        assert told(run, 2) == [(1, 10)]
-        assert told(run, 3)[0] == (2, 50)
+        assert reservations_of(run, 2) == [(1, 10)]
+        assert reservations_of(run, 3)[0] == (2, 50)
         assert starts(run) == [0, 10, 50, 61 if announced < 0 else 55]
 
 
@@ -197,7 +200,7 @@ def test_expected_run_time_doubles_on_overrun() -> None:
     ]
     run = go(jobs)
     assert starts(run) == [0, 40, 12, 25]
-    assert told(run, 2) == [(1, 10), (12, 20), (17, 20), (25, 40), (35, 40)]
+    assert reservations_of(run, 2) == [(1, 10), (12, 20), (17, 20), (25, 40), (35, 40)]
 
 
 def test_job_overruns_at_its_expected_end() -> None:
@@ -209,7 +212,7 @@ def test_repeated_doubling_and_estimates_below_one_second() -> None:
     jobs = [job(1, 0, 3, 1000, estimate=0.25), job(2, 0, 4, 1), job(3, 600, 1, 424)]  # 1 * 2**10 = 1024
     run = go(jobs)
     assert starts(run) == [0, 1024, 600]
-    assert told(run, 2) == [(0, 1), (600, 1024), (1000, 1024)]
+    assert reservations_of(run, 2) == [(0, 1), (600, 1024), (1000, 1024)]
 
 
 def test_at_limit_kill() -> None:
@@ -298,7 +301,7 @@ def test_unannounced_outage_takes_nodes_as_jobs_release_them() -> None:
     jobs = [job(1, 0, 4, 15), job(2, 11, 2, 5), job(3, 12, 4, 5), job(4, 13, 1, 5)]
     run = go(jobs, outages=[Outage("g", 2, 10, 30, 10)])
     assert starts(run) == [0, 15, 30, 20]
-    assert told(run, 2) == [(11, 15), (12, 15), (13, 15)]
+    assert reservations_of(run, 2) == [(11, 15), (12, 15), (13, 15)]
 
 
 def test_outage_without_end() -> None:
@@ -307,7 +310,9 @@ def test_outage_without_end() -> None:
     assert outcomes(run) == ["completed", "unstarted", "unstarted", "completed"]
     assert [r.eligible for r in run.results] == [0, 6, None, 8]
     assert starts(run)[3] == 10
-    assert told(run, 2) == [] and told(run, 4) == [(8, 10)]  # job 2 gets none, so job 4 gets the one
+    assert reservations_of(run, 2) == [] and reservations_of(run, 4) == [
+        (8, 10)
+    ]  # job 2 gets none, so job 4 gets the one
 
 
 def test_reservation() -> None:
@@ -409,12 +414,13 @@ def test_per_event_a_due_release_can_be_reserved_but_not_used() -> None:
         3,
         4,
     ]  # job 5 goes after the first finish of second 10, job 3 after the other
-    assert told(run, 3)[-1] == (10, 10)
+    assert reservations_of(run, 3)[-1] == (10, 10)
 
 
 def test_no_pass_is_made_while_the_queue_is_empty() -> None:
-    """Job 2 ends at 12, when 1 has overrun its 10 s: nobody looks. At 15 the first passes of three still take 1
-    for gone and reservation job 3 the whole machine at once; only the last sees that it is there, and 5 goes first."""
+    """Job 2 ends at 12, when job 1 has overrun its 10 s, but no pass is made. At 15 the first of three passes still
+    expect job 1 to have ended and reserve for job 3 at once; only the last one renews its end, and job 5 starts first.
+    """
     jobs = [
         job(1, 0, 3, 35, estimate=10),
         job(2, 0, 1, 12),
@@ -423,7 +429,7 @@ def test_no_pass_is_made_while_the_queue_is_empty() -> None:
         job(5, 15, 1, 2),
     ]
     run = go(jobs, schedule_per="event", own="sjf")
-    assert told(run, 3)[:3] == [(15, 15), (15, 15), (15, 20)]
+    assert reservations_of(run, 3)[:3] == [(15, 15), (15, 15), (15, 20)]
     assert starts(run) == [0, 0, 35, 45, 15]
 
 

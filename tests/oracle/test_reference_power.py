@@ -1,4 +1,4 @@
-"""The reference simulator's own answers with levers, worked out by hand; and that no node is ever lost."""
+"""Results of the reference simulator with power controls, computed by hand."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.oracle.test_reference import (
     go,
     job,
     outcomes,
+    reservations_of,
     starts,
-    told,
 )
 from tests.oracle.workloads import run_reference
 
@@ -38,14 +38,14 @@ def levels(run: Run) -> list[int]:
 
 
 def slept(run: Run, g: int = 0) -> list[tuple[float, int, int, int]]:
-    """(time, falling, asleep, waking) of a group."""
+    """(time, shutting_down, asleep, waking) of a group."""
     return [(step.time, step.shutting_down, step.asleep, step.waking) for step in run.states[g]]
 
 
 def resting(
     jobs: list[ReferenceJob], timeout: float, shutdown: float = 0.0, wake: float = 0.0, **more: Any
 ) -> Run:
-    """Run on a group of four that sleep; `reserve` is a number or steps."""
+    """Run on a group of four nodes with node sleep; `reserve` is a number or steps."""
     reserve = more.pop("reserve", 0)
     steps = ((EVER, reserve),) if isinstance(reserve, int) else reserve
     rule = ReferenceSleep(timeout, shutdown, wake, steps, more.pop("wake_ahead", False))
@@ -97,12 +97,12 @@ def test_hold_that_ends_on_arrival_has_no_effect() -> None:
 
 
 def test_cancelled_held_job_frees_nothing() -> None:
-    """At 5 job 4 goes and leaves a place for 3 that nobody looks at before 10, when job 1 ends."""
+    """At 5 job 4 is cancelled; job 3 could start, but there is no pass before 10, when job 1 ends."""
     jobs = [job(1, 0, 2, 10), job(2, 0, 2, 5, estimate=20), job(3, 0, 4, 10), job(4, 0, 2, 10)]
     run = go([*jobs, job(5, 0, 1, 1, hold=50, cancel=7)], depth=None)
-    assert told(run, 3) == [(0, 20), (5, 20), (10, 15)]
+    assert reservations_of(run, 3) == [(0, 20), (5, 20), (10, 15)]
     run = go([*jobs, job(5, 0, 4, 1, cancel=7)], depth=None)
-    assert told(run, 3) == [(0, 20), (5, 20), (7, 15), (10, 15)]
+    assert reservations_of(run, 3) == [(0, 20), (5, 20), (7, 15), (10, 15)]
 
 
 # -- levels --------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def test_lower_dvfs_level_runs_longer(at_limit: str, end: float) -> None:
 
 @pytest.mark.parametrize(("factor", "third"), [(1.25, 2.0), (1.5, 20.0)])
 def test_planned_time_depends_on_the_level(factor: float, third: float) -> None:
-    """From 2 on, 6 s at a lower level end by the shadow, 10, or do not."""
+    """From 2 on, a run of 6 s at a lower level ends by the shadow time, 10, or does not."""
     jobs = [job(1, 0, 3, 10), job(2, 1, 4, 10), job(3, 2, 1, 6)]
     power_controls = ReferencePowerControls(
         factor=table((1.0, 9.0), (1.0, 9.0), (1.0, factor)), preferred_level=(0, 0, 1)
@@ -131,12 +131,12 @@ def test_overrun_doubles_the_planned_time_at_the_level() -> None:
     power_controls = ReferencePowerControls(
         factor=table((1.0, 1.5), (1.0, 1.0), (1.0, 1.0)), preferred_level=(1, 0, 0)
     )
-    assert told(go(jobs, power_controls=power_controls), 2)[:2] == [(1, 15), (16, 30)]
+    assert reservations_of(go(jobs, power_controls=power_controls), 2)[:2] == [(1, 15), (16, 30)]
 
 
 @pytest.mark.parametrize(("full_speed_backlog_nodes", "level"), [(-1, 1), (0, 0), (3, 0), (4, 1)])
 def test_jobs_run_at_full_speed_with_a_large_backlog(full_speed_backlog_nodes: int, level: int) -> None:
-    """Two jobs want eight nodes, and four are free: four too many. Alone, the second is no crowd."""
+    """Two jobs need eight nodes and four are free: the backlog is four nodes. The second alone is no backlog."""
     power_controls = ReferencePowerControls(
         factor=table((1.0, 2.0), (1.0, 2.0)),
         preferred_level=(1, 1),
@@ -189,7 +189,7 @@ def test_reservation_keeps_its_level() -> None:
     run = go(
         [job(1, 0, 4, 10), job(2, 1, 4, 10), job(3, 2, 4, 10)], depth=None, power_controls=power_controls
     )
-    assert [told(run, 2)[0], told(run, 3)[0]] == [(1, 10), (2, 30)]
+    assert [reservations_of(run, 2)[0], reservations_of(run, 3)[0]] == [(1, 10), (2, 30)]
     assert levels(run) == [0, 1, 1]
     assert ends(run) == [10, 30, 50]
 
@@ -215,7 +215,7 @@ def test_all_groups_share_one_power_budget() -> None:
     power_controls = ReferencePowerControls(watts=watts, budget=((EVER, 15),))
     run = go(jobs, A, B, queues=ONLY, power_controls=power_controls)
     assert starts(run) == [0, 10, 2]
-    assert told(run, 2) == [(1, 10), (2, 10)]
+    assert reservations_of(run, 2) == [(1, 10), (2, 10)]
     assert starts(go(jobs, A, B, queues=ONLY, depth=0, power_controls=power_controls)) == [0, 10, 10]
 
 
@@ -267,7 +267,7 @@ def test_reservation_uses_the_first_level(watts: int, third: float) -> None:
     jobs = [job(1, 0, 1, 10), job(2, 0, 1, 10), job(3, 1, 1, 30)]
     draws = table((9, 9), (10, 9), (watts, watts))
     run = go(jobs, power_controls=ReferencePowerControls(watts=draws, budget=((EVER, 13),)))
-    assert told(run, 2)[0] == (0, 10)
+    assert reservations_of(run, 2)[0] == (0, 10)
     assert starts(run) == [0, 10, third]
     assert levels(run) == [0, 0, 0]
 
@@ -305,7 +305,7 @@ def test_rejected_if_no_level_fits_the_largest_budget() -> None:
 
 
 def test_job_counts_against_the_budget_from_its_allocation() -> None:
-    """Job 2 is given sleeping nodes at 20 and starts at 25; job 3, elsewhere, waits for its end."""
+    """Job 2 gets sleeping nodes at 20 and starts at 25; job 3, on another group, waits for its end."""
     sleep = {"a": ReferenceSleep(timeout=5, wake=5)}
     watts = (((1,), (10,), (10,)),) * 2
     power_controls = ReferencePowerControls(sleep=sleep, watts=watts, budget=((EVER, 10),))
@@ -400,11 +400,11 @@ def test_shutdown_completes_before_a_node_wakes() -> None:
 
 
 def test_expected_end_counts_from_the_start() -> None:
-    """Job 2 is given its nodes at 20 and starts at 25: it is believed to be there until 35, then 45."""
+    """Job 2 gets its nodes at 20 and starts at 25: its expected end is 35, then 45."""
     jobs = [job(1, 0, 1, 1), job(2, 20, 4, 15, estimate=10), job(3, 21, 4, 1), job(4, 36, 4, 1)]
     run = resting(jobs, timeout=5, wake=5)
     assert starts(run)[:2] == [0, 25]
-    assert told(run, 3)[:2] == [(21, 35), (36, 45)]
+    assert reservations_of(run, 3)[:2] == [(21, 35), (36, 45)]
 
 
 @pytest.mark.parametrize(("timeout", "length", "second"), [(50, 6, 20), (5, 5, 25), (5, 6, 35)])
@@ -414,7 +414,7 @@ def test_backfilling_takes_wake_time_into_account(timeout: float, length: float,
     run = resting(jobs, timeout, wake=5, outages=[Outage("g", 4, 30, 35, EVER)])
     assert starts(run) == [0, second]
     # A reservation does not ask whether nodes are awake: job 2 has one for 20 that it cannot use.
-    assert told(run, 2) == ([(20, 20), (30, 35)] if second == 35 else [])
+    assert reservations_of(run, 2) == ([(20, 20), (30, 35)] if second == 35 else [])
 
 
 def test_wake_ahead_lets_a_job_be_backfilled() -> None:
@@ -505,7 +505,7 @@ def test_reserve_steps_before_the_first_event_are_not_instants() -> None:
 
 
 def test_nodes_wake_ahead_for_the_earliest_reservation() -> None:
-    """Job 2 has its place at 20: of the three nodes that sleep it will need three, from 15 on."""
+    """Job 2 is reserved for 20: it needs the three sleeping nodes, which wake from 15 on."""
     jobs = [job(1, 0, 1, 20), job(2, 8, 4, 5)]
     assert starts(resting(jobs, timeout=2, wake=5)) == [0, 25]
     run = resting(jobs, timeout=2, wake=5, wake_ahead=True)
@@ -517,7 +517,7 @@ def test_nodes_wake_ahead_for_the_earliest_reservation() -> None:
 
 
 def test_nodes_wake_ahead_for_the_earliest_of_several_reservations() -> None:
-    """Job 2 is told 20, job 3 25; and job 3, for whom all nodes are free then, needs no waking."""
+    """Job 2 is reserved for 20, job 3 for 25; job 3 needs no wake-up, because all nodes are free then."""
     jobs = [job(1, 0, 1, 20), job(2, 8, 4, 5), job(3, 9, 4, 5)]
     run = resting(jobs, timeout=2, wake=5, wake_ahead=True, depth=2)
     assert slept(run) == [(2, 0, 3, 0), (15, 0, 0, 3), (20, 0, 0, 0)]
@@ -533,7 +533,7 @@ def test_wake_ahead_wakes_only_the_needed_nodes() -> None:
 
 
 def test_nodes_woken_for_a_reservation_stay_awake() -> None:
-    """Woken at 15, awake at 20, when 1, of whom that was not believed, is still there until 24."""
+    """Woken at 15 and awake at 20, while job 1 runs until 24, longer than expected."""
     jobs = [job(1, 0, 1, 24, estimate=20), job(2, 8, 4, 5)]
     run = resting(jobs, timeout=0, wake=5, wake_ahead=True)
     # At 20 the belief is renewed to 40: not due, they fall at once; and at 24 job 2 must wake them.

@@ -43,12 +43,12 @@ class Case:
     schedule_per: str = "instant"
     placement: str = "first"
     overrun: str | None = None
-    """None: as the policy brings it, or double."""
+    """None: that of the policy, or double."""
     power_controls: ReferencePowerControls | None = None
 
 
 def run_reference(case: Case) -> Run:
-    """The reference simulator's answer."""
+    """The reference simulator's result."""
     rule, fixed = rule_for(case.policy, case.jobs)
     order = case.backfill_order or BACKFILL_ORDER.get(case.policy)
     own = (None, True) if order is None else rule_for(order, case.jobs)
@@ -72,7 +72,7 @@ def run_reference(case: Case) -> Run:
 
 
 def random_case(seed: int) -> Case:
-    """The case of this seed; which features it has is part of the draw."""
+    """The random case of this seed; its features are random too."""
     return with_predictions(with_planning_times(plain_case(seed)))
 
 
@@ -159,7 +159,7 @@ def with_predictions(case: Case) -> Case:
 
 
 def _planning_time(rng: Random, job: ReferenceJob) -> float:
-    """Seconds: nothing, too little, just right, too much."""
+    """Seconds: zero, too short, exact or too long."""
     some = rng.choice([job.runtime, job.estimate, rng.choice([0.0, 0.5, 1.0, 3.0, 61.0, 90.0, 361.0])])
     scale = rng.choice([0.0, 0.1, 0.25, 0.5, 1.0, 1.0, 1.0, 1.5, 2.0, 4.0])
     return round(4 * some * scale) / 4
@@ -194,7 +194,7 @@ def draw_queues(rng: Random, groups: Sequence[ReferenceGroup]) -> dict[str, tupl
 
 
 def draw_sizes(rng: Random, groups: Sequence[ReferenceGroup], count: int) -> list[ReferenceJob]:
-    """Jobs with needs only; columns for shared groups are there for all jobs or for none."""
+    """Jobs with resource needs only; columns for shared groups are present for all jobs or none."""
     widest = max(group.nodes for group in groups)
     style = rng.choice(["any", "small", "large", "few", "few"])
     few = [rng.randint(1, widest) for _ in range(3)]
@@ -254,7 +254,7 @@ def draw_lengths(rng: Random, jobs: list[ReferenceJob], unit: float) -> list[Ref
 def draw_submits(
     rng: Random, jobs: list[ReferenceJob], groups: Sequence[ReferenceGroup], unit: float
 ) -> tuple[list[ReferenceJob], float]:
-    """Submit times dense enough for queues to form; the span they cover comes back as well."""
+    """Submission times dense enough for queues to form; also returns their span."""
     nodes = sum(group.nodes for group in groups)
     work = sum(min(job.nodes, nodes) * (job.runtime + 1.0) for job in jobs)
     span = snap(work / nodes * rng.choice([0.2, 0.5, 0.8, 1.0]), unit) + 1.0

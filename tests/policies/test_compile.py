@@ -1,4 +1,4 @@
-"""A user's own rule: compiled where it can be, in Python after a warning where it cannot."""
+"""User-defined policies: compiled with Numba if possible, else run in Python after a warning."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def wfp(job: Any, now: float) -> float:
 
 
 def by_detour(job: Any, now: float) -> float:
-    """What Numba does not take: a way through text."""
+    """A score that Numba cannot compile, because it uses text."""
     return float(json.loads(json.dumps(float(job.estimate_s))))
 
 
 def slow(function: Any, **settings: Any) -> Any:
-    """The rule of a function that cannot be compiled, and its warning."""
+    """The policy of a function that cannot be compiled, and its warning."""
     with pytest.warns(
         UserWarning, match="cannot be compiled and will run in Python, many times slower"
     ) as seen:

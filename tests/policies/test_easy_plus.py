@@ -1,4 +1,4 @@
-"""EASY+ and EASY++: what is predicted, from whom, and what becomes of it."""
+"""EASY+ and EASY++: predictions from the user's last jobs, and their effect on backfilling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOUR = kw.Cluster.from_nodes(4)
 
 
 def predicted(user: list[int], *rows: tuple[float, ...]) -> list[float]:
-    """What each job was planned with in a run on a machine with room for all."""
+    """Planned time of each job in a run on a machine that fits all jobs."""
     simulator = Simulator(table(*rows, user=user), kw.Cluster.from_nodes(64), policy=resolve("easy+"))
     simulator.run()
     seen = simulator.state.jobs
@@ -33,7 +33,7 @@ def test_prediction_is_the_mean_of_the_last_two_ended_jobs() -> None:
 
 
 def test_last_jobs_are_those_that_ended_last() -> None:
-    """Of the first two the second ends first; the third runs when the fourth comes."""
+    """Of the first two jobs the second ends first; the third is running when the fourth arrives."""
     rows = [(0, 1, 100, 900), (1, 1, 10, 900), (20, 1, 1000, 900), (150, 1, 5, 900)]
     assert predicted([0, 0, 0, 0], *rows) == [900, 900, 10, 55]
 
@@ -53,14 +53,14 @@ def test_job_ending_at_the_arrival_counts() -> None:
 
 
 def test_job_predicted_short_is_backfilled() -> None:
-    """The third has the machine reserved at 120. The fourth asks for 500 s, and its user's last job took 8."""
+    """The third has the machine reserved at 120. The fourth has the estimate 500 s; its user's last job took 8."""
     jobs = table((0, 1, 8, 500), (20, 3, 100), (30, 4, 10), (40, 1, 8, 500), user=[1, 2, 3, 1])
     assert starts(simulate(jobs, FOUR, "fcfs", "easy")) == [0, 20, 120, 130]
     assert starts(simulate(jobs, FOUR, "easy+", "easy")) == [0, 20, 120, 40]
 
 
 def test_easy_plus_plus_tries_the_shortest_prediction_first() -> None:
-    """One node is free: the last comes later, asks for longer and is predicted shorter."""
+    """One node is free: the last job arrives later, with a longer estimate and a shorter prediction."""
     jobs = table(
         (0, 1, 8, 500), (0, 1, 20, 500), (30, 3, 100), (40, 4, 10), (50, 1, 20, 100), (50, 1, 8, 500),
         user=[1, 2, 3, 4, 2, 1],

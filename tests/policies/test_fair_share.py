@@ -1,4 +1,4 @@
-"""Weighted rules: each factor alone, usage that fades, favour for large jobs."""
+"""Weighted policies: single factors, usage decay and the boost of large jobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTHING = {"age": 0.0, "size": 0.0, "fair_share": 0.0, "qos": 0.0, "queue": 0.0}
 
 
 def score(rule: PriorityPolicy, jobs: JobTable, now: float, **values: Any) -> float:
-    """What the rule gives one job, of a log and on ten nodes."""
+    """The score of one job of a log on ten nodes."""
     parameters = rule.parameters if rule.prepare is None else rule.prepare(jobs, TEN)
     return float(rule.score(seen(**values), now, np.ascontiguousarray(parameters)))
 
@@ -193,7 +193,7 @@ def test_python_policy_observes_usage() -> None:
 
 
 def test_fixed_policy_observes_usage() -> None:
-    """User 0 has used the machine for a while when the second job of his and the first of user 1 arrive."""
+    """User 0 has used the machine when their second job and the first job of user 1 arrive."""
 
     @policy(half_life_s=1000.0, time_dependent=False)
     def least_used(job: Any, now: float) -> float:

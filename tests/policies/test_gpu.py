@@ -1,4 +1,4 @@
-"""Orders for placed nodes and policies that play in rounds, each on a case whose answer is plain."""
+"""GPU priority policies and round-based policies, each on a case with a known answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kilowait.policies.round_based import ROUND_BASED_POLICIES
 
 
 def machine(**gpus):
-    """A node of each type with so many GPUs."""
+    """One node of each type with this number of GPUs."""
     return Cluster(
         groups=tuple(
             NodeGroup(name, 1, cores=64, gpus=n, gpu_type=name, node_level=True) for name, n in gpus.items()

@@ -1,4 +1,4 @@
-"""Every rule on three waiting jobs whose order is plain to see."""
+"""Every priority policy on three waiting jobs with an obvious order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_f1_to_f4_among_simultaneous_jobs(policy: str, expected: str) -> None:
 
 @pytest.mark.parametrize("policy", ["f1", "f2", "f3", "f4"])
 def test_f1_to_f4_favour_early_submissions(policy: str) -> None:
-    """Ten times later outweighs any length here: 870, 25600, 6.86 million and 530 thousand."""
+    """A submission ten times later outweighs any run time here: 870, 25600, 6.86 million and 530 thousand."""
     assert order(waiting((1, 10, 200), (90, 6, 90), (10, 9, 150)), policy) == "ACB"
 
 
@@ -97,7 +97,7 @@ def test_saf_short_uses_the_expected_inverse_run_time() -> None:
 
 
 def test_every_priority_policy_is_tested() -> None:
-    """Others are tested in test_shares (weights), test_placed (placed nodes) and test_predicting."""
+    """The others are tested in test_fair_share, test_gpu and test_easy_plus."""
     here = {"fcfs", "sjf", "ljf", "saf", "saf_short", "laf", "smallest", "largest", "balance", "random"}
     here |= {"f1", "f2", "f3", "f4", "lxf", "wfp3", "unicef"}
     placed = {"priority", "srtf", "srsf", "las", "qssf", "tiresias"}

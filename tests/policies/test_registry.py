@@ -1,4 +1,4 @@
-"""Policies by name, their parameters, and the words for wrong ones."""
+"""Policies by name, their parameters and error messages."""
 
 from __future__ import annotations
 

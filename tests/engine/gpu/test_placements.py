@@ -1,4 +1,4 @@
-"""Each way to choose a node, on machines small enough to see the answer."""
+"""Every placement on small clusters with a known answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kilowait.engine.gpu.settings import PLACEMENTS, GpuSettings
 
 
 def cluster(*gpus):
-    """A node of each number of GPUs, 16 cores each."""
+    """One node for each number of GPUs, with 16 cores each."""
     return Cluster(
         groups=tuple(
             NodeGroup(f"n{i}", 1, cores=16, gpus=g, gpu_type="V100" if g else "", node_level=True)
@@ -21,7 +21,7 @@ def cluster(*gpus):
 
 
 def where(placement, machine, asked, **columns):
-    """The node of each job; `asked` GPUs, all at once."""
+    """The node of each job; jobs of `asked` GPUs arrive at once."""
     n = len(asked)
     jobs = kw.JobTable(
         job_id=range(n),

@@ -1,4 +1,4 @@
-"""Small runs on placed nodes whose outcome anybody can work out, and input that must be refused."""
+"""Small GPU simulations with a known outcome, and errors of invalid input."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def table(runs, *, gpus, **columns):
 
 
 def speeds(rows, spread=None):
-    """Speeds given by type."""
+    """Constant speeds by type."""
     speed = np.array(list(rows.values()), float)
     factor = np.ones_like(speed) if spread is None else np.array(list(spread.values()), float)
     return Speeds(tuple(rows), speed, factor, np.ones(speed.shape, np.int8))
