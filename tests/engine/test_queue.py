@@ -33,12 +33,12 @@ def call_remove(s: Any, job: int, status: int) -> None:
 
 
 @numba.njit
-def call_believe(s: Any, job: int, end: float) -> None:
+def call_add_expected_end(s: Any, job: int, end: float) -> None:
     add_expected_end(s, job, end)
 
 
 @numba.njit
-def call_forget(s: Any, job: int) -> None:
+def call_remove_expected_end(s: Any, job: int) -> None:
     remove_expected_end(s, job)
 
 
@@ -56,7 +56,7 @@ def queue(s: State) -> list[int]:
     return [int(job) for job in s.queue["job"][k.queue_lo : k.queue_hi]]
 
 
-def believed(s: State) -> list[tuple[float, int]]:
+def expected_ends(s: State) -> list[tuple[float, int]]:
     return [(float(b.key), int(b.job)) for b in s.expected_ends[: s.clock[0].running]]
 
 
@@ -107,12 +107,12 @@ def test_expected_ends_stay_sorted_by_end_then_number() -> None:
             if idle and (not naive or rng.random() < 0.6):
                 job = rng.choice(idle)
                 naive[job] = float(rng.randint(0, 4))
-                call_believe(s, job, naive[job])
+                call_add_expected_end(s, job, naive[job])
             else:
                 job = rng.choice(sorted(naive))
                 del naive[job]
-                call_forget(s, job)
-            assert believed(s) == sorted((end, job) for job, end in naive.items())
+                call_remove_expected_end(s, job)
+            assert expected_ends(s) == sorted((end, job) for job, end in naive.items())
 
 
 @pytest.mark.parametrize(
@@ -122,17 +122,17 @@ def test_overrun_doubles_the_estimate_until_the_end_is_in_the_future(now: float,
     """Started at 0 with an estimate of 10: the expected ends are 10, 20, 40, 80, ..."""
     s = state()
     s.job_state[0].start_s = 0.0
-    call_believe(s, 0, 10.0)
+    call_add_expected_end(s, 0, 10.0)
     s.clock[0].now = now
     call_renew(s)
-    assert believed(s) == [(end, 0)]
+    assert expected_ends(s) == [(end, 0)]
 
 
 def test_only_past_expected_ends_are_renewed() -> None:
     s = state()
     for job, end in enumerate([10.0, 12.0, 13.0]):
         s.job_state[job].start_s = end - 10.0
-        call_believe(s, job, end)
+        call_add_expected_end(s, job, end)
     s.clock[0].now = 12.0
     call_renew(s)
-    assert believed(s) == [(13.0, 2), (20.0, 0), (22.0, 1)]
+    assert expected_ends(s) == [(13.0, 2), (20.0, 0), (22.0, 1)]

@@ -15,11 +15,11 @@ from kilowait.jobs import JobTable
 from tests.engine.stepwise_policy import INTERPRETED, table
 
 
-def at_first(jobs: JobTable, cluster: Cluster, settings: Settings, *begun: int) -> Simulator:
+def at_first(jobs: JobTable, cluster: Cluster, settings: Settings, *started: int) -> Simulator:
     """A simulator at its first instant, with some jobs started."""
     simulator = Simulator(jobs, cluster, settings)
     assert simulator.advance() is not None
-    for job in begun:
+    for job in started:
         simulator.apply(Choice.start(job))
     return simulator
 
@@ -97,7 +97,7 @@ def test_balance_uses_the_first_of_equally_empty_groups() -> None:
 @pytest.mark.parametrize("shared", [False, True])
 def test_shadow_time_and_timeline_give_the_same_results(shared: bool) -> None:
     """Depth 1 uses shadow time and extra, depth 2 the timeline; with one reservation they must agree."""
-    asked = 0
+    compared = 0
     for seed in range(15 if INTERPRETED else 80):
         rng = Random(seed)
         groups = tuple(
@@ -124,8 +124,8 @@ def test_shadow_time_and_timeline_give_the_same_results(shared: bool) -> None:
         for job in range(12):
             if job != head:
                 assert both[0].can_start(job) == both[1].can_start(job), f"seed {seed}, job {job}"
-                asked += 1
+                compared += 1
             if both[0].can_start(job) and job != head:
                 for simulator in both:
                     simulator.apply(Choice.start(job))
-    assert asked > 100
+    assert compared > 100

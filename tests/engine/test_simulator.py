@@ -27,7 +27,7 @@ FOUR = Cluster.from_nodes(4)
 JOBS = table((0, 3, 10), (0, 4, 10), (0, 2, 5), (2, 1, 5), (3, 1, 99))
 
 
-def begun(settings: Settings | None = None) -> Simulator:
+def simulator_at_start(settings: Settings | None = None) -> Simulator:
     """A simulator at 0 s: the first job has started, the others of that time wait."""
     simulator = Simulator(JOBS, FOUR, settings)
     assert simulator.advance() is not None
@@ -70,7 +70,7 @@ WRONG: list[tuple[Choice, str]] = [
 
 @pytest.mark.parametrize(("choice", "message"), WRONG, ids=[str(i) for i in range(len(WRONG))])
 def test_choice_error_names_job_time_and_reason_and_keeps_the_state(choice: Choice, message: str) -> None:
-    simulator = begun(Settings("easy"))
+    simulator = simulator_at_start(Settings("easy"))
     before = snapshot(simulator)
     with pytest.raises(ChoiceError) as caught:
         simulator.apply(choice)
@@ -89,31 +89,31 @@ def test_start_on_a_group_outside_the_queue_is_an_error() -> None:
 
 
 def test_number_of_reservations_is_limited_by_depth() -> None:
-    simulator = begun(Settings("easy"))
+    simulator = simulator_at_start(Settings("easy"))
     assert simulator.apply(Choice.reserve(1)) == 10.0
     before = snapshot(simulator)
     with pytest.raises(ChoiceError, match=r"cannot reserve job 3 .* at 0 s: its groups hold 1 reservation"):
         simulator.apply(Choice.reserve(2))
     assert snapshot(simulator) == before
     with pytest.raises(ChoiceError, match="cannot reserve job 2"):
-        begun(Settings("none")).apply(Choice.reserve(1))
+        simulator_at_start(Settings("none")).apply(Choice.reserve(1))
 
 
 def test_second_reservation_of_a_job_is_an_error() -> None:
-    simulator = begun(Settings(2))
+    simulator = simulator_at_start(Settings(2))
     assert simulator.apply(Choice.reserve(1)) == 10.0
     with pytest.raises(ChoiceError, match="cannot reserve job 2"):
         simulator.apply(Choice.reserve(1))
 
 
 def test_repeated_conservative_reservation_is_unchanged() -> None:
-    simulator = begun(Settings("conservative"))
+    simulator = simulator_at_start(Settings("conservative"))
     assert [simulator.apply(Choice.reserve(1)) for _ in range(3)] == [10.0] * 3
     assert simulator.apply(Choice.reserve(2)) == 20.0
 
 
 def test_view_shows_conservative_reservations() -> None:
-    simulator = begun(Settings("conservative"))
+    simulator = simulator_at_start(Settings("conservative"))
     simulator.apply(Choice.reserve(1))
     view = simulator.advance()
     assert view is not None
@@ -155,17 +155,17 @@ def test_rejected_choices_do_not_affect_the_run() -> None:
 
 
 def test_can_start_is_false_for_jobs_that_are_not_waiting() -> None:
-    simulator = begun()
+    simulator = simulator_at_start()
     assert [simulator.can_start(job) for job in (0, 1, 3)] == [False, False, False]
 
 
 @pytest.mark.parametrize("ask", [lambda s: s.can_start(99), lambda s: s.can_reserve(99)])
 def test_unknown_job_cannot_start_or_reserve(ask: Callable[[Simulator], bool]) -> None:
-    assert not ask(begun(Settings("easy")))
+    assert not ask(simulator_at_start(Settings("easy")))
 
 
 def test_can_start_is_false_on_an_unknown_group() -> None:
-    simulator = begun(Settings("easy"))
+    simulator = simulator_at_start(Settings("easy"))
     assert simulator.advance() is not None  # job number 3 has come
     assert simulator.can_start(3, 0)
     assert not simulator.can_start(3, 1)
@@ -173,7 +173,7 @@ def test_can_start_is_false_on_an_unknown_group() -> None:
 
 
 def test_view_is_a_copy_of_the_state_at_an_instant() -> None:
-    simulator = begun()
+    simulator = simulator_at_start()
     view = simulator.advance()
     assert view is not None
     assert view.now_s == 2.0
@@ -237,7 +237,7 @@ def test_advance_stops_only_at_instants_with_waiting_jobs() -> None:
 
 
 def test_log_of_an_unfinished_run() -> None:
-    simulator = begun()
+    simulator = simulator_at_start()
     log = simulator.log()
     assert starts(log) == [0.0, None, None, None, None]
     assert log.eligible_s.tolist()[:3] == [0.0, 0.0, 0.0] and np.isnan(log.eligible_s[3:]).all()
@@ -292,27 +292,27 @@ def test_uncompiled_backfill_order_is_an_error() -> None:
 
 
 def test_fixed_policy_scores_once_and_time_dependent_policy_at_every_pass() -> None:
-    asked: list[tuple[int, float]] = []
+    scored: list[tuple[int, float]] = []
 
     def score(job: Any, now: float, parameters: Any) -> float:
-        asked.append((int(job["number"]), now))
+        scored.append((int(job["number"]), now))
         return float(job["submit_s"])
 
     run_simulation(JOBS, FOUR, PriorityPolicy("fixed", score, compiled=False), Settings("easy"))
-    assert sorted(asked) == [(0, 0.0), (1, 0.0), (2, 0.0), (3, 2.0), (4, 3.0)]
-    asked.clear()
+    assert sorted(scored) == [(0, 0.0), (1, 0.0), (2, 0.0), (3, 2.0), (4, 3.0)]
+    scored.clear()
     run_simulation(
         JOBS,
         FOUR,
         PriorityPolicy("time_dependent", score, time_dependent=True, compiled=False),
         Settings("easy"),
     )
-    assert len(asked) > 10
-    assert all((1, now) in asked for now in (0.0, 2.0, 3.0))
+    assert len(scored) > 10
+    assert all((1, now) in scored for now in (0.0, 2.0, 3.0))
 
 
 def test_held_job_loses_its_conservative_reservation() -> None:
-    simulator = begun(Settings("conservative"))
+    simulator = simulator_at_start(Settings("conservative"))
     assert simulator.apply(Choice.reserve(1)) == 10.0
     simulator.apply(Choice.hold(1, 100.0))
     assert simulator.apply(Choice.reserve(2)) == 10.0

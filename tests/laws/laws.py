@@ -176,7 +176,7 @@ def exact_case(case: Case) -> Case:
     """A `conservative_case` case in which no job ever finds anything freed, so that its first reservation is its start.
 
     That takes estimates that are the run times: what an early finish frees may not be enough for a job while
-    another behind it keeps its place. It takes jobs that go where they were promised to go (placement
+    another behind it keeps its place. It takes jobs that go where they were reserved (placement
     "first"), after all events of an instant, and an order that is that of submission.
     """
     jobs = []
@@ -215,21 +215,21 @@ def all_jobs_start_by_their_first_reservation(
 def reservations_only_move_earlier(case: Case, job_reservations: Sequence[JobReservation]) -> None:
     """On a `conservative_case`: no reservation moves to a later time."""
     assert case == conservative_case(case), "this law is one of cases of conservative_case"
-    told: dict[int, JobReservation] = {}
+    latest: dict[int, JobReservation] = {}
     for reservation in job_reservations:
-        before = told.get(reservation.job_id, reservation)
+        before = latest.get(reservation.job_id, reservation)
         assert reservation.start <= before.start, f"{reservation} after {before}"
-        told[reservation.job_id] = reservation
+        latest[reservation.job_id] = reservation
 
 
 def _check_reservations(
     case: Case, results: Sequence[Result], job_reservations: Sequence[JobReservation]
 ) -> None:
     by_id = {job.job_id: (job, result) for job, result in zip(case.jobs, results, strict=True)}
-    told: set[int] = set()
+    checked: set[int] = set()
     for reservation in job_reservations:
-        if reservation.job_id not in told:
-            told.add(reservation.job_id)
+        if reservation.job_id not in checked:
+            checked.add(reservation.job_id)
             job, result = by_id[reservation.job_id]
             if result.outcome == "cancelled":
                 left = left_at(job, result)
@@ -237,9 +237,9 @@ def _check_reservations(
                     f"{reservation} but it waited until {left}"
                 )
                 continue
-            begun = result.start
-            assert begun is not None and begun <= reservation.start, (
-                f"{reservation} but it started at {begun}"
+            start = result.start
+            assert start is not None and start <= reservation.start, (
+                f"{reservation} but it started at {start}"
             )
 
 

@@ -37,13 +37,13 @@ def test_easy_keeps_the_reservation_of_the_first_job_with_power_controls() -> No
         if case.power_controls.budget is not None and len(case.power_controls.budget) > 1:
             continue
         run = run_reference(case)
-        told: dict[int, float] = {}
+        first_reservation: dict[int, float] = {}
         for reservation in run.job_reservations:
             if reservation.head:
-                told.setdefault(reservation.job_id, reservation.start)
-        for job_id, time in told.items():
+                first_reservation.setdefault(reservation.job_id, reservation.start)
+        for job_id, time in first_reservation.items():
             assert job_id in run.taken and run.taken[job_id] <= time, f"seed {seed}, job {job_id}"
-        reserved_jobs += len(told)
+        reserved_jobs += len(first_reservation)
         slept += sum(map(len, run.states.values()))
     assert reserved_jobs > CASES and slept > CASES
 

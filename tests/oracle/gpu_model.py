@@ -154,7 +154,7 @@ class GpuReferenceJob:
     outcome: str = "unstarted"
     score: float = 0.0
     attained: float = 0.0
-    """Seconds for which it held the places it has given back."""
+    """Seconds of its earlier segments."""
     done: float = 0.0
     place: list[PiecePlace] = field(default_factory=list)
     starts: int = 0

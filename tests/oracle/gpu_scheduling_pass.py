@@ -92,8 +92,8 @@ class SchedulingPasses:
 
     def end_segment(self, job: GpuReferenceJob, outcome: str, done: float, kept: float) -> None:
         """End the segment; the caller releases the resources."""
-        begun = self.segments[job.segment]
-        self.segments[job.segment] = begun._replace(
+        segment = self.segments[job.segment]
+        self.segments[job.segment] = segment._replace(
             end=self.now, outcome=outcome, work=done - job.base, lost=done - kept
         )
         job.attained += self.now - job.start

@@ -132,8 +132,8 @@ class Planner:
     def has_large_backlog(self) -> bool:
         if self.power_controls.full_speed_backlog_nodes < 0:
             return False
-        asked = sum(min(need[0] for need in state.need.values()) for state in self.waiting)
-        return asked - sum(free[0] for free in self.free) > self.power_controls.full_speed_backlog_nodes
+        needed = sum(min(need[0] for need in state.need.values()) for state in self.waiting)
+        return needed - sum(free[0] for free in self.free) > self.power_controls.full_speed_backlog_nodes
 
     def first_level(self, state: State) -> int:
         return 0 if self.large_backlog else state.preferred_level

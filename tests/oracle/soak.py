@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--kind", choices=("plain", "power", "gpu"), default="plain", help="of workloads")
     options = parser.parse_args(arguments)
-    begun = time.monotonic()
+    began_s = time.monotonic()
     done, differing = 0, 0
     # Fresh processes: what the parent has compiled or opened is not carried along.
     with get_context("spawn").Pool(options.processes) as pool:
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
                 for words in found[: max(0, SHOWN - differing)]:
                     print(f"\n{words}", flush=True)
                 differing += len(found)
-                rate = done / (time.monotonic() - begun)
+                rate = done / (time.monotonic() - began_s)
                 line = f"{done:,} of {options.cases:,} cases, {differing} differ, {rate:.0f}/s"
                 if sys.stdout.isatty():
                     print(f"\r{line}  ", end="", flush=True)
@@ -86,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"\nINTERRUPTED after {done:,} cases from seed {options.first}: {differing} differ")
             return 130
     summary = "SAME" if not differing else "DIFFERENT"
-    took = time.monotonic() - begun
+    took = time.monotonic() - began_s
     print(f"\n{summary}: {done:,} cases from seed {options.first}, {differing} differ, {took:.0f} s")
     return 1 if differing or done != options.cases else 0
 

@@ -134,21 +134,21 @@ def _solve(active: ActiveJobs, goal: Floats, gains: Floats, needed: Floats | Non
     """Shares that minimize `goal`, with gains of at least `needed` (or the last variable); None: infeasible."""
     n, types = active.speed.shape
     extra_columns = len(goal) - n * types
-    table, most = _limits(active, extra_columns)
+    table, capacity = _limits(active, extra_columns)
     jobs = np.repeat(np.arange(n), types)
     rows, columns, values = jobs, np.arange(n * types), -gains.ravel()
     if extra_columns:
         rows = np.concatenate([rows, np.arange(n)])
         columns = np.concatenate([columns, np.full(n, n * types)])
         values = np.concatenate([values, np.ones(n)])
-    least = coo_array((values, (rows, columns)), shape=(n, n * types + extra_columns)).tocsr()
+    gains_table = coo_array((values, (rows, columns)), shape=(n, n * types + extra_columns)).tocsr()
     bounds = [(0.0, None if speed > 0 else 0.0) for speed in active.speed.ravel()] + [
         (None, None)
     ] * extra_columns
     found = linprog(
         goal,
-        A_ub=vstack([table, least]).tocsr(),
-        b_ub=np.concatenate([most, np.zeros(n) if needed is None else -needed]),
+        A_ub=vstack([table, gains_table]).tocsr(),
+        b_ub=np.concatenate([capacity, np.zeros(n) if needed is None else -needed]),
         bounds=bounds,
         method="highs",
     )

@@ -20,14 +20,14 @@ def cluster(*gpus):
     )
 
 
-def where(placement, machine, asked, **columns):
-    """The node of each job; jobs of `asked` GPUs arrive at once."""
-    n = len(asked)
+def where(placement, machine, gpus, **columns):
+    """The node of each job; jobs of `gpus` GPUs arrive at once."""
+    n = len(gpus)
     jobs = kw.JobTable(
         job_id=range(n),
         submit_s=[0] * n,
         runtime_s=[10] * n,
-        **{"nodes": [1] * n, "gpus": asked, "cores": [1] * n, **columns},
+        **{"nodes": [1] * n, "gpus": gpus, "cores": [1] * n, **columns},
     )
     log = kw.simulate(
         jobs, machine, settings=GpuSettings(placement=placement, interference=None), gpu_speeds="none"
@@ -91,15 +91,15 @@ def test_gpu_clustering_groups_jobs_of_equal_size():
 
 def test_fgd_keeps_free_nodes_free():
     # Most jobs want four GPUs: a small one goes where four are not free any more.
-    asked = [1, 1, 4, 4, 4, 4, 4, 4]
+    gpus = [1, 1, 4, 4, 4, 4, 4, 4]
     machine = cluster(4, 4, 2, 4, 4, 4, 4)
-    assert where("fgd", machine, asked)[:2] == [2, 2]
+    assert where("fgd", machine, gpus)[:2] == [2, 2]
 
 
 def test_capacity_keeps_capacity_for_the_jobs_of_the_table():
     # Most jobs want four GPUs: a small one goes where four are not free any more.
-    asked = [1, 1, 4, 4, 4, 4, 4, 4]
-    assert where("capacity", cluster(4, 4, 2, 4, 4, 4, 4), asked)[:2] == [2, 2]
+    gpus = [1, 1, 4, 4, 4, 4, 4, 4]
+    assert where("capacity", cluster(4, 4, 2, 4, 4, 4, 4), gpus)[:2] == [2, 2]
 
 
 def test_capacity_fills_a_shared_gpu_before_a_free_one():

@@ -257,7 +257,7 @@ def migrate(s: Any, job: int, gpu_type: int, always: bool) -> bool:
     k = s.clock[0]
     job_state = s.job_state[job]
     done = done_at(job_state, k.now)
-    kept = checkpointed_work(job_state, done)
+    preserved = checkpointed_work(job_state, done)
     delay = (k.checkpoint_write_s if job_state.checkpoint_s == 0 else 0.0) + job_state.checkpoint_load_s
     _save_place(s, job)
     free_allocation(s, job)
@@ -265,16 +265,16 @@ def migrate(s: Any, job: int, gpu_type: int, always: bool) -> bool:
     better = False
     if placed:
         expected_s = max(job_state.estimate_s - done, 1.0) / job_state.uncontended_rate
-        better = always or delay + max(job_state.estimate_s - kept, 1.0) / speed_at(s, job) < expected_s
+        better = always or delay + max(job_state.estimate_s - preserved, 1.0) / speed_at(s, job) < expected_s
         free_allocation(s, job)
     _swap_saved_place(s, job)
     reallocate(s, job)
     if not better:
         return False
-    close(s, job, MIGRATED, done, done - kept)
+    close(s, job, MIGRATED, done, done - preserved)
     release_allocation(s, job)
     _swap_saved_place(s, job)
     reallocate(s, job)
-    job_state.done = kept
+    job_state.done = preserved
     begin(s, job, delay)
     return True
