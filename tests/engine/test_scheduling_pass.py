@@ -108,7 +108,7 @@ def test_conservative_handles_a_reservation_in_the_past() -> None:
 
 
 def test_conservative_keeps_a_reservation_that_another_job_could_use() -> None:
-    """Four nodes: two until 10, two until 20 (really 5). The third (four) is reserved for 20, the fourth (two) for 10.
+    """Four nodes: two until 10, two until 20 (really 5). Job 3 (four) is reserved for 20, job 4 (two) for 10.
 
     At 5 the third could go at 10 if the fourth gave way; it does not, and may itself go now.
     """
@@ -126,9 +126,9 @@ def test_timeline_has_space_for_moved_reservations(seed: int) -> None:
 
 
 def test_expected_ends_are_renewed_when_nothing_is_free() -> None:
-    """A pass per event, two nodes. The first runs for 100 s, estimate 1 s; the second has the other node until 50.
+    """A pass per event, two nodes. The first runs for 100 s, estimate 1 s; the second uses the other until 50.
 
-    At 40 the third (two nodes) arrives; the expected end of the first is 64. At 50 the third is reserved for 64, so that
+    At 40 the third (two nodes) arrives; the first is expected to end at 64. At 50 the third is reserved for 64, so that
     the fourth (5 s) may go before it, and it does before its cancellation is looked at.
     """
     jobs = table((0, 1, 100, 1), (5, 1, 45), (40, 2, 10), (50, 1, 5), cancel_s=[float("inf")] * 3 + [50.0])
