@@ -57,7 +57,7 @@ SHARED = frozenset(
 )
 """Read-only arrays of the state, shared by all copies."""
 
-MEMO_BYTES = 1 << 28
+SCORE_CACHE_BYTES = 1 << 28
 """Memory for cached node scores of all copies together; further rows are computed again."""
 
 
@@ -70,7 +70,7 @@ class GpuLogArrays(NamedTuple):
     area: npt.NDArray[np.float32]  # (N,) `work` of MOVING before it has started
     weight: npt.NDArray[np.float64]  # (N,) in the term `priority`
     may: npt.NDArray[np.int64]  # (kinds,) allowed types, as bits
-    clock: npt.NDArray[Any]  # (1,) CLOCK before the first event
+    clock: npt.NDArray[Any]  # (1,) RUN_STATE before the first event
     nodes: npt.NDArray[Any]  # (nodes,) NODE of the empty machine
     codes: npt.NDArray[np.int64]  # placements that can be chosen
     type_milli: npt.NDArray[np.float64]  # (types,) thousandths of GPUs
@@ -131,7 +131,7 @@ def window_state(whole: GpuState, jobs: int, starts: int, copies: int) -> GpuSta
     most = int((pieces[jobs:] - pieces[:-jobs]).max())
     rows = len(whole.score_cache)
     if len(whole.typical_jobs):
-        rows = min(rows, max(1, MEMO_BYTES // (copies * 24 * len(whole.nodes))))
+        rows = min(rows, max(1, SCORE_CACHE_BYTES // (copies * 24 * len(whole.nodes))))
     n = jobs + 1
 
     def empty(array: Any, size: int) -> Any:
