@@ -353,8 +353,8 @@ class Simulator:
         ):
             now_s = float(self._state.clock["now"][0])
             raise ChoiceError(
-                f"cannot {choice.kind.value} nodes of group {g} at {now_s:g} s: it is not a group with node sleep; give "
-                "the simulator PowerControls(sleep={...})"
+                f"cannot {choice.kind.value} nodes of group {g} at {now_s:g} s: it is not a group with node sleep; "
+                "give the simulator PowerControls(sleep={...})"
             )
         return int(self._kernel(choice.kind.value)(self._state, g, choice.nodes))
 
