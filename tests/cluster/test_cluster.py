@@ -1,4 +1,4 @@
-"""Clusters: what they are made of and what is impossible."""
+"""Clusters: groups, queues, outages, reservations and errors."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def test_from_nodes():
 
 
 @pytest.mark.parametrize("nodes", [0, -1, 2.5, math.nan, math.inf])
-def test_from_an_impossible_number_of_nodes(nodes):
+def test_from_nodes_with_invalid_number(nodes):
     with pytest.raises(
         ClusterError, match=f"a cluster of {nodes} nodes; it needs a whole number, at least 1"
     ):
         Cluster.from_nodes(nodes)
 
 
-def test_clusters_are_values():
+def test_clusters_compare_by_value():
     assert Cluster.from_nodes(3) == Cluster.from_nodes(3)
     with pytest.raises(AttributeError):
         Cluster.from_nodes(3).name = "x"
@@ -43,13 +43,13 @@ def test_clusters_are_values():
 # -- groups ---------------------------------------------------------------------------------------
 
 
-def test_a_group_needs_a_name():
+def test_group_without_name_is_an_error():
     with pytest.raises(ClusterError, match="a node group needs a name"):
         NodeGroup("", 4)
 
 
 @pytest.mark.parametrize("nodes", [-1, 2**40, 1.5, math.nan])
-def test_a_group_of_impossible_size(nodes):
+def test_invalid_group_size_is_an_error(nodes):
     with pytest.raises(ClusterError, match=r"group 'x' has .* nodes; it needs a whole number, 0 to 2\^40"):
         NodeGroup("x", nodes)
 
@@ -59,12 +59,12 @@ def test_a_group_of_impossible_size(nodes):
     [{"cores": 0}, {"cores": 1.5}, {"gpus": -1}, {"gpus": 0.5}, {"memory_gb": -1.0}]
     + [{"memory_gb": math.nan}, {"memory_gb": math.inf}],
 )
-def test_impossible_nodes(node):
+def test_invalid_node_resources_are_errors(node):
     with pytest.raises(ClusterError, match="group 'x': cores .*a node has at least 1 core and no negative"):
         NodeGroup("x", 4, **node)
 
 
-def test_an_empty_group_is_possible():
+def test_empty_group_is_allowed():
     assert NodeGroup("x", 0).nodes == 0
 
 
@@ -76,19 +76,19 @@ def test_no_groups():
         Cluster(groups=(), name="c")
 
 
-def test_two_groups_of_one_name():
+def test_duplicate_group_name_is_an_error():
     with pytest.raises(ClusterError, match="more than one node group called 'cpu'"):
         Cluster(groups=(CPU, GPU, CPU))
 
 
-def test_groups_and_reservations_are_bits():
+def test_maximum_number_of_groups_and_reservations():
     groups = tuple(NodeGroup(f"g{i}", 1) for i in range(62))
     assert len(Cluster(groups=groups).groups) == 62
     with pytest.raises(ClusterError, match="62 groups and 1 reservations; at most 62 together: merge"):
         Cluster(groups=groups, reservations=(Reservation("r", "g0", 1, 0, 1),))
 
 
-def test_queues_name_groups():
+def test_queue_of_unknown_group_is_an_error():
     assert Cluster(groups=(CPU, GPU), queues={"all": ("gpu", "cpu")}).queues["all"] == ("gpu", "cpu")
     with pytest.raises(UnknownNameError, match="unknown node group of queue 'q' 'gpus'; did you mean 'gpu'"):
         Cluster(groups=(CPU, GPU), queues={"q": ("gpus",)})
@@ -106,13 +106,13 @@ def window(kind, **changes):
 
 @pytest.mark.parametrize("kind", ["outage", "reservation"])
 class TestWindows:
-    def test_fine(self, kind):
+    def test_valid_entry(self, kind):
         assert window(kind, announced_s=10.0).announced_s == 10
         assert window(kind).announced_s == -math.inf
         assert window(kind, end_s=math.inf).end_s == math.inf
 
     @pytest.mark.parametrize("nodes", [0, -1, 1.5])
-    def test_nodes(self, kind, nodes):
+    def test_invalid_node_numbers_are_errors(self, kind, nodes):
         with pytest.raises(
             ClusterError, match=f"{kind} on 'cpu' takes {nodes} nodes; it must take at least 1"
         ):
@@ -122,28 +122,28 @@ class TestWindows:
         "times",
         [(10.0, 10.0), (10.0, 9.0), (math.nan, 9.0), (10.0, math.nan), (math.inf, math.inf)],
     )
-    def test_the_end_comes_after_the_start(self, kind, times):
+    def test_end_must_be_after_start(self, kind, times):
         with pytest.raises(ClusterError, match=f"{kind} on 'cpu' from .* s; the end must be after the start"):
             window(kind, start_s=times[0], end_s=times[1])
 
     @pytest.mark.parametrize("announced", [10.5, math.nan])
-    def test_announced_by_the_start(self, kind, announced):
+    def test_announcement_must_not_be_after_the_start(self, kind, announced):
         with pytest.raises(ClusterError, match=f"{kind} on 'cpu' starts at 10.0 s but is announced at"):
             window(kind, announced_s=announced)
 
-    def test_of_a_group_that_exists(self, kind):
+    def test_unknown_group_is_an_error(self, kind):
         with pytest.raises(
             UnknownNameError, match=f"unknown node group of {kind} 'cpus'; did you mean 'cpu'"
         ):
             Cluster(groups=(CPU,), **{f"{kind}s": (window(kind, group="cpus"),)})
 
-    def test_of_no_more_nodes_than_there_are(self, kind):
+    def test_more_nodes_than_the_group_is_an_error(self, kind):
         assert Cluster(groups=(CPU,), **{f"{kind}s": (window(kind, nodes=10),)}).nodes == 10
         with pytest.raises(ClusterError, match=f"{kind} takes 11 nodes of 'cpu', which has 10"):
             Cluster(groups=(CPU,), **{f"{kind}s": (window(kind, nodes=11),)})
 
 
-def test_reservations_have_names_of_their_own():
+def test_reservation_names_are_unique():
     with pytest.raises(ClusterError, match="more than one reservation called 'r'"):
         Cluster(groups=(CPU,), reservations=(window("reservation"), window("reservation")))
     for others in ({"groups": (CPU, NodeGroup("r", 1))}, {"groups": (CPU,), "queues": {"r": ("cpu",)}}):
@@ -151,7 +151,7 @@ def test_reservations_have_names_of_their_own():
             Cluster(**others, reservations=(window("reservation"),))
 
 
-def test_with_outages_makes_another():
+def test_with_outages_returns_a_new_cluster():
     cluster = Cluster(groups=(CPU,), outages=(window("outage"),))
     more = cluster.with_outages(window("outage", start_s=15.0), window("outage", nodes=1))
     assert len(more.outages) == 3

@@ -1,4 +1,4 @@
-"""Speeds by type and job."""
+"""Speeds by GPU type and job."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def test_recommendation_is_slower_on_the_newer_gpu():
     assert speeds.counts()["K80"] == {"unknown": 1, "measured": 2}
 
 
-def test_types_of_one_family_share_what_was_measured():
+def test_types_of_one_family_share_measurements():
     speeds = measured_speeds(table(), ("V100M32", "V100-PCIE-16", "v100", "T4", "of my own"))
     assert (speeds.speed[:3, :2] == 1).all()
     assert np.isnan(speeds.speed[3:]).all()
 
 
-def test_another_reference():
+def test_other_reference_type():
     speeds = measured_speeds(table(), TYPES, reference="K80")
     assert speeds.speed[0, 0] == pytest.approx(23.318 / 32.859) and speeds.speed[1, 0] == 1
     with pytest.raises(UnknownNameError, match="type of GPU with measured throughputs 'T4'"):
         measured_speeds(table(), TYPES, reference="T4")
 
 
-def test_gangs_apart_memory_too_small_and_what_was_not_measured():
+def test_spread_gangs_insufficient_memory_and_missing_measurements():
     rates = Throughputs(
         {
             "v100": {("LM", 2): 100.0, ("LM", 4): 200.0, ("CycleGAN", 2): 10.0, ("A3C", 1): 1.0},
@@ -78,7 +78,7 @@ def test_gangs_apart_memory_too_small_and_what_was_not_measured():
     np.testing.assert_array_equal(speeds.spread, [[0.25, 1, 1, 1], [1, 1, 1, 1]])
 
 
-def test_speeds_of_gavel_s_own_jobs(data_dir):
+def test_speeds_of_gavel_jobs(data_dir):
     """Hours of jobs 4000 to 4999 on the best type, as published for a light load (15.31 h there, seed 0)."""
     rates = read_throughputs(data_dir / "gpu/gavel_throughputs.json.gz")
     for seed, hours in enumerate((15.34, 13.96, 15.75)):
@@ -89,7 +89,7 @@ def test_speeds_of_gavel_s_own_jobs(data_dir):
         assert best_s[4000:].mean() / 3600 == pytest.approx(hours, abs=0.005)
 
 
-def test_lm_on_eight_gpus_apart(data_dir):
+def test_lm_on_eight_spread_gpus(data_dir):
     rates = read_throughputs(data_dir / "gpu/gavel_throughputs.json.gz")
     lm = {"labels": {"model": ("LM (batch size 10)",)}, "gpus": [8], "gpus_may_span_nodes": [1]}
     jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], model=[0], **lm)
@@ -133,20 +133,20 @@ def test_mixture_lies_between_the_ratios():
         roofline(table(), ("T4",), compute_share=[0, 1])
 
 
-def test_memory_too_small():
+def test_insufficient_gpu_memory():
     speeds = roofline(table(), ("V100", "V100M32"), gpu_memory_gb=[8, 16, 17])
     assert speeds.speed.tolist() == [[1, 1, 0], [1, 1, 1]]
 
 
-def test_reference_must_be_known():
+def test_unknown_reference_is_an_error():
     with pytest.raises(InputError, match="rates of 'G2' are unknown"):
         roofline(table(), ("V100",), reference="G2")
     with pytest.raises(UnknownNameError, match="unknown GPU type 'V1'"):
         roofline(table(), ("V100",), reference="V1")
 
 
-def test_how_far_the_roofline_is_off(data_dir):
-    """The figure in the module's words."""
+def test_roofline_error_against_measurements(data_dir):
+    """The error stated in the module docstring."""
     rates = read_throughputs(data_dir / "gpu/gavel_throughputs.json.gz").consolidated
     one = table(gpus=(1,), model=(0,))
     off = [
@@ -161,7 +161,7 @@ def test_how_far_the_roofline_is_off(data_dir):
 # -- given, combined ---------------------------------------------------------------------------------------
 
 
-def test_given_by_type():
+def test_constant_speeds_by_type():
     speeds = constant_speeds(table(), TYPES, {"K80": [0.1, 0.2, 0.3]}, {"V100": 0.5})
     np.testing.assert_array_equal(speeds.speed, [[np.nan] * 3, [0.1, 0.2, 0.3]])
     np.testing.assert_array_equal(speeds.spread, [[0.5] * 3, [1] * 3])
@@ -169,7 +169,7 @@ def test_given_by_type():
         constant_speeds(table(), TYPES, {"P100": 1.0})
 
 
-def test_combine_takes_the_first_that_knows():
+def test_combine_uses_the_first_known_speed():
     jobs = table()
     speeds = first_known(
         measured_speeds(jobs, (*TYPES, "G2")),
@@ -217,7 +217,7 @@ def test_no_jobs():
     both.require_known()
 
 
-def test_impossible_tables():
+def test_invalid_speed_tables_are_errors():
     shape = (1, 1)
     zero = np.zeros(shape, np.int8)
     with pytest.raises(InputError, match=r"spread has the shape \(2, 1\) with 1 types"):
@@ -235,7 +235,7 @@ def test_impossible_tables():
             constant_speeds(table(), ("V100",), 1.0, wrong)
 
 
-def test_types_of_a_cluster():
+def test_speeds_for_the_types_of_a_cluster():
     assert gpu_types(Cluster.preset("gpu-mixed")) == ("A100", "V100", "T4", "RTX4090")
     assert gpu_types(Cluster.preset("helios-venus")) == ("V100",)
     plain = NodeGroup("cpu", 2, cores=8, node_level=True)

@@ -1,4 +1,4 @@
-"""Throughputs as Gavel keeps them."""
+"""Throughput files in Gavel's format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_reading(tmp_path, packed):
+def test_read_throughputs(tmp_path, packed):
     text = json.dumps(WHOLE).encode()
     path = tmp_path / ("t.json.gz" if packed else "t.json")
     path.write_bytes(gzip.compress(text) if packed else text)
@@ -42,14 +42,14 @@ def test_reading(tmp_path, packed):
         ('{"v100": {"(\'LM\', 0)": {"null": 1}}}', "on at least 1 GPU"),
     ],
 )
-def test_broken_files(tmp_path, text, message):
+def test_invalid_files_are_errors(tmp_path, text, message):
     path = tmp_path / "t.json"
     path.write_text(text)
     with pytest.raises(InputError, match=message):
         read_throughputs(path)
 
 
-def test_no_file_and_no_gzip(tmp_path):
+def test_missing_file_and_invalid_gzip_are_errors(tmp_path):
     with pytest.raises(InputError, match="no throughput file"):
         read_throughputs(tmp_path / "none.json")
     (tmp_path / "t.json.gz").write_text("{}")
@@ -57,12 +57,12 @@ def test_no_file_and_no_gzip(tmp_path):
         read_throughputs(tmp_path / "t.json.gz")
 
 
-def test_not_a_number():
+def test_non_numeric_throughput_is_an_error():
     with pytest.raises(InputError, match="is nan"):
         Throughputs({"v100": {("LM", 1): float("nan")}})
 
 
-def test_the_built_in_rows_are_the_file_s(data_dir):
+def test_built_in_rows_equal_the_published_file(data_dir):
     table = read_throughputs(data_dir / "gpu/gavel_throughputs.json.gz")
     assert set(table.consolidated) == set(table.unconsolidated) == set(GAVEL.consolidated)
     assert len(table.consolidated["v100"]) == 83

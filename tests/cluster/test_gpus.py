@@ -26,7 +26,7 @@ OPENB_GB |= {"A10": 24, "3090": 24, "V100M16": 16, "V100M32": 32, "A100": 80}
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_every_type_is_whole(name):
+def test_every_gpu_type_is_complete(name):
     one = CATALOGUE[name]
     assert one.name == name and one.source and one.family
     assert gpu(name) is one and all(gpu(alias) is one for alias in one.aliases)
@@ -39,7 +39,7 @@ def test_every_type_is_whole(name):
     assert one.tflops("fp32") == one.fp32_tflops
 
 
-def test_no_name_stands_for_two():
+def test_gpu_names_are_unique():
     names = [n.lower() for one in CATALOGUE.values() for n in (one.name, *one.aliases)]
     assert len(set(names)) == len(names)
 
@@ -49,7 +49,7 @@ def test_names_of_openb(name, gb):
     assert gpu(name).memory_gb == gb
 
 
-def test_dense_rates_not_those_with_sparsity():
+def test_rates_are_dense_not_sparse():
     assert gpu("H100").fp16_tflops == 989
     assert gpu("V100-PCIE-16").tdp_w == 250 and gpu("V100").tdp_w == 300
 
@@ -59,17 +59,17 @@ def test_families_join_variants():
     assert gpu("P100-12").family == "P100" and gpu("T4").family == "T4"
 
 
-def test_idle_rule_where_none_is_listed():
+def test_default_idle_power():
     assert gpu("1080Ti").idle_w == pytest.approx(0.15 * 250)
     assert "idle_w" in gpu("1080Ti").unsure
 
 
 @pytest.mark.parametrize("spelling", ["RTX 4090", "rtx-4090", "4090", "RTX4090"])
-def test_spelling_does_not_matter(spelling):
+def test_gpu_names_ignore_spelling_variants(spelling):
     assert gpu(spelling).name == "RTX4090"
 
 
-def test_unknown_names():
+def test_unknown_gpu_name_is_an_error():
     with pytest.raises(UnknownNameError, match="unknown GPU type 'V-1000'; did you mean 'v100'"):
         gpu("V-1000")
     with pytest.raises(UnknownNameError, match="unknown precision 'fp8'"):
@@ -77,6 +77,6 @@ def test_unknown_names():
 
 
 @pytest.mark.parametrize("wrong", [-1.0, 0.0, math.inf])
-def test_impossible_numbers(wrong):
+def test_invalid_gpu_numbers_are_errors(wrong):
     with pytest.raises(InputError, match="tdp_w of the GPU type 'X' is .*; it must be above 0, or NaN"):
         GpuType(name="X", memory_gb=8.0, tdp_w=wrong)

@@ -1,4 +1,4 @@
-"""Machines known by name."""
+"""Cluster presets."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PLACED = ("gpu-mixed", "gavel", "philly", "helios-venus", "thetagpu", "openb")
 @pytest.mark.parametrize(
     ("name", "nodes"), [("polaris", 560), ("mira", 49_152), ("cooley", 126), ("theta", 4_392)]
 )
-def test_sizes(name, nodes):
+def test_preset_sizes(name, nodes):
     assert Cluster.preset(name).nodes == nodes
     assert Cluster.preset(name.upper()) is Cluster.preset(name)
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_is_whole(name):
+def test_every_preset_is_complete(name):
     cluster = PRESETS[name]
     assert name == name.lower() == cluster.name
     assert not cluster.outages
@@ -63,7 +63,7 @@ def test_gpus_by_type(name, nodes, gpus):
     assert found == gpus
 
 
-def test_a_virtual_cluster_of_venus_keeps_to_its_nodes():
+def test_venus_virtual_clusters_use_their_nodes():
     venus = Cluster.preset("helios-venus")
     assert set(venus.queues) == {group.name for group in venus.groups}
     assert venus.queues["vcvGl"] == ("vcvGl",)
@@ -71,7 +71,7 @@ def test_a_virtual_cluster_of_venus_keeps_to_its_nodes():
     assert sizes["vcvGl"] == 20 and sizes["vcvlY"] == 2
 
 
-def test_kinds_of_openb_are_those_of_its_node_list(data_dir):
+def test_openb_groups_match_its_node_list(data_dir):
     path = data_dir / "gpu/alibaba_v2023/openb_node_list_gpu_node.csv.gz"
     with gzip.open(path, "rt") as file:
         listed = Counter(
@@ -87,6 +87,6 @@ def test_kinds_of_openb_are_those_of_its_node_list(data_dir):
 
 
 @pytest.mark.parametrize(("wrong", "near"), [("polari", "polaris"), ("Meera", "mira"), ("coolie", "cooley")])
-def test_did_you_mean(wrong, near):
+def test_unknown_preset_error_suggests_the_nearest(wrong, near):
     with pytest.raises(UnknownNameError, match=f"unknown cluster preset '{wrong}'; did you mean '{near}'"):
         Cluster.preset(wrong)

@@ -66,7 +66,7 @@ def read(tmp_path):
     return write_and_read
 
 
-def test_everything_a_file_can_say(read):
+def test_file_with_all_entries(read):
     assert read(WHOLE) == Cluster(
         name="site",
         groups=(
@@ -79,7 +79,7 @@ def test_everything_a_file_can_say(read):
     )
 
 
-def test_the_least_a_file_must_say(read):
+def test_minimal_file(read):
     cluster = read("[[group]]\nname='n'\nnodes=3")
     assert cluster.nodes == 3
     assert cluster.name == "site", "named after the file"
@@ -90,7 +90,7 @@ def test_a_path_may_be_a_string(tmp_path):
     assert Cluster.from_file(str(tmp_path / "x.toml")).nodes == 3
 
 
-def test_the_order_of_mixed_nodes(read):
+def test_node_order_of_mixed_groups(read):
     mixed = Cluster(
         groups=(
             NodeGroup("t4", 2, gpus=2, gpu_type="T4", node_level=True),
@@ -104,11 +104,11 @@ def test_the_order_of_mixed_nodes(read):
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_what_is_written_is_read_back(read, name):
+def test_toml_round_trip(read, name):
     assert read(to_toml(to_dict(Cluster.preset(name)))) == Cluster.preset(name)
 
 
-def test_all_a_file_can_say_is_written_back(read):
+def test_toml_round_trip_of_all_entries(read):
     whole = read(WHOLE)
     assert read(to_toml(to_dict(whole))) == whole
 
@@ -162,19 +162,19 @@ PLACED = GROUP + "gpus=1\ngpu_type='T4'\nnode_level=true\n"
         ("[[group", ClusterError, "cannot read the cluster file .*site.toml"),
     ],
 )
-def test_what_is_wrong_is_named(read, text, error, words):
+def test_invalid_entries_are_named(read, text, error, words):
     with pytest.raises(error, match=words):
         read(text)
 
 
-def test_no_such_file(tmp_path):
+def test_missing_file_is_an_error(tmp_path):
     with pytest.raises(
         ClusterError, match="no cluster file .*absent.toml; give a preset's name, nodes:N or a TOML"
     ):
         Cluster.from_file(tmp_path / "absent.toml")
 
 
-def test_files_that_are_no_text(tmp_path):
+def test_binary_file_is_an_error(tmp_path):
     (tmp_path / "x.toml").write_bytes(b"\xff\xfe\x00")
     for path in (tmp_path / "x.toml", tmp_path):
         with pytest.raises(ClusterError, match="cannot read the cluster file"):
@@ -182,8 +182,8 @@ def test_files_that_are_no_text(tmp_path):
 
 
 @given(st.data())
-def test_mutilated_files_are_errors_that_we_raise(tmp_path_factory, data):
-    """Cut a good file anywhere, put anything in: a cluster or an error of ours, never another."""
+def test_mutilated_files_raise_cluster_errors(tmp_path_factory, data):
+    """A valid file, truncated or with inserted text, gives a cluster or a kilowait error, no other exception."""
     start = data.draw(st.integers(0, len(WHOLE)))
     stop = data.draw(st.integers(start, min(len(WHOLE), start + 20)))
     middle = data.draw(

@@ -1,4 +1,4 @@
-"""What the engine's tests share: tables in a line, logs as bytes, a decider that follows docs/engine.md by steps."""
+"""Test helpers: short job tables, logs as bytes, and a stepwise scheduler that follows docs/engine.md."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
 from kilowait.jobs import ExecutionLog, JobTable
 from tests.oracle import conversion
-from tests.oracle.model import Promise, groups_of
+from tests.oracle.model import JobReservation, groups_of
 from tests.oracle.workloads import Case
 
 INTERPRETED = bool(numba.config.DISABLE_JIT)
-"""Kernels run as plain Python: everything is a hundred times slower."""
+"""Whether kernels run as plain Python, which is a hundred times slower."""
 
 ARRAYS = (
     "job",
@@ -55,14 +55,14 @@ def starts(log: ExecutionLog) -> list[float | None]:
 
 
 def as_bytes(log: ExecutionLog) -> dict[str, bytes]:
-    """Every array of the log, to the bit."""
+    """The bytes of every array of the log."""
     return {name: getattr(log, name).tobytes() for name in ARRAYS}
 
 
-def fresh_state(
+def initial_state(
     jobs: JobTable, cluster: Cluster, settings: Settings | None = None, *, time_dependent: bool = False
 ) -> State:
-    """The state before the first event, for a rule that is never asked."""
+    """The state before the first event, for a policy that is never scored."""
     rule = PriorityPolicy("none", lambda job, now, parameters: 0.0, time_dependent=time_dependent)
     return build_initial_state(jobs.sorted(), resource_pools(cluster), settings or Settings(), rule, None)
 
@@ -73,7 +73,7 @@ def snapshot(simulator: Simulator) -> list[bytes]:
 
 
 def stepper(case: Case) -> Simulator:
-    """The case, to be stepped."""
+    """A simulator of the case, for stepwise use."""
     settings = Settings(
         backfill=conversion.DEPTHS.get(case.depth, case.depth),  # type: ignore[arg-type]
         at_limit=case.at_limit,
@@ -82,21 +82,23 @@ def stepper(case: Case) -> Simulator:
         overrun=case.overrun or "double",
         on_oversized="drop",
     )
-    power_controls = None if case.power_controls is None else conversion.levers_of(case.power_controls)
+    power_controls = (
+        None if case.power_controls is None else conversion.power_controls_of(case.power_controls)
+    )
     return Simulator(
         conversion.job_table(case.jobs), conversion.cluster(case), settings, power_controls=power_controls
     )
 
 
-class Decider:
-    """Follows "A pass" of docs/engine.md from outside, through the step interface alone."""
+class StepwiseScheduler:
+    """Scheduler outside the engine: section "A pass" of docs/engine.md, by the step interface only."""
 
     def __init__(self, case: Case, rule: PriorityPolicy, own: PriorityPolicy | None = None) -> None:
         self.case, self.simulator = case, stepper(case)
         self.rules = (rule, own or rule)
         self.remembered: dict[tuple[int, int], float] = {}
         self.pass_number = 0
-        self.promises: list[Promise] = []
+        self.job_reservations: list[JobReservation] = []
         ids = self.simulator.table["job_id"]
         by_id = {job.job_id: job for job in case.jobs}
         self.groups = [groups_of(by_id[int(i)], case.groups, case.queues, case.reservations) for i in ids]
@@ -106,11 +108,11 @@ class Decider:
             self.pass_number += 1
             order = self.ordered(view.waiting, view.now_s, 0)
             if self.case.depth == 0:
-                self.in_turn(order)
+                self.pass_without_backfilling(order)
             elif self.case.depth is None:
-                self.keeping(order, view)
+                self.conservative_pass(order, view)
             else:
-                self.reserving(order, self.ordered(view.waiting, view.now_s, 1), view.now_s)
+                self.backfilling_pass(order, self.ordered(view.waiting, view.now_s, 1), view.now_s)
             assert self.simulator.apply(Choice.noop()) is None
         return self.simulator.log()
 
@@ -124,7 +126,7 @@ class Decider:
             keys.append((self.remembered[which, number], number))
         return [number for _, number in sorted(keys)]
 
-    def in_turn(self, order: list[int]) -> None:
+    def pass_without_backfilling(self, order: list[int]) -> None:
         blocked: set[int] = set()
         for job in order:
             fitting = [g for g in self.groups[job] if g not in blocked and self.simulator.can_start(job, g)]
@@ -141,8 +143,8 @@ class Decider:
         view = self.simulator.view()
         return float(view.free[pool] / view.capacity[pool])
 
-    def keeping(self, order: list[int], view: View) -> None:
-        """Conservative: reservations stay, and move forward where something was freed."""
+    def conservative_pass(self, order: list[int], view: View) -> None:
+        """Conservative: reservations stay, and move earlier where resources were freed."""
         kept = dict(zip(view.waiting["number"].tolist(), view.reserved_s.tolist(), strict=True))
         for job in order:
             if kept[job] > view.now_s and not view.freed:
@@ -153,27 +155,27 @@ class Decider:
                 self.reserve(job, view.now_s, head=False)
 
     def reserve(self, job: int, now: float, head: bool) -> bool:
-        """Reserve for the job and write down what was promised; whether anything was."""
+        """Reserve for the job and record the reservation; return whether one was made."""
         start = self.simulator.apply(Choice.reserve(job))
         assert start is not None
         if start < np.inf:
             job_id = int(self.simulator.table["job_id"][job])
-            self.promises.append(Promise(self.pass_number, now, job_id, -1, start, head))
+            self.job_reservations.append(JobReservation(self.pass_number, now, job_id, -1, start, head))
         return start < np.inf
 
-    def reserving(self, order: list[int], own: list[int], now: float) -> None:
-        aside = set()
+    def backfilling_pass(self, order: list[int], own: list[int], now: float) -> None:
+        candidates = set()
         head = True
         for job in order:
             if not self.simulator.can_reserve(job):
-                aside.add(job)
+                candidates.add(job)
             elif self.simulator.can_start(job):
                 self.simulator.apply(Choice.start(job))
             else:
                 head = not self.reserve(job, now, head) and head
         if self.pass_number % 2:  # the two ways of backfilling
             for job in own:
-                if job in aside and self.simulator.can_start(job):
+                if job in candidates and self.simulator.can_start(job):
                     self.simulator.apply(Choice.start(job))
         else:
             place = {job: i for i, job in enumerate(own)}

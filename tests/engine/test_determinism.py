@@ -1,4 +1,4 @@
-"""Same inputs, same bytes: again, in threads at once, in another process."""
+"""Runs are deterministic: repeated, in concurrent threads and in another process."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def digest(seed: int) -> str:
     return what.hexdigest()
 
 
-def test_twice_in_one_process() -> None:
+def test_two_runs_in_one_process_are_equal() -> None:
     first = {seed: digest(seed) for seed in SEEDS}
     assert {seed: digest(seed) for seed in reversed(SEEDS)} == first
     assert len(set(first.values())) == len(first)
 
 
-def test_in_two_threads_at_once() -> None:
+def test_concurrent_runs_in_two_threads_are_equal() -> None:
     alone = [digest(seed) for seed in SEEDS]
     with ThreadPoolExecutor(2) as pool:
         both = list(pool.map(digest, [seed for seed in SEEDS for _ in range(2)]))
@@ -38,7 +38,7 @@ def test_in_two_threads_at_once() -> None:
     assert both[1::2] == alone
 
 
-def test_in_another_process(project: Path) -> None:
+def test_run_in_another_process_is_equal(project: Path) -> None:
     seeds = list(SEEDS[:10])
     code = (
         "import json; from tests.engine.test_determinism import digest; "

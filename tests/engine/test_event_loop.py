@@ -19,7 +19,7 @@ def test_one_job() -> None:
     assert (log.start_s.tolist(), log.end_s.tolist(), log.eligible_s.tolist()) == ([7.5], [9.75], [7.5])
 
 
-def test_times_are_floats_and_ends_are_sums_to_the_bit() -> None:
+def test_end_is_exactly_start_plus_run_time() -> None:
     jobs = table((0.1, 4, 0.2, 1), (0.15, 4, 0.7, 1))
     log = simulate(jobs, FOUR, backfill="none")
     assert log.start_s.tolist() == [0.1, 0.1 + 0.2]
@@ -30,13 +30,13 @@ def test_finishes_come_before_arrivals_of_the_same_instant() -> None:
     assert starts(simulate(table((0, 4, 10), (10, 4, 1)), FOUR, backfill="none")) == [0, 10]
 
 
-def test_a_job_of_no_length_gives_its_nodes_back_at_the_same_instant() -> None:
+def test_zero_length_job_releases_its_nodes_at_the_same_instant() -> None:
     log = simulate(table((3, 4, 0), (3, 4, 0), (3, 4, 5)), FOUR, backfill="none")
     assert starts(log) == [3, 3, 3]
     assert log.end_s.tolist() == [3, 3, 8]
 
 
-def test_an_unsorted_table_is_answered_in_its_own_order() -> None:
+def test_results_keep_the_order_of_an_unsorted_table() -> None:
     jobs = table((9, 4, 1), (0, 4, 10), (4, 4, 1))
     log = simulate(jobs, FOUR, backfill="none")
     assert starts(log) == [11, 0, 10]
@@ -44,19 +44,19 @@ def test_an_unsorted_table_is_answered_in_its_own_order() -> None:
     assert log.eligible_s.tolist() == [9, 0, 4]
 
 
-def test_begin_holds_a_job_back_and_the_wait_counts_from_it() -> None:
+def test_wait_counts_from_the_begin_time() -> None:
     log = simulate(table((0, 4, 5), (1, 4, 5), begin_s=[20.0, -math.inf]), FOUR, backfill="none")
     assert starts(log) == [20, 1]
     assert log.jobs()["wait_s"].tolist() == [0, 0]
 
 
-def test_a_dependent_comes_when_the_other_left_and_it_has_thought() -> None:
+def test_dependent_arrives_after_end_and_think_time() -> None:
     jobs = table((0, 4, 5), (1, 1, 5), (30, 1, 5), after_id=[-1, 1, 1], think_s=[0.0, 2.5, 2.5])
     log = simulate(jobs, FOUR, backfill="none")
     assert log.eligible_s.tolist() == [0, 7.5, 30]
 
 
-def test_dependents_of_cancelled_and_rejected_jobs_come_too() -> None:
+def test_dependents_of_cancelled_and_rejected_jobs_arrive() -> None:
     jobs = table(
         (0, 4, 50),
         (1, 4, 5),
@@ -81,29 +81,27 @@ def test_dependents_of_cancelled_and_rejected_jobs_come_too() -> None:
         (-3.0, None, Outcome.CANCELLED),  # on arrival
     ],
 )
-def test_a_cancellation_takes_only_those_who_wait(
-    cancel: float, start: float | None, outcome: Outcome
-) -> None:
+def test_only_waiting_jobs_are_cancelled(cancel: float, start: float | None, outcome: Outcome) -> None:
     log = simulate(table((0, 4, 10), (1, 4, 5), cancel_s=[math.inf, cancel]), FOUR, backfill="none")
     assert starts(log) == [0, start]
     assert log.job_outcome[1] == outcome
 
 
-def test_one_cancelled_before_it_came_leaves_when_it_comes() -> None:
+def test_job_cancelled_before_its_arrival_is_cancelled_on_arrival() -> None:
     jobs = table((0, 4, 10), (5, 4, 5), (0, 1, 5), after_id=[-1, -1, 2], cancel_s=[math.inf, -3.0, math.inf])
     log = simulate(jobs, FOUR, backfill="none")
     assert log.job_outcome[1] == Outcome.CANCELLED
     assert log.eligible_s.tolist() == [0, 5, 5]
 
 
-def test_who_still_waits_at_the_end_is_unstarted() -> None:
+def test_jobs_waiting_at_the_end_are_unstarted() -> None:
     cluster = FOUR.with_outages(Outage("nodes", 4, 5.0))
     log = simulate(table((0, 4, 10), (1, 1, 4)), cluster, backfill="easy")
     assert starts(log) == [None, 1]
     assert log.job_outcome.tolist() == [Outcome.UNSTARTED, Outcome.COMPLETED]
 
 
-def test_who_depends_on_one_that_never_leaves_never_comes() -> None:
+def test_dependent_of_an_unstarted_job_never_arrives() -> None:
     cluster = FOUR.with_outages(Outage("nodes", 4, 0.0))
     log = simulate(table((0, 4, 10), (1, 1, 5), after_id=[-1, 1]), cluster, backfill="none")
     assert starts(log) == [None, None]
@@ -111,7 +109,7 @@ def test_who_depends_on_one_that_never_leaves_never_comes() -> None:
     assert log.job_outcome.tolist() == [Outcome.UNSTARTED] * 2
 
 
-def test_a_reservation_gives_its_queue_nodes_of_its_own_while_it_lasts() -> None:
+def test_advance_reservation_gives_its_queue_exclusive_nodes() -> None:
     cluster = Cluster(FOUR.groups, reservations=(Reservation("r", "nodes", 3, 10.0, 20.0),))
     jobs = table(
         (0, 2, 12), (0, 4, 5), (0, 3, 5), (12, 1, 99), queue=[1, 1, 0, 1], labels={"queue": ("r", "x")}

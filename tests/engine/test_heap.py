@@ -1,4 +1,4 @@
-"""The heap of (key, job) records, against Python's own."""
+"""The heap of (key, job) records, compared with heapq."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def drained(heap: Any, size: int) -> list[tuple[float, int]]:
 
 
 def entries(rng: Random, count: int) -> list[tuple[float, int]]:
-    """Few keys, so that ties abound; jobs in no order."""
+    """Entries with few distinct keys and unsorted jobs."""
     return [(rng.choice([-np.inf, -1.0, 0.0, 0.5, 2.0, np.inf]), job) for job in rng.sample(range(99), count)]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 8, 31])
-def test_pushed_entries_come_out_by_key_then_job(count: int) -> None:
+def test_pop_returns_entries_by_key_then_job(count: int) -> None:
     for seed in range(20):
         given = entries(Random(seed), count)
         heap = room(count + 1)
@@ -58,7 +58,7 @@ def test_pushed_entries_come_out_by_key_then_job(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 8, 31])
-def test_heapify_orders_what_lies_there(count: int) -> None:
+def test_heapify_orders_existing_entries(count: int) -> None:
     for seed in range(20):
         given = entries(Random(100 + seed), count)
         heap = room(count + 1)
@@ -68,7 +68,7 @@ def test_heapify_orders_what_lies_there(count: int) -> None:
         assert drained(heap, count) == sorted(given)
 
 
-def test_pushes_and_pops_in_any_order_agree_with_heapq() -> None:
+def test_mixed_pushes_and_pops_agree_with_heapq() -> None:
     rng = Random(5)
     heap, naive = room(64), []
     for job in range(400):

@@ -1,4 +1,4 @@
-"""From tables to the state: needs, groups, dependencies; and what is refused."""
+"""Initial state from a job table: needs, groups, dependencies and errors."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from kilowait.errors import TableError
 from kilowait.jobs import JobTable
 from kilowait.jobs.execution_log import Outcome
 from kilowait.policies import simulate
-from tests.engine.stepwise_policy import fresh_state, starts, table
+from tests.engine.stepwise_policy import initial_state, starts, table
 
 TWO = Cluster((NodeGroup("a", 4), NodeGroup("b", 8)), queues={"q": ("b", "a"), "s": ("a",)})
 
 
-def test_needs_of_a_shared_group() -> None:
+def test_resource_needs_in_a_shared_group() -> None:
     cluster = Cluster((NodeGroup("a", 4, cores=4, memory_gb=2, gpus=1, shared=True),))
-    bare = fresh_state(table((0, 3, 9)), cluster)
+    bare = initial_state(table((0, 3, 9)), cluster)
     assert bare.need.tolist() == [[12, 0, 0]]  # whole nodes' cores where the table has none
-    full = fresh_state(table((0, 3, 9), cores=[0], memory_mb=[250.25], gpus=[2]), cluster)
+    full = initial_state(table((0, 3, 9), cores=[0], memory_mb=[250.25], gpus=[2]), cluster)
     assert full.need.tolist() == [[1, 251, 2]]  # at least a core; memory rounded up
 
 
-def test_two_shared_groups_need_their_own_cores_where_the_table_has_none() -> None:
+def test_core_needs_differ_by_group_without_core_column() -> None:
     groups = (NodeGroup("a", 4, cores=4, shared=True), NodeGroup("b", 4, cores=16, shared=True))
-    state = fresh_state(table((0, 2, 9)), Cluster(groups))
+    state = initial_state(table((0, 2, 9)), Cluster(groups))
     assert state.need[0, state.pools["need"]].tolist() == [8, 32]
 
 
-def test_allowed_groups_are_those_of_the_queue_that_could_hold_the_job() -> None:
+def test_allowed_groups_belong_to_the_queue_and_are_large_enough() -> None:
     jobs = table(
         (0, 2, 9),
         (0, 5, 9),
@@ -40,9 +40,15 @@ def test_allowed_groups_are_those_of_the_queue_that_could_hold_the_job() -> None
         queue=[0, 0, 1, -1, 2],
         labels={"queue": ("q", "s", "other")},
     )
-    state = fresh_state(jobs, TWO, Settings(on_oversized="drop"))
+    state = initial_state(jobs, TWO, Settings(on_oversized="drop"))
     assert state.job_state["allowed"].tolist() == [0b11, 0b10, 0b01, 0b10, 0b11]
-    assert state.preference[state.job_state["choice"]].tolist() == [[1, 0], [1, 0], [0, -1], [0, 1], [0, 1]]
+    assert state.preference[state.job_state["preference_row"]].tolist() == [
+        [1, 0],
+        [1, 0],
+        [0, -1],
+        [0, 1],
+        [0, 1],
+    ]
 
 
 def test_queues_without_labels_are_numbers() -> None:
@@ -52,18 +58,18 @@ def test_queues_without_labels_are_numbers() -> None:
 
 
 @pytest.mark.parametrize("name", ["--5", "²"])
-def test_a_queue_with_an_odd_name_is_just_a_name(name: str) -> None:
+def test_queue_names_may_contain_special_characters(name: str) -> None:
     cluster = Cluster((NodeGroup("a", 4),), queues={name: ("a",)})
     assert starts(simulate(table((0, 1, 9), queue=[3]), cluster, backfill="none")) == [0.0]
 
 
-def test_gpus_are_not_found_in_a_shared_group_without_any() -> None:
+def test_gpu_job_cannot_use_a_shared_group_without_gpus() -> None:
     cluster = Cluster((NodeGroup("a", 4, cores=4, shared=True), NodeGroup("b", 4, gpus=1, shared=True)))
-    state = fresh_state(table((0, 1, 9), (0, 1, 9), gpus=[0, 1]), cluster)
+    state = initial_state(table((0, 1, 9), (0, 1, 9), gpus=[0, 1]), cluster)
     assert state.job_state["allowed"].tolist() == [0b11, 0b10]
 
 
-def test_an_oversized_job_is_an_error_that_names_it() -> None:
+def test_oversized_job_error_names_the_job() -> None:
     with pytest.raises(TableError) as caught:
         simulate(table((0, 1, 9), (0, 9, 9), (0, 10, 9)), TWO, backfill="none")
     assert str(caught.value) == (
@@ -72,54 +78,54 @@ def test_an_oversized_job_is_an_error_that_names_it() -> None:
     )
 
 
-def test_an_oversized_job_is_rejected_by_choice() -> None:
+def test_oversized_job_is_dropped_on_request() -> None:
     log = simulate(table((0, 1, 9), (3, 9, 9), (5, 1, 9)), TWO, on_oversized="drop", backfill="none")
     assert starts(log) == [0.0, None, 5.0]
     assert log.job_outcome.tolist() == [Outcome.COMPLETED, Outcome.REJECTED, Outcome.COMPLETED]
     assert log.eligible_s.tolist() == [0.0, 3.0, 5.0]
 
 
-def test_a_job_of_astronomic_size_is_oversized() -> None:
+def test_extremely_large_job_is_oversized() -> None:
     cluster = Cluster((NodeGroup("a", 4, cores=4, shared=True),))
     with pytest.raises(TableError, match="larger than any group"):
         simulate(table((0, 2**62, 9)), cluster, backfill="none")
 
 
 @pytest.mark.parametrize(("after", "named"), [([1], "1"), ([2, 1], "1|2"), ([-1, 4, 2, 3], "2|3|4")])
-def test_jobs_that_wait_for_one_another_are_refused(after: list[int], named: str) -> None:
+def test_dependency_cycle_is_an_error(after: list[int], named: str) -> None:
     jobs = table(*[(0, 1, 9)] * len(after), after_id=after)
     with pytest.raises(TableError, match=rf"job ({named}) depends on itself through after_id; break the"):
         simulate(jobs, TWO, backfill="none")
     assert starts(simulate(jobs, TWO, dependencies=False, backfill="none")) == [0.0] * len(after)
 
 
-def test_a_long_chain_of_dependents_is_no_circle() -> None:
+def test_long_dependency_chain_is_not_a_cycle() -> None:
     jobs = table(*[(0, 1, 2)] * 50, after_id=[-1, *range(1, 50)], think_s=[1.0] * 50)
     assert starts(simulate(jobs, TWO, backfill="none")) == [3.0 * i for i in range(50)]
 
 
-def test_a_dependency_on_a_job_that_is_not_there_holds_nobody_back() -> None:
+def test_dependency_on_a_missing_job_is_ignored() -> None:
     assert starts(simulate(table((0, 1, 9), (1, 1, 9), after_id=[77, 0]), TWO, backfill="none")) == [0.0, 1.0]
 
 
-def test_no_jobs_at_all() -> None:
+def test_no_jobs() -> None:
     empty = JobTable(job_id=[], submit_s=[], runtime_s=[], nodes=[])
     for backfill in ("none", "easy", "conservative"):
         log = simulate(empty, TWO.with_outages(Outage("a", 1, 3.0, 5.0)), backfill=backfill)
         assert len(log) == 0 and len(log.jobs()) == 0
 
 
-def test_the_estimate_is_at_least_a_second_and_kill_ends_jobs_at_it() -> None:
+def test_estimates_are_at_least_one_second_and_kill_uses_them() -> None:
     jobs = table((0, 1, 5, 0), (0, 1, 5, 3), (0, 1, 0.5, 0))
-    assert fresh_state(jobs, TWO).jobs["estimate_s"].tolist() == [1.0, 3.0, 1.0]
+    assert initial_state(jobs, TWO).jobs["estimate_s"].tolist() == [1.0, 3.0, 1.0]
     log = simulate(jobs, TWO, at_limit="kill", backfill="none")
     assert log.jobs()["run_s"].tolist() == [1.0, 3.0, 0.5]
     assert log.job_outcome.tolist() == [Outcome.KILLED, Outcome.KILLED, Outcome.COMPLETED]
 
 
 @pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
-def test_as_many_groups_as_there_may_be(backfill: str) -> None:
-    """62 groups, the last two of them for reservations; each job finds its own."""
+def test_maximum_number_of_groups(backfill: str) -> None:
+    """62 groups, the last two of them for advance reservations; each job starts on its own."""
     groups = tuple(NodeGroup(f"g{i}", i + 1) for i in range(60))
     cluster = Cluster(
         groups,
@@ -137,17 +143,17 @@ def test_as_many_groups_as_there_may_be(backfill: str) -> None:
     assert starts(everywhere) == [0.0, 9.0]
 
 
-def test_what_deciders_see_of_a_job() -> None:
+def test_job_record_fields_visible_to_policies() -> None:
     jobs = table(
         (4, 3, 9, 20), cores=[5], memory_mb=[7.5], gpus=[1], user=[2], account=[3], queue=[4], qos=[6]
     )
-    seen = fresh_state(jobs, Cluster.from_nodes(4)).jobs[0]
+    seen = initial_state(jobs, Cluster.from_nodes(4)).jobs[0]
     names = ("estimate_s", "nodes", "cores", "memory_mb", "gpus", "user", "account", "queue", "qos", "number")
     assert [seen[name].item() for name in names] == [20.0, 3, 5, 7.5, 1, 2, 3, 4, 6, 0]
     assert "runtime_s" not in (seen.dtype.names or ())
 
 
-def test_unknown_users_are_minus_one() -> None:
-    seen = fresh_state(table((0, 1, 9)), Cluster.from_nodes(4)).jobs[0]
+def test_unknown_users_have_number_minus_one() -> None:
+    seen = initial_state(table((0, 1, 9)), Cluster.from_nodes(4)).jobs[0]
     assert [seen[name].item() for name in ("user", "account", "queue", "qos")] == [-1] * 4
     assert np.isfinite(seen["memory_mb"])

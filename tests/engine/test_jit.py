@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, and the few instructions of our own."""
+"""Cache folder of compiled kernels, and the intrinsics of the engine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def call_lent(array: Any) -> float:
 @pytest.mark.parametrize(
     ("to", "start", "count"), [(0, 3, 4), (3, 0, 4), (1, 0, 7), (0, 1, 7), (2, 2, 3), (5, 0, 0)]
 )
-def test_moving_within_an_array_may_overlap(to: int, start: int, count: int) -> None:
+def test_memmove_handles_overlap(to: int, start: int, count: int) -> None:
     given = np.arange(8.0)
     expected = given.copy()
     expected[to : to + count] = given[start : start + count].copy()
@@ -49,7 +49,7 @@ def test_moving_within_an_array_may_overlap(to: int, start: int, count: int) -> 
     assert given.tolist() == expected.tolist()
 
 
-def test_natural_and_lent_change_nothing() -> None:
+def test_assume_nonnegative_and_without_refcount_return_their_argument() -> None:
     assert call_natural(5) == 5
     array = np.array([1.0, 2.5])
     before = sys.getrefcount(array)
@@ -57,7 +57,7 @@ def test_natural_and_lent_change_nothing() -> None:
     assert sys.getrefcount(array) == before
 
 
-def test_every_kernel_python_calls_can_be_had() -> None:
+def test_every_entry_kernel_compiles() -> None:
     for name in ("run", "advance", "schedule", "begin", "start", "reserve", "hold"):
         assert jit_entry.compiled(name) is jit_entry.compiled(name)
     with pytest.raises(KeyError):
@@ -77,7 +77,7 @@ def folder_with(**environment: str) -> str:
     return done.stdout.strip()
 
 
-def test_the_folder_is_named_by_what_matters(tmp_path: Path) -> None:
+def test_cache_folder_depends_on_sources_and_options(tmp_path: Path) -> None:
     here = {"KILOWAIT_CACHE_DIR": str(tmp_path), "NUMBA_BOUNDSCHECK": "0"}
     plain = folder_with(**here)
     assert Path(plain).parent == tmp_path / "kernels"
@@ -86,7 +86,7 @@ def test_the_folder_is_named_by_what_matters(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(INTERPRETED, reason="nothing is compiled")
-def test_making_a_kernel_leaves_numbas_own_cache_folder_alone() -> None:
+def test_compiling_an_entry_restores_numba_cache_dir() -> None:
     before = numba.config.CACHE_DIR
     jit_entry.compiled("run")
     assert before == numba.config.CACHE_DIR

@@ -1,4 +1,4 @@
-"""What is believed of a job that runs longer than planned, by every rule, with and without a limit."""
+"""Expected end of jobs that run longer than planned, for every overrun rule, with and without a limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOUR = 3600.0
 TWO = Cluster.from_nodes(2)
 
 CASES = [
-    # overrun, planned, limit, later; the time at which somebody looks, and what is then believed
+    # overrun, planned, limit, overrun_planned; (time of a view, expected end at that time) ...
     ("double", 100, None, None, [(100, 200), (199, 200), (200, 400), (1700, 3200)]),
     ("double", 100, 350, None, [(100, 200), (200, 350), (349, 350), (350, 700), (700, 1400)]),
     ("double", 100, 350, 120, [(100, 200), (900, 1400)]),
@@ -37,25 +37,28 @@ CASES = [
     ("quantile", 100, 600, None, [(100, 600), (600, 1200)]),
     ("quantile", 100, 200, 250, [(100, 200), (200, 400)]),
 ]
-"""By hand. Before it is overrun the planned time itself is believed."""
+"""Computed by hand. Before the overrun the expected run time is the planned time."""
 
 
-def jobs_of(planned: float, limit: float | None, later: float | None, looks: list[float]) -> JobTable:
-    """One that runs for long, and one that comes at each look and asks for both nodes."""
-    count = 1 + len(looks)
+def jobs_of(
+    planned: float, limit: float | None, overrun_planned: float | None, views: list[float]
+) -> JobTable:
+    """One long job, and at each time of `views` a job that needs both nodes."""
+    count = 1 + len(views)
     return JobTable(
         job_id=range(1, count + 1),
-        submit_s=[0.0, *looks],
-        runtime_s=[1e7] + [1.0] * len(looks),
-        estimate_s=[7.0] + [1.0] * len(looks),
-        planned_s=[planned] + [math.nan] * len(looks),
-        limit_s=[math.nan if limit is None else limit] + [math.nan] * len(looks),
-        overrun_planned_s=[math.nan if later is None else later] + [math.nan] * len(looks),
-        nodes=[1] + [2] * len(looks),
+        submit_s=[0.0, *views],
+        runtime_s=[1e7] + [1.0] * len(views),
+        estimate_s=[7.0] + [1.0] * len(views),
+        planned_s=[planned] + [math.nan] * len(views),
+        limit_s=[math.nan if limit is None else limit] + [math.nan] * len(views),
+        overrun_planned_s=[math.nan if overrun_planned is None else overrun_planned]
+        + [math.nan] * len(views),
+        nodes=[1] + [2] * len(views),
     )
 
 
-def believed(jobs: JobTable, overrun: str, power_controls: PowerControls | None = None) -> list[float]:
+def expected_ends(jobs: JobTable, overrun: str, power_controls: PowerControls | None = None) -> list[float]:
     simulator = Simulator(jobs, TWO, Settings("easy", overrun=overrun), power_controls=power_controls)
     simulator.advance()
     simulator.apply(Choice.start(0))
@@ -67,51 +70,56 @@ def believed(jobs: JobTable, overrun: str, power_controls: PowerControls | None 
     return found
 
 
-@pytest.mark.parametrize(("overrun", "planned", "limit", "later", "looks"), CASES)
-def test_what_is_believed(overrun: str, planned: float, limit: Any, later: Any, looks: Any) -> None:
-    table = jobs_of(planned, limit, later, [look for look, _ in looks])
-    assert believed(table, overrun) == [planned, *(end for _, end in looks)]
+@pytest.mark.parametrize(("overrun", "planned", "limit", "overrun_planned", "views"), CASES)
+def test_expected_ends_of_overrun_rules(
+    overrun: str, planned: float, limit: Any, overrun_planned: Any, views: Any
+) -> None:
+    table = jobs_of(planned, limit, overrun_planned, [time for time, _ in views])
+    assert expected_ends(table, overrun) == [planned, *(end for _, end in views)]
 
 
-@pytest.mark.parametrize(("overrun", "planned", "limit", "later", "looks"), CASES)
+@pytest.mark.parametrize(("overrun", "planned", "limit", "overrun_planned", "views"), CASES)
 def test_reference_has_the_same_expected_ends(
-    overrun: str, planned: float, limit: Any, later: Any, looks: Any, monkeypatch: pytest.MonkeyPatch
+    overrun: str,
+    planned: float,
+    limit: Any,
+    overrun_planned: Any,
+    views: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found: list[float] = []
-    renew = Planner.renew_beliefs
+    renew = Planner.update_expected_ends
 
     def noting(self: Planner) -> bool:
         renewed = renew(self)
-        found.extend(state.believed_end for state in self.running)
+        found.extend(state.expected_end for state in self.running)
         return renewed
 
-    monkeypatch.setattr(Planner, "renew_beliefs", noting)
-    jobs = [ReferenceJob(1, 0.0, 1e7, 7.0, 1, planned=planned, limit=limit, later=later)]
-    jobs += [ReferenceJob(2 + i, look, 1.0, 1.0, 2) for i, (look, _) in enumerate(looks)]
+    monkeypatch.setattr(Planner, "update_expected_ends", noting)
+    jobs = [ReferenceJob(1, 0.0, 1e7, 7.0, 1, planned=planned, limit=limit, overrun_planned=overrun_planned)]
+    jobs += [ReferenceJob(2 + i, time, 1.0, 1.0, 2) for i, (time, _) in enumerate(views)]
     rule, fixed = rule_for("fcfs", jobs)
     simulate(
         jobs, (ReferenceGroup("g", 2),), queues={}, outages=(), reservations=(), rule=rule, fixed=fixed, depth=1,
         overrun=overrun,
     )  # fmt: skip
-    assert found[: len(looks)] == [end for _, end in looks]
+    assert found[: len(views)] == [end for _, end in views]
 
 
 @pytest.mark.parametrize(
-    ("overrun", "looks"),
+    ("overrun", "views"),
     [
         ("double", [(150, 300), (300, 450), (450, 900)]),
         ("steps", [(150, 210), (510, 450 * 2)]),
         ("quantile", [(150, 375)]),
     ],
 )
-def test_levels_stretch_what_is_planned_the_limit_and_what_is_believed_later(
-    overrun: str, looks: Any
-) -> None:
-    table = jobs_of(100, 300, 250, [look for look, _ in looks])
+def test_dvfs_levels_scale_planned_limit_and_overrun_times(overrun: str, views: Any) -> None:
+    table = jobs_of(100, 300, 250, [time for time, _ in views])
     slow = PowerControls(factor=np.full((1, len(table), 1), 1.5))
-    assert believed(table, overrun, slow) == [150, *(end for _, end in looks)]
+    assert expected_ends(table, overrun, slow) == [150, *(end for _, end in views)]
 
 
-def test_a_plan_never_goes_beyond_the_limit() -> None:
-    assert believed(jobs_of(500, 200, None, []), "double") == [200]
-    assert believed(jobs_of(0.1, None, None, []), "double") == [1.0]
+def test_planned_time_is_at_most_the_limit() -> None:
+    assert expected_ends(jobs_of(500, 200, None, []), "double") == [200]
+    assert expected_ends(jobs_of(0.1, None, None, []), "double") == [1.0]

@@ -1,4 +1,4 @@
-"""A cluster as pools and capacity changes."""
+"""Resource pools and capacity changes of a cluster."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kilowait.engine.pools import (
 from kilowait.errors import KilowaitError
 
 
-def test_an_exclusive_group_is_one_pool_of_nodes() -> None:
+def test_exclusive_group_has_one_pool_of_nodes() -> None:
     machine = resource_pools(Cluster((NodeGroup("a", 7, cores=4, memory_gb=9, gpus=2),)))
     assert machine.pool_kind.tolist() == [NODES]
     assert machine.capacity.tolist() == machine.free.tolist() == [7]
 
 
-def test_a_shared_group_is_a_pool_of_each_thing_it_has() -> None:
+def test_shared_group_has_a_pool_per_resource() -> None:
     groups = (
         NodeGroup("a", 3, cores=4, memory_gb=1.2505, gpus=2, shared=True),
         NodeGroup("b", 2, cores=8, shared=True),
@@ -34,7 +34,7 @@ def test_a_shared_group_is_a_pool_of_each_thing_it_has() -> None:
     assert machine.capacity.tolist() == [12, 3750, 6, 16]  # 1250 MB a node, rounded down
 
 
-def test_queues_are_rows_of_groups_in_order_of_preference() -> None:
+def test_queue_rows_list_groups_in_order_of_preference() -> None:
     cluster = Cluster(
         (NodeGroup("a", 3), NodeGroup("b", 2)),
         queues={"q": ("b", "a"), "small": ("b",)},
@@ -44,7 +44,7 @@ def test_queues_are_rows_of_groups_in_order_of_preference() -> None:
     assert resource_pools(cluster).names == ("a", "b", "r")
 
 
-def test_changes_stand_by_time_then_listing_outages_first() -> None:
+def test_changes_are_sorted_by_time_with_outages_first() -> None:
     cluster = Cluster(
         (NodeGroup("a", 8),),
         outages=(Outage("a", 2, 5.0, 10.0, 1.0), Outage("a", 1, 10.0)),
@@ -67,7 +67,7 @@ def test_changes_stand_by_time_then_listing_outages_first() -> None:
     assert machine.capacity_nodes.tolist() == [8, 6, 7]
 
 
-def test_a_change_of_a_shared_group_changes_each_of_its_pools_under_one_number() -> None:
+def test_shared_group_change_has_one_number_for_all_pools() -> None:
     cluster = Cluster(
         (NodeGroup("a", 2, cores=4, memory_gb=1, gpus=1, shared=True),), outages=(Outage("a", 1, 0.0, 9.0),)
     )
@@ -82,7 +82,7 @@ def test_a_change_of_a_shared_group_changes_each_of_its_pools_under_one_number()
     ]
 
 
-def test_more_memory_than_can_be_counted_is_refused_with_words() -> None:
+def test_excessive_memory_is_an_error() -> None:
     with pytest.raises(Exception) as caught:
         resource_pools(Cluster((NodeGroup("a", 4, memory_gb=1e300, shared=True),)))
     assert isinstance(caught.value, KilowaitError)

@@ -1,4 +1,4 @@
-"""Levers: by steps as in one run, pulled by hand, refused where they cannot be pulled."""
+"""Power controls: stepwise and whole runs agree, sleep and wake choices, errors."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kilowait.jobs import ExecutionLog, NodeStates
 from kilowait.policies import resolve
 from tests.engine.stepwise_policy import (
     INTERPRETED,
-    Decider,
+    StepwiseScheduler,
     as_bytes,
     starts,
     table,
 )
 from tests.oracle import conversion
-from tests.oracle.power_workloads import lever_case
+from tests.oracle.power_workloads import power_case
 
 CASES = 3 if INTERPRETED else 60
 FOUR = kw.Cluster.from_nodes(4)
@@ -47,13 +47,13 @@ def steps_of(log: ExecutionLog) -> list[tuple[float, int, int, int]]:
 
 @pytest.mark.parametrize("depth", [1, 2, None], ids=["easy", "2", "conservative"])
 @pytest.mark.parametrize("policy", ["fcfs", "wfp3"])
-def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> None:
+def test_stepwise_run_gives_the_log_of_the_whole_run(policy: str, depth: int | None) -> None:
     first = 50_000 + 1000 * (depth or 5) + (500 if policy == "fcfs" else 0)
     slept = 0
     for seed in range(first, first + CASES):
-        drawn = lever_case(seed)
+        drawn = power_case(seed)
         case = replace(drawn, policy=policy, depth=depth, backfill_order=None)
-        log = Decider(case, resolve(policy)).run()
+        log = StepwiseScheduler(case, resolve(policy)).run()
         assert case.power_controls is not None
         whole = kw.simulate(
             conversion.job_table(case.jobs),
@@ -65,7 +65,7 @@ def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> 
             placement=case.placement,
             overrun=case.overrun,
             on_oversized="drop",
-            power_controls=conversion.levers_of(case.power_controls),
+            power_controls=conversion.power_controls_of(case.power_controls),
         )
         assert as_bytes(log) == as_bytes(whole), f"seed {seed}"
         assert steps_of(log) == steps_of(whole), f"seed {seed}"
@@ -73,9 +73,9 @@ def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> 
     assert slept > CASES
 
 
-def test_a_rule_in_python_gives_the_log_of_the_compiled_one() -> None:
+def test_python_policy_gives_the_log_of_the_compiled_one() -> None:
     for seed in range(70_000, 70_000 + CASES):
-        case = lever_case(seed)
+        case = power_case(seed)
         assert case.power_controls is not None
         one, other = (
             kw.simulate(
@@ -84,7 +84,7 @@ def test_a_rule_in_python_gives_the_log_of_the_compiled_one() -> None:
                 rule,
                 "easy",
                 on_oversized="drop",
-                power_controls=conversion.levers_of(case.power_controls),
+                power_controls=conversion.power_controls_of(case.power_controls),
             )
             for rule in (resolve("sjf"), replace(resolve("sjf"), compiled=False))
         )
@@ -100,7 +100,7 @@ def test_a_job_waits_for_its_nodes_to_wake() -> None:
     assert starts(kw.simulate(jobs, FOUR, backfill="none")) == [0, 100]
 
 
-def test_holds_count_as_waiting() -> None:
+def test_load_shifting_counts_as_waiting() -> None:
     jobs = table((0, 4, 10), (1, 1, 5)).with_columns(hold_until_s=[30.0, -math.inf])
     log = kw.simulate(jobs, FOUR, backfill="none")
     assert starts(log) == [30, 1]
@@ -108,7 +108,7 @@ def test_holds_count_as_waiting() -> None:
     assert log.states is None
 
 
-def test_levels_stretch_runs_and_plans() -> None:
+def test_dvfs_levels_scale_run_and_planned_times() -> None:
     jobs = table((0, 2, 10, 20))
     factor = np.array([[[1.0, 1.5]]])
     log = kw.simulate(
@@ -118,10 +118,10 @@ def test_levels_stretch_runs_and_plans() -> None:
         backfill="none",
     )
     assert log.end_s.tolist() == [15] and log.level.tolist() == [1]
-    crowded = PowerControls(
+    large_backlog = PowerControls(
         factor=np.ones((1, 2, 2)) * [1.0, 2.0], preferred_level=np.array([1, 1]), full_speed_backlog_nodes=0
     )
-    log = kw.simulate(table((0, 4, 10), (0, 4, 10)), FOUR, power_controls=crowded, backfill="none")
+    log = kw.simulate(table((0, 4, 10), (0, 4, 10)), FOUR, power_controls=large_backlog, backfill="none")
     assert log.level.tolist() == [0, 1]  # the second waits alone: nothing is crowded any more
 
 
@@ -137,16 +137,16 @@ def test_a_budget_is_never_exceeded() -> None:
     assert (drawn <= allowed).all() and max(drawn) > 1300
 
 
-def test_room_for_steps_is_made_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_change_buffer_grows_during_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = kw.lublin(60 if INTERPRETED else 500, 8, load=0.4, seed=1)
     expected = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", power_controls=asleep())
-    monkeypatch.setattr(power_initial_state, "STEPS", 60)
+    monkeypatch.setattr(power_initial_state, "NODE_CHANGES", 60)
     log = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", power_controls=asleep())
     assert as_bytes(log) == as_bytes(expected) and steps_of(log) == steps_of(expected)
     assert len(steps_of(log)) > 60
 
 
-def test_nodes_are_put_to_sleep_and_woken_by_hand() -> None:
+def test_sleep_and_wake_choices() -> None:
     jobs = table((0, 1, 10), (20, 1, 5), (60, 4, 5), (100, 4, 5))
     simulator = Simulator(jobs, FOUR, Settings(), power_controls=asleep(timeout=1e6, fall=1, wake=10))
     view = simulator.advance()
@@ -167,7 +167,7 @@ def test_nodes_are_put_to_sleep_and_woken_by_hand() -> None:
     assert starts(simulator.log()) == [0, 20, 70, 100]
 
 
-def test_choices_that_cannot_be() -> None:
+def test_invalid_power_choices() -> None:
     simulator = Simulator(table((0, 1, 10)), FOUR, Settings())
     simulator.advance()
     with pytest.raises(ChoiceError, match="not a group with node sleep"):
@@ -213,7 +213,7 @@ def test_choices_that_cannot_be() -> None:
         ),
     ],
 )
-def test_levers_that_cannot_be_pulled(power_controls, problem, words) -> None:  # type: ignore[no-untyped-def]
+def test_invalid_power_controls(power_controls, problem, words) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(problem, match=words):
         kw.simulate(table((0, 1, 10)), FOUR, power_controls=power_controls(), backfill="none")
 
@@ -226,15 +226,15 @@ def test_shared_nodes_do_not_sleep() -> None:
         SleepPolicy(math.nan)
 
 
-def test_a_burst_that_wakes_many_nodes_finds_room_to_be_written_down(monkeypatch):
-    monkeypatch.setattr(power_initial_state, "STEPS", 0)
-    kept = simulator.with_larger_step_buffer
+def test_burst_of_wake_ups_fits_the_node_change_buffer(monkeypatch):
+    monkeypatch.setattr(power_initial_state, "NODE_CHANGES", 0)
+    kept = simulator.with_larger_node_change_buffer
 
     def checked(state):
-        assert int(state.lever["steps"][0]) <= len(state.steps)
+        assert int(state.power_control_state["node_changes"][0]) <= len(state.node_changes)
         return kept(state)
 
-    monkeypatch.setattr(simulator, "with_larger_step_buffer", checked)
+    monkeypatch.setattr(simulator, "with_larger_node_change_buffer", checked)
     for slow in range(68, 84, 3):  # whatever is left of the room when the burst comes
         burst = 100
         submit = np.concatenate([np.arange(slow) * 1000.0, np.full(burst, slow * 1000.0 + 500.0)])
@@ -252,4 +252,4 @@ def test_a_burst_that_wakes_many_nodes_finds_room_to_be_written_down(monkeypatch
             power_controls=PowerControls(sleep={"nodes": SleepPolicy(10, 1, 5)}),
         )
         run.run()
-        assert int(run.state.lever["steps"][0]) <= len(run.state.steps)
+        assert int(run.state.power_control_state["node_changes"][0]) <= len(run.state.node_changes)

@@ -1,4 +1,4 @@
-"""The queue of waiting jobs and the list of believed ends."""
+"""The wait queue and the list of expected ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kilowait.engine.kernels.queue import (
     renew_expected_ends,
 )
 from kilowait.engine.kernels.state import CANCELLED, QUEUED, State
-from tests.engine.stepwise_policy import fresh_state, table
+from tests.engine.stepwise_policy import initial_state, table
 
 JOBS = table(*[(0.0, 1, 10.0)] * 12)
 
@@ -33,12 +33,12 @@ def call_remove(s: Any, job: int, status: int) -> None:
 
 
 @numba.njit
-def call_believe(s: Any, job: int, end: float) -> None:
+def call_add_expected_end(s: Any, job: int, end: float) -> None:
     add_expected_end(s, job, end)
 
 
 @numba.njit
-def call_forget(s: Any, job: int) -> None:
+def call_remove_expected_end(s: Any, job: int) -> None:
     remove_expected_end(s, job)
 
 
@@ -48,7 +48,7 @@ def call_renew(s: Any) -> None:
 
 
 def state(*, time_dependent: bool = False) -> State:
-    return fresh_state(JOBS, Cluster.from_nodes(4), time_dependent=time_dependent)
+    return initial_state(JOBS, Cluster.from_nodes(4), time_dependent=time_dependent)
 
 
 def queue(s: State) -> list[int]:
@@ -56,11 +56,11 @@ def queue(s: State) -> list[int]:
     return [int(job) for job in s.queue["job"][k.queue_lo : k.queue_hi]]
 
 
-def believed(s: State) -> list[tuple[float, int]]:
+def expected_ends(s: State) -> list[tuple[float, int]]:
     return [(float(b.key), int(b.job)) for b in s.expected_ends[: s.clock[0].running]]
 
 
-def test_a_fixed_queue_stands_by_key_then_number() -> None:
+def test_fixed_queue_is_sorted_by_score_then_number() -> None:
     for seed in range(30):
         rng = Random(seed)
         s = state()
@@ -72,7 +72,7 @@ def test_a_fixed_queue_stands_by_key_then_number() -> None:
         assert (s.job_state["status"] == QUEUED).all()
 
 
-def test_a_moving_queue_stands_by_number_whatever_the_key() -> None:
+def test_time_dependent_queue_is_sorted_by_number() -> None:
     s = state(time_dependent=True)
     s.job_state["key"] = range(12, 0, -1)
     for job in (5, 2, 9, 0, 11):
@@ -80,14 +80,14 @@ def test_a_moving_queue_stands_by_number_whatever_the_key() -> None:
     assert queue(s) == [0, 2, 5, 9, 11]
 
 
-def test_a_place_in_the_queue_tells_need_and_estimate() -> None:
-    s = fresh_state(table((0.0, 3, 20.0, 70.0)), Cluster.from_nodes(4))
+def test_queue_entry_has_need_and_planned_time() -> None:
+    s = initial_state(table((0.0, 3, 20.0, 70.0)), Cluster.from_nodes(4))
     call_enqueue(s, 0)
     assert (int(s.queue[0].need), float(s.queue[0].planned_s)) == (3, 70.0)
 
 
 @pytest.mark.parametrize("gone", range(4))
-def test_a_removed_job_leaves_no_gap(gone: int) -> None:
+def test_remove_closes_the_gap_and_changes_the_plan(gone: int) -> None:
     s = state()
     for job in range(4):
         call_enqueue(s, job)
@@ -98,7 +98,7 @@ def test_a_removed_job_leaves_no_gap(gone: int) -> None:
     assert not s.clock[0].unchanged and not s.clock[0].reservations_tight and s.clock[0].freed
 
 
-def test_beliefs_stand_by_end_then_number_while_jobs_come_and_go() -> None:
+def test_expected_ends_stay_sorted_by_end_then_number() -> None:
     for seed in range(30):
         rng = Random(seed)
         s, naive = state(), {}
@@ -107,32 +107,32 @@ def test_beliefs_stand_by_end_then_number_while_jobs_come_and_go() -> None:
             if idle and (not naive or rng.random() < 0.6):
                 job = rng.choice(idle)
                 naive[job] = float(rng.randint(0, 4))
-                call_believe(s, job, naive[job])
+                call_add_expected_end(s, job, naive[job])
             else:
                 job = rng.choice(sorted(naive))
                 del naive[job]
-                call_forget(s, job)
-            assert believed(s) == sorted((end, job) for job, end in naive.items())
+                call_remove_expected_end(s, job)
+            assert expected_ends(s) == sorted((end, job) for job, end in naive.items())
 
 
 @pytest.mark.parametrize(
     ("now", "end"), [(9.0, 10.0), (10.0, 20.0), (19.0, 20.0), (20.0, 40.0), (39.5, 40.0), (1000.0, 1280.0)]
 )
-def test_an_outlived_belief_doubles_the_estimate_until_it_lies_ahead(now: float, end: float) -> None:
-    """Started at 0 with an estimate of 10: believed to end at 10, 20, 40, 80, ..."""
+def test_overrun_doubles_the_estimate_until_the_end_is_in_the_future(now: float, end: float) -> None:
+    """Started at 0 with an estimate of 10: the expected ends are 10, 20, 40, 80, ..."""
     s = state()
     s.job_state[0].start_s = 0.0
-    call_believe(s, 0, 10.0)
+    call_add_expected_end(s, 0, 10.0)
     s.clock[0].now = now
     call_renew(s)
-    assert believed(s) == [(end, 0)]
+    assert expected_ends(s) == [(end, 0)]
 
 
-def test_only_outlived_beliefs_are_renewed() -> None:
+def test_only_past_expected_ends_are_renewed() -> None:
     s = state()
     for job, end in enumerate([10.0, 12.0, 13.0]):
         s.job_state[job].start_s = end - 10.0
-        call_believe(s, job, end)
+        call_add_expected_end(s, job, end)
     s.clock[0].now = 12.0
     call_renew(s)
-    assert believed(s) == [(13.0, 2), (20.0, 0), (22.0, 1)]
+    assert expected_ends(s) == [(13.0, 2), (20.0, 0), (22.0, 1)]

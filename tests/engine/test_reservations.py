@@ -1,4 +1,4 @@
-"""Starting and reserving: known answers, and the two ways of planning beside one another."""
+"""Starts and reservations: known results, and shadow time compared with the timeline."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from kilowait.jobs import JobTable
 from tests.engine.stepwise_policy import INTERPRETED, table
 
 
-def at_first(jobs: JobTable, cluster: Cluster, settings: Settings, *begun: int) -> Simulator:
+def at_first(jobs: JobTable, cluster: Cluster, settings: Settings, *started: int) -> Simulator:
     """A simulator at its first instant, with some jobs started."""
     simulator = Simulator(jobs, cluster, settings)
     assert simulator.advance() is not None
-    for job in begun:
+    for job in started:
         simulator.apply(Choice.start(job))
     return simulator
 
 
-def test_shadow_and_extra() -> None:
+def test_shadow_time_and_extra() -> None:
     """Eight nodes; five until 10. Six wait for 10 and leave two extra."""
     jobs = table((0, 5, 10), (0, 6, 10), (0, 3, 10), (0, 3, 10.5), (0, 2, 99), (0, 1, 99))
     simulator = at_first(jobs, Cluster.from_nodes(8), Settings("easy"), 0)
@@ -34,7 +34,7 @@ def test_shadow_and_extra() -> None:
     assert [simulator.can_start(job) for job in (2, 3, 5)] == [False, False, False]
 
 
-def test_everything_released_at_the_shadow_instant_counts_as_extra() -> None:
+def test_all_releases_at_the_shadow_time_count_as_extra() -> None:
     jobs = table((0, 3, 10), (0, 3, 10), (0, 4, 10), (0, 3, 99), (0, 2, 99))
     simulator = at_first(jobs, Cluster.from_nodes(8), Settings("easy"), 0, 1)
     assert simulator.apply(Choice.reserve(2)) == 10.0
@@ -42,7 +42,7 @@ def test_everything_released_at_the_shadow_instant_counts_as_extra() -> None:
     assert simulator.can_start(4)  # four are left over at 10
 
 
-def test_a_group_takes_as_many_reservations_as_its_depth() -> None:
+def test_group_takes_at_most_depth_reservations() -> None:
     jobs = table((0, 8, 10), (0, 8, 10), (0, 8, 10), (0, 8, 10))
     for depth, times in ((1, [10.0]), (2, [10.0, 20.0]), (3, [10.0, 20.0, 30.0])):
         simulator = at_first(jobs, Cluster.from_nodes(8), Settings(depth), 0)
@@ -50,7 +50,7 @@ def test_a_group_takes_as_many_reservations_as_its_depth() -> None:
         assert not simulator.can_reserve(depth)
 
 
-def test_a_reservation_goes_to_the_group_where_it_is_earliest() -> None:
+def test_reservation_is_made_on_the_group_with_the_earliest_start() -> None:
     cluster = Cluster((NodeGroup("a", 4), NodeGroup("b", 4)))
     jobs = table((0, 4, 30), (0, 4, 20), (0, 4, 10), (0, 1, 5), (0, 4, 10))
     simulator = at_first(jobs, cluster, Settings("easy"))
@@ -62,14 +62,14 @@ def test_a_reservation_goes_to_the_group_where_it_is_earliest() -> None:
     assert not simulator.can_reserve(3)
 
 
-def test_where_it_fits_at_no_time_there_is_no_reservation() -> None:
+def test_job_that_never_fits_gets_no_reservation() -> None:
     cluster = Cluster.from_nodes(4).with_outages(Outage("nodes", 3, 5.0))
     simulator = at_first(table((0, 4, 10), (0, 1, 99)), cluster, Settings("easy"))
     assert simulator.apply(Choice.reserve(0)) == math.inf
     assert simulator.can_start(1)
 
 
-def test_an_announced_outage_holds_long_jobs_back_and_a_surprise_does_not() -> None:
+def test_only_announced_outages_delay_long_jobs() -> None:
     jobs = table((0, 4, 5), (0, 4, 6))
     for announced, fits in ((-math.inf, [True, False]), (5.0, [True, True])):
         cluster = Cluster.from_nodes(4).with_outages(Outage("nodes", 1, 5.0, 50.0, announced))
@@ -85,7 +85,7 @@ def test_placement_first_and_balance() -> None:
         assert simulator.log().group.tolist() == groups  # b has 4/4, then 3/4, a 5/10
 
 
-def test_balance_takes_the_first_of_groups_that_are_equally_empty() -> None:
+def test_balance_uses_the_first_of_equally_empty_groups() -> None:
     cluster = Cluster(
         (NodeGroup("a", 4), NodeGroup("b", 8), NodeGroup("c", 4)), queues={"q": ("c", "b", "a")}
     )
@@ -95,9 +95,9 @@ def test_balance_takes_the_first_of_groups_that_are_equally_empty() -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_shadow_and_timeline_give_the_same_answers(shared: bool) -> None:
-    """Depth 1 plans with shadow and extra, depth 2 with the timeline; after one reservation they must agree."""
-    asked = 0
+def test_shadow_time_and_timeline_give_the_same_results(shared: bool) -> None:
+    """Depth 1 uses shadow time and extra, depth 2 the timeline; with one reservation they must agree."""
+    compared = 0
     for seed in range(15 if INTERPRETED else 80):
         rng = Random(seed)
         groups = tuple(
@@ -124,8 +124,8 @@ def test_shadow_and_timeline_give_the_same_answers(shared: bool) -> None:
         for job in range(12):
             if job != head:
                 assert both[0].can_start(job) == both[1].can_start(job), f"seed {seed}, job {job}"
-                asked += 1
+                compared += 1
             if both[0].can_start(job) and job != head:
                 for simulator in both:
                     simulator.apply(Choice.start(job))
-    assert asked > 100
+    assert compared > 100

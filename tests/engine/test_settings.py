@@ -1,4 +1,4 @@
-"""Settings: every wrong one is refused with words."""
+"""Settings and the errors of invalid values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kilowait.errors import InputError, KilowaitError, UnknownNameError
         (2**70, UNLIMITED),
     ],
 )
-def test_depth(backfill: Any, depth: int) -> None:
+def test_reservation_depth_of_backfill_modes(backfill: Any, depth: int) -> None:
     assert Settings(backfill).depth == depth
 
 
@@ -55,14 +55,14 @@ def test_depth(backfill: Any, depth: int) -> None:
         ({"at_limit": None}, "unknown at_limit rule 'None'; known: extend, kill"),
     ],
 )
-def test_an_unknown_word_is_refused_with_the_nearest_known(wrong: dict[str, Any], message: str) -> None:
+def test_unknown_setting_value_error_suggests_the_nearest(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(UnknownNameError) as caught:
         Settings(**wrong)
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("depth", [-1, True, False, -0.5])
-def test_a_depth_that_is_none_is_refused(depth: Any) -> None:
+def test_invalid_depth_is_an_error(depth: Any) -> None:
     with pytest.raises(
         InputError, match="backfill depth is .*; give none, easy, conservative or a whole number >= 0"
     ):
@@ -70,7 +70,7 @@ def test_a_depth_that_is_none_is_refused(depth: Any) -> None:
 
 
 @pytest.mark.parametrize("depth", [1.5, float("nan"), None, [1]])
-def test_a_depth_must_be_a_whole_number(depth: Any) -> None:
+def test_depth_must_be_an_integer(depth: Any) -> None:
     with pytest.raises(Exception) as caught:
         Settings(depth).depth  # noqa: B018
     assert isinstance(caught.value, KilowaitError)

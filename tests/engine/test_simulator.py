@@ -1,4 +1,4 @@
-"""The simulator's face: what it refuses and how, what it shows, what it gives back."""
+"""Simulator: choices and their errors, views and logs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ FOUR = Cluster.from_nodes(4)
 JOBS = table((0, 3, 10), (0, 4, 10), (0, 2, 5), (2, 1, 5), (3, 1, 99))
 
 
-def begun(settings: Settings | None = None) -> Simulator:
-    """At 0 s, three wait; the first has started."""
+def simulator_at_start(settings: Settings | None = None) -> Simulator:
+    """A simulator at 0 s: the first job has started, the others of that time wait."""
     simulator = Simulator(JOBS, FOUR, settings)
     assert simulator.advance() is not None
     simulator.apply(Choice.start(0))
@@ -69,10 +69,8 @@ WRONG: list[tuple[Choice, str]] = [
 
 
 @pytest.mark.parametrize(("choice", "message"), WRONG, ids=[str(i) for i in range(len(WRONG))])
-def test_an_impossible_choice_names_job_time_and_reason_and_changes_nothing(
-    choice: Choice, message: str
-) -> None:
-    simulator = begun(Settings("easy"))
+def test_choice_error_names_job_time_and_reason_and_keeps_the_state(choice: Choice, message: str) -> None:
+    simulator = simulator_at_start(Settings("easy"))
     before = snapshot(simulator)
     with pytest.raises(ChoiceError) as caught:
         simulator.apply(choice)
@@ -80,7 +78,7 @@ def test_an_impossible_choice_names_job_time_and_reason_and_changes_nothing(
     assert snapshot(simulator) == before
 
 
-def test_a_group_that_the_queue_does_not_use_is_refused() -> None:
+def test_start_on_a_group_outside_the_queue_is_an_error() -> None:
     cluster = Cluster((NodeGroup("a", 4), NodeGroup("b", 4)), queues={"q": ("a",)})
     simulator = Simulator(table((0, 1, 9), queue=[0], labels={"queue": ("q",)}), cluster)
     simulator.advance()
@@ -90,32 +88,32 @@ def test_a_group_that_the_queue_does_not_use_is_refused() -> None:
         simulator.apply(Choice.start(0, group=1))
 
 
-def test_no_more_reservations_than_the_depth() -> None:
-    simulator = begun(Settings("easy"))
+def test_number_of_reservations_is_limited_by_depth() -> None:
+    simulator = simulator_at_start(Settings("easy"))
     assert simulator.apply(Choice.reserve(1)) == 10.0
     before = snapshot(simulator)
     with pytest.raises(ChoiceError, match=r"cannot reserve job 3 .* at 0 s: its groups hold 1 reservation"):
         simulator.apply(Choice.reserve(2))
     assert snapshot(simulator) == before
     with pytest.raises(ChoiceError, match="cannot reserve job 2"):
-        begun(Settings("none")).apply(Choice.reserve(1))
+        simulator_at_start(Settings("none")).apply(Choice.reserve(1))
 
 
-def test_a_job_has_one_reservation() -> None:
-    simulator = begun(Settings(2))
+def test_second_reservation_of_a_job_is_an_error() -> None:
+    simulator = simulator_at_start(Settings(2))
     assert simulator.apply(Choice.reserve(1)) == 10.0
     with pytest.raises(ChoiceError, match="cannot reserve job 2"):
         simulator.apply(Choice.reserve(1))
 
 
-def test_a_reservation_made_again_is_the_same() -> None:
-    simulator = begun(Settings("conservative"))
+def test_repeated_conservative_reservation_is_unchanged() -> None:
+    simulator = simulator_at_start(Settings("conservative"))
     assert [simulator.apply(Choice.reserve(1)) for _ in range(3)] == [10.0] * 3
     assert simulator.apply(Choice.reserve(2)) == 20.0
 
 
-def test_conservative_reservations_are_kept_and_shown() -> None:
-    simulator = begun(Settings("conservative"))
+def test_view_shows_conservative_reservations() -> None:
+    simulator = simulator_at_start(Settings("conservative"))
     simulator.apply(Choice.reserve(1))
     view = simulator.advance()
     assert view is not None
@@ -124,7 +122,7 @@ def test_conservative_reservations_are_kept_and_shown() -> None:
     assert not view.freed
 
 
-def test_a_run_that_tried_the_impossible_is_as_one_that_never_did() -> None:
+def test_rejected_choices_do_not_affect_the_run() -> None:
     def go(attempt: Callable[[Simulator], None]) -> dict[str, bytes]:
         simulator = Simulator(JOBS, FOUR, Settings("easy"))
         while (view := simulator.advance()) is not None:
@@ -156,26 +154,26 @@ def test_a_run_that_tried_the_impossible_is_as_one_that_never_did() -> None:
     assert len(tried) > 20
 
 
-def test_can_start_is_false_of_jobs_that_do_not_wait() -> None:
-    simulator = begun()
+def test_can_start_is_false_for_jobs_that_are_not_waiting() -> None:
+    simulator = simulator_at_start()
     assert [simulator.can_start(job) for job in (0, 1, 3)] == [False, False, False]
 
 
 @pytest.mark.parametrize("ask", [lambda s: s.can_start(99), lambda s: s.can_reserve(99)])
-def test_what_is_not_there_cannot_start(ask: Callable[[Simulator], bool]) -> None:
-    assert not ask(begun(Settings("easy")))
+def test_unknown_job_cannot_start_or_reserve(ask: Callable[[Simulator], bool]) -> None:
+    assert not ask(simulator_at_start(Settings("easy")))
 
 
-def test_nothing_starts_on_a_group_that_is_not_there() -> None:
-    simulator = begun(Settings("easy"))
+def test_can_start_is_false_on_an_unknown_group() -> None:
+    simulator = simulator_at_start(Settings("easy"))
     assert simulator.advance() is not None  # job number 3 has come
     assert simulator.can_start(3, 0)
     assert not simulator.can_start(3, 1)
     assert not simulator.can_start(3, 64)
 
 
-def test_a_view_shows_the_instant() -> None:
-    simulator = begun()
+def test_view_is_a_copy_of_the_state_at_an_instant() -> None:
+    simulator = simulator_at_start()
     view = simulator.advance()
     assert view is not None
     assert view.now_s == 2.0
@@ -189,7 +187,7 @@ def test_a_view_shows_the_instant() -> None:
     assert not simulator.can_start(1)
 
 
-def test_the_view_shows_believed_ends_not_true_ones() -> None:
+def test_view_shows_expected_ends_not_true_ends() -> None:
     simulator = Simulator(table((0, 1, 70, 10), (15, 1, 1)), FOUR)
     simulator.advance()
     simulator.apply(Choice.start(0))
@@ -198,7 +196,7 @@ def test_the_view_shows_believed_ends_not_true_ones() -> None:
     assert view.running_end_s.tolist() == [20.0]
 
 
-def test_a_held_job_comes_back_when_its_time_is_up() -> None:
+def test_held_job_returns_to_the_queue_at_its_time() -> None:
     simulator = Simulator(table((0, 4, 5), (1, 1, 5)), FOUR)
     simulator.advance()
     simulator.apply(Choice.hold(0, until_s=3.5))
@@ -210,7 +208,7 @@ def test_a_held_job_comes_back_when_its_time_is_up() -> None:
     assert starts(simulator.log()) == [6.0, 1.0]
 
 
-def test_a_held_job_can_be_cancelled_or_held_for_ever() -> None:
+def test_held_job_can_be_cancelled_or_held_without_end() -> None:
     simulator = Simulator(table((0, 4, 5), (0, 1, 5), cancel_s=[2.0, math.inf]), FOUR)
     simulator.advance()
     simulator.apply(Choice.hold(0, until_s=50.0))
@@ -219,7 +217,7 @@ def test_a_held_job_can_be_cancelled_or_held_for_ever() -> None:
     assert simulator.log().job_outcome.tolist() == [Outcome.CANCELLED, Outcome.UNSTARTED]
 
 
-def test_backfill_starts_what_fits_smallest_score_first() -> None:
+def test_backfill_choice_starts_fitting_jobs_by_score() -> None:
     jobs = table((0, 2, 9), (0, 3, 9), (0, 1, 9), (0, 2, 9))
     for scores, first in ((None, [0, 2]), (np.array([3.0, 1.0, 2.0, 0.0]), [3, 2]), (np.zeros(4), [0, 2])):
         simulator = Simulator(jobs, FOUR)
@@ -228,7 +226,7 @@ def test_backfill_starts_what_fits_smallest_score_first() -> None:
         assert simulator.log().job.tolist() == first
 
 
-def test_advance_stops_only_where_somebody_waits() -> None:
+def test_advance_stops_only_at_instants_with_waiting_jobs() -> None:
     simulator = Simulator(table((0, 1, 5), (20, 1, 5)), FOUR.with_outages(Outage("nodes", 1, 10.0, 12.0)))
     times = []
     while (view := simulator.advance()) is not None:
@@ -238,14 +236,14 @@ def test_advance_stops_only_where_somebody_waits() -> None:
     assert simulator.advance() is None
 
 
-def test_a_log_of_a_run_half_way() -> None:
-    simulator = begun()
+def test_log_of_an_unfinished_run() -> None:
+    simulator = simulator_at_start()
     log = simulator.log()
     assert starts(log) == [0.0, None, None, None, None]
     assert log.eligible_s.tolist()[:3] == [0.0, 0.0, 0.0] and np.isnan(log.eligible_s[3:]).all()
 
 
-def test_a_log_says_how_it_came_about() -> None:
+def test_log_records_policy_and_settings() -> None:
     log = simulate(JOBS, FOUR, "sjf", "easy", backfill_order="saf", at_limit="kill", schedule_per="event")
     assert dict(log.run) == {
         "policy": "sjf",
@@ -260,12 +258,12 @@ def test_a_log_says_how_it_came_about() -> None:
     assert log.groups == ("nodes",)
 
 
-def test_replay_is_simulate_without_names() -> None:
+def test_run_simulation_equals_simulate() -> None:
     one = run_simulation(JOBS, FOUR, resolve("sjf"), Settings("easy"), resolve("saf"))
     assert as_bytes(one) == as_bytes(simulate(JOBS, FOUR, "sjf", "easy", backfill_order="saf"))
 
 
-def test_running_again_changes_nothing() -> None:
+def test_second_run_changes_nothing() -> None:
     simulator = Simulator(JOBS, FOUR, policy=resolve("fcfs"))
     simulator.run()
     once = as_bytes(simulator.log())
@@ -278,7 +276,7 @@ def never(job: Any, now: float, parameters: Any) -> float:
 
 
 @pytest.mark.parametrize("time_dependent", [False, True])
-def test_a_score_that_is_no_number_is_an_error_that_names_the_job(time_dependent: bool) -> None:
+def test_nan_score_error_names_the_job(time_dependent: bool) -> None:
     rule = PriorityPolicy("mine", never, time_dependent=time_dependent, compiled=False)
     with pytest.raises(InputError) as caught:
         run_simulation(table((0, 4, 9), (1, 4, 9), (2, 4, 9)), FOUR, rule, Settings())
@@ -287,34 +285,34 @@ def test_a_score_that_is_no_number_is_an_error_that_names_the_job(time_dependent
     )
 
 
-def test_a_backfill_order_in_python_is_refused() -> None:
+def test_uncompiled_backfill_order_is_an_error() -> None:
     own = PriorityPolicy("mine", lambda job, now, parameters: 0.0, compiled=False)
     with pytest.raises(InputError, match="the backfill order 'mine' is not compiled; only policies may run"):
         run_simulation(JOBS, FOUR, resolve("fcfs"), Settings("easy"), own)
 
 
-def test_a_rule_that_is_fixed_is_asked_once_for_each_job_and_a_moving_one_at_every_pass() -> None:
-    asked: list[tuple[int, float]] = []
+def test_fixed_policy_scores_once_and_time_dependent_policy_at_every_pass() -> None:
+    scored: list[tuple[int, float]] = []
 
     def score(job: Any, now: float, parameters: Any) -> float:
-        asked.append((int(job["number"]), now))
+        scored.append((int(job["number"]), now))
         return float(job["submit_s"])
 
     run_simulation(JOBS, FOUR, PriorityPolicy("fixed", score, compiled=False), Settings("easy"))
-    assert sorted(asked) == [(0, 0.0), (1, 0.0), (2, 0.0), (3, 2.0), (4, 3.0)]
-    asked.clear()
+    assert sorted(scored) == [(0, 0.0), (1, 0.0), (2, 0.0), (3, 2.0), (4, 3.0)]
+    scored.clear()
     run_simulation(
         JOBS,
         FOUR,
         PriorityPolicy("time_dependent", score, time_dependent=True, compiled=False),
         Settings("easy"),
     )
-    assert len(asked) > 10
-    assert all((1, now) in asked for now in (0.0, 2.0, 3.0))
+    assert len(scored) > 10
+    assert all((1, now) in scored for now in (0.0, 2.0, 3.0))
 
 
-def test_a_held_job_gives_its_conservative_reservation_up() -> None:
-    simulator = begun(Settings("conservative"))
+def test_held_job_loses_its_conservative_reservation() -> None:
+    simulator = simulator_at_start(Settings("conservative"))
     assert simulator.apply(Choice.reserve(1)) == 10.0
     simulator.apply(Choice.hold(1, 100.0))
     assert simulator.apply(Choice.reserve(2)) == 10.0

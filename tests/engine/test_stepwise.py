@@ -1,4 +1,4 @@
-"""Deciding from outside, step by step, gives the log of the whole run to the bit."""
+"""A stepwise run gives exactly the log of the whole run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import kilowait
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.jobs import ExecutionLog
 from kilowait.policies import resolve
-from tests.engine.stepwise_policy import INTERPRETED, Decider, as_bytes
+from tests.engine.stepwise_policy import INTERPRETED, StepwiseScheduler, as_bytes
 from tests.oracle import conversion
 from tests.oracle.workloads import Case, random_case
 
@@ -36,7 +36,7 @@ def whole(case: Case, policy: str | PriorityPolicy | None = None) -> ExecutionLo
 
 @pytest.mark.parametrize("depth", DEPTHS, ids=["none", "easy", "2", "conservative"])
 @pytest.mark.parametrize("policy", RULES)
-def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> None:
+def test_stepwise_run_gives_the_log_of_the_whole_run(policy: str, depth: int | None) -> None:
     """Six hundred cases in all: every combination has its own seeds."""
     first = 1000 * (1 + RULES.index(policy) * len(DEPTHS) + DEPTHS.index(depth))
     started = 0
@@ -46,14 +46,14 @@ def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> 
             drawn, policy=policy, depth=depth, backfill_order=drawn.backfill_order if depth else None
         )
         own = None if case.backfill_order is None else resolve(case.backfill_order)
-        log = Decider(case, resolve(policy), own).run()
+        log = StepwiseScheduler(case, resolve(policy), own).run()
         assert as_bytes(log) == as_bytes(whole(case)), f"seed {seed}"
         started += len(log)
     assert started > 5 * CASES
 
 
 @pytest.mark.parametrize("policy", ["sjf", "wfp3"])
-def test_a_rule_in_python_gives_the_log_of_the_compiled_one(policy: str) -> None:
+def test_python_policy_gives_the_log_of_the_compiled_one(policy: str) -> None:
     compiled = resolve(policy)
     slow = replace(compiled, compiled=False)
     for seed in range(20000, 20000 + 2 * CASES):

@@ -1,4 +1,4 @@
-"""The timeline of what is available, against availability worked out instant by instant."""
+"""The timeline, compared with availability computed instant by instant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kilowait.engine.kernels import timeline
 from kilowait.engine.kernels.queue import add_expected_end
 from kilowait.engine.kernels.state import State
 from kilowait.engine.settings import Settings
-from tests.engine.stepwise_policy import fresh_state, table
+from tests.engine.stepwise_policy import initial_state, table
 
 NODES = 8
 
@@ -51,21 +51,23 @@ def call_believe(s: Any, job: int, end: float) -> None:
 
 def line(s: State) -> list[tuple[float, list[int]]]:
     k = s.clock[0]
-    return [(float(s.line_s[i]), s.line_free[i].tolist()) for i in range(k.line_lo, k.line_hi)]
+    return [
+        (float(s.timeline_s[i]), s.timeline_free[i].tolist()) for i in range(k.timeline_lo, k.timeline_hi)
+    ]
 
 
 def run_job(s: State, job: int, end: float) -> None:
-    """Let the job run now, believed to end then."""
+    """Start the job now with this expected end."""
     s.pools[0].free -= s.need[job, 0]
     s.job_state[job].group = 0
     call_believe(s, job, end)
 
 
-def test_releases_and_known_changes_stand_on_the_timeline() -> None:
+def test_timeline_contains_expected_ends_and_announced_changes() -> None:
     cluster = Cluster.from_nodes(8).with_outages(
         Outage("nodes", 2, 15.0, 25.0), Outage("nodes", 1, 40.0, math.inf, announced_s=30.0)
     )
-    s = fresh_state(table((0, 3, 10), (0, 2, 10), (0, 1, 10)), cluster, Settings("easy"))
+    s = initial_state(table((0, 3, 10), (0, 2, 10), (0, 1, 10)), cluster, Settings("easy"))
     run_job(s, 0, 10.0)
     run_job(s, 1, 15.0)
     run_job(s, 2, 15.0)
@@ -74,10 +76,10 @@ def test_releases_and_known_changes_stand_on_the_timeline() -> None:
     assert line(s) == [(0.0, [2]), (10.0, [5]), (15.0, [6]), (25.0, [8])]
 
 
-def test_a_job_fits_where_nothing_in_its_way_is_too_small() -> None:
+def test_job_fits_if_all_its_breakpoints_have_enough_free() -> None:
     cluster = Cluster.from_nodes(8).with_outages(Outage("nodes", 6, 15.0, 25.0))
     jobs = table((0, 5, 10), (0, 3, 15), (0, 3, 15.5), (0, 8, 1), (0, 2, 99))
-    s = fresh_state(jobs, cluster, Settings("easy"))
+    s = initial_state(jobs, cluster, Settings("easy"))
     run_job(s, 0, 10.0)
     call_build(s)
     assert line(s) == [(0.0, [3]), (10.0, [8]), (15.0, [2]), (25.0, [8])]
@@ -86,16 +88,16 @@ def test_a_job_fits_where_nothing_in_its_way_is_too_small() -> None:
     assert call_fits_from(s, 1, 0, 0, 0.0) == -1  # it ends as the outage begins
 
 
-def test_what_never_fits_has_no_earliest_time() -> None:
+def test_earliest_time_of_a_job_that_never_fits_is_infinite() -> None:
     cluster = Cluster.from_nodes(8).with_outages(Outage("nodes", 6, 15.0))
-    s = fresh_state(table((0, 8, 20), (0, 8, 15)), cluster, Settings("easy"))
+    s = initial_state(table((0, 8, 20), (0, 8, 15)), cluster, Settings("easy"))
     call_build(s)
     assert call_earliest(s, 0, 0) == math.inf
     assert call_earliest(s, 1, 0) == 0.0
 
 
-def test_occupying_cuts_the_line_and_takes_the_need() -> None:
-    s = fresh_state(table((0, 3, 10), (0, 2, 5)), Cluster.from_nodes(8), Settings(2))
+def test_occupy_splits_breakpoints_and_subtracts_the_need() -> None:
+    s = initial_state(table((0, 3, 10), (0, 2, 5)), Cluster.from_nodes(8), Settings(2))
     call_build(s)
     call_occupy(s, 0, 0, 4.0, 1)
     assert line(s) == [(0.0, [8]), (4.0, [5]), (14.0, [8])]
@@ -105,8 +107,8 @@ def test_occupying_cuts_the_line_and_takes_the_need() -> None:
     assert line(s) == [(0.0, [8]), (4.0, [8]), (9.0, [6]), (14.0, [8])]
 
 
-def test_moving_up_keeps_the_future() -> None:
-    s = fresh_state(table((0, 3, 10), (0, 2, 5)), Cluster.from_nodes(8), Settings(2))
+def test_advance_keeps_future_breakpoints() -> None:
+    s = initial_state(table((0, 3, 10), (0, 2, 5)), Cluster.from_nodes(8), Settings(2))
     call_build(s)
     call_occupy(s, 0, 0, 4.0, 1)
     for now, left in [
@@ -120,12 +122,12 @@ def test_moving_up_keeps_the_future() -> None:
         assert line(s) == left
 
 
-def test_every_pool_of_a_shared_group_counts() -> None:
+def test_all_pools_of_a_shared_group_are_checked() -> None:
     cluster = Cluster((NodeGroup("a", 2, cores=4, memory_gb=1.0, gpus=1, shared=True),))
     jobs = table(
         (0, 1, 10), (0, 1, 10), (0, 1, 10), cores=[2, 2, 2], memory_mb=[1500, 0, 600], gpus=[0, 2, 1]
     )
-    s = fresh_state(jobs, cluster, Settings(2))
+    s = initial_state(jobs, cluster, Settings(2))
     call_build(s)
     assert line(s) == [(0.0, [8, 2000, 2])]
     call_occupy(s, 0, 0, 0.0, 1)
@@ -135,14 +137,14 @@ def test_every_pool_of_a_shared_group_counts() -> None:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_earliest_is_that_of_a_search_through_all_instants(seed: int) -> None:
+def test_earliest_agrees_with_exhaustive_search(seed: int) -> None:
     rng = Random(seed)
     rows = [(0.0, rng.randint(1, NODES), float(rng.randint(1, 12))) for _ in range(14)]
     away = [
         Outage("nodes", rng.randint(1, 4), float(a := rng.randint(1, 30)), float(a + rng.randint(1, 15)))
         for _ in range(rng.randint(0, 3))
     ]
-    s = fresh_state(table(*rows), Cluster.from_nodes(NODES).with_outages(*away), Settings(99))
+    s = initial_state(table(*rows), Cluster.from_nodes(NODES).with_outages(*away), Settings(99))
     # availability at each whole second, naively
     free = [NODES - sum(o.nodes for o in away if o.start_s <= t < o.end_s) for t in range(200)]
     now_free = NODES

@@ -38,7 +38,7 @@ def log(**changes):
     return ExecutionLog(**{**parts, **changes})
 
 
-def test_records_stand_in_the_tables_order():
+def test_job_records_keep_the_table_order():
     records = log().jobs()
     assert len(records) == 4
     assert records["job_id"].tolist() == [40, 10, 20, 30]
@@ -51,18 +51,18 @@ def test_records_stand_in_the_tables_order():
     assert records["nodes"].tolist() == [2, 4, 1, 999]
 
 
-def test_waiting_counts_from_eligibility_not_submission():
+def test_wait_counts_from_eligible_time():
     late = log(eligible_s=np.array([10.0, 0.0, 5.0, np.nan])).jobs()
     assert late["wait_s"][0] == 0
     assert late["submit_s"][0] == 8
 
 
-def test_records_are_made_once():
+def test_job_records_are_cached():
     entries = log()
     assert entries.jobs() is entries.jobs()
 
 
-def test_a_log_without_segments():
+def test_log_without_segments():
     none = {
         name: log().__dict__[name][:0] for name in ("job", "start_s", "end_s", "group", "level", "outcome")
     }
@@ -72,7 +72,7 @@ def test_a_log_without_segments():
     assert empty.to_arrow().num_rows == 0
 
 
-def test_no_jobs_at_all():
+def test_no_jobs():
     nothing = log(
         jobs_table=log().jobs_table[:0],
         eligible_s=np.empty(0),
@@ -85,28 +85,28 @@ def test_no_jobs_at_all():
     assert len(nothing.jobs()) == 0
 
 
-def test_an_unknown_record_column():
+def test_unknown_record_column_is_an_error():
     with pytest.raises(UnknownNameError, match="unknown job record column 'wait'; did you mean 'wait_s'"):
         log().jobs()["wait"]
 
 
-def test_repr_says_how_it_came_about():
+def test_repr_shows_policy_and_settings():
     assert repr(log()) == "ExecutionLog(3 segments of 4 jobs; policy=fcfs, backfill=easy)"
 
 
-def test_logs_cannot_be_changed():
+def test_logs_are_immutable():
     with pytest.raises(AttributeError):
         log().job = np.array([0])
 
 
-def test_segments_are_written_with_ids_not_rows(tmp_path):
+def test_segments_are_written_with_job_ids(tmp_path):
     log().to_parquet(tmp_path / "log.parquet")
     table = pq.read_table(tmp_path / "log.parquet")
     assert table["job_id"].to_pylist() == [10, 40, 40]
     assert table.column_names == ["job_id", "start_s", "end_s", "group", "level", "outcome"]
 
 
-def test_records_go_to_frames_and_files(tmp_path):
+def test_job_records_convert_to_frames_and_files(tmp_path):
     records = log().jobs()
     frame = records.to_pandas()
     assert isinstance(frame, pd.DataFrame)
@@ -122,13 +122,13 @@ def test_records_go_to_frames_and_files(tmp_path):
 
 
 @pytest.mark.parametrize("package", ["pandas", "polars"])
-def test_a_missing_library_is_named_with_its_extra(package, monkeypatch):
+def test_missing_library_error_names_the_extra(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=rf"kilowait\[{package}\]"):
         getattr(log().jobs(), f"to_{package}")()
 
 
-def test_on_placed_nodes_a_job_waits_between_its_segments():
+def test_gpu_job_waits_between_its_segments():
     places = Allocations(
         segment=np.arange(3),
         node=np.zeros(3, np.int64),
@@ -146,7 +146,7 @@ def test_on_placed_nodes_a_job_waits_between_its_segments():
 
 
 def test_outcomes_are_fixed_numbers():
-    """They stand in files."""
+    """Files store these numbers."""
     assert {item.name: int(item) for item in Outcome} == {
         "UNSTARTED": 0,
         "COMPLETED": 1,

@@ -1,4 +1,4 @@
-"""JobTable: what it takes, what it refuses, what its parts are."""
+"""JobTable: construction, validation and slices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def table(**columns):
 # -- reading --------------------------------------------------------------------------------------
 
 
-def test_columns_have_their_types_and_stand_in_order():
+def test_column_types_and_order():
     jobs = table(user=[0, -1, 3], status=[1, 0, 5])
     assert jobs.columns == ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes", "user", "status")
     for name in jobs.columns:
@@ -33,13 +33,13 @@ def test_columns_have_their_types_and_stand_in_order():
     assert "queue" not in jobs
 
 
-def test_the_estimate_defaults_to_the_runtime_and_is_its_own_array():
+def test_estimate_defaults_to_a_copy_of_the_run_time():
     jobs = table()
     assert jobs["estimate_s"].tolist() == [60, 30, 0]
     assert not np.shares_memory(jobs["estimate_s"], jobs["runtime_s"])
 
 
-def test_the_table_keeps_its_own_copy():
+def test_table_copies_its_input():
     nodes = np.array([4, 1, 2])
     jobs = table(nodes=nodes)
     nodes[0] = 99
@@ -60,7 +60,7 @@ def test_columns_are_read_only():
                 part[name][0] = 1
 
 
-def test_an_absent_column_reads_as_unknown():
+def test_missing_column_reads_as_unknown():
     jobs = table()
     assert jobs.column("user").tolist() == [-1, -1, -1]
     assert np.isnan(jobs.column("wait_s")).all()
@@ -71,13 +71,13 @@ def test_an_absent_column_reads_as_unknown():
             assert jobs.column(name).dtype == COLUMNS[name].dtype
 
 
-def test_an_absent_column_that_cannot_be_unknown_is_an_error():
+def test_missing_column_without_unknown_value_is_an_error():
     with pytest.raises(TableError, match="no column 'cores' and there is no value that means unknown"):
         table().column("cores")
 
 
 @pytest.mark.parametrize("ask", [lambda jobs: jobs["wait"], lambda jobs: jobs.column("wait")])
-def test_a_misspelt_column_is_an_error_that_helps(ask):
+def test_misspelt_column_error_suggests_the_nearest(ask):
     with pytest.raises(UnknownNameError, match="unknown job column 'wait'; did you mean 'wait_s'"):
         ask(table(wait_s=[0, 0, 0]))
 
@@ -111,28 +111,28 @@ def test_rows_by_mask_and_by_number():
     assert len(jobs[:0]) == 0
 
 
-def test_a_row_taken_twice_is_refused():
+def test_selecting_a_row_twice_is_an_error():
     with pytest.raises(TableError, match="rows 0 and 2 both have job_id 2; ids must be unique"):
         table()[[1, 0, -2]]
 
 
 @pytest.mark.parametrize("key", [0, np.int64(0), True])
-def test_one_row_is_no_table(key):
+def test_single_row_index_is_an_error(key):
     with pytest.raises(TypeError, match=r"is one row; write jobs\["):
         table()[key]
 
 
-def test_rows_in_two_dimensions_are_refused():
+def test_two_dimensional_index_is_an_error():
     with pytest.raises(TypeError, match="2 dimensions"):
         table()[[[0, 1]]]
 
 
-def test_a_mask_of_another_length_is_refused():
+def test_mask_of_wrong_length_is_an_error():
     with pytest.raises(IndexError):
         table()[np.array([True, False])]
 
 
-def test_parts_keep_labels_and_meta():
+def test_slices_keep_labels_and_meta():
     jobs = table(user=[0, 1, 0], labels={"user": ("ann", "bob")}, meta={"max_procs": 8})
     assert jobs[1:].labels == {"user": ("ann", "bob")}
     assert jobs[1:].meta == {"max_procs": 8}
@@ -141,14 +141,14 @@ def test_parts_keep_labels_and_meta():
 # -- order ----------------------------------------------------------------------------------------
 
 
-def test_jobs_in_order_need_none():
+def test_sorted_table_has_no_order():
     jobs = table()
     assert jobs.order is None
     assert jobs.sorted() is jobs
     assert table(submit_s=[0, 0, 0]).order is None, "ties stand by job_id"
 
 
-def test_unsorted_jobs_know_their_order():
+def test_unsorted_table_has_an_order():
     jobs = table(submit_s=[9, 5, 5], job_id=[1, 3, 2])
     assert jobs.order.tolist() == [2, 1, 0]
     assert jobs["submit_s"].tolist() == [9, 5, 5], "rows stay where they were"
@@ -156,7 +156,7 @@ def test_unsorted_jobs_know_their_order():
     assert jobs.sorted().order is None
 
 
-def test_parts_find_their_own_order():
+def test_slices_have_their_own_order():
     jobs = table(submit_s=[9, 0, 5])
     assert jobs[1:].order is None
     assert jobs[:2].order.tolist() == [1, 0]
@@ -164,7 +164,7 @@ def test_parts_find_their_own_order():
     assert table()[::-1].order.tolist() == [2, 1, 0]
 
 
-def test_far_apart_ids_do_not_overflow():
+def test_order_of_distant_ids_does_not_overflow():
     top = 2**63 - 1
     ids = [top, -(2**62), 0]
     assert table(job_id=ids, submit_s=[0, 0, 0]).order.tolist() == [1, 2, 0]
@@ -208,7 +208,7 @@ def test_with_columns_checks():
 
 
 @pytest.mark.parametrize("again", [lambda jobs: pickle.loads(pickle.dumps(jobs)), copy.deepcopy, copy.copy])
-def test_tables_travel_to_other_processes(again):
+def test_tables_can_be_pickled(again):
     jobs = table(user=[0, 1, 0], labels={"user": ("ann", "bob")}, submit_s=[3, 2, 1])
     other = again(jobs)
     assert other.columns == jobs.columns
@@ -220,7 +220,7 @@ def test_tables_travel_to_other_processes(again):
 # -- what is refused ------------------------------------------------------------------------------
 
 
-def test_no_jobs_is_a_table():
+def test_empty_table():
     empty = JobTable(**{name: [] for name in REQUIRED})
     assert len(empty) == 0
     assert empty.order is None
@@ -234,17 +234,17 @@ def test_required_columns(gone):
         table(**{gone: None})
 
 
-def test_unknown_column():
+def test_unknown_column_is_an_error():
     with pytest.raises(UnknownNameError, match="unknown job column 'runtime'; did you mean 'runtime_s'"):
         table(runtime=[1, 2, 3])
 
 
-def test_lengths_differ():
+def test_columns_of_different_length_are_an_error():
     with pytest.raises(TableError, match="columns differ in length: .*'nodes': 2"):
         table(nodes=[1, 2])
 
 
-def test_two_dimensions():
+def test_two_dimensional_column_is_an_error():
     with pytest.raises(TableError, match="'nodes' has 2 dimensions; a column is one value per job"):
         table(nodes=[[1, 2, 3]])
     with pytest.raises(TableError, match="'nodes' has 0 dimensions"):
@@ -256,7 +256,7 @@ def test_two_dimensions():
     [["a", "b", "c"], [1, 2, None], np.array([1, 2, 3], "datetime64[s]"), np.array([1j, 2, 3])],
     ids=["words", "None", "dates", "complex"],
 )
-def test_not_numbers(values):
+def test_non_numeric_values_are_errors(values):
     with pytest.raises(
         TableError, match="column 'user' holds .*, not numbers; map names to numbers with labels="
     ):
@@ -264,7 +264,7 @@ def test_not_numbers(values):
 
 
 @pytest.mark.parametrize("value", [1.5, np.nan, np.inf, -np.inf])
-def test_counts_are_whole(value):
+def test_counts_must_be_integers(value):
     with pytest.raises(TableError, match=rf"column 'nodes', row 1: {value} is not a whole number"):
         table(nodes=[1, value, 1])
 
@@ -282,12 +282,12 @@ def test_counts_are_whole(value):
         ("nodes", 1e300, "int64"),
     ],
 )
-def test_numbers_that_do_not_fit(name, value, kind):
+def test_numbers_out_of_range_are_errors(name, value, kind):
     with pytest.raises(TableError, match=rf"column '{name}', row 2: \S+ does not fit {kind}"):
         table(**{name: np.array([1, 1, value])})
 
 
-def test_the_largest_numbers_that_fit():
+def test_largest_allowed_numbers():
     assert table(user=[0, 1, 2.0**31 - 1])["user"][2] == 2**31 - 1
     assert table(nodes=[1, 1, 2**63 - 1])["nodes"][2] == 2**63 - 1
 
@@ -295,7 +295,7 @@ def test_the_largest_numbers_that_fit():
 @pytest.mark.parametrize(
     "name", [n for n in COLUMNS if COLUMNS[n].minimum == 0 and COLUMNS[n].missing is None]
 )
-def test_no_negative_quantities(name):
+def test_negative_quantities_are_errors(name):
     with pytest.raises(TableError, match=rf"row 1 \(job 2\): {name} is -1(\.0)?; it must be at least 0"):
         table(**{name: [0, -1, 0]})
 
@@ -322,23 +322,23 @@ def test_no_negative_quantities(name):
         ("after_id", -7, "after_id is -7"),
     ],
 )
-def test_the_message_names_row_job_column_and_value(name, value, words):
+def test_error_names_row_job_column_and_value(name, value, words):
     with pytest.raises(TableError) as caught:
         table(job_id=[10, 20, 30], **{name: np.array([1, 1, value])})
     assert str(caught.value).startswith(f"row 2 (job 30): {words}")
 
 
-def test_unknown_is_allowed_where_it_has_a_value():
+def test_unknown_values_are_allowed_where_defined():
     jobs = table(user=[-1] * 3, wait_s=[np.nan] * 3, begin_s=[-np.inf] * 3, cancel_s=[np.inf] * 3)
     assert len(jobs) == 3
 
 
-def test_ids_are_unique():
+def test_duplicate_job_ids_are_an_error():
     with pytest.raises(TableError, match="rows 0 and 2 both have job_id 7; ids must be unique"):
         table(job_id=[7, 5, 7])
 
 
-def test_labels_cover_the_numbers():
+def test_codes_without_label_are_an_error():
     with pytest.raises(TableError, match=r"row 1 \(job 2\): user is 5 but has 2 labels"):
         table(user=[0, 5, 1], labels={"user": ("ann", "bob")})
 
@@ -346,24 +346,24 @@ def test_labels_cover_the_numbers():
 @pytest.mark.parametrize(
     ("name", "value"), [("gpu_milli", 1001), ("gpu_milli", 0), ("gpus_may_span_nodes", 2)]
 )
-def test_whole_numbers_have_limits_too(name, value):
+def test_integer_columns_have_limits(name, value):
     with pytest.raises(TableError, match=f"row 1 .*{name} is {value}; it must be at least . and at most"):
         table(**{name: [1, value, 1]})
 
 
-def test_labels_only_for_labelled_columns():
+def test_labels_of_other_columns_are_an_error():
     with pytest.raises(UnknownNameError, match="unknown labelled column 'nodes'.* known: account, gpu_types"):
         table(labels={"nodes": ("one",)})
     with pytest.raises(UnknownNameError, match="did you mean 'user'"):
         table(labels={"users": ("one",)})
 
 
-def test_labels_are_unique():
+def test_duplicate_labels_are_an_error():
     with pytest.raises(TableError, match=r"labels\['user'\] holds 'ann' twice"):
         table(user=[0, 1, 2], labels={"user": ("ann", "bob", "ann")})
 
 
-def test_the_list_of_columns_is_sound():
+def test_column_definitions_are_consistent():
     for name in (*REQUIRED, *LABEL_COLUMNS):
         assert name in COLUMNS
     for name, column in COLUMNS.items():

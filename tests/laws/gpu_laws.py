@@ -1,4 +1,4 @@
-"""Laws every schedule on GPU clusters obeys, whoever made it: functions of a case and its log.
+"""Laws that every schedule on a GPU cluster obeys: functions of a case and its log.
 
 A law that is broken raises AssertionError and says where. The results are those of tests/oracle/gpu_model.py;
 only what the case says outright is used, nothing of how the reference simulator comes to its answer.
@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from tests.oracle.gpu_model import (
-    PlacedCase,
-    PlacedJob,
-    PlacedRun,
+    GpuCase,
+    GpuReferenceJob,
+    GpuRun,
     Segment,
     jobs_of,
     settings_of,
@@ -21,7 +21,7 @@ from tests.oracle.gpu_model import (
     types_of,
 )
 
-Law = Callable[[PlacedCase, PlacedRun], None]
+Law = Callable[[GpuCase, GpuRun], None]
 ENDED = ("completed", "killed")
 
 
@@ -30,20 +30,20 @@ def near(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-6)
 
 
-def group_numbers(case: PlacedCase) -> list[int]:
+def group_numbers(case: GpuCase) -> list[int]:
     """The group of every node."""
     if case.layout is not None:
         return case.layout
     return [g for g, group in enumerate(case.groups) for _ in range(group["nodes"])]
 
 
-def type_numbers(case: PlacedCase) -> list[int]:
+def type_numbers(case: GpuCase) -> list[int]:
     """The number of every node's type."""
     types = types_of(case)
     return [types.index(type_of(case, case.groups[g])) for g in group_numbers(case)]
 
 
-def by_job(case: PlacedCase, run: PlacedRun) -> Iterator[tuple[PlacedJob, list[Segment]]]:
+def by_job(case: GpuCase, run: GpuRun) -> Iterator[tuple[GpuReferenceJob, list[Segment]]]:
     """Every job with its segments, in their order."""
     segments = defaultdict(list)
     for segment in run.segments:
@@ -52,30 +52,30 @@ def by_job(case: PlacedCase, run: PlacedRun) -> Iterator[tuple[PlacedJob, list[S
         yield job, segments[job.number]
 
 
-def every_job_is_accounted_for(case: PlacedCase, run: PlacedRun) -> None:
+def every_job_is_accounted_for(case: GpuCase, run: GpuRun) -> None:
     """How a job came out and its segments belong together; none runs for ever."""
     assert len(run.jobs) == len(case.jobs["job_id"])
     assert all(0 <= segment.job < len(run.jobs) for segment in run.segments)
     for job, segments in by_job(case, run):
-        fate = run.jobs[job.number]
-        what = f"job {job.number}: {fate}, {segments}"
-        assert fate.eligible == job.arrival, what
+        job_result = run.jobs[job.number]
+        what = f"job {job.number}: {job_result}, {segments}"
+        assert job_result.eligible == job.arrival, what
         ended = [segment.outcome for segment in segments if segment.outcome in ENDED]
-        if fate.outcome in ENDED:
-            assert ended == [fate.outcome] and segments[-1].outcome == fate.outcome, what
-            assert (fate.outcome == "killed") == job.too_long, what
-        elif fate.outcome == "unstarted":
+        if job_result.outcome in ENDED:
+            assert ended == [job_result.outcome] and segments[-1].outcome == job_result.outcome, what
+            assert (job_result.outcome == "killed") == job.too_long, what
+        elif job_result.outcome == "unstarted":
             assert not ended, what
         else:
-            assert fate.outcome in ("cancelled", "rejected") and not segments, what
-            assert fate.outcome == "rejected" or job.cancel < math.inf, what
+            assert job_result.outcome in ("cancelled", "rejected") and not segments, what
+            assert job_result.outcome == "rejected" or job.cancel < math.inf, what
         assert all(segment.outcome in (*ENDED, "preempted", "migrated") for segment in segments), what
         for i, segment in enumerate(segments):
             if segment.outcome == "migrated":
                 assert [after.start for after in segments[i + 1 : i + 2]] == [segment.end], what
 
 
-def none_starts_before_it_is_eligible(case: PlacedCase, run: PlacedRun) -> None:
+def no_job_starts_before_it_is_eligible(case: GpuCase, run: GpuRun) -> None:
     """A job starts when it has arrived, and its segments never overlap; places are numbered as they are taken."""
     for job, segments in by_job(case, run):
         free = job.arrival
@@ -86,7 +86,7 @@ def none_starts_before_it_is_eligible(case: PlacedCase, run: PlacedRun) -> None:
     assert starts == sorted(starts), "places are not numbered in the order in which they were taken"
 
 
-def each_has_what_it_asked_for(case: PlacedCase, run: PlacedRun) -> None:
+def jobs_get_what_they_request(case: GpuCase, run: GpuRun) -> None:
     """All pieces of a job, together, on nodes of one type that it may use."""
     groups, types = group_numbers(case), type_numbers(case)
     for job, segments in by_job(case, run):
@@ -104,7 +104,7 @@ def each_has_what_it_asked_for(case: PlacedCase, run: PlacedRun) -> None:
                 assert piece.gpus < 1 << case.groups[groups[piece.node]]["gpus"], what
 
 
-def never_oversubscribed(case: PlacedCase, run: PlacedRun) -> None:
+def never_oversubscribed(case: GpuCase, run: GpuRun) -> None:
     """At no time are more cores, memory or thousandths of a GPU in use on a node than it has."""
     jobs, groups = jobs_of(case), group_numbers(case)
     here = defaultdict(list)
@@ -129,7 +129,7 @@ def never_oversubscribed(case: PlacedCase, run: PlacedRun) -> None:
             assert group["memory_gb"] == 0 or memory <= round(group["memory_gb"] * 10**9), what
 
 
-def work_is_conserved(case: PlacedCase, run: PlacedRun) -> None:
+def work_is_conserved(case: GpuCase, run: GpuRun) -> None:
     """What was done and not lost is all the work of a job that has finished, and never more than that."""
     for job, segments in by_job(case, run):
         kept = 0.0
@@ -141,7 +141,7 @@ def work_is_conserved(case: PlacedCase, run: PlacedRun) -> None:
             assert near(kept, job.run), f"job {job.number} has finished with {kept} of {job.run}: {segments}"
 
 
-def no_more_is_lost_than_since_a_checkpoint(case: PlacedCase, run: PlacedRun) -> None:
+def lost_work_is_limited_by_checkpoints(case: GpuCase, run: GpuRun) -> None:
     """At most the work since the last checkpoint, and all there is; nothing where it finishes."""
     for job, segments in by_job(case, run):
         done = 0.0
@@ -154,14 +154,14 @@ def no_more_is_lost_than_since_a_checkpoint(case: PlacedCase, run: PlacedRun) ->
             done -= segment.lost
 
 
-def work_takes_its_time(case: PlacedCase, run: PlacedRun) -> None:
+def work_is_limited_by_speed(case: GpuCase, run: GpuRun) -> None:
     """None works faster than its speed there, nor while it loads what it kept; alone and still, exactly so fast."""
     settings, types = settings_of(case), type_numbers(case)
     for job, segments in by_job(case, run):
         for i, segment in enumerate(segments):
             speed = job.speed[types[segment.pieces[0].node]]
             held = segment.end - segment.start
-            loading = min(job.restore if i > 0 else 0.0, held)
+            loading = min(job.checkpoint_load if i > 0 else 0.0, held)
             most = (held - loading) * speed
             assert segment.work <= most or near(segment.work, most), f"{segment}: at most {most}"
             undisturbed = settings["interference"] is None or not job.part
@@ -170,32 +170,37 @@ def work_takes_its_time(case: PlacedCase, run: PlacedRun) -> None:
                 assert segment.end == end, f"{segment} should end at {end}"
 
 
-def what_is_off_does_not_happen(case: PlacedCase, run: PlacedRun) -> None:
+def disabled_features_do_not_occur(case: GpuCase, run: GpuRun) -> None:
     """Preemption and migration only where they are on, and not before a place was kept for long enough."""
     settings = settings_of(case)
     for segment in run.segments:
         held = segment.end - segment.start
         if segment.outcome == "preempted":
             assert settings["preemption"], segment
-            least = settings["keep"] + settings["grace"]
+            least = settings["min_run_before_preempt"] + settings["grace"]
             assert held >= least or near(held, least), f"{segment} was held for less than {least}"
         if segment.outcome == "migrated":
             assert settings["migration"], segment
-            assert held >= settings["keep"] or near(held, settings["keep"]), segment
+            assert held >= settings["min_run_before_preempt"] or near(
+                held, settings["min_run_before_preempt"]
+            ), segment
         if settings["rounds"]:
-            origin = min(fate.eligible for fate in run.jobs)
-            tick = origin + round((segment.start - origin) / settings["tick"]) * settings["tick"]
+            origin = min(job_result.eligible for job_result in run.jobs)
+            tick = (
+                origin
+                + round((segment.start - origin) / settings["round_interval"]) * settings["round_interval"]
+            )
             assert segment.start == tick, f"{segment} started between ticks"
 
 
 LAWS: tuple[Law, ...] = (
     every_job_is_accounted_for,
-    none_starts_before_it_is_eligible,
-    each_has_what_it_asked_for,
+    no_job_starts_before_it_is_eligible,
+    jobs_get_what_they_request,
     never_oversubscribed,
     work_is_conserved,
-    no_more_is_lost_than_since_a_checkpoint,
-    work_takes_its_time,
-    what_is_off_does_not_happen,
+    lost_work_is_limited_by_checkpoints,
+    work_is_limited_by_speed,
+    disabled_features_do_not_occur,
 )
 """Laws of every case."""

@@ -1,7 +1,7 @@
-"""Laws every schedule obeys, whoever made it: functions of a case and its per-job results.
+"""Laws that every schedule obeys: functions of a case and its results per job.
 
-A law that is broken raises AssertionError and says where. The first ones hold for every case. The promises of
-backfilling hold for the cases that `honest`, `kept` and `exact` make out of any case, and only for those: see there.
+A law that is broken raises AssertionError and says where. The first ones hold for every case. The laws of
+reservations hold only for the cases that `easy_case`, `conservative_case` and `exact_case` derive from any case.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tests.oracle.model import (
     Change,
-    Promise,
+    JobReservation,
     ReferenceJob,
     Result,
     all_groups,
@@ -28,7 +28,7 @@ UNSTARTED = ("cancelled", "rejected", "unstarted")
 
 
 def true_run(case: Case, job: ReferenceJob) -> float:
-    """For how long the job runs once it has started."""
+    """Run time of the job."""
     allowed = max(job.estimate if job.limit is None else job.limit, 1.0)
     return min(job.runtime, allowed) if case.at_limit == "kill" else job.runtime
 
@@ -37,7 +37,7 @@ def true_run(case: Case, job: ReferenceJob) -> float:
 
 
 def every_job_is_accounted_for(case: Case, results: Sequence[Result]) -> None:
-    """One result per job, whose fields belong together; rejected are exactly those that fit nowhere."""
+    """One result per job, with consistent fields; exactly the jobs that fit no group are rejected."""
     assert len(results) == len(case.jobs), f"{len(results)} results for {len(case.jobs)} jobs"
     for job, result in zip(case.jobs, results, strict=True):
         what = f"job {job.job_id}: {result}"
@@ -56,8 +56,8 @@ def every_job_is_accounted_for(case: Case, results: Sequence[Result]) -> None:
         assert result.outcome != "cancelled" or job.cancel is not None, what
 
 
-def none_starts_before_it_is_eligible(case: Case, results: Sequence[Result]) -> None:
-    """Eligible when submitted, no longer held, and the job before it has left and been thought about."""
+def no_job_starts_before_it_is_eligible(case: Case, results: Sequence[Result]) -> None:
+    """A job is eligible after its submission, its begin time and the think time after the job it depends on."""
     by_id = {job.job_id: (job, result) for job, result in zip(case.jobs, results, strict=True)}
     for job, result in by_id.values():
         if result.eligible is None:
@@ -83,7 +83,7 @@ def left_at(job: ReferenceJob, result: Result) -> float | None:
     return result.eligible if result.outcome == "rejected" else None
 
 
-def each_runs_for_its_time(case: Case, results: Sequence[Result]) -> None:
+def jobs_run_for_their_run_time(case: Case, results: Sequence[Result]) -> None:
     """end = start + run, to the bit."""
     for job, result in zip(case.jobs, results, strict=True):
         if result.start is not None:
@@ -131,25 +131,25 @@ def _most_nodes(case: Case, whole: int, changes: Sequence[Change], time: float) 
 
 GENERAL = (
     every_job_is_accounted_for,
-    none_starts_before_it_is_eligible,
-    each_runs_for_its_time,
+    no_job_starts_before_it_is_eligible,
+    jobs_run_for_their_run_time,
     never_oversubscribed,
 )
 """Laws of every case."""
 
 
-# -- promises ------------------------------------------------------------------------------------
+# -- reservations ----------------------------------------------------------------------------------------
 
 
-def _as_long_as_believed(job: ReferenceJob) -> ReferenceJob:
-    """The job with an estimate, a planned time and a limit, where it has them, that hold."""
+def _without_overrun(job: ReferenceJob) -> ReferenceJob:
+    """The job with its estimate, planned time and limit raised to its run time."""
     spans = {"estimate": job.estimate, "planned": job.planned, "limit": job.limit}
     return replace(job, **{name: max(span, job.runtime) for name, span in spans.items() if span is not None})
 
 
-def honest(case: Case, depth: int | None = 1) -> Case:
-    """First come first served on a whole machine: no overruns, no dependencies, no cancellations."""
-    jobs = tuple(replace(_as_long_as_believed(job), after=None, think=0.0, cancel=None) for job in case.jobs)
+def easy_case(case: Case, depth: int | None = 1) -> Case:
+    """The case with FCFS and EASY, without overruns, outages, reservations, dependencies and cancellations."""
+    jobs = tuple(replace(_without_overrun(job), after=None, think=0.0, cancel=None) for job in case.jobs)
     return replace(
         case,
         jobs=jobs,
@@ -161,30 +161,30 @@ def honest(case: Case, depth: int | None = 1) -> Case:
     )
 
 
-def kept(case: Case) -> Case:
-    """Conservative backfilling on a whole machine with estimates that hold; all else as it was.
+def conservative_case(case: Case) -> Case:
+    """The case with conservative backfilling, without overruns, outages and reservations.
 
-    Nothing then takes away what was reserved, whatever the order and wherever a job is placed: early finishes
-    and cancellations only free, and held or dependent jobs come in like any others.
+    Then nothing invalidates a reservation, in any order and with any placement: early finishes and cancellations only
+    free resources.
     """
-    jobs = tuple(_as_long_as_believed(job) for job in case.jobs)
-    policy = "fcfs" if case.policy in PREDICTING else case.policy  # predictions do not hold
+    jobs = tuple(_without_overrun(job) for job in case.jobs)
+    policy = "fcfs" if case.policy in PREDICTING else case.policy  # predictions may be exceeded
     return replace(case, jobs=jobs, outages=(), reservations=(), depth=None, policy=policy)
 
 
-def exact(case: Case) -> Case:
-    """A `kept` case in which no job ever finds anything freed, so that its first reservation is its start.
+def exact_case(case: Case) -> Case:
+    """A `conservative_case` case in which no job ever finds anything freed, so that its first reservation is its start.
 
     That takes estimates that are the run times: what an early finish frees may not be enough for a job while
-    another behind it keeps its place. It takes jobs that go where they were promised to go (placement
+    another behind it keeps its place. It takes jobs that go where they were reserved (placement
     "first"), after all events of an instant, and an order that is that of submission.
     """
     jobs = []
-    for job in honest(case).jobs:
+    for job in easy_case(case).jobs:
         run = max(job.runtime, 1.0)
         jobs.append(replace(job, runtime=run, estimate=run, planned=None, limit=None, begin=None))
     return replace(
-        honest(case, depth=None),
+        easy_case(case, depth=None),
         jobs=tuple(jobs),
         backfill_order=None,
         schedule_per="instant",
@@ -192,56 +192,62 @@ def exact(case: Case) -> Case:
     )
 
 
-def heads_start_by_their_first_promise(
-    case: Case, results: Sequence[Result], promises: Sequence[Promise]
+def first_jobs_start_by_their_first_reservation(
+    case: Case, results: Sequence[Result], job_reservations: Sequence[JobReservation]
 ) -> None:
-    """EASY on an `honest` case: the first in the queue starts no later than it was first told as such.
+    """On an `easy_case`: the first job of the queue starts by the time of its first reservation in that position.
 
-    Only the first reservation of a pass is a promise: where there are several groups, a job behind it that
+    Only the first reservation of a pass is a reservation: where there are several groups, a job behind it that
     has one on another group loses it when the first finds that it can go there sooner.
     """
-    assert case == honest(case), "this law is one of honest cases"
-    _keep_promises(case, results, [promise for promise in promises if promise.head])
+    assert case == easy_case(case), "this law is one of cases of easy_case"
+    _check_reservations(case, results, [reservation for reservation in job_reservations if reservation.head])
 
 
-def all_start_by_their_first_promise(
-    case: Case, results: Sequence[Result], promises: Sequence[Promise]
+def all_jobs_start_by_their_first_reservation(
+    case: Case, results: Sequence[Result], job_reservations: Sequence[JobReservation]
 ) -> None:
-    """Conservative on a `kept` case: every job starts, or is cancelled, no later than it was first told."""
-    assert case == kept(case), "this law is one of kept cases"
-    _keep_promises(case, results, promises)
+    """On a `conservative_case`: every job starts, or is cancelled, by the time of its first reservation."""
+    assert case == conservative_case(case), "this law is one of cases of conservative_case"
+    _check_reservations(case, results, job_reservations)
 
 
-def promises_only_move_forward(case: Case, promises: Sequence[Promise]) -> None:
-    """Conservative on a `kept` case: no job is ever told a later time than before."""
-    assert case == kept(case), "this law is one of kept cases"
-    told: dict[int, Promise] = {}
-    for promise in promises:
-        before = told.get(promise.job_id, promise)
-        assert promise.start <= before.start, f"{promise} after {before}"
-        told[promise.job_id] = promise
+def reservations_only_move_earlier(case: Case, job_reservations: Sequence[JobReservation]) -> None:
+    """On a `conservative_case`: no reservation moves to a later time."""
+    assert case == conservative_case(case), "this law is one of cases of conservative_case"
+    latest: dict[int, JobReservation] = {}
+    for reservation in job_reservations:
+        before = latest.get(reservation.job_id, reservation)
+        assert reservation.start <= before.start, f"{reservation} after {before}"
+        latest[reservation.job_id] = reservation
 
 
-def _keep_promises(case: Case, results: Sequence[Result], promises: Sequence[Promise]) -> None:
+def _check_reservations(
+    case: Case, results: Sequence[Result], job_reservations: Sequence[JobReservation]
+) -> None:
     by_id = {job.job_id: (job, result) for job, result in zip(case.jobs, results, strict=True)}
-    told: set[int] = set()
-    for promise in promises:
-        if promise.job_id not in told:
-            told.add(promise.job_id)
-            job, result = by_id[promise.job_id]
+    checked: set[int] = set()
+    for reservation in job_reservations:
+        if reservation.job_id not in checked:
+            checked.add(reservation.job_id)
+            job, result = by_id[reservation.job_id]
             if result.outcome == "cancelled":
                 left = left_at(job, result)
-                assert left is not None and left <= promise.start, f"{promise} but it waited until {left}"
+                assert left is not None and left <= reservation.start, (
+                    f"{reservation} but it waited until {left}"
+                )
                 continue
-            begun = result.start
-            assert begun is not None and begun <= promise.start, f"{promise} but it started at {begun}"
+            start = result.start
+            assert start is not None and start <= reservation.start, (
+                f"{reservation} but it started at {start}"
+            )
 
 
-def none_is_moved_by_those_behind(
+def jobs_behind_delay_no_job(
     case: Case, results: Sequence[Result], rerun: Callable[[Case], Sequence[Result]], job_id: int
 ) -> None:
-    """Conservative on an `exact` case: without the jobs behind it, job and all before it fare the same."""
-    assert case == exact(case), "this law is one of exact cases"
+    """Conservative on an `exact_case` case: without the jobs behind it, job and all before it fare the same."""
+    assert case == exact_case(case), "this law is one of cases of exact_case"
     place = {job.job_id: (job.submit, job.job_id) for job in case.jobs}
     kept = tuple(job for job in case.jobs if place[job.job_id] <= place[job_id])
     before = {job.job_id: result for job, result in zip(case.jobs, results, strict=True)}

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kilowait.policies import resolve
-from tests.engine.stepwise_policy import Decider
+from tests.engine.stepwise_policy import StepwiseScheduler
 from tests.laws import laws
 from tests.oracle.conversion import run_engine, run_of
 from tests.oracle.model import Result
@@ -18,7 +18,7 @@ CASES = 1000
 STEPPED = 300
 
 
-def results(case: Case) -> Sequence[Result]:
+def engine_results(case: Case) -> Sequence[Result]:
     return run_engine(case).results
 
 
@@ -27,56 +27,58 @@ def test_general_laws(law: Callable[[Case, Sequence[Result]], None]) -> None:
     for seed in range(CASES):
         case = random_case(seed)
         try:
-            law(case, results(case))
+            law(case, engine_results(case))
         except AssertionError as broken:
             raise AssertionError(f"seed {seed}: {broken}") from None
 
 
-def decided(case: Case) -> Decider:
-    """The case run by steps, with the reservations that were handed out."""
+def run_stepwise(case: Case) -> StepwiseScheduler:
+    """The case run step by step, with the reservations that were made."""
     own = None if case.backfill_order is None else resolve(case.backfill_order)
-    decider = Decider(case, resolve(case.policy), own)
-    decider.run()
-    return decider
+    scheduler = StepwiseScheduler(case, resolve(case.policy), own)
+    scheduler.run()
+    return scheduler
 
 
-def test_easy_keeps_its_promise_to_the_head() -> None:
-    promised = 0
+def test_easy_keeps_the_reservation_of_the_first_job() -> None:
+    reserved_jobs = 0
     for seed in range(STEPPED):
-        case = laws.honest(random_case(seed))
-        decider = decided(case)
-        fared = run_of(decider.simulator.log()).results
-        laws.heads_start_by_their_first_promise(case, fared, decider.promises)
-        promised += len({promise.job_id for promise in decider.promises if promise.head})
-    assert promised > STEPPED  # the law was tried
+        case = laws.easy_case(random_case(seed))
+        scheduler = run_stepwise(case)
+        results = run_of(scheduler.simulator.log()).results
+        laws.first_jobs_start_by_their_first_reservation(case, results, scheduler.job_reservations)
+        reserved_jobs += len(
+            {reservation.job_id for reservation in scheduler.job_reservations if reservation.head}
+        )
+    assert reserved_jobs > STEPPED  # the law was tried
 
 
-def test_conservative_keeps_all_promises_and_only_moves_them_forward() -> None:
-    promised, again = 0, 0
+def test_conservative_reservations_only_move_earlier() -> None:
+    reserved_jobs, again = 0, 0
     for seed in range(STEPPED):
-        case = laws.kept(random_case(seed))
-        decider = decided(case)
-        fared = run_of(decider.simulator.log()).results
-        laws.all_start_by_their_first_promise(case, fared, decider.promises)
-        laws.promises_only_move_forward(case, decider.promises)
-        promised += len({promise.job_id for promise in decider.promises})
-        again += len(decider.promises)
-    assert promised > STEPPED
-    assert again > promised
+        case = laws.conservative_case(random_case(seed))
+        scheduler = run_stepwise(case)
+        results = run_of(scheduler.simulator.log()).results
+        laws.all_jobs_start_by_their_first_reservation(case, results, scheduler.job_reservations)
+        laws.reservations_only_move_earlier(case, scheduler.job_reservations)
+        reserved_jobs += len({reservation.job_id for reservation in scheduler.job_reservations})
+        again += len(scheduler.job_reservations)
+    assert reserved_jobs > STEPPED
+    assert again > reserved_jobs
 
 
-def test_conservative_is_not_moved_by_those_behind() -> None:
+def test_conservative_start_does_not_depend_on_jobs_behind() -> None:
     for seed in range(CASES // 2):
-        case = laws.exact(random_case(seed))
-        fared = results(case)
+        case = laws.exact_case(random_case(seed))
+        results = engine_results(case)
         for job in case.jobs[:: max(1, len(case.jobs) // 3)]:
-            laws.none_is_moved_by_those_behind(case, fared, results, job.job_id)
+            laws.jobs_behind_delay_no_job(case, results, engine_results, job.job_id)
 
 
-def test_general_laws_hold_with_estimates_that_do_not() -> None:
-    """Every job says that it runs for a second."""
+def test_general_laws_hold_with_underestimates() -> None:
+    """Every job has an estimate of one second."""
     for seed in range(CASES // 2):
         case = random_case(seed)
         short = replace(case, jobs=tuple(replace(job, estimate=1.0) for job in case.jobs), depth=1)
         for law in laws.GENERAL:
-            law(short, results(short))
+            law(short, engine_results(short))

@@ -1,4 +1,4 @@
-"""Laws that hold with levers too; the reference simulator stands for the engine, which gives the same logs."""
+"""Laws with power controls, checked on the reference simulator, which gives the same logs as the engine."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import replace
 
 from tests.laws import laws
 from tests.oracle.model import ReferencePowerControls
-from tests.oracle.power_workloads import lever_case
+from tests.oracle.power_workloads import power_case
 from tests.oracle.workloads import Case, run_reference
 
 CASES = 400
 
 
-def honest(case: Case) -> Case:
-    """As `laws.honest`: nobody is held, and a slower level never draws more."""
+def easy_case(case: Case) -> Case:
+    """As `laws.easy_case`: nobody is held, and a slower level never draws more."""
     assert case.power_controls is not None
     jobs = tuple(replace(job, begin=None, hold=None) for job in case.jobs)
-    return laws.honest(
+    return laws.easy_case(
         replace(case, jobs=jobs, schedule_per="instant", power_controls=falling(case.power_controls))
     )
 
@@ -28,31 +28,31 @@ def falling(power_controls: ReferencePowerControls) -> ReferencePowerControls:
     return replace(power_controls, watts=watts)
 
 
-def test_easy_gives_the_head_its_nodes_by_the_time_it_was_told() -> None:
+def test_easy_keeps_the_reservation_of_the_first_job_with_power_controls() -> None:
     """Whatever sleeps, whatever level jobs run at, under a budget that does not change; they may yet have to wake."""
-    promised = slept = 0
+    reserved_jobs = slept = 0
     for seed in range(CASES):
-        case = honest(lever_case(seed))
+        case = easy_case(power_case(seed))
         assert case.power_controls is not None
         if case.power_controls.budget is not None and len(case.power_controls.budget) > 1:
             continue
         run = run_reference(case)
-        told: dict[int, float] = {}
-        for promise in run.promises:
-            if promise.head:
-                told.setdefault(promise.job_id, promise.start)
-        for job_id, time in told.items():
+        first_reservation: dict[int, float] = {}
+        for reservation in run.job_reservations:
+            if reservation.head:
+                first_reservation.setdefault(reservation.job_id, reservation.start)
+        for job_id, time in first_reservation.items():
             assert job_id in run.taken and run.taken[job_id] <= time, f"seed {seed}, job {job_id}"
-        promised += len(told)
+        reserved_jobs += len(first_reservation)
         slept += sum(map(len, run.states.values()))
-    assert promised > CASES and slept > CASES
+    assert reserved_jobs > CASES and slept > CASES
 
 
-def test_a_budget_is_kept_at_every_moment() -> None:
+def test_power_budget_is_never_exceeded() -> None:
     """Where it does not fall: what jobs draw from the moment they hold their nodes never exceeds it."""
     tried = 0
     for seed in range(CASES):
-        case = lever_case(seed)
+        case = power_case(seed)
         power_controls = case.power_controls
         if power_controls is None or power_controls.budget is None or power_controls.watts is None:
             continue

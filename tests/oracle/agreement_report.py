@@ -1,4 +1,4 @@
-"""Print how far kilowait agrees with other people's simulators, job by job and in the mean.
+"""Print the agreement of kilowait with other simulators, job by job and in the mean.
 
 KILOWAIT_DATA=/path/to/data python -m tests.oracle.agreement_report
 """
@@ -33,7 +33,7 @@ def row(data: Path, run: Recorded, name: str, start: recorded_starts.Floats) -> 
 
 
 def first_difference(data: Path, run: Recorded, start: recorded_starts.Floats) -> str:
-    """Which job was started differently first, and when."""
+    """The first job with a different start time."""
     their_start = recorded_starts.theirs(data, run)
     different = np.flatnonzero(start != their_start)
     if not len(different):

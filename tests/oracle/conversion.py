@@ -47,7 +47,11 @@ def job_table(jobs: tuple[ReferenceJob, ...]) -> JobTable:
         columns["begin_s"] = [-math.inf if job.begin is None else job.begin for job in jobs]
     if any(job.cancel is not None for job in jobs):
         columns["cancel_s"] = [math.inf if job.cancel is None else job.cancel for job in jobs]
-    for name, column in (("planned", "planned_s"), ("limit", "limit_s"), ("later", "overrun_planned_s")):
+    for name, column in (
+        ("planned", "planned_s"),
+        ("limit", "limit_s"),
+        ("overrun_planned", "overrun_planned_s"),
+    ):
         if any(getattr(job, name) is not None for job in jobs):
             spans = [getattr(job, name) for job in jobs]
             columns[column] = [math.nan if span is None else span for span in spans]
@@ -69,11 +73,11 @@ def cluster(case: Case) -> Cluster:
     )
 
 
-def levers_of(power_controls: ReferencePowerControls) -> PowerControls:
-    """The reference simulator's levers as kilowait's."""
+def power_controls_of(power_controls: ReferencePowerControls) -> PowerControls:
+    """The power controls of the reference simulator as those of kilowait."""
     return PowerControls(
         sleep={
-            name: SleepPolicy(rule.timeout, rule.fall, rule.wake, rule.reserve, rule.wake_ahead)
+            name: SleepPolicy(rule.timeout, rule.shutdown, rule.wake, rule.reserve, rule.wake_ahead)
             for name, rule in power_controls.sleep.items()
         },
         factor=None if power_controls.factor is None else np.array(power_controls.factor, np.float64),
@@ -87,11 +91,11 @@ def levers_of(power_controls: ReferencePowerControls) -> PowerControls:
 
 
 def run_engine(case: Case) -> Run:
-    """kilowait's answer, in the reference simulator's words; it tells nothing of its reservations."""
+    """The engine's results in the format of the reference simulator, without reservations."""
     import kilowait
 
-    pulled: dict[str, Any] = (
-        {} if case.power_controls is None else {"power_controls": levers_of(case.power_controls)}
+    controls: dict[str, Any] = (
+        {} if case.power_controls is None else {"power_controls": power_controls_of(case.power_controls)}
     )
     log = kilowait.simulate(
         job_table(case.jobs),
@@ -104,13 +108,13 @@ def run_engine(case: Case) -> Run:
         placement=case.placement,
         overrun=case.overrun,
         on_oversized="drop",
-        **pulled,
+        **controls,
     )
     return run_of(log)
 
 
 def run_of(log: ExecutionLog) -> Run:
-    """A log in the reference simulator's words."""
+    """A log in the format of the reference simulator."""
     jobs = log.jobs()
     level = np.zeros(len(jobs), np.int64)
     level[log.job] = log.level
@@ -147,7 +151,7 @@ def _known(value: float) -> float | None:
 
 
 def difference(case: Case, reference_run: Run, engine: Run) -> str | None:
-    """Words for the first job, in simulated time, that fared differently; None: all fared the same."""
+    """Words for the first job, in simulated time, with a different result; None: all results are equal."""
     settings = (
         f"seed {case.seed}: policy={case.policy!r} depth={case.depth} backfill_order={case.backfill_order!r} "
         f"at_limit={case.at_limit!r} schedule_per={case.schedule_per!r} "
@@ -187,7 +191,7 @@ def difference(case: Case, reference_run: Run, engine: Run) -> str | None:
 
 
 def _parting(one: Result, other: Result) -> float:
-    """When two fates of a job part, as far as they tell."""
+    """When two job_results of a job part, as far as they tell."""
     if one.eligible != other.eligible:
         times = [one.eligible, other.eligible]
     elif one.start != other.start:

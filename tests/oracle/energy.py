@@ -10,20 +10,20 @@ from tests.oracle.workloads import Case
 
 
 class NodeWatts(NamedTuple):
-    """What one node draws that runs no job; one that is out draws nothing."""
+    """Power of a node without a job; a node in an outage draws nothing."""
 
     idle: int
-    falling: int
+    shutting_down: int
     asleep: int
     waking: int
 
 
 class Joules(NamedTuple):
-    """By what they were spent on; `per_job` is in the order of the jobs and adds up to `jobs`."""
+    """Energy by use; `per_job` is in job order and adds up to `jobs`."""
 
     jobs: int
     idle: int
-    falling: int
+    shutting_down: int
     asleep: int
     waking: int
     per_job: tuple[int, ...]
@@ -61,8 +61,8 @@ def joules(
             past = [step for step in run.states.get(plain, ()) if step.time <= second]
             now = past[-1] if past else NodeStep(second, 0, 0, 0)
             rates = nodes[plain]
-            idle += rates.idle * max(0, spare - now.falling - now.asleep - now.waking)
-            falling += rates.falling * now.falling
+            idle += rates.idle * max(0, spare - now.shutting_down - now.asleep - now.waking)
+            falling += rates.shutting_down * now.shutting_down
             asleep += rates.asleep * now.asleep
             waking += rates.waking * now.waking
     return Joules(sum(per_job), idle, falling, asleep, waking, tuple(per_job))

@@ -17,17 +17,17 @@ from kilowait.policies.registry import resolve
 from tests.oracle.gpu_model import (
     DEFAULTS,
     MISSING,
-    Fate,
+    GpuCase,
+    GpuRun,
+    JobResult,
     Piece,
-    PlacedCase,
-    PlacedRun,
     Segment,
 )
 
 WORDS = {outcome: outcome.name.lower() for outcome in Outcome}
 
 
-def cluster_of(case: PlacedCase) -> Cluster:
+def cluster_of(case: GpuCase) -> Cluster:
     """The case's machine."""
     groups = tuple(NodeGroup(**group, node_level=True) for group in case.groups)
     return Cluster(
@@ -37,7 +37,7 @@ def cluster_of(case: PlacedCase) -> Cluster:
     )
 
 
-def jobs_of(case: PlacedCase) -> JobTable:
+def jobs_of(case: GpuCase) -> JobTable:
     """The case's jobs, labels as numbers."""
     columns = {name: values for name, values in case.jobs.items() if name != "drawn"}
     labels: dict[str, tuple[str, ...]] = {}
@@ -49,8 +49,8 @@ def jobs_of(case: PlacedCase) -> JobTable:
     return JobTable(labels=labels, **columns)
 
 
-def rule_of(case: PlacedCase, jobs: JobTable) -> PriorityPolicy:
-    """The case's rule."""
+def rule_of(case: GpuCase, jobs: JobTable) -> PriorityPolicy:
+    """The case's policy."""
     if case.rule != "random":
         return resolve(case.rule)
     drawn = np.array(case.jobs.get("drawn", [MISSING["drawn"]] * len(jobs)), float)
@@ -59,7 +59,7 @@ def rule_of(case: PlacedCase, jobs: JobTable) -> PriorityPolicy:
     )
 
 
-def settings_of(case: PlacedCase) -> GpuSettings:
+def settings_of(case: GpuCase) -> GpuSettings:
     """The case's settings."""
     said = DEFAULTS | case.settings
     table = said["interference"]
@@ -69,12 +69,12 @@ def settings_of(case: PlacedCase) -> GpuSettings:
         head_of_line_blocking=said["head_of_line_blocking"],
         preempt=said["preemption"],
         migrate=said["migration"],
-        min_run_before_preempt_s=said["keep"],
+        min_run_before_preempt_s=said["min_run_before_preempt"],
         grace_s=said["grace"],
-        checkpoint_write_s=said["save"],
-        checkpoint_load_s=said["restore"],
+        checkpoint_write_s=said["checkpoint_write"],
+        checkpoint_load_s=said["checkpoint_load"],
         checkpoint_s=said["checkpoint"],
-        round_interval_s=said["tick"],
+        round_interval_s=said["round_interval"],
         rounds=said["rounds"],
         interference=None
         if table is None
@@ -85,7 +85,7 @@ def settings_of(case: PlacedCase) -> GpuSettings:
     )
 
 
-def speeds_of(case: PlacedCase) -> Speeds | None:
+def speeds_of(case: GpuCase) -> Speeds | None:
     """The case's tables of speed, by GPU type."""
     said = DEFAULTS | case.settings
     if said["speed"] is None and said["factor"] is None:
@@ -103,8 +103,8 @@ def speeds_of(case: PlacedCase) -> Speeds | None:
     )
 
 
-def run_engine(case: PlacedCase, steps: bool = False) -> PlacedRun:
-    """What the engine makes of the case: the whole run at once, or step by step."""
+def run_engine(case: GpuCase, steps: bool = False) -> GpuRun:
+    """The engine's result of the case, as a whole run or step by step."""
     jobs = jobs_of(case)
     simulator = GpuSimulator(
         jobs, cluster_of(case), settings_of(case), policy=rule_of(case, jobs), speeds=speeds_of(case)
@@ -138,12 +138,14 @@ def run_engine(case: PlacedCase, steps: bool = False) -> PlacedRun:
         for i in range(len(log))
     ]
     order = range(len(jobs)) if jobs.order is None else jobs.order
-    fates = [Fate(float(log.eligible_s[row]), WORDS[Outcome(log.job_outcome[row])]) for row in order]
-    return PlacedRun(segments, fates, {})
+    job_results = [
+        JobResult(float(log.eligible_s[row]), WORDS[Outcome(log.job_outcome[row])]) for row in order
+    ]
+    return GpuRun(segments, job_results, {})
 
 
-def difference(case: PlacedCase, theirs: PlacedRun, ours: PlacedRun) -> str | None:
-    """The first things two runs disagree on, bit for bit; None: nothing."""
+def difference(case: GpuCase, theirs: GpuRun, ours: GpuRun) -> str | None:
+    """The first differences of two runs, compared exactly; None: there are none."""
     said = _differences(ours, theirs)
     if not said:
         return None
@@ -152,7 +154,7 @@ def difference(case: PlacedCase, theirs: PlacedRun, ours: PlacedRun) -> str | No
     )
 
 
-def _differences(ours: PlacedRun, theirs: PlacedRun) -> list[str]:
+def _differences(ours: GpuRun, theirs: GpuRun) -> list[str]:
     said = []
     for number, (one, other) in enumerate(zip(ours.jobs, theirs.jobs, strict=True)):
         same = one.eligible == other.eligible or (math.isnan(one.eligible) and math.isnan(other.eligible))

@@ -1,4 +1,4 @@
-"""What the reference simulator of GPU clusters is told and what it answers; written from docs/gpu-engine.md alone."""
+"""Inputs and results of the GPU reference simulator; written from docs/gpu-engine.md alone."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-BUILT_IN = ((750, 1.0), (1000, 0.97), (1250, 0.93), (1500, 0.84), (1750, 0.75), (math.inf, 0.70))
+BUILT_IN_INTERFERENCE = ((750, 1.0), (1000, 0.97), (1250, 0.93), (1500, 0.84), (1750, 0.75), (math.inf, 0.70))
 """The interference table that is built in: (up to, value), the last row for all above."""
 
 
 @dataclass(frozen=True)
-class PlacedCase:
-    """One simulation, whole: machine, jobs and settings, in plain words and numbers."""
+class GpuCase:
+    """Inputs of one simulation: machine, jobs and settings, as plain values."""
 
     seed: int
     groups: list[dict[str, Any]]
@@ -24,7 +24,7 @@ class PlacedCase:
     """Columns by name; a column may be missing. gpu_types holds labels ("P100|T4") or None. `drawn` is the
     score of the rule "random" and no column of a table."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """What differs from DEFAULTS."""
+    """Settings that differ from DEFAULTS."""
     rule: str = "fcfs"
     queues: dict[str, list[str]] = field(default_factory=dict)
     """The groups that jobs of a queue may use, by name; jobs of other queues, or of none, may use all."""
@@ -38,14 +38,14 @@ DEFAULTS: dict[str, Any] = {
     "head_of_line_blocking": True,
     "preemption": False,
     "migration": False,
-    "keep": 0.0,
+    "min_run_before_preempt": 0.0,
     "grace": 0.0,
-    "save": 0.0,
-    "restore": 0.0,
+    "checkpoint_write": 0.0,
+    "checkpoint_load": 0.0,
     "checkpoint": 0.0,
-    "tick": 0.0,
+    "round_interval": 0.0,
     "rounds": False,
-    "interference": None,  # or a table such as BUILT_IN
+    "interference": None,  # or a table such as BUILT_IN_INTERFERENCE
     "speed": None,  # or by gpu_type, in the order of `names_of`, a list over the jobs in the order of their columns
     "factor": None,  # the same
 }
@@ -68,7 +68,7 @@ MISSING: dict[str, Any] = {
     "cores": 0,
     "queue": None,
 }
-"""What a job has where its table has no such column."""
+"""Value of a missing column."""
 
 
 class Piece(NamedTuple):
@@ -80,7 +80,7 @@ class Piece(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A place held by a job, from start to end."""
+    """A segment of a job, from start to end."""
 
     job: int
     start: float
@@ -93,23 +93,23 @@ class Segment(NamedTuple):
     """One a node, in the order in which the nodes were taken."""
 
 
-class Fate(NamedTuple):
-    """When a job was eligible, and how it came out: completed, killed, cancelled, rejected, unstarted."""
+class JobResult(NamedTuple):
+    """Time at which a job was eligible, and its outcome: completed, killed, cancelled, rejected or unstarted."""
 
     eligible: float
     outcome: str
 
 
-class PlacedRun(NamedTuple):
-    """Segments in the order in which places were taken; jobs in the order of their numbers."""
+class GpuRun(NamedTuple):
+    """Segments in order of start; jobs by number."""
 
     segments: list[Segment]
-    jobs: list[Fate]
+    jobs: list[JobResult]
     notes: dict[str, int]
-    """How often something happened: claims, preemptions, ...; of interest to nobody but those who count."""
+    """Counts of claims, preemptions and other occurrences, for checks of the test coverage."""
 
 
-class Hold(NamedTuple):
+class PiecePlace(NamedTuple):
     """Where a piece lies: a node and the numbers of its GPUs."""
 
     node: int
@@ -117,8 +117,8 @@ class Hold(NamedTuple):
 
 
 @dataclass(eq=False)
-class PlacedJob:
-    """A job on its way through the clock. `gpu_milli`: what it takes of each of its GPUs; 0 if it has none."""
+class GpuReferenceJob:
+    """State of a job in the GPU reference simulator. `gpu_milli`: thousandths of each of its GPUs; 0 without GPUs."""
 
     number: int
     arrival: float
@@ -126,7 +126,7 @@ class PlacedJob:
     e: float
     run: float
     too_long: bool
-    """It is killed at its limit or estimate."""
+    """Whether it is killed at its limit or estimate."""
     pieces: int
     k: int
     gpu_milli: int
@@ -147,16 +147,16 @@ class PlacedJob:
     priority: float
     drawn: float
     checkpoint: float
-    restore: float
+    checkpoint_load: float
 
     state: str = "to come"
     """to come, waiting, running, ending or gone"""
     outcome: str = "unstarted"
     score: float = 0.0
     attained: float = 0.0
-    """Seconds for which it held the places it has given back."""
+    """Seconds of its earlier segments."""
     done: float = 0.0
-    place: list[Hold] = field(default_factory=list)
+    place: list[PiecePlace] = field(default_factory=list)
     starts: int = 0
     segment: int = -1
     """Of the place it holds or held last; below 0: it has never run."""
@@ -188,7 +188,7 @@ class PlacedJob:
         return 0.0 if math.isinf(self.checkpoint) else math.floor(done / self.checkpoint) * self.checkpoint
 
 
-def settings_of(case: PlacedCase) -> dict[str, Any]:
+def settings_of(case: GpuCase) -> dict[str, Any]:
     """All settings; a name that is none is a mistake."""
     assert set(case.settings) <= set(DEFAULTS), set(case.settings) - set(DEFAULTS)
     return {**DEFAULTS, **case.settings}
@@ -208,28 +208,28 @@ Type = tuple[str, frozenset[str]]
 """A gpu_type and the queues that may use it: groups of different queues are of different types."""
 
 
-def type_of(case: PlacedCase, group: dict[str, Any]) -> Type:
+def type_of(case: GpuCase, group: dict[str, Any]) -> Type:
     """The type of the group's nodes."""
     return name_of(group), frozenset(q for q, names in case.queues.items() if group["name"] in names)
 
 
-def types_of(case: PlacedCase) -> list[Type]:
+def types_of(case: GpuCase) -> list[Type]:
     """The types by number: in the order in which groups first name them."""
     return list(dict.fromkeys(type_of(case, group) for group in case.groups))
 
 
-def rows_of(case: PlacedCase) -> list[int]:
+def rows_of(case: GpuCase) -> list[int]:
     """The rows of the columns in the order of the jobs' numbers."""
     submit, ids = case.jobs["submit_s"], case.jobs["job_id"]
     return sorted(range(len(ids)), key=lambda row: (submit[row], ids[row]))
 
 
-def jobs_of(case: PlacedCase) -> list[PlacedJob]:
+def jobs_of(case: GpuCase) -> list[GpuReferenceJob]:
     """The jobs by number, none of them arrived yet."""
     return [_job(case, number, row) for number, row in enumerate(rows_of(case))]
 
 
-def _job(case: PlacedCase, number: int, row: int) -> PlacedJob:
+def _job(case: GpuCase, number: int, row: int) -> GpuReferenceJob:
     settings, types, names = settings_of(case), types_of(case), names_of(case.groups)
     has = {name: case.jobs[name][row] if name in case.jobs else MISSING[name] for name in MISSING}
     has |= {name: case.jobs[name][row] for name in ("submit_s", "runtime_s", "estimate_s", "nodes")}
@@ -251,7 +251,7 @@ def _job(case: PlacedCase, number: int, row: int) -> PlacedJob:
     )
     values = sorted(set(speed), reverse=True)
     used = has["gpu_utilization"]
-    return PlacedJob(
+    return GpuReferenceJob(
         number=number,
         arrival=max(has["submit_s"], has["begin_s"]),
         cancel=has["cancel_s"],
@@ -281,7 +281,9 @@ def _job(case: PlacedCase, number: int, row: int) -> PlacedJob:
         priority=has["priority"],
         drawn=has["drawn"],
         checkpoint=settings["checkpoint"] if math.isnan(has["checkpoint_s"]) else has["checkpoint_s"],
-        restore=settings["restore"] if math.isnan(has["checkpoint_load_s"]) else has["checkpoint_load_s"],
+        checkpoint_load=settings["checkpoint_load"]
+        if math.isnan(has["checkpoint_load_s"])
+        else has["checkpoint_load_s"],
     )
 
 

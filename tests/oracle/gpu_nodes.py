@@ -1,4 +1,4 @@
-"""Single nodes and their GPUs, and where on them a job is placed; written from docs/gpu-engine.md alone."""
+"""Nodes, GPUs and placement of the GPU reference simulator; written from docs/gpu-engine.md alone."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tests.oracle.gpu_model import (
-    Hold,
-    PlacedCase,
-    PlacedJob,
+    GpuCase,
+    GpuReferenceJob,
+    PiecePlace,
     type_of,
     types_of,
 )
@@ -18,7 +18,7 @@ from tests.oracle.gpu_model import (
 
 @dataclass(eq=False)
 class Node:
-    """A node and what is free on it. A claim may make that negative."""
+    """A node and its free resources, which a claim may make negative."""
 
     number: int
     type: int
@@ -30,16 +30,16 @@ class Node:
     gpus: list[int]
     """Thousandths free of each."""
     classes: Counter[int] = field(default_factory=Counter)
-    """Pieces with GPUs that lie here: by how many they have, 0 standing for a part of one."""
+    """Number of pieces on the node by their number of GPUs; 0: GPU shares."""
 
-    def holds(self, job: PlacedJob) -> bool:
-        """There is room for a piece of the job."""
+    def holds(self, job: GpuReferenceJob) -> bool:
+        """Whether a piece of the job fits."""
         if self.cpu < job.cpu or self.memory < job.memory:
             return False
         return sum(free >= job.gpu_milli for free in self.gpus) >= job.k
 
-    def put(self, job: PlacedJob, gpus: Iterable[int], sign: int) -> None:
-        """Take (sign 1) or give back (-1) what a piece of the job takes."""
+    def put(self, job: GpuReferenceJob, gpus: Iterable[int], sign: int) -> None:
+        """Allocate (sign 1) or release (-1) the resources of a piece."""
         self.cpu -= sign * job.cpu
         self.memory -= sign * job.memory
         for gpu in gpus:
@@ -48,19 +48,19 @@ class Node:
             self.classes[class_of(job)] += sign
 
 
-def class_of(job: PlacedJob) -> int:
-    """The class of its pieces for the placement "gpu-clustering"."""
+def class_of(job: GpuReferenceJob) -> int:
+    """Size class of its pieces for the placement "gpu-clustering"."""
     return 0 if job.part else job.k
 
 
 Target = tuple[int, int, int, str]
-"""Thousandths of cores, of a GPU, number of GPUs, label: what "fgd" and "capacity" expect more of."""
+"""Job shape of "fgd" and "capacity": thousandths of cores, of a GPU, number of GPUs, label."""
 
 
 class Machine:
-    """All nodes. `placement` and `seed` say where among those with room a piece goes."""
+    """All nodes; `placement` and `seed` select the node of a piece."""
 
-    def __init__(self, case: PlacedCase, placement: str, seed: int) -> None:
+    def __init__(self, case: GpuCase, placement: str, seed: int) -> None:
         self.placement, self.seed = placement, seed
         types, layout = types_of(case), case.layout
         if layout is None:
@@ -77,8 +77,8 @@ class Machine:
         self.targets: list[tuple[Target, float]] = []
         self.kinds: list[tuple[Target, float]] = []
 
-    def expect(self, jobs: Sequence[PlacedJob]) -> None:
-        """These are the jobs of the table that are not rejected: "fgd" and "capacity" ask what is left for such."""
+    def expect(self, jobs: Sequence[GpuReferenceJob]) -> None:
+        """Set the job shapes of "fgd" and "capacity" from the jobs that are not rejected."""
         counts = Counter((job.cpu, job.gpu_milli, job.k, job.label or "") for job in jobs)
         line = sorted(counts, key=lambda target: (counts[target], target), reverse=True)
         taken: list[Target] = []
@@ -88,55 +88,55 @@ class Machine:
         self.targets = [(target, counts[target] / total) for target in taken]
         self.kinds = [(kind, counts[kind] / len(jobs)) for kind in line]
 
-    def put(self, job: PlacedJob, place: Iterable[Hold], sign: int) -> None:
-        """The place is taken (sign 1) or given back (-1)."""
-        for hold in place:
-            self.nodes[hold.node].put(job, hold.gpus, sign)
+    def put(self, job: GpuReferenceJob, place: Iterable[PiecePlace], sign: int) -> None:
+        """Allocate (sign 1) or release (-1) all pieces."""
+        for piece in place:
+            self.nodes[piece.node].put(job, piece.gpus, sign)
 
-    def nodes_needed(self, job: PlacedJob, type_: int) -> int:
-        """The fewest nodes of a type on which its GPUs could lie."""
+    def nodes_needed(self, job: GpuReferenceJob, type_: int) -> int:
+        """Minimum number of nodes of a type for its GPUs."""
         return -(-job.gpus // max(len(node.gpus) for node in self.nodes if node.type == type_))
 
     # -- placing ---------------------------------------------------------------------------------
 
-    def find(self, job: PlacedJob) -> list[Hold] | None:
-        """The place the job would take on what is free; None: there is none."""
+    def find(self, job: GpuReferenceJob) -> list[PiecePlace] | None:
+        """The nodes and GPUs that the job would get now; None: it does not fit."""
         for tier in self.tiers(job):
-            place: list[Hold] = []
+            place: list[PiecePlace] = []
             while len(place) < job.pieces:
-                hold = self.best_hold(job, tier, place)
-                if hold is None:
+                piece = self.best_place(job, tier, place)
+                if piece is None:
                     break
-                self.put(job, [hold], 1)
-                place.append(hold)
+                self.put(job, [piece], 1)
+                place.append(piece)
             self.put(job, place, -1)
             if len(place) == job.pieces:
                 return place
         return None
 
-    def tiers(self, job: PlacedJob) -> list[set[int]]:
+    def tiers(self, job: GpuReferenceJob) -> list[set[int]]:
         """Sets of types that are tried one after another."""
         if job.pieces > 1:
             return [{t} for t in sorted(job.types, key=lambda t: (job.rank[t], t))]
         ranks = sorted({job.rank[t] for t in job.types})
         return [{t for t in job.types if job.rank[t] == rank} for rank in ranks]
 
-    def best_hold(self, job: PlacedJob, tier: set[int], place: list[Hold]) -> Hold | None:
-        """Where the next piece goes, those of `place` being taken."""
-        best: tuple[float, Hold] | None = None
+    def best_place(self, job: GpuReferenceJob, tier: set[int], place: list[PiecePlace]) -> PiecePlace | None:
+        """Node and GPUs of the next piece, with those of `place` allocated."""
+        best: tuple[float, PiecePlace] | None = None
         for node in self.nodes:
             if node.type not in tier or not node.holds(job):
                 continue
-            if not job.spread and node.number in [hold.node for hold in place]:
+            if not job.spread and node.number in [piece.node for piece in place]:
                 continue
             gpus = self.choose_gpus(job, node)
             score = self.score(job, node, gpus, place)
             if best is None or score > best[0]:
-                best = score, Hold(node.number, gpus)
+                best = score, PiecePlace(node.number, gpus)
         return None if best is None else best[1]
 
-    def choose_gpus(self, job: PlacedJob, node: Node) -> tuple[int, ...]:
-        """Which GPUs of the node a piece takes."""
+    def choose_gpus(self, job: GpuReferenceJob, node: Node) -> tuple[int, ...]:
+        """The GPUs of the node that a piece gets."""
         room = [gpu for gpu, free in enumerate(node.gpus) if free >= job.gpu_milli]
         if not job.part:
             return tuple(room[: job.k])
@@ -150,8 +150,10 @@ class Machine:
 
     # -- scores ----------------------------------------------------------------------------------
 
-    def score(self, job: PlacedJob, node: Node, gpus: tuple[int, ...], place: list[Hold]) -> float:
-        """How much the placement likes this node for the next piece, which would take these GPUs."""
+    def score(
+        self, job: GpuReferenceJob, node: Node, gpus: tuple[int, ...], place: list[PiecePlace]
+    ) -> float:
+        """Score of this node for the next piece, which would get these GPUs."""
         free, takes = sum(node.gpus), len(gpus) * job.gpu_milli
         match self.placement:
             case "first":
@@ -161,7 +163,7 @@ class Machine:
             case "worst":
                 return self.left_over(node.cpu - job.cpu, free - takes)
             case "consolidate":
-                if node.number in [hold.node for hold in place]:
+                if node.number in [piece.node for piece in place]:
                     return 3000000
                 wholly = sum(left == 1000 for left in node.gpus)
                 return 2000000 - wholly if wholly >= job.k * (job.pieces - len(place)) else wholly
@@ -183,12 +185,12 @@ class Machine:
         raise ValueError(self.placement)
 
     def left_over(self, cpu: int, gpus: int) -> float:
-        """How empty a node would be."""
+        """Weighted share of free resources of a node."""
         if self.most_gpus == 0:
             return 0.5 * (cpu / self.most_cpu)
         return 0.5 * (cpu / self.most_cpu) + 0.5 * (gpus / self.most_gpus)
 
-    def clustering_score(self, job: PlacedJob, node: Node) -> int:
+    def clustering_score(self, job: GpuReferenceJob, node: Node) -> int:
         if job.k == 0:
             return 0
         u = 25 * (self.most_gpus - sum(node.gpus)) // self.most_gpus
@@ -197,7 +199,7 @@ class Machine:
             return 75 + u if len(classes) == 1 else 50 + u
         return u if classes else 25 + u
 
-    def fragment_score(self, job: PlacedJob, node: Node, gpus: tuple[int, ...]) -> int:
+    def fragment_score(self, job: GpuReferenceJob, node: Node, gpus: tuple[int, ...]) -> int:
         before = self.fragments(node)
         node.put(job, gpus, 1)
         after = self.fragments(node)
@@ -205,7 +207,7 @@ class Machine:
         return int(100 / (1 + math.exp(-(before - after) / 1000)))
 
     def fragments(self, node: Node) -> float:
-        """What is free on the node and of no use to the jobs expected."""
+        """Free GPU thousandths of the node that typical jobs cannot use, on average."""
         total = 0.0
         for (cpu, gpu_milli, k, label), p in self.targets:
             room = sum(free >= gpu_milli for free in node.gpus)
@@ -216,7 +218,7 @@ class Machine:
                 total += p * sum(free for free in node.gpus if free < gpu_milli)
         return total
 
-    def room_score(self, job: PlacedJob, node: Node, gpus: tuple[int, ...]) -> float:
+    def room_score(self, job: GpuReferenceJob, node: Node, gpus: tuple[int, ...]) -> float:
         before = self.room(node)
         node.put(job, gpus, 1)
         after = self.room(node)
@@ -224,7 +226,7 @@ class Machine:
         return after - before
 
     def room(self, node: Node) -> float:
-        """How many of the jobs expected the node could still take, on average over their kinds."""
+        """Number of typical jobs that the node can still hold, on average over their shapes."""
         total = 0.0
         for kind, p in self.kinds:
             total += p * room_for(kind, node)
@@ -232,7 +234,7 @@ class Machine:
 
 
 def room_for(kind: Target, node: Node) -> float:
-    """Jobs of one kind that the node could still take, as "capacity" counts them."""
+    """Jobs of one shape that the node can still hold, as defined by "capacity"."""
     c, m, k, label = kind
     usable = [g for g in node.gpus if g >= m]
     foreign = label != "" and node.name not in label.split("|")
@@ -245,7 +247,7 @@ def room_for(kind: Target, node: Node) -> float:
 
 
 def drawn(seed: int, job: int, piece: int, node: int) -> int:
-    """A number that looks random, always the same for the same four."""
+    """Pseudo-random number that depends only on the arguments."""
     m = 2**31 - 1
     z = (seed * 7919 + job * 104729 + piece * 1299709 + node * 15485863 + 12345) % m
     for _ in range(3):
@@ -254,8 +256,8 @@ def drawn(seed: int, job: int, piece: int, node: int) -> int:
     return z
 
 
-def packing_score(job: PlacedJob, node: Node, gpus: tuple[int, ...]) -> int:
-    """Best where a GPU is filled up; better on a node in use than on an empty one."""
+def packing_score(job: GpuReferenceJob, node: Node, gpus: tuple[int, ...]) -> int:
+    """Score of gpu-packing: filled GPUs first, then nodes in use, then free nodes."""
     if job.k == 0:
         return 0
     if all(free == 1000 for free in node.gpus):

@@ -9,20 +9,20 @@ from __future__ import annotations
 import math
 
 from tests.oracle.gpu_model import (
-    Fate,
-    PlacedCase,
-    PlacedJob,
-    PlacedRun,
+    GpuCase,
+    GpuReferenceJob,
+    GpuRun,
+    JobResult,
 )
 from tests.oracle.gpu_nodes import Machine
-from tests.oracle.gpu_scheduling_pass import Passes
+from tests.oracle.gpu_scheduling_pass import SchedulingPasses
 
 FINISH, RELEASE, ARRIVAL, CANCELLATION, TICK = range(5)
 Event = tuple[float, int, int]
 
 
-class _Clock(Passes):
-    def __init__(self, case: PlacedCase) -> None:
+class _GpuReferenceSimulator(SchedulingPasses):
+    def __init__(self, case: GpuCase) -> None:
         super().__init__(case)
         empty = Machine(case, "first", 0)
         self.fitting = {job for job in self.jobs if empty.find(job) is not None}
@@ -52,11 +52,11 @@ class _Clock(Passes):
     def set_tick(self) -> None:
         """After an instant: the next tick that is an event."""
         self.tick = math.inf
-        coming = [job.arrival for job in self.those("to come")]
-        length = self.settings["tick"]
+        coming = [job.arrival for job in self.jobs_in("to come")]
+        length = self.settings["round_interval"]
         if length == 0.0:
             return
-        if self.those("waiting", "running", "ending"):
+        if self.jobs_in("waiting", "running", "ending"):
             while self.origin + self.ticks * length <= self.now:
                 self.ticks += 1
         elif coming:
@@ -66,7 +66,7 @@ class _Clock(Passes):
             return
         self.tick = self.origin + self.ticks * length
 
-    def go(self) -> None:
+    def run(self) -> None:
         event = self.next_event()
         while event is not None:
             assert event[0] >= self.now, f"{event} lies before {self.now}"
@@ -76,10 +76,10 @@ class _Clock(Passes):
                 self.apply(event)
                 ticked = ticked or event[1] == TICK
                 event = self.next_event()
-            due = bool(self.those("waiting") or (self.settings["migration"] and self.those("running")))
+            due = bool(self.jobs_in("waiting") or (self.settings["migration"] and self.jobs_in("running")))
             if due and (ticked or not self.settings["rounds"]):
                 self.make_pass()
-            self.look_at_rates()
+            self.update_rates()
             self.set_tick()
             event = self.next_event()
 
@@ -98,13 +98,13 @@ class _Clock(Passes):
         else:
             self.tick = math.inf
 
-    def finish(self, job: PlacedJob) -> None:
+    def finish(self, job: GpuReferenceJob) -> None:
         self.notes["finished while ending"] += job.state == "ending"
         self.machine.put(job, job.place, -1)
         job.state, job.outcome = "gone", "killed" if job.too_long else "completed"
         self.end_segment(job, job.outcome, job.run, job.run)
 
-    def arrive(self, job: PlacedJob) -> None:
+    def arrive(self, job: GpuReferenceJob) -> None:
         if job not in self.fitting:
             job.state, job.outcome = "gone", "rejected"
             return
@@ -112,10 +112,12 @@ class _Clock(Passes):
         job.score = self.policy(job, self.now)
 
 
-def simulate(case: PlacedCase) -> PlacedRun:
-    """Run the clock."""
-    clock = _Clock(case)
-    clock.go()
-    return PlacedRun(
-        clock.segments, [Fate(job.arrival, job.outcome) for job in clock.jobs], dict(clock.notes)
+def simulate(case: GpuCase) -> GpuRun:
+    """Simulate the case."""
+    simulator = _GpuReferenceSimulator(case)
+    simulator.run()
+    return GpuRun(
+        simulator.segments,
+        [JobResult(job.arrival, job.outcome) for job in simulator.jobs],
+        dict(simulator.notes),
     )

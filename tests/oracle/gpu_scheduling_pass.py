@@ -1,4 +1,4 @@
-"""A pass over GPU clusters: who starts, who claims, who is preempted, who moves; from docs/gpu-engine.md alone."""
+"""Scheduling pass of the GPU reference simulator: starts, claims, preemption, migration."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.oracle.gpu_model import (
-    Hold,
+    GpuCase,
+    GpuReferenceJob,
     Piece,
-    PlacedCase,
-    PlacedJob,
+    PiecePlace,
     Segment,
     jobs_of,
     settings_of,
 )
 from tests.oracle.gpu_nodes import Machine
 
-Rule = Callable[[PlacedJob, float], float]
+Rule = Callable[[GpuReferenceJob, float], float]
 """(job, now) -> score; a smaller score goes first."""
 
 
-def done_s(job: PlacedJob, now: float) -> float:
+def done_s(job: GpuReferenceJob, now: float) -> float:
     return job.done_at(now) if job.state == "running" else job.done
 
 
-def remaining_s(job: PlacedJob, now: float) -> float:
+def remaining_s(job: GpuReferenceJob, now: float) -> float:
     return max(job.e - done_s(job, now), 1.0)
 
 
-def attained_s(job: PlacedJob, now: float) -> float:
+def attained_s(job: GpuReferenceJob, now: float) -> float:
     return job.attained + (now - job.start) if job.state == "running" else job.attained
 
 
@@ -52,55 +52,55 @@ MOVING: dict[str, Rule] = {
 RULES = (*FIXED, *MOVING)
 
 MOST_STARTS = 10_000
-"""A job that starts more often than that makes no headway."""
+"""Maximum starts of a job."""
 
 
-class Passes:
-    """The machine as it is now, the jobs on it and those that wait for it."""
+class SchedulingPasses:
+    """State of the machine and the jobs, with the scheduling pass."""
 
-    def __init__(self, case: PlacedCase) -> None:
+    def __init__(self, case: GpuCase) -> None:
         self.settings: dict[str, Any] = settings_of(case)
         self.policy, self.moving = {**FIXED, **MOVING}[case.rule], case.rule in MOVING
         self.machine = Machine(case, self.settings["placement"], self.settings["seed"])
         self.jobs = jobs_of(case)
         self.now = -math.inf
         self.segments: list[Segment] = []
-        self.fresh: set[PlacedJob] = set()  # those that took their place in this instant's pass
-        self.claims: list[tuple[PlacedJob, list[Hold]]] = []
+        self.new_jobs: set[GpuReferenceJob] = set()  # those that took their place in this instant's pass
+        self.claims: list[tuple[GpuReferenceJob, list[PiecePlace]]] = []
         self.notes: Counter[str] = Counter()
 
-    def those(self, *states: str) -> list[PlacedJob]:
+    def jobs_in(self, *states: str) -> list[GpuReferenceJob]:
         """The jobs in these states, by number."""
         return [job for job in self.jobs if job.state in states]
 
     # -- places ----------------------------------------------------------------------------------
 
-    def start(self, job: PlacedJob, place: list[Hold], delay: float) -> None:
-        """A place is taken: a segment begins."""
+    def start(self, job: GpuReferenceJob, place: list[PiecePlace], delay: float) -> None:
+        """Allocate the pieces and begin a segment."""
         self.machine.put(job, place, 1)
         job.starts += 1
         if job.starts > MOST_STARTS:
-            raise RuntimeError(f"job {job.number} has started {job.starts} times: the run makes no headway")
+            raise RuntimeError(f"job {job.number} has started {job.starts} times: the run makes no progress")
         job.state, job.place, job.segment = "running", place, len(self.segments)
         job.start, job.base, job.since, job.rate = self.now, job.done, self.now + delay, math.nan
         bits: dict[int, int] = {}
-        for hold in place:
-            bits[hold.node] = bits.get(hold.node, 0) | sum(1 << gpu for gpu in hold.gpus)
+        for piece in place:
+            bits[piece.node] = bits.get(piece.node, 0) | sum(1 << gpu for gpu in piece.gpus)
         pieces = tuple(Piece(node, gpus, job.gpu_milli) for node, gpus in bits.items())
         self.segments.append(Segment(job.number, self.now, math.nan, "", math.nan, math.nan, pieces))
-        self.fresh.add(job)
+        self.new_jobs.add(job)
 
-    def end_segment(self, job: PlacedJob, outcome: str, done: float, kept: float) -> None:
-        """The segment is over; whoever calls this gives the place back."""
-        begun = self.segments[job.segment]
-        self.segments[job.segment] = begun._replace(
+    def end_segment(self, job: GpuReferenceJob, outcome: str, done: float, kept: float) -> None:
+        """End the segment; the caller releases the resources."""
+        segment = self.segments[job.segment]
+        self.segments[job.segment] = segment._replace(
             end=self.now, outcome=outcome, work=done - job.base, lost=done - kept
         )
         job.attained += self.now - job.start
         job.done, job.place = kept, []
 
-    def release(self, job: PlacedJob) -> None:
-        """What a preempted job does in the end; its place has been given back."""
+    def release(self, job: GpuReferenceJob) -> None:
+        """End the segment of a preempted job, whose resources have been released."""
         done = job.done_at(job.stop)
         self.end_segment(job, "preempted", done, job.kept_of(done))
         job.state = "waiting"
@@ -109,16 +109,16 @@ class Passes:
     # -- a pass ----------------------------------------------------------------------------------
 
     def make_pass(self) -> None:
-        moved = self.those("waiting", "running") if self.moving else []
+        moved = self.jobs_in("waiting", "running") if self.moving else []
         for job in moved:
             job.score = self.policy(job, self.now)
-        line = self.those("waiting", "running") if self.settings["preemption"] else self.those("waiting")
+        line = self.jobs_in("waiting", "running") if self.settings["preemption"] else self.jobs_in("waiting")
         line.sort(key=lambda job: (job.score, job.number))
         for job in line:
             # Who runs when the pass begins may be released in it, and is then tried like others.
             if (
                 job.state == "waiting"
-                and not self.serve(job, line)
+                and not self.start_or_claim(job, line)
                 and self.settings["head_of_line_blocking"]
             ):
                 break
@@ -128,13 +128,13 @@ class Passes:
         if self.settings["migration"]:
             self.migrate()
 
-    def serve(self, job: PlacedJob, line: list[PlacedJob]) -> bool:
-        """Try to start the job; whether it did."""
+    def start_or_claim(self, job: GpuReferenceJob, line: list[GpuReferenceJob]) -> bool:
+        """Try to start the job, or claim resources for it; return whether it started."""
         if self.start_if_possible(job):
             return True
-        place = self.find_behind_ending(job)
+        place = self.find_with_ending(job)
         if place is None and self.settings["preemption"]:
-            place = self.make_room(job, line)
+            place = self.preempt_for(job, line)
             if place is not None and self.start_if_possible(job):
                 self.notes["made room at once"] += 1
                 return True
@@ -144,18 +144,18 @@ class Passes:
             self.notes["claimed"] += 1
         return False
 
-    def start_if_possible(self, job: PlacedJob) -> bool:
+    def start_if_possible(self, job: GpuReferenceJob) -> bool:
         place = self.machine.find(job)
         if place is None:
             return False
         if job.segment >= 0 and self.segments[job.segment].end == self.now:
             self.notes["back at once"] += 1
-        self.start(job, place, 0.0 if job.segment < 0 else job.restore)
+        self.start(job, place, 0.0 if job.segment < 0 else job.checkpoint_load)
         return True
 
-    def find_behind_ending(self, job: PlacedJob) -> list[Hold] | None:
-        """A place on what is free and what ending jobs hold."""
-        ending = self.those("ending")
+    def find_with_ending(self, job: GpuReferenceJob) -> list[PiecePlace] | None:
+        """Nodes and GPUs on the free resources and those of ending jobs."""
+        ending = self.jobs_in("ending")
         for other in ending:
             self.machine.put(other, other.place, -1)
         place = self.machine.find(job) if ending else None
@@ -163,51 +163,51 @@ class Passes:
             self.machine.put(other, other.place, 1)
         return place
 
-    def make_room(self, job: PlacedJob, line: list[PlacedJob]) -> list[Hold] | None:
-        """Preempt jobs so that this one has a place; the place it could then have."""
-        for other in self.those("ending"):
+    def preempt_for(self, job: GpuReferenceJob, line: list[GpuReferenceJob]) -> list[PiecePlace] | None:
+        """Preempt jobs so that this one fits; return the nodes and GPUs that it could then get."""
+        for other in self.jobs_in("ending"):
             self.machine.put(other, other.place, -1)
-        victims: list[PlacedJob] = []
+        victims: list[GpuReferenceJob] = []
         place = None
         for other in reversed(line):
             if place is None and self.is_victim(other, job):
                 self.machine.put(other, other.place, -1)
                 victims.append(other)
                 place = self.machine.find(job)
-        nodes = set() if place is None else {hold.node for hold in place}
+        nodes = set() if place is None else {piece.node for piece in place}
         for victim in victims:
-            if nodes.isdisjoint(hold.node for hold in victim.place):
+            if nodes.isdisjoint(piece.node for piece in victim.place):
                 self.machine.put(victim, victim.place, 1)
                 self.notes["put back"] += place is not None
             else:
                 self.preempt(victim)
-        for other in self.those("ending"):
+        for other in self.jobs_in("ending"):
             self.machine.put(other, other.place, 1)
         return place
 
-    def is_victim(self, other: PlacedJob, job: PlacedJob) -> bool:
+    def is_victim(self, other: GpuReferenceJob, job: GpuReferenceJob) -> bool:
         return (
             other.state == "running"
-            and other not in self.fresh
+            and other not in self.new_jobs
             and other.score > job.score
-            and other.start + self.settings["keep"] <= self.now
-            and any(self.machine.nodes[hold.node].type in job.types for hold in other.place)
+            and other.start + self.settings["min_run_before_preempt"] <= self.now
+            and any(self.machine.nodes[piece.node].type in job.types for piece in other.place)
         )
 
-    def preempt(self, victim: PlacedJob) -> None:
-        """Its place has been given back for a trial: it stays so, or the caller takes what ending jobs hold."""
+    def preempt(self, victim: GpuReferenceJob) -> None:
+        """Preempt a job whose resources have been released for a trial."""
         victim.stop = self.now + self.settings["grace"]
         victim.release = victim.stop
         if victim.checkpoint == 0.0:
-            victim.release = victim.stop + self.settings["save"]
+            victim.release = victim.stop + self.settings["checkpoint_write"]
         if victim.release == self.now:
             self.release(victim)
         else:
             victim.state = "ending"
 
     def migrate(self) -> None:
-        for job in self.those("running"):
-            if job in self.fresh or job.start + self.settings["keep"] > self.now:
+        for job in self.jobs_in("running"):
+            if job in self.new_jobs or job.start + self.settings["min_run_before_preempt"] > self.now:
                 continue
             old = job.place
             self.machine.put(job, old, -1)
@@ -215,7 +215,9 @@ class Passes:
             assert place is not None, "its own place was free"
             done = job.done_at(self.now)
             kept = job.kept_of(done)
-            delay = (self.settings["save"] if job.checkpoint == 0.0 else 0.0) + job.restore
+            delay = (
+                self.settings["checkpoint_write"] if job.checkpoint == 0.0 else 0.0
+            ) + job.checkpoint_load
             before, after = max(job.e - done, 1.0), max(job.e - kept, 1.0)
             if delay + after / self.plain_rate(job, place) < before / self.plain_rate(job, old):
                 self.end_segment(job, "migrated", done, kept)
@@ -226,21 +228,21 @@ class Passes:
 
     # -- rates -----------------------------------------------------------------------------------
 
-    def plain_rate(self, job: PlacedJob, place: list[Hold]) -> float:
-        """The rate at a place, without interference."""
+    def plain_rate(self, job: GpuReferenceJob, place: list[PiecePlace]) -> float:
+        """The rate on these nodes, without interference."""
         type_ = self.machine.nodes[place[0].node].type
-        nodes = len({hold.node for hold in place})
+        nodes = len({piece.node for piece in place})
         if job.spread and nodes > self.machine.nodes_needed(job, type_):
             self.notes["spread rates"] += 1
             return job.speed[type_] * job.factor[type_]
         return job.speed[type_]
 
-    def rate(self, job: PlacedJob) -> float:
+    def rate(self, job: GpuReferenceJob) -> float:
         rate = self.plain_rate(job, job.place)
         if self.settings["interference"] is None or not job.part:
             return rate
-        # A part of a GPU is one hold of one GPU; who shares it has a part of it too.
-        here = [other for other in self.those("running", "ending") if other.place == job.place]
+        # A part of a GPU is one piece of one GPU; who shares it has a part of it too.
+        here = [other for other in self.jobs_in("running", "ending") if other.place == job.place]
         if len(here) == 1:
             return rate
         load = sum(other.load for other in here)
@@ -249,9 +251,9 @@ class Passes:
         self.notes["slowed"] += value < 1.0
         return rate * value
 
-    def look_at_rates(self) -> None:
-        """The end of an instant. A job that has just started has no rate yet, and no work since."""
-        for job in self.those("running", "ending"):
+    def update_rates(self) -> None:
+        """Update the rates at the end of an instant; a job that has just started has no rate yet."""
+        for job in self.jobs_in("running", "ending"):
             if job.state == "ending" and self.now >= job.stop:
                 continue
             rate = self.rate(job)
@@ -260,4 +262,4 @@ class Passes:
                     job.done, job.since = job.done_at(self.now), self.now
                     self.notes["rate changed"] += 1
                 job.rate = rate
-        self.fresh = set()
+        self.new_jobs = set()

@@ -1,4 +1,4 @@
-"""Small, nasty workloads for GPU clusters: every feature of docs/gpu-engine.md, with ties, zeros and dead ends."""
+"""Random small workloads for GPU clusters that cover every feature of docs/gpu-engine.md, with ties and zeros."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 from tests.oracle.gpu_model import (
-    BUILT_IN,
-    PlacedCase,
-    PlacedRun,
+    BUILT_IN_INTERFERENCE,
+    GpuCase,
+    GpuRun,
     names_of,
 )
 from tests.oracle.gpu_reference import simulate
@@ -18,7 +18,7 @@ from tests.oracle.workloads import snap
 
 TYPES = ("P100", "T4", "V100M16", "A10")
 ELSEWHERE = "V100M32"
-"""A type that no cluster drawn here has."""
+"""A type that no generated cluster has."""
 PLACEMENTS = (
     "first",
     "best",
@@ -36,13 +36,13 @@ PARTS = (1, 100, 250, 250, 300, 400, 500, 500, 500, 600, 999)
 Columns = dict[str, list[Any]]
 
 
-def run_reference(case: PlacedCase) -> PlacedRun:
-    """The reference simulator's answer."""
+def run_reference(case: GpuCase) -> GpuRun:
+    """The reference simulator's result."""
     return simulate(case)
 
 
-def gpu_case(seed: int, queues: bool = False) -> PlacedCase:
-    """The case of this seed; which features it has is part of the draw. `queues`: the cluster has some, besides."""
+def gpu_case(seed: int, queues: bool = False) -> GpuCase:
+    """The random case of this seed; its features are random too. `queues`: the cluster has queues."""
     rng = Random(f"placed {seed}")
     unit = rng.choice([1.0, 1.0, 1.0, 1.0, 0.25, 0.0])
     moves = rng.random() < 0.4
@@ -60,10 +60,10 @@ def gpu_case(seed: int, queues: bool = False) -> PlacedCase:
     settings |= _speeds(rng, names_of(groups), len(jobs["job_id"]), unit, moves)
     listed = _queues(rng, jobs, groups) if queues else {}
     _limits(Random(f"limits {seed}"), jobs)
-    return PlacedCase(seed, groups, layout if interleaved else None, jobs, settings, rule, listed)
+    return GpuCase(seed, groups, layout if interleaved else None, jobs, settings, rule, listed)
 
 
-def soak_case(seed: int) -> PlacedCase:
+def soak_case(seed: int) -> GpuCase:
     """The case of this seed, every fifth with queues."""
     return gpu_case(seed, queues=seed % 5 == 4)
 
@@ -137,7 +137,7 @@ def _sizes(rng: Random, groups: list[dict[str, Any]], count: int) -> Columns:
 
 
 def _queues(rng: Random, jobs: Columns, groups: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Queues that share groups or do not; some jobs are of a queue that is not listed, or of none."""
+    """Queues with or without common groups; some jobs have an unlisted queue or none."""
     names = [group["name"] for group in groups]
     queues = {f"q{i}": rng.sample(names, rng.randint(1, len(names))) for i in range(rng.randint(1, 3))}
     jobs["queue"] = [rng.choice([None, "unlisted", *queues, *queues, *queues]) for _ in jobs["job_id"]]
@@ -165,7 +165,7 @@ def _lengths(rng: Random, jobs: Columns, unit: float) -> None:
 
 
 def _limits(rng: Random, jobs: Columns) -> None:
-    """In some cases: limits of some jobs. Drawn apart, so that all else is what the seed has always given."""
+    """In some cases: limits of some jobs, from their own random generator, so that nothing else changes."""
     if rng.random() < 0.3:
         jobs["limit_s"] = [
             run * rng.choice([0.0, 0.5, 1.0, 2.0]) if rng.random() < 0.7 else math.nan
@@ -174,7 +174,7 @@ def _limits(rng: Random, jobs: Columns) -> None:
 
 
 def _submits(rng: Random, jobs: Columns, groups: list[dict[str, Any]], unit: float) -> float:
-    """Dense enough for queues to form; the span is given back."""
+    """Submission times dense enough for queues to form; returns their span."""
     machine = sum(group["nodes"] * max(1, group["gpus"]) for group in groups)
     asked = [
         max(gpus * gpu_milli / 1000, 0.5)
@@ -195,7 +195,7 @@ def _submits(rng: Random, jobs: Columns, groups: list[dict[str, Any]], unit: flo
 
 
 def _wishes(rng: Random, jobs: Columns, groups: list[dict[str, Any]], span: float, unit: float) -> None:
-    """Columns that a table may have: each is there or not, and where it is, not every job has a value."""
+    """Optional columns: each is present or not, and some jobs have no value."""
     submits = jobs["submit_s"]
     first = min(submits)
     together = first + snap(rng.uniform(0, span), unit)
@@ -238,7 +238,7 @@ def _wishes(rng: Random, jobs: Columns, groups: list[dict[str, Any]], span: floa
 
 def _settings(rng: Random, jobs: Columns, unit: float, rule: str, moves: bool) -> dict[str, Any]:
     def some(*values: float) -> float:
-        """One of these; a little more where times are not whole."""
+        """One of these values; slightly more where times are not whole seconds."""
         value = rng.choice(values)
         return value if value == 0.0 or unit == 1.0 or rng.random() < 0.5 else value + rng.choice([0.25, 0.1])
 
@@ -251,36 +251,36 @@ def _settings(rng: Random, jobs: Columns, unit: float, rule: str, moves: bool) -
         "head_of_line_blocking": rng.random() < 0.5,
         "preemption": rng.random() < 0.75,
         "migration": moves,
-        "keep": some(0.0, 0.0, 0.0, 1.0, 2.0, 5.0),
+        "min_run_before_preempt": some(0.0, 0.0, 0.0, 1.0, 2.0, 5.0),
         "grace": some(0.0, 0.0, 0.0, 1.0, 2.0, 4.0),
-        "save": some(0.0, 0.0, 0.0, 1.0, 2.0),
-        "restore": some(0.0, 0.0, 0.0, 1.0, 2.0),
+        "checkpoint_write": some(0.0, 0.0, 0.0, 1.0, 2.0),
+        "checkpoint_load": some(0.0, 0.0, 0.0, 1.0, 2.0),
         "checkpoint": rng.choice([0.0, 0.0, 0.0, 1.0, 2.0, 0.75, 0.1, math.inf]),
-        "tick": tick,
+        "round_interval": tick,
         "rounds": tick > 0.0 and rng.random() < 0.5,
     }
     if rng.random() < 0.5:
         odd = ((500, 0.9), (1000, rng.choice([0.5, 0.85])), (1, rng.choice([0.25, 0.3])))
-        settings["interference"] = rng.choice([BUILT_IN, BUILT_IN, odd])
+        settings["interference"] = rng.choice([BUILT_IN_INTERFERENCE, BUILT_IN_INTERFERENCE, odd])
     if rule == "las" and settings["preemption"]:
         _let_work_be_done(rng, jobs, settings)
     return settings
 
 
 def _let_work_be_done(rng: Random, jobs: Columns, settings: dict[str, Any]) -> None:
-    """Jobs that take places from each other in turn must get something done each time, or the run has no end."""
+    """Jobs that preempt each other in turn must make progress each time, else the run never ends."""
     intervals = [0.0, 0.0, 1.0, 0.1]
     settings["checkpoint"] = rng.choice(intervals)
     if "checkpoint_s" in jobs:
         jobs["checkpoint_s"] = [c if math.isnan(c) else rng.choice(intervals) for c in jobs["checkpoint_s"]]
     nothing_lost = settings["checkpoint"] == 0.0 and "checkpoint_s" not in jobs
-    if nothing_lost and settings["restore"] == 0.0 and "checkpoint_load_s" not in jobs:
+    if nothing_lost and settings["checkpoint_load"] == 0.0 and "checkpoint_load_s" not in jobs:
         return
-    settings["keep"] += 8.0
+    settings["min_run_before_preempt"] += 8.0
 
 
 def _speeds(rng: Random, types: list[str], count: int, unit: float, moves: bool) -> dict[str, Any]:
-    """Tables over types and jobs; speeds as types have them, jobs have them, or without any order."""
+    """Tables over types and jobs; speeds depend on the type, on the job or on both."""
     odd = [] if unit == 1.0 else [0.3, 1.7, rng.uniform(0.2, 3.0)]
     values = [0.5, 1.0, 1.0, 2.0, 4.0, *odd]
     tables: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What the reference simulator is told and what it answers: jobs, groups, capacity changes, results."""
+"""Inputs and results of the reference simulator: jobs, groups, capacity changes, results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 @dataclass(frozen=True)
 class ReferenceJob:
-    """A job as the table has it; None: no such column, or no such wish."""
+    """A job of the table; None: no such column, or no value."""
 
     job_id: int
     submit: float
@@ -29,7 +29,7 @@ class ReferenceJob:
     hold: float | None = None
     planned: float | None = None
     limit: float | None = None
-    later: float | None = None
+    overrun_planned: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ReferenceSleep:
     """How the nodes of a group sleep."""
 
     timeout: float
-    fall: float = 0.0
+    shutdown: float = 0.0
     wake: float = 0.0
     reserve: Steps = ((-math.inf, 0),)
     wake_ahead: bool = False
@@ -88,7 +88,7 @@ Table: TypeAlias = tuple[tuple[tuple[N, ...], ...], ...]
 
 @dataclass(frozen=True)
 class ReferencePowerControls:
-    """All the levers of a run; each may be missing."""
+    """The power controls of a run; each may be missing."""
 
     sleep: Mapping[str, ReferenceSleep] = field(default_factory=dict)
     """By name of the group."""
@@ -100,13 +100,13 @@ class ReferencePowerControls:
 
     @property
     def levels(self) -> int:
-        """How many levels there are."""
+        """Number of DVFS levels."""
         tables = [table for table in (self.factor, self.watts) if table is not None]
         return len(tables[0][0][0]) if tables else 1
 
 
 class Result(NamedTuple):
-    """What became of a job; `group` is a number, reservations' groups after the plain ones."""
+    """Result of a job; `group` is a number, with the groups of reservations after the plain ones."""
 
     eligible: float | None
     start: float | None
@@ -117,7 +117,7 @@ class Result(NamedTuple):
     """0 also where it never started."""
 
 
-class Promise(NamedTuple):
+class JobReservation(NamedTuple):
     """A reservation made at the pass number `at_pass`; `head`: it is the pass's first."""
 
     at_pass: int
@@ -129,22 +129,22 @@ class Promise(NamedTuple):
 
 
 class NodeStep(NamedTuple):
-    """Numbers of a group's nodes from `time` on, those that jobs hold included."""
+    """Numbers of a group's nodes by state from `time` on, including nodes allocated to jobs."""
 
     time: float
-    falling: int
+    shutting_down: int
     asleep: int
     waking: int
 
 
 class Count(NamedTuple):
-    """Where every node of a group that can sleep is after an instant."""
+    """Nodes by state of a group with node sleep, after an instant."""
 
     time: float
     group: int
     held: int
     idle: int
-    falling: int
+    shutting_down: int
     asleep: int
     waking: int
     out: int
@@ -156,11 +156,11 @@ class Run:
 
     results: list[Result]
     segments: list[int]
-    promises: list[Promise]
+    job_reservations: list[JobReservation]
     states: dict[int, list[NodeStep]] = field(default_factory=dict)
     """Of each group that can sleep: a step wherever a number changed."""
     taken: dict[int, float] = field(default_factory=dict)
-    """By id of the job: when its nodes became its own; it starts when they are all awake."""
+    """By job id: time of its allocation; the job starts when all its nodes are awake."""
     counts: list[Count] = field(default_factory=list)
     end: float = math.nan
     """The time of the last instant; what nodes do after it is not simulated."""
@@ -168,28 +168,28 @@ class Run:
 
 @dataclass(eq=False)
 class State:
-    """A job on its way through the clock."""
+    """State of a job in the reference simulator."""
 
     job: ReferenceJob
     number: int
     planned: float
-    """P of the page."""
+    """P in docs/engine.md."""
     limit: float | None
-    """L of the page."""
+    """L in docs/engine.md."""
     run: float
     need: dict[int, tuple[int, ...]]
-    """By group it may use; the keys stand in order of preference."""
+    """By group it may use, in order of preference."""
     factor: dict[int, tuple[float, ...]]
-    """By group and level: how many times as long it runs."""
+    """By group and level: factor on the run time."""
     watts: dict[int, tuple[int, ...]]
-    """By group and level: what it draws from the budget."""
+    """By group and level: power that counts against the budget, W."""
     preferred_level: int = 0
     level: int = 0
     taken: float = math.nan
     eligible: float | None = None
     start: float | None = None
     end: float | None = None
-    believed_end: float = math.nan
+    expected_end: float = math.nan
     group: int | None = None
     outcome: str = "unstarted"
     scores: list[float] = field(default_factory=list)
@@ -200,7 +200,7 @@ Rule = Callable[[ReferenceJob, float, float], float]
 
 
 def pools_per_node(group: ReferenceGroup) -> tuple[int, ...]:
-    """What one node puts into each pool of its group."""
+    """Amount that one node adds to each pool of its group."""
     if not group.shared:
         return (1,)
     memory = (math.floor(group.memory_gb * 1000),) if group.memory_gb > 0 else ()
@@ -219,7 +219,7 @@ def need_of(job: ReferenceJob, group: ReferenceGroup) -> tuple[int, ...]:
 
 
 def all_groups(groups: Sequence[ReferenceGroup], reservations: Iterable[Reservation]) -> list[ReferenceGroup]:
-    """The plain groups, then one per reservation: like the group it is cut from, of the size it holds."""
+    """The plain groups, then one group per reservation, with nodes like those of its parent group."""
     plain = {group.name: group for group in groups}
     cut = [(r, plain[r.group]) for r in reservations]
     return [*groups] + [
@@ -233,7 +233,7 @@ def groups_of(
     queues: Mapping[str, Sequence[str]],
     reservations: Sequence[Reservation],
 ) -> list[int]:
-    """Numbers of the groups the job may use and would fit if they were empty, in order of preference."""
+    """Numbers of the groups that the job may use and fits when they are empty, in order of preference."""
     whole = all_groups(groups, reservations)
     names = [group.name for group in whole]
     wanted = list(range(len(groups)))
@@ -256,7 +256,7 @@ def levels_of(
     g: int,
     row: int,
 ) -> tuple[N, ...]:
-    """What a table says of a job on a group, by level; a reservation's nodes are those of its group."""
+    """Values of a table for a job on a group, by level; a reservation has those of its parent group."""
     if table is None:
         return (default,) * levels
     names = [group.name for group in groups]
@@ -276,7 +276,7 @@ class Change(NamedTuple):
 def changes_of(
     groups: Sequence[ReferenceGroup], outages: Iterable[Outage], reservations: Iterable[Reservation]
 ) -> list[Change]:
-    """Capacity changes by (time, order of listing); what happens at infinity never happens."""
+    """Capacity changes by (time, order of listing); those at infinity are left out."""
     names = [group.name for group in groups]
     listed = []
     for away in outages:

@@ -1,4 +1,4 @@
-"""Small, nasty workloads with levers: holds, levels, nodes that sleep, a budget; most times small whole numbers."""
+"""Random small workloads with power controls: load shifting, DVFS levels, node sleep and a power budget."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from tests.oracle.model import (
 from tests.oracle.priority_rules import NAMES
 from tests.oracle.workloads import (
     Case,
+    draw_constraints,
     draw_outages,
     draw_queues,
     draw_reservations,
     draw_sizes,
-    draw_wishes,
     snap,
-    with_beliefs,
+    with_planning_times,
     with_predictions,
 )
 
 
-def lever_case(seed: int, whole: bool = False) -> Case:
+def power_case(seed: int, whole: bool = False) -> Case:
     """The case of this seed; `whole`: every group has whole nodes, and everything happens at whole seconds."""
-    case = _lever_case(seed, whole)
-    return case if whole else with_predictions(with_beliefs(case))
+    case = _power_case(seed, whole)
+    return case if whole else with_predictions(with_planning_times(case))
 
 
-def _lever_case(seed: int, whole: bool) -> Case:
+def _power_case(seed: int, whole: bool) -> Case:
     rng = Random(f"levers {seed}")
     unit = 1.0 if whole else rng.choice([1.0, 1.0, 1.0, 1.0, 1.0, 0.25, 0.0])
     groups = _groups(rng, whole)
@@ -44,7 +44,7 @@ def _lever_case(seed: int, whole: bool) -> Case:
     jobs, first, span = _times(rng, jobs, groups, unit)
     outages = draw_outages(rng, groups, first, span, unit) if rng.random() < 0.45 else ()
     reservations = draw_reservations(rng, groups, first, span, unit) if rng.random() < 0.25 else ()
-    jobs = draw_wishes(rng, jobs, [*queues, *(r.name for r in reservations)], first, span, unit)
+    jobs = draw_constraints(rng, jobs, [*queues, *(r.name for r in reservations)], first, span, unit)
     if whole:
         jobs = [replace(job, think=round(job.think)) for job in jobs]
     jobs = _holds(rng, jobs, first, span, unit)
@@ -63,7 +63,7 @@ def _lever_case(seed: int, whole: bool) -> Case:
         at_limit=rng.choice(["extend", "extend", "kill"]),
         schedule_per=rng.choice(["instant", "instant", "event"]),
         placement=rng.choice(["first", "balance"]),
-        power_controls=_levers(rng, jobs, groups, first, span, unit, whole),
+        power_controls=_power_controls(rng, jobs, groups, first, span, unit, whole),
     )
 
 
@@ -128,7 +128,7 @@ def _holds(
     return made
 
 
-def _levers(
+def _power_controls(
     rng: Random,
     jobs: Sequence[ReferenceJob],
     groups: Sequence[ReferenceGroup],
@@ -166,7 +166,7 @@ def _sleep(rng: Random, group: ReferenceGroup, first: float, span: float, unit: 
         reserve = _steps(rng, few, first, span, unit)
     return ReferenceSleep(
         timeout=rng.choice([0.0, 0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0]) + odd,
-        fall=rng.choice([0.0, 0.0, 1.0, 2.0, 5.0]) + odd,
+        shutdown=rng.choice([0.0, 0.0, 1.0, 2.0, 5.0]) + odd,
         wake=rng.choice([0.0, 1.0, 2.0, 3.0, 5.0, 8.0]) + odd,
         reserve=reserve,
         wake_ahead=rng.random() < 0.5,

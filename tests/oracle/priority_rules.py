@@ -1,4 +1,4 @@
-"""The rules in plain Python, for the reference simulator."""
+"""Priority policies in plain Python, for the reference simulator."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ MOVING: dict[str, Formula] = {
 NAMES = (*FIXED, *MOVING)
 
 PREDICTING = ("easy+", "easy++")
-OUTLIVED = dict.fromkeys(PREDICTING, "steps")
-"""What a policy brings for jobs that outlive what is believed of them."""
+OVERRUN_RULE = dict.fromkeys(PREDICTING, "steps")
+"""Overrun rule of a policy."""
 BACKFILL_ORDER = {"easy++": "sjf"}
-"""And for its backfill candidates."""
+"""Order of the backfill candidates of a policy."""
 
 
 class LastTwo:
@@ -64,13 +64,13 @@ class LastTwo:
         guess = max(min(sum(last) / len(last), estimate), 1.0)
         return guess, guess
 
-    def told(self, job: ReferenceJob, ran: float | None) -> None:
+    def observe(self, job: ReferenceJob, ran: float | None) -> None:
         if ran is not None and job.user is not None:
             self.ran.setdefault(job.user, []).append(ran)
 
 
 def rule_for(name: str, jobs: Sequence[ReferenceJob]) -> tuple[Rule, bool]:
-    """The rule for this table of jobs, and whether it is fixed."""
+    """The policy for this table of jobs, and whether its scores are fixed on arrival."""
     if name in PREDICTING:
         return LastTwo(), True
     formula = FIXED[name] if name in FIXED else MOVING[name]

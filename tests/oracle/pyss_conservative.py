@@ -1,4 +1,4 @@
-"""Conservative backfilling that keeps its plan: what pyss does, as far as its starts tell.
+"""Conservative backfilling as in pyss, reconstructed from its start times.
 
 A job is given the earliest place when it is submitted. When a job ends, each waiting job in order of submission is
 taken out of the plan and put back at the earliest place, while those behind it stay where they are; so nobody
@@ -15,7 +15,7 @@ END, SUBMIT, START = range(3)
 
 
 class Plan:
-    """How many nodes are free from each time on, for ever behind the last."""
+    """Free nodes from each time on; the last value has no end."""
 
     def __init__(self, nodes: int) -> None:
         self.times, self.free = [float("-inf")], [nodes]
@@ -33,7 +33,7 @@ class Plan:
             self.free[at] -= nodes
 
     def forget_before(self, now: float) -> None:
-        """Drop the past, and breakpoints at which nothing changes."""
+        """Drop past breakpoints, and those at which nothing changes."""
         first = bisect_right(self.times, now) - 1
         times, free = [self.times[first]], [self.free[first]]
         for time, level in zip(self.times[first + 1 :], self.free[first + 1 :], strict=True):
@@ -62,7 +62,7 @@ def compressing(
     nodes: Sequence[int],
     machine: int,
 ) -> list[float]:
-    """Start times. No job may outlive its estimate."""
+    """Start times. No job may run longer than its estimate."""
     plan = Plan(machine)
     begin = [0.0] * len(submit)  # planned, then true
     waiting: list[int] = []

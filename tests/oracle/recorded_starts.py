@@ -1,4 +1,4 @@
-"""Starts that other people's simulators computed, and ours for the same jobs."""
+"""Start times from other simulators, and kilowait's for the same jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Recorded:
     whose: str
     settings: dict[str, Any]
     exact: bool
-    """Every start is expected to be equal; else the means are, nearly."""
+    """Whether all start times are equal; else only the means agree approximately."""
     perfect: bool = False
     """The estimate is the run time."""
 
@@ -54,7 +54,7 @@ TRACES = {"lublin_256": "lublin_256.swf.gz", "kth_sp2": "KTH-SP2_pyss.swf.gz"}
 
 @cache
 def oracle(data: Path, log: str) -> dict[str, Any]:
-    """What the others computed."""
+    """Results of the other simulators."""
     with gzip.open(data.parent / "oracles" / f"{log}.json.gz", "rt") as file:
         found: dict[str, Any] = json.load(file)
     return found
@@ -62,7 +62,7 @@ def oracle(data: Path, log: str) -> dict[str, Any]:
 
 @cache
 def jobs_of(data: Path, log: str, perfect: bool) -> JobTable:
-    """The jobs as the others took them."""
+    """The jobs as the other simulators used them."""
     jobs = read_trace(data / "swf" / TRACES[log])
     assert jobs["job_id"].tolist() == oracle(data, log)["job_ids"]
     if log == "kth_sp2":

@@ -14,8 +14,8 @@ from dataclasses import replace
 from tests.oracle.model import (
     Change,
     Count,
+    JobReservation,
     Outage,
-    Promise,
     ReferenceGroup,
     ReferenceJob,
     ReferencePowerControls,
@@ -34,11 +34,11 @@ from tests.oracle.model import (
 from tests.oracle.node_sleep import (
     ASLEEP,
     AWAKE,
-    FALLING,
     HELD,
     OUT,
+    SHUTTING_DOWN,
     WAKING,
-    Sleepers,
+    SleepingNodes,
 )
 from tests.oracle.reservations import (
     ALL,
@@ -51,7 +51,7 @@ from tests.oracle.reservations import (
 
 __all__ = [
     "Outage",
-    "Promise",
+    "JobReservation",
     "Reservation",
     "Result",
     "Rule",
@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 
-class _Clock(Planner):
+class _ReferenceSimulator(Planner):
     def __init__(
         self,
         states: list[State],
@@ -93,8 +93,8 @@ class _Clock(Planner):
                     level = watts
         for g, group in enumerate(groups[: len(groups) - empty]):
             if group.name in power_controls.sleep:
-                self.sleepers[g] = Sleepers(power_controls.sleep[group.name], group.nodes, first)
-        # Nodes that wake or will have been idle for long: worked out after every instant, standing until the next.
+                self.sleeping[g] = SleepingNodes(power_controls.sleep[group.name], group.nodes, first)
+        # Wake-ups and sleep timeouts, computed after every instant and valid until the next.
         self.sleep_events: list[tuple[float, int, int]] = []
         self.counts: list[Count] = []
 
@@ -115,11 +115,11 @@ class _Clock(Planner):
     def more_now(self) -> bool:
         return bool(self.events or self.sleep_events) and self.next_event()[0] == self.now
 
-    def go(self) -> None:
+    def run(self) -> None:
         while self.events or self.more_now():
             self.now = self.next_event()[0]
-            for sleepers in self.sleepers.values():
-                sleepers.settle(self.now)
+            for sleeping in self.sleeping.values():
+                sleeping.finish_shutdowns(self.now)
             self.apply()
             while self.schedule_per == "instant" and self.more_now():
                 self.apply()
@@ -127,9 +127,9 @@ class _Clock(Planner):
             started = len(self.started)
             self.schedule(last)
             for state in self.started[started:]:
-                self.tell(state, None)
+                self.notify_policy(state, None)
             if last:
-                self.wake_and_fall()
+                self.update_node_power()
 
     def apply(self) -> None:
         event = self.next_event()
@@ -137,7 +137,7 @@ class _Clock(Planner):
         if event in self.sleep_events:
             self.sleep_events.remove(event)
             if kind == CHANGE:
-                self.sleepers[number - len(self.changes)].awake(self.now)
+                self.sleeping[number - len(self.changes)].awake(self.now)
             return
         heapq.heappop(self.events)
         if kind == CHANGE:
@@ -161,31 +161,31 @@ class _Clock(Planner):
         debt = max(0, -self.free[change.group][0])
         for pool, one in enumerate(self.per_node[change.group]):
             self.free[change.group][pool] += change.nodes * one
-        if change.group in self.sleepers and change.nodes < 0:
-            self.sleepers[change.group].take_away(-change.nodes, self.now)
-        elif change.group in self.sleepers:
-            self.sleepers[change.group].give_back(change.nodes, debt, self.now)
+        if change.group in self.sleeping and change.nodes < 0:
+            self.sleeping[change.group].remove(-change.nodes, self.now)
+        elif change.group in self.sleeping:
+            self.sleeping[change.group].restore_nodes(change.nodes, debt, self.now)
 
     def finish(self, state: State) -> None:
         self.running.remove(state)
         assert state.start is not None
-        self.tell(state, max(self.now - state.start, 1e-9))
+        self.notify_policy(state, max(self.now - state.start, 1e-9))
         assert state.group is not None
         debt = max(0, -self.free[state.group][0])
         for pool, need in enumerate(state.need[state.group]):
             self.free[state.group][pool] += need
         if self.budget is not None:
             self.budget += state.watts[state.group][state.level]
-        if state.group in self.sleepers:
-            self.sleepers[state.group].fall_free(self.nodes_of.pop(state), debt, self.now)
+        if state.group in self.sleeping:
+            self.sleeping[state.group].release(self.nodes_of.pop(state), debt, self.now)
         self.freed = True
         self.leave(state)
 
-    def tell(self, state: State, ran: float | None) -> None:
-        """A policy that remembers hears of a start (None) or of an end, and how long the job ran."""
-        told = getattr(self.rules[0][0], "told", None)
-        if told is not None:
-            told(state.job, ran)
+    def notify_policy(self, state: State, ran: float | None) -> None:
+        """Notify a policy that observes jobs of a start (`ran` is None) or of an end, with the run time."""
+        observe = getattr(self.rules[0][0], "observe", None)
+        if observe is not None:
+            observe(state.job, ran)
 
     def arrive(self, state: State) -> None:
         state.eligible = self.now
@@ -217,30 +217,30 @@ class _Clock(Planner):
 
     # -- sleep -----------------------------------------------------------------------------------
 
-    def wake_and_fall(self) -> None:
-        """After an instant: nodes are woken, nodes fall asleep, and what they do next is an event."""
+    def update_node_power(self) -> None:
+        """After an instant: wake nodes, shut nodes down, and compute the times of their next events."""
         self.sleep_events = []
         timers = [math.inf]
-        for g, sleepers in self.sleepers.items():
-            rule = sleepers.policy
-            want = value_at(rule.reserve, self.now)
+        for g, sleeping in self.sleeping.items():
+            settings = sleeping.settings
+            want = value_at(settings.reserve, self.now)
             wake_ahead = math.inf
             standing = [(time, s.number, s) for s, (group, time, _) in self.reserved.items() if group == g]
-            if rule.wake_ahead and standing:
+            if settings.wake_ahead and standing:
                 time, _, state = min(standing, key=lambda r: r[:2])
-                if time - rule.wake <= self.now:
+                if time - settings.wake <= self.now:
                     left = [level[0] for begin, level in self.steps(g) if begin <= max(time, self.now)][-1]
                     free = self.free[g][0]
                     want = max(want, min(state.need[g][0], free, free - left))
                 else:
-                    wake_ahead = time - rule.wake
-            sleepers.wake_up(want, self.now)
-            sleepers.fall(want, self.now)
-            if sleepers.number(ASLEEP) + sleepers.number(FALLING) > 0:
+                    wake_ahead = time - settings.wake
+            sleeping.wake_up(want, self.now)
+            sleeping.shut_down(want, self.now)
+            if sleeping.count(ASLEEP) + sleeping.count(SHUTTING_DOWN) > 0:
                 timers.append(wake_ahead)
-            self.sleep_events += [(time, CHANGE, len(self.changes) + g) for time in sleepers.wake_times()]
-            timers.append(sleepers.next_timer(self.now))
-            numbers = [sleepers.number(state) for state in (HELD, AWAKE, FALLING, ASLEEP, WAKING, OUT)]
+            self.sleep_events += [(time, CHANGE, len(self.changes) + g) for time in sleeping.wake_times()]
+            timers.append(sleeping.next_timer(self.now))
+            numbers = [sleeping.count(state) for state in (HELD, AWAKE, SHUTTING_DOWN, ASLEEP, WAKING, OUT)]
             self.counts.append(Count(self.now, g, *numbers))
         # All that only makes an instant is one event of its time: the last.
         if min(timers) < math.inf:
@@ -267,7 +267,7 @@ def simulate(
     on_oversized: str = "drop",
     power_controls: ReferencePowerControls | None = None,
 ) -> Run:
-    """Run the clock; `depth` is 0 (no backfilling), 1 (EASY), k, or None (conservative)."""
+    """Simulate; `depth` is 0 (no backfilling), 1 (EASY), k, or None (conservative)."""
     power_controls = ReferencePowerControls() if power_controls is None else power_controls
     if hasattr(rule, "predict") and all(job.limit is None for job in jobs):
         jobs = [replace(job, limit=max(job.estimate, 1.0)) for job in jobs]
@@ -301,7 +301,7 @@ def simulate(
     policy = (rule, fixed)
     rules = [policy, policy if backfill_rule is None else (backfill_rule, backfill_fixed)]
     changes = changes_of(groups, outages, reservations)
-    clock = _Clock(
+    simulator = _ReferenceSimulator(
         states,
         whole,
         changes,
@@ -313,14 +313,14 @@ def simulate(
         overrun,
         power_controls,
     )
-    clock.go()
+    simulator.run()
     done = {s.job.job_id: Result(s.eligible, s.start, s.end, s.group, s.outcome, s.level) for s in states}
     return Run(
         [done[job.job_id] for job in jobs],
-        clock.segments,
-        clock.promises,
-        {g: sleepers.steps(clock.now) for g, sleepers in clock.sleepers.items()},
-        {s.job.job_id: s.taken for s in clock.started},
-        clock.counts,
-        clock.now,
+        simulator.segments,
+        simulator.job_reservations,
+        {g: sleeping.steps(simulator.now) for g, sleeping in simulator.sleeping.items()},
+        {s.job.job_id: s.taken for s in simulator.started},
+        simulator.counts,
+        simulator.now,
     )

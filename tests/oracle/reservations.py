@@ -10,28 +10,28 @@ from itertools import chain, repeat
 
 from tests.oracle.model import (
     Change,
-    Promise,
+    JobReservation,
     ReferenceGroup,
     ReferencePowerControls,
     Rule,
     State,
     pools_per_node,
 )
-from tests.oracle.node_sleep import Node, Sleepers
+from tests.oracle.node_sleep import Node, SleepingNodes
 
 FINISH, CHANGE, ARRIVAL, TIMER = range(4)
 MINUTE, HOUR = 60.0, 3600.0
-MORE = (
+OVERRUN_STEPS = (
     *(minutes * MINUTE for minutes in (1, 5, 15, 30)),
     *(hours * HOUR for hours in (1, 2, 5, 10, 20, 50, 100)),
 )
-"""With overrun="steps": what is added to a belief each time it is overrun, the last for ever."""
+"""With overrun="steps": increments of the expected run time each time it is exceeded; the last one repeats."""
 ALL = -1
 """The "group" whose only pool is the budget."""
 
 
 class Planner:
-    """The machine as it is now, and the jobs that wait for it."""
+    """State of the machine and the waiting jobs, with the scheduling pass."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class Planner:
         bare = len(groups) - empty
         self.free = [list(c) if g < bare else [0] * len(c) for g, c in enumerate(self.capacity)]
         self.budget: int | None = None  # what is free of it; a pool of all groups together
-        self.sleepers: dict[int, Sleepers] = {}
+        self.sleeping: dict[int, SleepingNodes] = {}
         self.nodes_of: dict[State, list[Node]] = {}  # of the jobs that run where nodes can sleep
         self.now = self.last_pass = -math.inf
         self.pass_number = 0
-        self.crowded = False
+        self.large_backlog = False
         self.waiting: list[State] = []
         self.held: list[State] = []
         self.running: list[State] = []
@@ -64,18 +64,18 @@ class Planner:
         self.freed = self.changed = False  # since the last pass: a job went; capacity was changed
         self.started: list[State] = []
         self.segments: list[int] = []
-        self.promises: list[Promise] = []
+        self.job_reservations: list[JobReservation] = []
         self.events: list[tuple[float, int, int]] = []
 
-    # -- what the planner believes ---------------------------------------------------------------
+    # -- expected availability -------------------------------------------------------------------
 
     def takes(self, state: State, group: int, level: int, g: int) -> list[int]:
-        """What the job, on a group at a level, takes of each pool of group `g`; the budget is the last of them."""
+        """Need of the job, on a group at a level, of each pool of group `g`; the budget is the last one."""
         need = list(state.need[g]) if group == g else [0] * len(self.free[g])
         return need if self.budget is None else [*need, state.watts[group][level]]
 
     def left(self, g: int) -> list[int]:
-        """What is free now of each pool of the group."""
+        """Amount that is free now of each pool of the group."""
         return [*self.free[g]] if self.budget is None else [*self.free[g], self.budget]
 
     def steps(self, g: int) -> list[tuple[float, list[int]]]:
@@ -83,7 +83,7 @@ class Planner:
         jumps: list[tuple[float, list[int], int]] = []
         for s in self.running:
             if s.group is not None and (s.group == g or self.budget is not None):
-                jumps.append((max(s.believed_end, self.now), self.takes(s, s.group, s.level, g), 1))
+                jumps.append((max(s.expected_end, self.now), self.takes(s, s.group, s.level, g), 1))
         for change in self.changes:
             if change.group in (g, ALL) and change.time > self.now and change.announced <= self.now:
                 if change.group == g:
@@ -119,8 +119,8 @@ class Planner:
         return next((time for time, _ in steps if self.fits(need, time, time + planned, steps)), None)
 
     def start_of(self, state: State, g: int) -> float:
-        """When the job would start if it were given its nodes now."""
-        return self.sleepers[g].start_of(state.need[g][0], self.now) if g in self.sleepers else self.now
+        """When the job would start if its nodes were allocated now."""
+        return self.sleeping[g].start_of(state.need[g][0], self.now) if g in self.sleeping else self.now
 
     def fits_now(self, state: State, g: int, level: int) -> bool:
         need = self.takes(state, g, level, g)
@@ -129,22 +129,22 @@ class Planner:
         end = self.start_of(state, g) + state.planned * state.factor[g][level]
         return self.fits(need, self.now, end, self.steps(g))
 
-    def is_crowded(self) -> bool:
+    def has_large_backlog(self) -> bool:
         if self.power_controls.full_speed_backlog_nodes < 0:
             return False
-        asked = sum(min(need[0] for need in state.need.values()) for state in self.waiting)
-        return asked - sum(free[0] for free in self.free) > self.power_controls.full_speed_backlog_nodes
+        needed = sum(min(need[0] for need in state.need.values()) for state in self.waiting)
+        return needed - sum(free[0] for free in self.free) > self.power_controls.full_speed_backlog_nodes
 
     def first_level(self, state: State) -> int:
-        return 0 if self.crowded else state.preferred_level
+        return 0 if self.large_backlog else state.preferred_level
 
     def predict(self, state: State) -> bool:
-        """A policy that predicts says of a waiting job what it is ordered by and planned with; whether P changed."""
-        says = getattr(self.rules[0][0], "predict", None)
-        if says is None:
+        """Apply the predictions of the policy to a waiting job; return whether its planned time changed."""
+        predict_times = getattr(self.rules[0][0], "predict", None)
+        if predict_times is None:
             return False
         before = state.planned
-        estimate, planned = says(state.job, self.now, state.eligible)
+        estimate, planned = predict_times(state.job, self.now, state.eligible)
         state.job = replace(state.job, estimate=max(estimate, 1.0), planned=planned)
         state.planned = max(planned, 1.0)
         if state.limit is not None:
@@ -180,11 +180,11 @@ class Planner:
             self.free[g][pool] -= need
         if self.budget is not None:
             self.budget -= state.watts[g][level]
-        if g in self.sleepers:
-            self.nodes_of[state] = self.sleepers[g].take(state.need[g][0], self.now)
+        if g in self.sleeping:
+            self.nodes_of[state] = self.sleeping[g].take(state.need[g][0], self.now)
         state.group, state.level, state.taken = g, level, self.now
         state.start, state.end = start, start + state.run * factor
-        state.believed_end = start + state.planned * factor
+        state.expected_end = start + state.planned * factor
         state.outcome = "killed" if state.run < state.job.runtime else "completed"
         self.waiting.remove(state)
         self.running.append(state)
@@ -200,79 +200,79 @@ class Planner:
         if not self.rules[0][1]:
             changed = [self.predict(state) for state in sorted(self.waiting, key=lambda state: state.number)]
             self.changed = self.changed or any(changed)
-        renewed = last and self.renew_beliefs()
-        self.crowded = self.is_crowded()
+        renewed = last and self.update_expected_ends()
+        self.large_backlog = self.has_large_backlog()
         order = self.ordered(self.waiting, 0)
         if self.depth is None:
-            self.keep_plan(order, renewed)
+            self.conservative_pass(order, renewed)
         elif self.depth == 0:
             blocked: set[int] = set()
             for state in order:
                 if not self.try_to_start(state, [g for g in state.need if g not in blocked]):
                     blocked.update(state.need)
         else:
-            self.plan_anew(order, self.depth)
+            self.backfilling_pass(order, self.depth)
 
-    def renew_beliefs(self) -> bool:
-        overrun = [state for state in self.running if state.believed_end <= self.now]
+    def update_expected_ends(self) -> bool:
+        overrun = [state for state in self.running if state.expected_end <= self.now]
         for state in overrun:
             assert state.start is not None
-            state.believed_end = state.start + self.now_believed(state)
+            state.expected_end = state.start + self.new_expected_runtime(state)
         return bool(overrun)
 
-    def now_believed(self, state: State) -> float:
-        """How long a job that has overrun what was believed of it is believed to take now."""
+    def new_expected_runtime(self, state: State) -> float:
+        """New expected run time of a job that has exceeded the previous one."""
         assert state.start is not None and state.group is not None
-        begun, factor = state.start, state.factor[state.group][state.level]
+        start_s, factor = state.start, state.factor[state.group][state.level]
 
-        def lies_ahead(span: float) -> bool:
-            return begun + span > self.now
+        def is_in_future(span: float) -> bool:
+            return start_s + span > self.now
 
         def doubled(span: float) -> float:
             k = 1
-            while not lies_ahead(span * 2**k):
+            while not is_in_future(span * 2**k):
                 k += 1
             return span * 2**k
 
         planned = state.planned * factor
         limit = None if state.limit is None else state.limit * factor
-        later = None if state.job.later is None else state.job.later * factor
-        if limit is not None and not lies_ahead(limit):
+        overrun_planned = None if state.job.overrun_planned is None else state.job.overrun_planned * factor
+        if limit is not None and not is_in_future(limit):
             return doubled(limit)
         if self.overrun == "double":
-            believed = doubled(planned)
+            expected = doubled(planned)
         elif self.overrun == "steps":
-            believed, more = planned, chain(MORE, repeat(MORE[-1]))
-            while not lies_ahead(believed):
-                believed += next(more)
-        elif later is not None and lies_ahead(later):
-            believed = later
+            expected, more = planned, chain(OVERRUN_STEPS, repeat(OVERRUN_STEPS[-1]))
+            while not is_in_future(expected):
+                expected += next(more)
+        elif overrun_planned is not None and is_in_future(overrun_planned):
+            expected = overrun_planned
         elif limit is not None:
-            believed = limit
+            expected = limit
         else:
-            believed = doubled(planned if later is None else max(planned, later))
-        return believed if limit is None else min(believed, limit)
+            expected = doubled(planned if overrun_planned is None else max(planned, overrun_planned))
+        return expected if limit is None else min(expected, limit)
 
-    def plan_anew(self, order: list[State], depth: int) -> None:
+    def backfilling_pass(self, order: list[State], depth: int) -> None:
         self.reserved.clear()
-        aside = []
+        candidates = []
         for state in order:
             opened = [g for g in state.need if sum(r[0] == g for r in self.reserved.values()) < depth]
             if not opened:
-                aside.append(state)
+                candidates.append(state)
             elif not self.try_to_start(state, state.need):
                 self.reserve(state, opened)
-        for state in self.ordered(aside, 1):
+        for state in self.ordered(candidates, 1):
             self.try_to_start(state, state.need)
 
-    def keep_plan(self, order: list[State], renewed: bool) -> None:
+    def conservative_pass(self, order: list[State], renewed: bool) -> None:
         """Conservative: reservations stay, and are looked at again when something was freed."""
         announced = any(self.last_pass < change.announced <= self.now for change in self.changes)
-        void = renewed or self.changed or announced
-        freed = self.freed or void
+        plan_invalid = renewed or self.changed or announced
+        freed = self.freed or plan_invalid
         self.freed = self.changed = False
         self.last_pass = self.now
-        if void:
+        if plan_invalid:
             self.reserved.clear()
         for state in order:
             if state in self.reserved and not freed and self.reserved[state][1] > self.now:
@@ -290,6 +290,8 @@ class Planner:
             where = min(possible, key=lambda where: possible[where])  # min() takes the first of equals
             level, g = where
             self.reserved[state] = g, possible[where], level
-            head = not self.promises or self.promises[-1].at_pass < self.pass_number
-            promise = Promise(self.pass_number, self.now, state.job.job_id, g, possible[where], head)
-            self.promises.append(promise)
+            head = not self.job_reservations or self.job_reservations[-1].at_pass < self.pass_number
+            reservation = JobReservation(
+                self.pass_number, self.now, state.job.job_id, g, possible[where], head
+            )
+            self.job_reservations.append(reservation)

@@ -1,8 +1,8 @@
-"""Compare engine and reference on as many random workloads as there is time for.
+"""Compare engine and reference on many random workloads.
 
 python -m tests.oracle.soak --cases 100000 --first 0 --processes 2
-python -m tests.oracle.soak --kind levers
-python -m tests.oracle.soak --kind placed
+python -m tests.oracle.soak --kind power
+python -m tests.oracle.soak --kind gpu
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def differs(kind: str, seed: int) -> str | None:
         return gpu_conversion.difference(
             case, gpu_workloads.run_reference(case), gpu_conversion.run_engine(case, steps=seed % 7 == 0)
         )
-    other = power_workloads.lever_case(seed) if kind == "power" else workloads.random_case(seed)
+    other = power_workloads.power_case(seed) if kind == "power" else workloads.random_case(seed)
     return conversion.difference(other, workloads.run_reference(other), conversion.run_engine(other))
 
 
 def check(first: int, last: int, kind: str = "plain") -> list[str]:
-    """Words for every seed of the block whose logs differ, or where either simulator failed."""
+    """A message for every seed of the block whose logs differ or where a simulator failed."""
     found = []
     for seed in range(first, last):
         try:
@@ -56,7 +56,7 @@ def _blocks(first: int, cases: int, kind: str) -> Iterator[tuple[int, int, str]]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code 0: all the same; 1: some differ; 130: interrupted."""
+    """Exit code 0: all equal; 1: some differ; 130: interrupted."""
     parser = argparse.ArgumentParser(
         description="Compare the engine with the reference simulator on random workloads."
     )
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--kind", choices=("plain", "power", "gpu"), default="plain", help="of workloads")
     options = parser.parse_args(arguments)
-    begun = time.monotonic()
+    began_s = time.monotonic()
     done, differing = 0, 0
     # Fresh processes: what the parent has compiled or opened is not carried along.
     with get_context("spawn").Pool(options.processes) as pool:
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
                 for words in found[: max(0, SHOWN - differing)]:
                     print(f"\n{words}", flush=True)
                 differing += len(found)
-                rate = done / (time.monotonic() - begun)
+                rate = done / (time.monotonic() - began_s)
                 line = f"{done:,} of {options.cases:,} cases, {differing} differ, {rate:.0f}/s"
                 if sys.stdout.isatty():
                     print(f"\r{line}  ", end="", flush=True)
@@ -85,9 +85,9 @@ def main(arguments: list[str] | None = None) -> int:
         except KeyboardInterrupt:
             print(f"\nINTERRUPTED after {done:,} cases from seed {options.first}: {differing} differ")
             return 130
-    verdict = "SAME" if not differing else "DIFFERENT"
-    took = time.monotonic() - begun
-    print(f"\n{verdict}: {done:,} cases from seed {options.first}, {differing} differ, {took:.0f} s")
+    summary = "SAME" if not differing else "DIFFERENT"
+    took = time.monotonic() - began_s
+    print(f"\n{summary}: {done:,} cases from seed {options.first}, {differing} differ, {took:.0f} s")
     return 1 if differing or done != options.cases else 0
 
 

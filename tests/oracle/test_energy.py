@@ -1,4 +1,4 @@
-"""Joules added up second by second."""
+"""Energy of reference runs, summed second by second."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 from tests.oracle.energy import Joules, NodeWatts, joules
 from tests.oracle.model import Outage, ReferenceGroup, ReferenceJob, ReferencePowerControls, ReferenceSleep
-from tests.oracle.power_workloads import lever_case
+from tests.oracle.power_workloads import power_case
 from tests.oracle.workloads import Case, run_reference
 
 
 def small(**more: object) -> Case:
-    """Four nodes that sleep after 5 s, fall for 2 and wake for 3; two jobs, the second at a lower level."""
+    """Four nodes with sleep timeout 5 s, shutdown 2 s and wake 3 s; two jobs, the second at a lower level."""
     return Case(
         seed=0,
         jobs=(ReferenceJob(1, 0, 2, 2, 1), ReferenceJob(2, 20, 4, 4, 4)),
@@ -30,7 +30,7 @@ def small(**more: object) -> Case:
 
 
 BUSY = (((100, 90), (1000, 700)),)
-NODES = [NodeWatts(idle=10, falling=5, asleep=1, waking=20)]
+NODES = [NodeWatts(idle=10, shutting_down=5, asleep=1, waking=20)]
 
 
 def test_by_hand() -> None:
@@ -42,7 +42,7 @@ def test_by_hand() -> None:
     assert joules(case, run, BUSY, NODES, 0, 33) == Joules(
         jobs=2 * 100 + 8 * 700,
         idle=10 * (3 * 5 + 1 * 21 + 4 * 2),
-        falling=5 * 3 * 2,
+        shutting_down=5 * 3 * 2,
         asleep=1 * 3 * 13,
         waking=20 * 3 * 3,
         per_job=(200, 5600),
@@ -57,7 +57,7 @@ def test_jobs_draw_on_into_an_outage_and_nodes_that_are_out_draw_nothing() -> No
 
 def test_windows_add_up_and_every_node_second_is_somewhere() -> None:
     for seed in range(60):
-        case = lever_case(seed, whole=True)
+        case = power_case(seed, whole=True)
         run = run_reference(case)
         first = int(min(job.submit for job in case.jobs)) - 5
         last = min(int(run.end) + 5, first + 300)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.oracle.gpu_model import (
-    BUILT_IN,
-    Hold,
-    PlacedCase,
-    PlacedRun,
+    BUILT_IN_INTERFERENCE,
+    GpuCase,
+    GpuRun,
+    PiecePlace,
     jobs_of,
 )
 from tests.oracle.gpu_nodes import Machine, drawn
@@ -30,7 +30,7 @@ def group(nodes: int, gpus: int, gpu_type: str = "T4", cores: int = 8) -> dict[s
     }
 
 
-def case_of(groups: list[dict[str, Any]], rule: str = "fcfs", **given: Any) -> PlacedCase:
+def case_of(groups: list[dict[str, Any]], rule: str = "fcfs", **given: Any) -> GpuCase:
     """Columns by their names, `submit`, `run` for short; whatever else is a setting. Estimates are exact."""
     columns = {
         "gpus",
@@ -52,10 +52,10 @@ def case_of(groups: list[dict[str, Any]], rule: str = "fcfs", **given: Any) -> P
         **{name: value for name, value in given.items() if name in columns},
     }
     rest = {n: v for n, v in given.items() if n not in columns | {"submit", "run", "estimate"}}
-    return PlacedCase(0, groups, None, jobs, rest, rule)
+    return GpuCase(0, groups, None, jobs, rest, rule)
 
 
-def held(run: PlacedRun) -> list[tuple[int, float, float, str, float]]:
+def held(run: GpuRun) -> list[tuple[int, float, float, str, float]]:
     return [(s.job, s.start, s.end, s.outcome, s.lost) for s in run.segments]
 
 
@@ -77,7 +77,7 @@ URGENT: dict[str, Any] = {
         ({}, [(0, 0, 5, "preempted", 0), (1, 5, 9, "completed", 0), (0, 9, 14, "completed", 0)]),
         # A checkpoint every 2 s of work: of 5 s the last one is lost; 3 s to load it.
         (
-            {"checkpoint": 2.0, "restore": 3.0},
+            {"checkpoint": 2.0, "checkpoint_load": 3.0},
             [(0, 0, 5, "preempted", 1), (1, 5, 9, "completed", 0), (0, 9, 18, "completed", 0)],
         ),
         (
@@ -86,17 +86,17 @@ URGENT: dict[str, Any] = {
         ),
         # It works on for 2 s and saves for 1 s.
         (
-            {"grace": 2.0, "save": 1.0},
+            {"grace": 2.0, "checkpoint_write": 1.0},
             [(0, 0, 8, "preempted", 0), (1, 8, 12, "completed", 0), (0, 12, 15, "completed", 0)],
         ),
         # It finishes in its grace.
         ({"grace": 5.0}, [(0, 0, 10, "completed", 0), (1, 10, 14, "completed", 0)]),
         # Too young to be preempted.
-        ({"keep": 5.5}, [(0, 0, 10, "completed", 0), (1, 10, 14, "completed", 0)]),
+        ({"min_run_before_preempt": 5.5}, [(0, 0, 10, "completed", 0), (1, 10, 14, "completed", 0)]),
         ({"preemption": False}, [(0, 0, 10, "completed", 0), (1, 10, 14, "completed", 0)]),
-        # Passes at 0, 4, 8, ...: it waits for one.
+        # SchedulingPasses at 0, 4, 8, ...: it waits for one.
         (
-            {"tick": 4.0, "rounds": True},
+            {"round_interval": 4.0, "rounds": True},
             [(0, 0, 8, "preempted", 0), (1, 8, 12, "completed", 0), (0, 12, 14, "completed", 0)],
         ),
     ],
@@ -105,7 +105,7 @@ def test_preemption(settings: dict[str, Any], expected: list[tuple[int, float, f
     assert held(simulate(case_of([group(1, 1)], **{**URGENT, **settings}))) == expected
 
 
-def test_a_claim_keeps_others_out_of_the_place_it_waits_for() -> None:
+def test_claimed_gpus_are_not_given_to_other_jobs() -> None:
     """At 5 job 1 makes room on both GPUs, of which one is free already; job 2 would fit there, but it is claimed."""
     case = case_of(
         [group(1, 2)],
@@ -130,13 +130,13 @@ def test_jobs_on_one_gpu_slow_each_other_down() -> None:
         gpus=[1, 1],
         gpu_milli=[500, 500],
         gpu_utilization=[0.6, 0.6],
-        interference=BUILT_IN,
+        interference=BUILT_IN_INTERFERENCE,
     )
     run = simulate(case)
     assert [s.end for s in run.segments] == pytest.approx([16.7, 14.0])
 
 
-def test_a_gang_that_is_spread_runs_slower_and_moves_together_when_it_can() -> None:
+def test_spread_gang_is_slower_and_migrates_to_fewer_nodes() -> None:
     """At 0 one GPU is left on each node; at 10 those beside it have gone, and both its GPUs go to node 0."""
     case = case_of(
         [group(2, 2)],
@@ -147,14 +147,14 @@ def test_a_gang_that_is_spread_runs_slower_and_moves_together_when_it_can() -> N
         factor=[[1.0, 1.0, 0.5]],
         placement="worst",
         migration=True,
-        restore=2.0,
+        checkpoint_load=2.0,
     )
     run = simulate(case)
     assert held(run)[2:] == [(2, 1, 10, "migrated", 0), (2, 10, 27.5, "completed", 0)]
     assert [s.pieces for s in run.segments[2:]] == [((0, 0b10, 1000), (1, 0b10, 1000)), ((0, 0b11, 1000),)]
 
 
-def test_the_fastest_type_first() -> None:
+def test_fastest_gpu_type_first() -> None:
     case = case_of(
         [group(1, 1), group(1, 1, "A10")],
         submit=[0.0, 0.0],
@@ -173,7 +173,7 @@ def test_a_job_without_gpus_runs_at_speed_1_on_any_type() -> None:
     assert [(s.pieces[0].node, s.end) for s in simulate(case).segments] == [(0, 8.0)]
 
 
-def test_a_queue_keeps_to_its_groups() -> None:
+def test_queue_uses_only_its_groups() -> None:
     """Node 1 alone is the queue's; who is of another queue may go anywhere; who asks for both nodes is rejected."""
     groups = [{**group(1, 1), "name": "a"}, {**group(1, 1), "name": "b"}]
     case = case_of(groups, submit=[0.0] * 3, run=[8.0] * 3, gpus=[1, 1, 2], nodes=[1, 1, 2])
@@ -183,10 +183,16 @@ def test_a_queue_keeps_to_its_groups() -> None:
     assert run.jobs[2].outcome == "rejected"
 
 
-def test_least_attained_service_takes_turns() -> None:
+def test_least_attained_service_alternates_jobs() -> None:
     """A tick a second: whoever has had less goes on, the other waits; each does its 2 s."""
     case = case_of(
-        [group(1, 1)], rule="las", submit=[0.0, 0.0], run=[2.0, 2.0], gpus=[1, 1], preemption=True, tick=1.0
+        [group(1, 1)],
+        rule="las",
+        submit=[0.0, 0.0],
+        run=[2.0, 2.0],
+        gpus=[1, 1],
+        preemption=True,
+        round_interval=1.0,
     )
     assert [s[:3] for s in held(simulate(case))] == [(0, 0, 1), (1, 1, 3), (0, 3, 4)]
 
@@ -207,9 +213,7 @@ def test_least_attained_service_takes_turns() -> None:
         ("gpu-clustering", [(0, 0), (0, 0), (0, 1)]),
     ],
 )
-def test_three_parts_of_gpus_go_where_the_placement_says(
-    placement: str, expected: list[tuple[int, int]]
-) -> None:
+def test_gpu_shares_are_placed_by_every_placement(placement: str, expected: list[tuple[int, int]]) -> None:
     """A node of 2 GPUs and one of 4; parts of 400 each."""
     case = case_of(
         [group(1, 2), group(1, 4)],
@@ -223,21 +227,21 @@ def test_three_parts_of_gpus_go_where_the_placement_says(
     assert [(p.node, p.gpus.bit_length() - 1) for p in places] == expected
 
 
-def test_fewest_fragments() -> None:
+def test_fgd_minimizes_fragmentation() -> None:
     """Half a GPU is no fragment while the table's jobs are halves, and one where they are whole ones."""
     for gpu_milli, best in (([500, 500, 500], (0,)), ([500, 1000, 1000], (0,))):
         case = case_of([group(1, 2)], submit=[0.0] * 3, run=[1.0] * 3, gpus=[1] * 3, gpu_milli=gpu_milli)
         jobs = jobs_of(case)
         machine = Machine(case, "fgd", 0)
         machine.expect(jobs)
-        machine.put(jobs[0], [Hold(0, best)], 1)
+        machine.put(jobs[0], [PiecePlace(0, best)], 1)
         node = machine.nodes[0]
         # By hand: free 500 and 1000. Halves fit both: no fragments. Whole ones (2 of 3) cannot use the 500.
         assert machine.fragments(node) == pytest.approx(0.0 if gpu_milli[1] == 500 else 500 * 2 / 3)
-        assert machine.find(jobs[0]) == [Hold(0, (0,))]
+        assert machine.find(jobs[0]) == [PiecePlace(0, (0,))]
 
 
-def test_room_for_the_jobs_expected() -> None:
+def test_capacity_placement_preserves_capacity_for_typical_jobs() -> None:
     """By hand, free 500 and 1000, 7 cores: of halves with 2 cores 0.8 * 3 + 0.2 * 3, of whole ones 0.8 + 0.2."""
     case = case_of(
         [group(1, 2)],
@@ -251,16 +255,16 @@ def test_room_for_the_jobs_expected() -> None:
     machine = Machine(case, "capacity", 0)
     machine.expect(jobs)
     machine.nodes[0].cpu = 9000
-    machine.put(jobs[0], [Hold(0, (0,))], 1)
+    machine.put(jobs[0], [PiecePlace(0, (0,))], 1)
     assert machine.room(machine.nodes[0]) == pytest.approx(0.75 * 3.0 + 0.25 * 1.0)
     machine.nodes[0].cpu = 5000  # two halves, by their cores
     assert machine.room(machine.nodes[0]) == pytest.approx(0.75 * 2.8 + 0.25 * 1.0)
-    assert machine.find(jobs[0]) == [Hold(0, (0,))], "the whole GPU is left whole"
+    assert machine.find(jobs[0]) == [PiecePlace(0, (0,))], "the whole GPU is left whole"
     machine.nodes[0].cpu = 1000
     assert machine.room(machine.nodes[0]) == pytest.approx(0.25 * 1.0)
 
 
-def test_draws_are_small_and_differ() -> None:
+def test_placement_hash_values_are_small_and_differ() -> None:
     draws = {
         drawn(seed, job, piece, node)
         for seed in (0, 1)
@@ -272,7 +276,7 @@ def test_draws_are_small_and_differ() -> None:
     assert all(0 <= draw < 2**31 - 1 for draw in draws)
 
 
-def test_a_run_without_headway_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_preemption_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take the GPU from each other every second, and neither ever has its 3 s in one piece."""
     monkeypatch.setattr("tests.oracle.gpu_scheduling_pass.MOST_STARTS", 20)
     case = case_of(
@@ -282,8 +286,8 @@ def test_a_run_without_headway_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
         run=[3.0, 3.0],
         gpus=[1, 1],
         preemption=True,
-        tick=1.0,
+        round_interval=1.0,
         checkpoint=math.inf,
     )
-    with pytest.raises(RuntimeError, match="no headway"):
+    with pytest.raises(RuntimeError, match="no progress"):
         simulate(case)

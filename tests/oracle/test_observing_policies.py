@@ -1,4 +1,4 @@
-"""Policies that remember: engine and reference are told of the same starts and ends, in the same order."""
+"""Policies that observe jobs: engine and reference report the same starts and ends, in the same order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BLOCK = 50
 
 
 def nearest(job: Any, now: float, parameters: Any) -> float:
-    """Jobs whose estimate is nearest to a fading mean of what was told go first."""
+    """Jobs whose estimate is nearest to a decaying mean of the observed values go first."""
     if job.ran_s > 0.0:
         parameters[0] = 0.5 * parameters[0] + 0.5 * job.ran_s
         return 0.0
@@ -40,7 +40,7 @@ class Nearest:
     def __call__(self, job: ReferenceJob, now: float, eligible: float) -> float:
         return abs(max(job.estimate, 1.0) - self.memory)
 
-    def told(self, job: ReferenceJob, ran: float | None) -> None:
+    def observe(self, job: ReferenceJob, ran: float | None) -> None:
         if ran is None:
             self.memory = 0.9 * self.memory + 0.1 * job.nodes
         else:
@@ -79,7 +79,7 @@ def engine(case: Case, moving: bool) -> Any:
 
 
 @pytest.mark.parametrize("first", range(0, 300, BLOCK))
-def test_engine_and_reference_remember_the_same(first: int) -> None:
+def test_observing_policy_runs_equally_in_engine_and_reference(first: int) -> None:
     for seed in range(first, first + BLOCK):
         case = replace(random_case(seed), backfill_order=None)
         differs = conversion.difference(
@@ -88,7 +88,7 @@ def test_engine_and_reference_remember_the_same(first: int) -> None:
         assert differs is None, differs
 
 
-def test_memory_begins_anew_with_every_run() -> None:
+def test_learned_state_is_reset_for_every_run() -> None:
     case = replace(random_case(7), backfill_order=None)
     mine = rule(True)
     table, machine = conversion.job_table(case.jobs), conversion.cluster(case)
@@ -99,23 +99,23 @@ def test_memory_begins_anew_with_every_run() -> None:
     assert mine.parameters.tolist() == [3.0]
 
 
-def test_memory_makes_a_difference() -> None:
-    """Otherwise the tests above could not fail."""
+def test_observations_change_the_schedule() -> None:
+    """Shows that the tests above can fail."""
     differing = 0
     for seed in range(60):
         case = replace(random_case(seed), backfill_order=None)
-        deaf = Nearest()
-        deaf.told = lambda job, ran: None  # type: ignore[method-assign]
+        unobserving = Nearest()
+        unobserving.observe = lambda job, ran: None  # type: ignore[method-assign]
         forgetful = simulate(
             case.jobs, case.groups, queues=case.queues, outages=case.outages, reservations=case.reservations,
-            rule=deaf, fixed=True, depth=case.depth, at_limit=case.at_limit, schedule_per=case.schedule_per,
+            rule=unobserving, fixed=True, depth=case.depth, at_limit=case.at_limit, schedule_per=case.schedule_per,
             placement=case.placement, overrun=case.overrun or "double",
         )  # fmt: skip
         differing += conversion.difference(case, forgetful, engine(case, False)) is not None
     assert differing > 10
 
 
-def test_a_rule_in_python_is_told_the_same() -> None:
+def test_python_policy_observes_the_same_jobs() -> None:
     slow = PriorityPolicy(
         "slow", nearest, np.array([3.0]), time_dependent=True, observes_jobs=True, compiled=False
     )

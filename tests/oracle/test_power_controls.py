@@ -9,7 +9,7 @@ import pytest
 
 import kilowait
 from tests.oracle.conversion import difference, run_engine
-from tests.oracle.power_workloads import lever_case
+from tests.oracle.power_workloads import power_case
 from tests.oracle.workloads import run_reference
 
 CASES = 400
@@ -20,13 +20,13 @@ LAST = FIRST + int(os.environ.get("KILOWAIT_REFERENCE_CASES", str(CASES)))
 
 pytestmark = pytest.mark.skipif(
     "power_controls" not in inspect.signature(kilowait.simulate).parameters,
-    reason="kilowait.simulate has no levers",
+    reason="kilowait.simulate has no power controls",
 )
 
 
 @pytest.mark.parametrize("first", range(FIRST, LAST, BLOCK))
-def test_engine_and_reference_give_the_same_log_with_levers(first: int) -> None:
+def test_engine_and_reference_give_the_same_log_with_power_controls(first: int) -> None:
     for seed in range(first, min(first + BLOCK, LAST)):
-        case = lever_case(seed)
+        case = power_case(seed)
         differs = difference(case, run_reference(case), run_engine(case))
         assert differs is None, differs

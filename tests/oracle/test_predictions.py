@@ -1,4 +1,4 @@
-"""Policies that predict: engine and reference plan with the same written times, at arrival and at every pass."""
+"""Policies that predict: engine and reference use the same predicted times, on arrival and at every pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kilowait.engine.kernels.jit import compile_entry
 from kilowait.policies import simulate as engine_simulate
 from tests.oracle import conversion, priority_rules
 from tests.oracle.model import ReferenceJob
-from tests.oracle.power_workloads import lever_case
+from tests.oracle.power_workloads import power_case
 from tests.oracle.reference import simulate
 from tests.oracle.workloads import Case, random_case
 
@@ -52,7 +52,7 @@ class Guesses:
     def __call__(self, job: ReferenceJob, now: float, eligible: float) -> float:
         return (self.memory[job.nodes % 4] + 0.25 * (self.memory[4] % 3.0)) * job.nodes
 
-    def told(self, job: ReferenceJob, ran: float | None) -> None:
+    def observe(self, job: ReferenceJob, ran: float | None) -> None:
         if ran is None:
             self.memory[4] += 1.0
         else:
@@ -98,13 +98,15 @@ def engine(case: Case, mine: Any) -> Any:
             placement=case.placement,
             overrun=case.overrun or "double",
             on_oversized="drop",
-            power_controls=None if case.power_controls is None else conversion.levers_of(case.power_controls),
+            power_controls=None
+            if case.power_controls is None
+            else conversion.power_controls_of(case.power_controls),
         )
     )
 
 
 @pytest.mark.parametrize("first", range(0, 300, BLOCK))
-def test_engine_and_reference_plan_with_the_same_predictions(first: int) -> None:
+def test_engine_and_reference_use_the_same_predictions(first: int) -> None:
     for seed in range(first, first + BLOCK):
         case, moving = random_case(seed), bool(seed % 2)
         differs = conversion.difference(
@@ -114,24 +116,24 @@ def test_engine_and_reference_plan_with_the_same_predictions(first: int) -> None
 
 
 @pytest.mark.parametrize("first", range(0, 150, BLOCK))
-def test_so_they_do_with_levers(first: int) -> None:
+def test_engine_and_reference_use_the_same_predictions_with_power_controls(first: int) -> None:
     for seed in range(first, first + BLOCK):
-        case, moving = lever_case(seed), bool(seed % 2)
+        case, moving = power_case(seed), bool(seed % 2)
         differs = conversion.difference(
             case, reference_run(case, Guesses(), not moving), engine(case, rule(moving))
         )
         assert differs is None, differs
 
 
-def test_predictions_make_a_difference() -> None:
-    """Otherwise the tests above could not fail."""
+def test_predictions_change_the_schedule() -> None:
+    """Shows that the tests above can fail."""
     differing = 0
     for seed in range(60):
         case = replace(random_case(seed), depth=1)
-        deaf = Guesses()
-        deaf.predict = lambda job, now, eligible: (max(job.estimate, 1.0), job.estimate)  # type: ignore[method-assign]
+        unobserving = Guesses()
+        unobserving.predict = lambda job, now, eligible: (max(job.estimate, 1.0), job.estimate)  # type: ignore[method-assign]
         differing += (
-            conversion.difference(case, reference_run(case, deaf, True), engine(case, rule(False)))
+            conversion.difference(case, reference_run(case, unobserving, True), engine(case, rule(False)))
             is not None
         )
     assert differing > 10

@@ -1,4 +1,4 @@
-"""Job by job what other people's simulators computed; docs/validation.md has the table and the explanations."""
+"""Start times compared with those of other simulators; docs/validation.md explains the differences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEARLY = [run for run in KTH if not run.exact]
 
 
 @pytest.mark.parametrize("run", EXACT, ids=lambda run: f"{run.log}-{run.run}")
-def test_every_start_is_equal(data_dir: Path, run: Recorded) -> None:
+def test_all_starts_equal_the_recorded_ones(data_dir: Path, run: Recorded) -> None:
     start, their_start = recorded_starts.ours(data_dir, run), recorded_starts.theirs(data_dir, run)
     different = np.flatnonzero(start != their_start)
     ids = recorded_starts.jobs_of(data_dir, run.log, run.perfect)["job_id"]
@@ -25,7 +25,7 @@ def test_every_start_is_equal(data_dir: Path, run: Recorded) -> None:
 
 
 @pytest.mark.parametrize("run", NEARLY, ids=lambda run: run.run)
-def test_means_are_those_of_pyss_within_half_a_percent(data_dir: Path, run: Recorded) -> None:
+def test_means_agree_with_pyss_within_half_a_percent(data_dir: Path, run: Recorded) -> None:
     mine = recorded_starts.means(data_dir, run, recorded_starts.ours(data_dir, run))
     their_means = recorded_starts.means(data_dir, run, recorded_starts.theirs(data_dir, run))
     written = recorded_starts.oracle(data_dir, run.log)["runs"][run.run]["metrics"]
@@ -38,7 +38,7 @@ def test_means_are_those_of_pyss_within_half_a_percent(data_dir: Path, run: Reco
     ("name", "equal"),
     [("EASY", 28_016), ("EASY-SJBF", 28_344), ("EASY-perfect", 28_481), ("conservative", 27_775)],
 )
-def test_so_many_starts_are_those_of_pyss(data_dir: Path, name: str, equal: int) -> None:
+def test_number_of_starts_equal_to_pyss(data_dir: Path, name: str, equal: int) -> None:
     run = next(run for run in KTH if run.run == name)
     assert int((recorded_starts.ours(data_dir, run) == recorded_starts.theirs(data_dir, run)).sum()) == equal
 
@@ -46,7 +46,7 @@ def test_so_many_starts_are_those_of_pyss(data_dir: Path, name: str, equal: int)
 @pytest.mark.parametrize(
     ("name", "equal"), [("EASY", 28_472), ("EASY-SJBF", 28_389), ("conservative", 28_479)]
 )
-def test_with_a_pass_per_event_so_many_are(data_dir: Path, name: str, equal: int) -> None:
+def test_number_of_starts_equal_to_pyss_with_a_pass_per_event(data_dir: Path, name: str, equal: int) -> None:
     """pyss makes passes inside an instant: that is where it differs."""
     run = next(run for run in KTH if run.run == name)
     per_event = replace(run, settings={**run.settings, "schedule_per": "event"})
@@ -57,7 +57,7 @@ def test_with_a_pass_per_event_so_many_are(data_dir: Path, name: str, equal: int
 
 
 @pytest.mark.slow
-def test_a_plain_program_that_keeps_its_plan_gives_the_starts_of_pyss(data_dir: Path) -> None:
+def test_plain_conservative_program_reproduces_pyss(data_dir: Path) -> None:
     """All but two; see tests/oracle/pyss_conservative.py."""
     run = next(run for run in KTH if run.run == "conservative")
     jobs = recorded_starts.jobs_of(data_dir, run.log, False)

@@ -1,4 +1,4 @@
-"""The reference simulator's own answers, worked out by hand."""
+"""Results of the reference simulator, computed by hand."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from tests.oracle.priority_rules import NAMES, rule_for
 from tests.oracle.reference import (
+    JobReservation,
     Outage,
-    Promise,
     ReferenceGroup,
     ReferenceJob,
     Reservation,
@@ -20,7 +20,7 @@ from tests.oracle.reference import (
 
 
 def job(job_id: int, submit: float, nodes: int, run: float, **more: Any) -> ReferenceJob:
-    """A job whose estimate is its run time unless said otherwise."""
+    """A job; its estimate defaults to the run time."""
     return ReferenceJob(job_id, submit, run, more.pop("estimate", run), nodes, **more)
 
 
@@ -47,21 +47,21 @@ def outcomes(run: Run) -> list[str]:
     return [result.outcome for result in run.results]
 
 
-def told(run: Run, job_id: int) -> list[tuple[float, float]]:
-    """(time, reserved start) of the promises made to a job."""
-    return [(p.time, p.start) for p in run.promises if p.job_id == job_id]
+def reservations_of(run: Run, job_id: int) -> list[tuple[float, float]]:
+    """(time, reserved start) of a job's reservations."""
+    return [(p.time, p.start) for p in run.job_reservations if p.job_id == job_id]
 
 
 # -- order and backfilling -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("depth", "run", "third"), [(0, 8.0, 20.0), (1, 8.0, 2.0), (1, 8.25, 20.0)])
-def test_easy_lets_a_job_go_ahead_that_ends_by_the_shadow(depth: int, run: float, third: float) -> None:
+def test_easy_backfills_a_job_that_ends_by_the_shadow_time(depth: int, run: float, third: float) -> None:
     jobs = [job(1, 0, 3, 10), job(2, 1, 4, 10), job(3, 2, 1, run)]  # shadow 10, extra 0
     assert starts(go(jobs, depth=depth)) == [0, 10, third]
 
 
-def test_easy_gives_away_the_extra_once() -> None:
+def test_easy_uses_the_extra_nodes_once() -> None:
     jobs = [
         job(1, 0, 5, 10),
         job(2, 1, 6, 10),  # shadow 10, extra 2
@@ -72,14 +72,16 @@ def test_easy_gives_away_the_extra_once() -> None:
     assert starts(go(jobs, ReferenceGroup("g", 8))) == [0, 10, 2, 20, 2]
 
 
-def test_all_releases_of_the_shadow_time_count_as_extra() -> None:
+def test_all_releases_at_the_shadow_time_count_as_extra() -> None:
     jobs = [job(1, 0, 2, 10), job(2, 0, 1, 10), job(3, 1, 2, 10), job(4, 2, 1, 100)]
     run = go(jobs)
     assert starts(run) == [0, 0, 10, 2]
-    assert run.promises[0] == Promise(at_pass=2, time=1, job_id=3, group=0, start=10, head=True)
+    assert run.job_reservations[0] == JobReservation(
+        at_pass=2, time=1, job_id=3, group=0, start=10, head=True
+    )
 
 
-def test_ties_go_by_submit_then_id_and_results_keep_the_tables_order() -> None:
+def test_ties_are_broken_by_submit_time_then_id() -> None:
     jobs = [job(7, 0, 4, 10), job(3, 0, 4, 10), job(9, -1, 4, 10)]
     run = go(jobs, depth=0, policy="sjf")
     assert starts(run) == [19, 9, -1]
@@ -93,98 +95,103 @@ FIVE = [job(1, 0, 3, 10), job(2, 1, 3, 10), job(3, 2, 5, 10), job(4, 3, 2, 30)]
     ("depth", "expected"),
     [(0, [0, 10, 20, 30]), (1, [0, 10, 33, 3]), (2, [0, 10, 20, 30]), (None, [0, 10, 20, 30])],
 )
-def test_what_is_reserved_is_not_delayed(depth: int | None, expected: list[float]) -> None:
+def test_backfilling_does_not_delay_reservations(depth: int | None, expected: list[float]) -> None:
     """Job 4 fits beside job 2 but would keep job 3 from its place, which EASY does not know of."""
     assert starts(go(FIVE, ReferenceGroup("g", 5), depth=depth)) == expected
 
 
 @pytest.mark.parametrize(("depth", "expected"), [(2, [0, 10, 20, 55, 5]), (None, [0, 10, 20, 30, 40])])
-def test_depth_two_keeps_two_promises_and_conservative_all(depth: int | None, expected: list[float]) -> None:
+def test_depth_two_makes_two_reservations_and_conservative_one_per_job(
+    depth: int | None, expected: list[float]
+) -> None:
     jobs = [job(1, 0, 3, 10), job(2, 1, 3, 10), job(3, 2, 4, 10), job(4, 3, 5, 10), job(5, 5, 1, 50)]
     run = go(jobs, ReferenceGroup("g", 5), depth=depth)
     assert starts(run) == expected
-    assert told(run, 4)[0] == ((10, 55) if depth == 2 else (3, 30))  # too late: job 5 runs
+    assert reservations_of(run, 4)[0] == ((10, 55) if depth == 2 else (3, 30))  # too late: job 5 runs
 
 
-def test_own_order_for_backfilling() -> None:
+def test_separate_backfill_order() -> None:
     jobs = [job(1, 0, 3, 10), job(2, 1, 4, 10), job(3, 2, 1, 8), job(4, 2, 1, 4)]
     assert starts(go(jobs)) == [0, 10, 2, 20]
     assert starts(go(jobs, own="sjf")) == [0, 10, 20, 2]
 
 
-def test_a_moving_rule_is_scored_at_every_pass() -> None:
+def test_time_dependent_policy_is_scored_at_every_pass() -> None:
     jobs = [job(1, 0, 4, 10), job(2, 1, 4, 100), job(3, 8, 4, 2)]
     assert starts(go(jobs, depth=0)) == [0, 10, 110]
     assert starts(go(jobs, depth=0, policy="wfp3")) == [0, 12, 10]  # (9/100)^3 against (2/2)^3
 
 
-# -- conservative: the plan that is kept ---------------------------------------------------------
+# -- conservative: persistent reservations -------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("depth", "expected"), [(None, [0, 0, 15, 5]), (50, [0, 0, 10, 20])], ids=["kept", "anew"]
 )
-def test_an_early_finish_moves_nobody_back(depth: int | None, expected: list[float]) -> None:
-    """Promised: job 3 at 20, job 4 at 10. Job 2 ends at 5: anew, job 3 takes the place of 4; kept, 4 goes."""
+def test_early_finish_delays_no_reservation(depth: int | None, expected: list[float]) -> None:
+    """Reserved: job 3 at 20, job 4 at 10. Job 2 ends at 5: new reservations delay job 4, kept ones do not."""
     jobs = [job(1, 0, 2, 10), job(2, 0, 2, 5, estimate=20), job(3, 0, 4, 10), job(4, 0, 2, 10)]
     run = go(jobs, depth=depth)
-    assert [told(run, 3)[0], told(run, 4)[0]] == [(0, 20), (0, 10)]
+    assert [reservations_of(run, 3)[0], reservations_of(run, 4)[0]] == [(0, 20), (0, 10)]
     assert starts(run) == expected
-    assert told(run, 3) == ([(0, 20), (5, 20), (10, 15)] if depth is None else [(0, 20), (5, 10)])
+    assert reservations_of(run, 3) == ([(0, 20), (5, 20), (10, 15)] if depth is None else [(0, 20), (5, 10)])
 
 
-def test_the_later_of_two_moves_forward_and_the_other_stays() -> None:
-    """Job 3 is told 20 and 4, which wants two nodes for 15 s, 30. When job 2 ends at 4, nothing changes for job 3."""
+def test_only_the_reservation_that_can_start_earlier_moves() -> None:
+    """Job 3 is reserved for 20, job 4 (two nodes, 15 s) for 30. When job 2 ends at 4, nothing changes for job 3."""
     jobs = [job(1, 0, 2, 20), job(2, 0, 1, 4, estimate=20), job(3, 1, 4, 10), job(4, 2, 2, 15)]
     run = go(jobs, depth=None)
-    assert told(run, 3) == [(1, 20), (4, 20), (19, 20)]
-    assert told(run, 4) == [(2, 30)]
+    assert reservations_of(run, 3) == [(1, 20), (4, 20), (19, 20)]
+    assert reservations_of(run, 4) == [(2, 30)]
     assert starts(run) == [0, 0, 20, 4]
 
 
-def test_nothing_freed_nothing_moved() -> None:
-    """A job that comes later but stands first in the order gets a place after those that have one."""
+def test_reservations_stay_when_nothing_is_freed() -> None:
+    """A later job with a better score gets a reservation after the existing ones."""
     jobs = [job(1, 0, 4, 10), job(2, 1, 4, 100), job(3, 2, 4, 5)]
     run = go(jobs, depth=None, policy="sjf")
-    assert [told(run, 2), told(run, 3)] == [[(1, 10)], [(2, 110), (10, 110)]]
+    assert [reservations_of(run, 2), reservations_of(run, 3)] == [[(1, 10)], [(2, 110), (10, 110)]]
     assert starts(run) == [0, 10, 110]
     assert starts(go(jobs, depth=50, policy="sjf")) == [0, 15, 10]
 
 
-def test_a_cancellation_frees_a_place() -> None:
+def test_cancellation_moves_reservations_earlier() -> None:
     jobs = [job(1, 0, 4, 10), job(2, 1, 4, 10, cancel=5), job(3, 2, 4, 10)]
     run = go(jobs, depth=None)
-    assert told(run, 3) == [(2, 20), (5, 10)]
+    assert reservations_of(run, 3) == [(2, 20), (5, 10)]
     assert starts(run) == [0, None, 10]
 
 
-def test_a_belief_renewed_voids_the_plan() -> None:
-    """At 12, by which job 1 was to end, all is planned anew: 3, now first, takes the place job 2 had."""
+def test_new_expected_end_invalidates_the_plan() -> None:
+    """At 12, the expected end of job 1, reservations are made again: job 3, now first, gets the time of job 2."""
     jobs = [job(1, 0, 4, 20, estimate=10), job(2, 1, 4, 100), job(3, 2, 4, 5), job(4, 12, 4, 200)]
     run = go(jobs, depth=None, policy="sjf")
-    assert told(run, 2) == [(1, 10), (12, 25), (20, 25)]
-    assert told(run, 3) == [(2, 110), (12, 20)]
+    assert reservations_of(run, 2) == [(1, 10), (12, 25), (20, 25)]
+    assert reservations_of(run, 3) == [(2, 110), (12, 20)]
     assert starts(run) == [0, 25, 20, 125]
 
 
 @pytest.mark.parametrize("announced", [-math.inf, 3.5, 60])
-def test_capacity_announced_or_changed_voids_the_plan(announced: float) -> None:
-    """Job 4 comes at 4: job 3, first in the order, takes the place of 2 if the outage was announced since 2."""
+def test_capacity_change_or_its_announcement_invalidates_the_plan(announced: float) -> None:
+    """Job 4 arrives at 4: job 3, first in the order, gets the time of job 2 if the outage was announced since 2."""
     jobs = [job(1, 0, 4, 10), job(2, 1, 4, 40), job(3, 2, 4, 5), job(4, 4, 4, 300)]
     run = go(jobs, depth=None, policy="sjf", outages=[Outage("g", 1, 60, 61, announced)])
     if announced == 3.5:
-        assert [told(run, 3)[:2], told(run, 2)[:2]] == [[(2, 50), (4, 10)], [(1, 10), (4, 15)]]
+        assert [reservations_of(run, 3)[:2], reservations_of(run, 2)[:2]] == [
+            [(2, 50), (4, 10)],
+            [(1, 10), (4, 15)],
+        ]
         assert starts(run) == [0, 15, 10, 61]
     else:
-        assert told(run, 2) == [(1, 10)]
-        assert told(run, 3)[0] == (2, 50)
+        assert reservations_of(run, 2) == [(1, 10)]
+        assert reservations_of(run, 3)[0] == (2, 50)
         assert starts(run) == [0, 10, 50, 61 if announced < 0 else 55]
 
 
 # -- estimates and truth -------------------------------------------------------------------------
 
 
-def test_a_belief_that_is_outlived_doubles() -> None:
+def test_expected_run_time_doubles_on_overrun() -> None:
     jobs = [
         job(1, 0, 3, 35, estimate=10),
         job(2, 1, 4, 10),
@@ -193,22 +200,22 @@ def test_a_belief_that_is_outlived_doubles() -> None:
     ]
     run = go(jobs)
     assert starts(run) == [0, 40, 12, 25]
-    assert told(run, 2) == [(1, 10), (12, 20), (17, 20), (25, 40), (35, 40)]
+    assert reservations_of(run, 2) == [(1, 10), (12, 20), (17, 20), (25, 40), (35, 40)]
 
 
-def test_a_belief_is_outlived_when_its_time_has_come() -> None:
+def test_job_overruns_at_its_expected_end() -> None:
     jobs = [job(1, 0, 3, 35, estimate=10), job(2, 1, 4, 10), job(3, 20, 1, 20)]
     assert starts(go(jobs)) == [0, 40, 20]
 
 
-def test_many_doublings_at_once_and_estimates_below_a_second() -> None:
+def test_repeated_doubling_and_estimates_below_one_second() -> None:
     jobs = [job(1, 0, 3, 1000, estimate=0.25), job(2, 0, 4, 1), job(3, 600, 1, 424)]  # 1 * 2**10 = 1024
     run = go(jobs)
     assert starts(run) == [0, 1024, 600]
-    assert told(run, 2) == [(0, 1), (600, 1024), (1000, 1024)]
+    assert reservations_of(run, 2) == [(0, 1), (600, 1024), (1000, 1024)]
 
 
-def test_walltime_kill() -> None:
+def test_at_limit_kill() -> None:
     jobs = [job(1, 0, 4, 20, estimate=10), job(2, 0, 4, 5, estimate=0.25), job(3, 0, 4, 3, estimate=3)]
     run = go(jobs, at_limit="kill")
     assert [(r.start, r.end, r.outcome) for r in run.results] == [
@@ -236,7 +243,7 @@ def test_dependency_with_think_time() -> None:
     assert outcomes(run)[2] == "rejected"
 
 
-def test_a_chain_of_zero_runs_is_one_moment() -> None:
+def test_chain_of_zero_length_jobs_takes_one_instant() -> None:
     jobs = [job(1, 5, 4, 0), job(2, 0, 4, 0, after=1), job(3, 0, 4, 7, after=2), job(4, 5, 4, 1)]
     run = go(jobs, depth=0)
     assert [r.eligible for r in run.results] == [5, 5, 5, 5]
@@ -244,7 +251,7 @@ def test_a_chain_of_zero_runs_is_one_moment() -> None:
     assert starts(run) == [5, 5, 5, 12]
 
 
-def test_hold() -> None:
+def test_begin_time() -> None:
     run = go([job(1, 0, 4, 10, begin=7), job(2, 3, 4, 10, begin=1), job(3, 5, 4, 1)], depth=0)
     assert [r.eligible for r in run.results] == [7, 3, 5]
     assert starts(run) == [14, 3, 13]
@@ -271,7 +278,7 @@ def test_cancellation_in_the_second_of_a_finish(schedule_per: str, second: str) 
     assert outcomes(go(jobs, schedule_per=schedule_per))[1] == second
 
 
-def test_too_large_by_choice_an_error() -> None:
+def test_oversized_job_is_an_error_by_default() -> None:
     with pytest.raises(ValueError, match="job 1 fits none"):
         go([job(1, 0, 5, 1)], on_oversized="error")
 
@@ -280,30 +287,32 @@ def test_too_large_by_choice_an_error() -> None:
 
 
 @pytest.mark.parametrize(("depth", "expected"), [(0, [20, 20]), (1, [20, 0])])
-def test_a_planned_outage_is_avoided(depth: int, expected: list[float]) -> None:
+def test_announced_outage_is_avoided(depth: int, expected: list[float]) -> None:
     jobs = [job(1, 0, 2, 15), job(2, 0, 2, 10)]
     assert starts(go(jobs, depth=depth, outages=[Outage("g", 4, 10, 20, -math.inf)])) == expected
 
 
-def test_an_outage_is_avoided_from_its_announcement_on() -> None:
+def test_outage_is_avoided_after_its_announcement() -> None:
     jobs = [job(1, 0, 2, 15), job(2, 5, 2, 15), job(3, 6, 2, 4)]
     assert starts(go(jobs, outages=[Outage("g", 4, 10, 20, 5)])) == [0, 20, 6]
 
 
-def test_a_failure_leaves_a_debt_that_releases_pay_first() -> None:
+def test_unannounced_outage_takes_nodes_as_jobs_release_them() -> None:
     jobs = [job(1, 0, 4, 15), job(2, 11, 2, 5), job(3, 12, 4, 5), job(4, 13, 1, 5)]
     run = go(jobs, outages=[Outage("g", 2, 10, 30, 10)])
     assert starts(run) == [0, 15, 30, 20]
-    assert told(run, 2) == [(11, 15), (12, 15), (13, 15)]
+    assert reservations_of(run, 2) == [(11, 15), (12, 15), (13, 15)]
 
 
-def test_what_never_comes_back() -> None:
+def test_outage_without_end() -> None:
     jobs = [job(1, 0, 3, 10), job(2, 6, 4, 10), job(3, 7, 1, 1, after=2), job(4, 8, 1, 10)]
     run = go(jobs, outages=[Outage("g", 1, 5, math.inf, 5)])
     assert outcomes(run) == ["completed", "unstarted", "unstarted", "completed"]
     assert [r.eligible for r in run.results] == [0, 6, None, 8]
     assert starts(run)[3] == 10
-    assert told(run, 2) == [] and told(run, 4) == [(8, 10)]  # job 2 gets none, so job 4 gets the one
+    assert reservations_of(run, 2) == [] and reservations_of(run, 4) == [
+        (8, 10)
+    ]  # job 2 gets none, so job 4 gets the one
 
 
 def test_reservation() -> None:
@@ -336,7 +345,7 @@ def test_shared_pools() -> None:
     assert outcomes(run)[3] == "rejected"
 
 
-def test_shared_group_without_columns_gives_out_the_cores_of_whole_nodes() -> None:
+def test_shared_group_without_core_column_allocates_whole_nodes() -> None:
     group = ReferenceGroup("s", 3, cores=4, memory_gb=8.0, gpus=1, shared=True)
     assert starts(go([job(1, 0, 2, 10), job(2, 0, 2, 10), job(3, 0, 1, 10)], group)) == [0, 10, 0]
 
@@ -347,7 +356,7 @@ A, B = ReferenceGroup("a", 2), ReferenceGroup("b", 2)
 ONLY = {"qa": ("a",), "qb": ("b",), "ba": ("b", "a")}
 
 
-def test_a_job_is_reserved_where_it_fits_first_and_each_group_has_its_own() -> None:
+def test_reservation_is_made_on_the_group_with_the_earliest_start() -> None:
     jobs = [
         job(1, 0, 2, 10, queue="qa"),
         job(2, 0, 2, 5, queue="qb"),
@@ -356,18 +365,18 @@ def test_a_job_is_reserved_where_it_fits_first_and_each_group_has_its_own() -> N
         job(5, 3, 2, 1, queue="qb"),
     ]
     run = go(jobs, A, B, queues=ONLY)
-    assert [p[2:5] for p in run.promises if p.time == 3] == [(3, 1, 5), (4, 0, 10)]
+    assert [p[2:5] for p in run.job_reservations if p.time == 3] == [(3, 1, 5), (4, 0, 10)]
     assert [(r.start, r.group) for r in run.results] == [(0, 0), (0, 1), (5, 1), (10, 0), (12, 1)]
 
 
 @pytest.mark.parametrize(("queue", "group"), [(None, 0), ("ba", 1)])
-def test_ties_between_groups_go_by_preference(queue: str | None, group: int) -> None:
+def test_ties_between_groups_are_broken_by_preference(queue: str | None, group: int) -> None:
     jobs = [job(1, 0, 2, 10, queue="qa"), job(2, 0, 2, 10, queue="qb"), job(3, 1, 2, 1, queue=queue)]
     run = go(jobs, A, B, queues=ONLY)
-    assert run.promises[0].group == run.results[2].group == group
+    assert run.job_reservations[0].group == run.results[2].group == group
 
 
-def test_without_backfilling_a_job_blocks_its_own_groups_only() -> None:
+def test_without_backfilling_a_job_blocks_only_its_groups() -> None:
     jobs = [
         job(1, 0, 1, 10, queue="qa"),
         job(2, 1, 2, 10, queue="qa"),
@@ -389,12 +398,12 @@ def test_placement(placement: str, groups: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("schedule_per", "expected"), [("instant", [1, 0]), ("event", [0, 100])])
-def test_a_pass_per_instant_or_per_event(schedule_per: str, expected: list[float]) -> None:
+def test_one_pass_per_instant_or_per_event(schedule_per: str, expected: list[float]) -> None:
     jobs = [job(1, 0, 4, 100), job(2, 0, 4, 1)]
     assert starts(go(jobs, depth=0, policy="sjf", schedule_per=schedule_per)) == expected
 
 
-def test_per_event_a_release_that_is_due_now_may_be_promised_but_not_used() -> None:
+def test_per_event_a_due_release_can_be_reserved_but_not_used() -> None:
     jobs = [job(1, 0, 2, 10), job(2, 0, 2, 10), job(3, 1, 3, 10), job(4, 2, 2, 100), job(5, 2, 1, 100)]
     run = go(jobs, schedule_per="event")
     assert starts(run) == [0, 0, 10, 20, 10]
@@ -405,12 +414,13 @@ def test_per_event_a_release_that_is_due_now_may_be_promised_but_not_used() -> N
         3,
         4,
     ]  # job 5 goes after the first finish of second 10, job 3 after the other
-    assert told(run, 3)[-1] == (10, 10)
+    assert reservations_of(run, 3)[-1] == (10, 10)
 
 
-def test_no_pass_is_made_and_no_belief_renewed_while_nobody_waits() -> None:
-    """Job 2 ends at 12, when 1 has overrun its 10 s: nobody looks. At 15 the first passes of three still take 1
-    for gone and promise job 3 the whole machine at once; only the last sees that it is there, and 5 goes first."""
+def test_no_pass_is_made_while_the_queue_is_empty() -> None:
+    """Job 2 ends at 12, when job 1 has overrun its 10 s, but no pass is made. At 15 the first of three passes still
+    expect job 1 to have ended and reserve for job 3 at once; only the last one renews its end, and job 5 starts first.
+    """
     jobs = [
         job(1, 0, 3, 35, estimate=10),
         job(2, 0, 1, 12),
@@ -419,7 +429,7 @@ def test_no_pass_is_made_and_no_belief_renewed_while_nobody_waits() -> None:
         job(5, 15, 1, 2),
     ]
     run = go(jobs, schedule_per="event", own="sjf")
-    assert told(run, 3)[:3] == [(15, 15), (15, 15), (15, 20)]
+    assert reservations_of(run, 3)[:3] == [(15, 15), (15, 15), (15, 20)]
     assert starts(run) == [0, 0, 35, 45, 15]
 
 

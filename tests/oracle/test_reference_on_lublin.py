@@ -46,7 +46,7 @@ def read_swf(path: Path, count: int) -> list[ReferenceJob]:
 @pytest.mark.parametrize(
     ("name", "policy", "depth", "schedule_per", "count"), RUNS, ids=[run[0] for run in RUNS]
 )
-def test_starts_are_those_of_others(
+def test_starts_equal_those_of_other_simulators(
     name: str, policy: str, depth: int | None, schedule_per: str, count: int
 ) -> None:
     """Only the first jobs of the log are run, and only the starts before the first one left out are compared.

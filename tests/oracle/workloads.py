@@ -1,4 +1,4 @@
-"""Small, nasty workloads: every feature of the clock, with ties, zeros, debts and dead ends."""
+"""Random small workloads that cover every feature of the engine, with ties, zeros and pending outages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.oracle.model import ReferencePowerControls
 from tests.oracle.priority_rules import (
     BACKFILL_ORDER,
     NAMES,
-    OUTLIVED,
+    OVERRUN_RULE,
     PREDICTING,
     rule_for,
 )
@@ -27,7 +27,7 @@ from tests.oracle.reference import (
 
 @dataclass(frozen=True)
 class Case:
-    """One simulation, whole: machine, jobs and settings."""
+    """Inputs of one simulation: machine, jobs and settings."""
 
     seed: int
     jobs: tuple[ReferenceJob, ...]
@@ -43,12 +43,12 @@ class Case:
     schedule_per: str = "instant"
     placement: str = "first"
     overrun: str | None = None
-    """None: as the policy brings it, or double."""
+    """None: that of the policy, or double."""
     power_controls: ReferencePowerControls | None = None
 
 
 def run_reference(case: Case) -> Run:
-    """The reference simulator's answer."""
+    """The reference simulator's result."""
     rule, fixed = rule_for(case.policy, case.jobs)
     order = case.backfill_order or BACKFILL_ORDER.get(case.policy)
     own = (None, True) if order is None else rule_for(order, case.jobs)
@@ -66,18 +66,18 @@ def run_reference(case: Case) -> Run:
         at_limit=case.at_limit,
         schedule_per=case.schedule_per,
         placement=case.placement,
-        overrun=case.overrun or OUTLIVED.get(case.policy, "double"),
+        overrun=case.overrun or OVERRUN_RULE.get(case.policy, "double"),
         power_controls=case.power_controls,
     )
 
 
 def random_case(seed: int) -> Case:
-    """The case of this seed; which features it has is part of the draw."""
-    return with_predictions(with_beliefs(plain_case(seed)))
+    """The random case of this seed; its features are random too."""
+    return with_predictions(with_planning_times(plain_case(seed)))
 
 
 def plain_case(seed: int) -> Case:
-    """The same without times of their own for the planner."""
+    """The same without planned, limit and overrun_planned times."""
     rng = Random(seed)
     unit = rng.choice([1.0, 1.0, 1.0, 0.25, 0.25, 0.0])
     groups = draw_groups(rng)
@@ -88,7 +88,7 @@ def plain_case(seed: int) -> Case:
     first = min(job.submit for job in jobs)
     outages = draw_outages(rng, groups, first, span, unit) if rng.random() < 0.35 else ()
     reservations = draw_reservations(rng, groups, first, span, unit) if rng.random() < 0.25 else ()
-    jobs = draw_wishes(rng, jobs, [*queues, *(r.name for r in reservations)], first, span, unit)
+    jobs = draw_constraints(rng, jobs, [*queues, *(r.name for r in reservations)], first, span, unit)
     if rng.random() < 0.3:
         jobs = rng.sample(jobs, len(jobs))
     depth = rng.choice([0, 0, 1, 1, 2, 3, 50, None, None])
@@ -109,17 +109,17 @@ def plain_case(seed: int) -> Case:
     )
 
 
-BELIEVING = 0.4
-"""Share of the cases in which planned, limit and later times are known of some jobs."""
+PLANNING_TIMES_SHARE = 0.4
+"""Share of the cases in which some jobs have planned_s, limit_s and overrun_planned_s."""
 
 
-def with_beliefs(case: Case) -> Case:
-    """In a share of the cases: jobs with planned, limit and later times, and a rule for those that outlive them.
+def with_planning_times(case: Case) -> Case:
+    """In a share of the cases: jobs with planned_s, limit_s and overrun_planned_s, and an overrun rule.
 
-    Drawn apart, so that the rest of a case is what its seed has always given.
+    They have their own random generator, so that the rest of a case depends on its seed only.
     """
     rng = Random(f"beliefs {case.seed} {case.power_controls is not None}")
-    if rng.random() >= BELIEVING:
+    if rng.random() >= PLANNING_TIMES_SHARE:
         return case
     shares = [rng.choice([0.0, 0.5, 1.0]) for _ in range(3)]
     long = rng.choice([1.0, 1.0, 60.0, 3600.0])  # so that steps of minutes and hours are taken too
@@ -133,22 +133,24 @@ def with_beliefs(case: Case) -> Case:
             estimate=job.estimate * long,
         )
         known = [rng.random() < share for share in shares]
-        spans = [_believed_span(rng, job) for _ in range(3)]
-        planned, limit, later = (span if yes else None for span, yes in zip(spans, known, strict=True))
-        jobs.append(replace(job, planned=planned, limit=limit, later=later))
+        spans = [_planning_time(rng, job) for _ in range(3)]
+        planned, limit, overrun_planned = (
+            span if yes else None for span, yes in zip(spans, known, strict=True)
+        )
+        jobs.append(replace(job, planned=planned, limit=limit, overrun_planned=overrun_planned))
     return replace(
         case, jobs=tuple(jobs), overrun=rng.choice(["double", "steps", "steps", "quantile", "quantile"])
     )
 
 
-PREDICTED = 0.15
+PREDICTING_SHARE = 0.15
 """Share of the cases in which the policy predicts."""
 
 
 def with_predictions(case: Case) -> Case:
-    """In a share of the cases: a policy that predicts by users; drawn apart too."""
+    """In a share of the cases: a policy that predicts from the user's jobs; with its own random generator."""
     rng = Random(f"predictions {case.seed} {case.power_controls is not None}")
-    if rng.random() >= PREDICTED:
+    if rng.random() >= PREDICTING_SHARE:
         return case
     users = [None, *range(rng.choice([1, 2, 5]))]
     jobs = tuple(replace(job, user=rng.choice(users)) for job in case.jobs)
@@ -156,8 +158,8 @@ def with_predictions(case: Case) -> Case:
     return replace(case, jobs=jobs, policy=rng.choice(PREDICTING), overrun=overrun, backfill_order=order)
 
 
-def _believed_span(rng: Random, job: ReferenceJob) -> float:
-    """Seconds: nothing, too little, just right, too much."""
+def _planning_time(rng: Random, job: ReferenceJob) -> float:
+    """Seconds: zero, too short, exact or too long."""
     some = rng.choice([job.runtime, job.estimate, rng.choice([0.0, 0.5, 1.0, 3.0, 61.0, 90.0, 361.0])])
     scale = rng.choice([0.0, 0.1, 0.25, 0.5, 1.0, 1.0, 1.0, 1.5, 2.0, 4.0])
     return round(4 * some * scale) / 4
@@ -192,7 +194,7 @@ def draw_queues(rng: Random, groups: Sequence[ReferenceGroup]) -> dict[str, tupl
 
 
 def draw_sizes(rng: Random, groups: Sequence[ReferenceGroup], count: int) -> list[ReferenceJob]:
-    """Jobs with needs only; columns for shared groups are there for all jobs or for none."""
+    """Jobs with resource needs only; columns for shared groups are present for all jobs or none."""
     widest = max(group.nodes for group in groups)
     style = rng.choice(["any", "small", "large", "few", "few"])
     few = [rng.randint(1, widest) for _ in range(3)]
@@ -252,7 +254,7 @@ def draw_lengths(rng: Random, jobs: list[ReferenceJob], unit: float) -> list[Ref
 def draw_submits(
     rng: Random, jobs: list[ReferenceJob], groups: Sequence[ReferenceGroup], unit: float
 ) -> tuple[list[ReferenceJob], float]:
-    """Submit times dense enough for queues to form; the span they cover comes back as well."""
+    """Submission times dense enough for queues to form; also returns their span."""
     nodes = sum(group.nodes for group in groups)
     work = sum(min(job.nodes, nodes) * (job.runtime + 1.0) for job in jobs)
     span = snap(work / nodes * rng.choice([0.2, 0.5, 0.8, 1.0]), unit) + 1.0
@@ -305,7 +307,7 @@ def draw_window(rng: Random, first: float, span: float, unit: float) -> tuple[fl
     return start, end, announced
 
 
-def draw_wishes(
+def draw_constraints(
     rng: Random, jobs: list[ReferenceJob], queues: list[str], first: float, span: float, unit: float
 ) -> list[ReferenceJob]:
     """Queues, dependencies, holds and cancellations."""

@@ -10,7 +10,7 @@ from kilowait.policies import resolve
 
 
 class LongestFirst:
-    """A policy of one's own: a name and a method `run`."""
+    """A user-defined policy: a name and a method `run`."""
 
     name = "mine"
 

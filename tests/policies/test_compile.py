@@ -1,4 +1,4 @@
-"""A user's own rule: compiled where it can be, in Python after a warning where it cannot."""
+"""User-defined policies: compiled with Numba if possible, else run in Python after a warning."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def wfp(job: Any, now: float) -> float:
 
 
 def by_detour(job: Any, now: float) -> float:
-    """What Numba does not take: a way through text."""
+    """A score that Numba cannot compile, because it uses text."""
     return float(json.loads(json.dumps(float(job.estimate_s))))
 
 
 def slow(function: Any, **settings: Any) -> Any:
-    """The rule of a function that cannot be compiled, and its warning."""
+    """The policy of a function that cannot be compiled, and its warning."""
     with pytest.warns(
         UserWarning, match="cannot be compiled and will run in Python, many times slower"
     ) as seen:
@@ -45,13 +45,13 @@ def slow(function: Any, **settings: Any) -> Any:
     return rule
 
 
-def test_a_rule_of_ones_own() -> None:
+def test_user_defined_policy() -> None:
     rule = kilowait.policy(shortest)
     assert (rule.name, rule.time_dependent, rule.compiled) == ("shortest", False, True)
     assert order(ABC, rule) == "BCA"
 
 
-def test_a_rule_that_looks_at_the_time_moves() -> None:
+def test_policy_that_reads_now_is_time_dependent() -> None:
     rule = policy(wfp)
     assert rule.time_dependent and rule.compiled
     assert policy(time_dependent=False)(wfp).time_dependent is False
@@ -59,7 +59,7 @@ def test_a_rule_that_looks_at_the_time_moves() -> None:
     assert policy(name="own name")(shortest).name == "own name"
 
 
-def test_a_rule_whose_inner_function_looks_at_the_time_moves() -> None:
+def test_policy_whose_nested_function_reads_now_is_time_dependent() -> None:
     def outer(job: Any, now: float) -> float:
         def inner() -> float:
             return now
@@ -71,7 +71,7 @@ def test_a_rule_whose_inner_function_looks_at_the_time_moves() -> None:
         assert policy(outer).time_dependent
 
 
-def test_own_rules_give_the_logs_of_the_built_in_ones() -> None:
+def test_user_defined_policies_reproduce_built_in_ones() -> None:
     mine, time_dependent = policy(shortest), policy(wfp)
     for seed in range(3 if INTERPRETED else 60):
         case = random_case(seed)
@@ -80,7 +80,7 @@ def test_own_rules_give_the_logs_of_the_built_in_ones() -> None:
 
 
 @compiling
-def test_a_rule_that_cannot_be_compiled_gives_the_same_log_after_one_warning() -> None:
+def test_uncompilable_policy_warns_and_gives_the_same_log() -> None:
     rule = slow(by_detour)
     assert (rule.name, rule.compiled, rule.time_dependent) == ("by_detour", False, False)
     with warnings.catch_warnings():
@@ -91,7 +91,7 @@ def test_a_rule_that_cannot_be_compiled_gives_the_same_log_after_one_warning() -
 
 
 @compiling
-def test_a_fixed_rule_in_python_is_asked_once_for_each_job() -> None:
+def test_fixed_python_policy_scores_each_job_once() -> None:
     calls: list[int] = []
 
     def counting(job: Any, now: float) -> float:
@@ -105,7 +105,7 @@ def test_a_fixed_rule_in_python_is_asked_once_for_each_job() -> None:
     assert len(calls) > 4
 
 
-def test_the_wrong_number_of_arguments() -> None:
+def test_wrong_number_of_arguments_is_an_error() -> None:
     with pytest.raises(InputError, match="takes 1 arguments; write it as a function of"):
         policy(lambda job: 0.0)  # type: ignore[arg-type, misc]
     with pytest.raises(InputError, match="takes 3 arguments"):
@@ -114,7 +114,7 @@ def test_the_wrong_number_of_arguments() -> None:
         policy(3)  # type: ignore[call-overload]
 
 
-def test_an_unknown_attribute_is_named_with_the_known_ones() -> None:
+def test_unknown_job_attribute_error_lists_the_known_ones() -> None:
     def hindsight(job: Any, now: float) -> float:
         return job.runtime_s
 
@@ -130,7 +130,7 @@ def test_an_unknown_attribute_is_named_with_the_known_ones() -> None:
 
 
 @compiling
-def test_an_unknown_attribute_is_named_by_whatever_way_it_is_read() -> None:
+def test_unknown_job_attribute_is_detected_in_nested_reads() -> None:
     def roundabout(job: Any, now: float) -> float:
         it = job
         return it.runtime_s
@@ -150,7 +150,7 @@ def weighted(weight: float, job: Any, now: float) -> float:
 
 
 @pytest.mark.parametrize("function", [Callable2(), partial(weighted, 2.0)], ids=["object", "partial"])
-def test_callables_that_are_no_plain_functions_run_or_are_refused_with_words(function: Any) -> None:
+def test_callables_that_are_not_plain_functions(function: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -160,7 +160,7 @@ def test_callables_that_are_no_plain_functions_run_or_are_refused_with_words(fun
         assert order(ABC, rule) == "BCA"
 
 
-def test_usage_needs_a_half_life() -> None:
+def test_usage_share_needs_a_half_life() -> None:
     def least(job: Any, now: float) -> float:
         return job.usage_share
 
@@ -173,7 +173,7 @@ def test_usage_needs_a_half_life() -> None:
 
 
 @pytest.mark.parametrize("time_dependent", [False, True])
-def test_a_score_that_is_no_number_is_an_error_that_names_the_job(time_dependent: bool) -> None:
+def test_nan_score_error_names_the_job(time_dependent: bool) -> None:
     @policy(time_dependent=time_dependent)
     def broken(job: Any, now: float) -> float:
         return math.nan if job.nodes == 9 else 0.0
@@ -186,7 +186,7 @@ def test_a_score_that_is_no_number_is_an_error_that_names_the_job(time_dependent
     )
 
 
-def test_infinite_scores_are_numbers() -> None:
+def test_infinite_scores_are_allowed() -> None:
     @policy
     def last(job: Any, now: float) -> float:
         return math.inf if job.nodes == 6 else (-math.inf if job.nodes == 8 else 0.0)
@@ -194,7 +194,7 @@ def test_infinite_scores_are_numbers() -> None:
     assert order(ABC, last) == "CBA"
 
 
-def test_a_bad_order_for_backfilling_is_named_as_such() -> None:
+def test_nan_score_error_names_the_backfill_order() -> None:
     @policy
     def broken(job: Any, now: float) -> float:
         return math.nan

@@ -1,4 +1,4 @@
-"""Weighted rules: each factor alone, usage that fades, favour for large jobs."""
+"""Weighted policies: single factors, usage decay and the boost of large jobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTHING = {"age": 0.0, "size": 0.0, "fair_share": 0.0, "qos": 0.0, "queue": 0.0}
 
 
 def score(rule: PriorityPolicy, jobs: JobTable, now: float, **values: Any) -> float:
-    """What the rule gives one job, of a log and on ten nodes."""
+    """The score of one job of a log on ten nodes."""
     parameters = rule.parameters if rule.prepare is None else rule.prepare(jobs, TEN)
     return float(rule.score(seen(**values), now, np.ascontiguousarray(parameters)))
 
@@ -41,14 +41,14 @@ def alone(**weight: Any) -> PriorityPolicy:
 PLAIN = waiting((1, 6, 50), (2, 9, 50), (3, 8, 50))
 
 
-def test_age_grows_to_one_at_its_most() -> None:
+def test_age_factor_is_at_most_one() -> None:
     rule = alone(age=1000.0, max_age_s=400.0)
     ages = [score(rule, PLAIN, now, submit_s=100.0) for now in (100.0, 200.0, 500.0, 9999.0)]
     assert ages == [0.0, -250.0, -1000.0, -1000.0]
     assert order(PLAIN, rule) == "ABC"
 
 
-def test_size_is_the_share_of_the_machine() -> None:
+def test_size_factor_is_the_share_of_the_machine() -> None:
     rule = alone(size=100.0)
     assert [score(rule, PLAIN, 0.0, nodes=n) for n in (1, 5, 10)] == [-10.0, -50.0, -100.0]
     assert order(PLAIN, rule) == "BCA"
@@ -62,13 +62,13 @@ def test_fair_share_halves_with_every_equal_share_used() -> None:
     assert shares == [-1000.0, -500.0, -250.0, -62.5]
 
 
-def test_fair_share_puts_those_last_who_used_most() -> None:
+def test_fair_share_orders_users_by_usage() -> None:
     jobs = waiting((1, 6, 50), (2, 9, 50), (3, 8, 50), user=[0, 0, 1, 0])
     assert order(jobs, alone(fair_share=1000.0)) == "BAC"
     assert order(jobs, "fair_share") == "BAC"
 
 
-def test_usage_fades_with_its_half_life() -> None:
+def test_usage_decays_with_its_half_life() -> None:
     """User 0 had 10 nodes from 0 to 100, user 1 six from 100 to 200.
 
     With h = 100 s usage at 200 is 10 h/ln2 (1 - 1/2) / 2 = 2.5 h/ln2 for user 0 and 6 h/ln2 (1 - 1/2) = 3 h/ln2 for
@@ -79,7 +79,7 @@ def test_usage_fades_with_its_half_life() -> None:
     assert order(jobs, "fair_share:half_life_s=52w") == "ABC"
 
 
-def test_usage_is_kept_to_the_last_digit() -> None:
+def test_usage_agrees_with_exact_decay() -> None:
     """Ten nodes for 100 s with a half-life of 50 s: at 100, 10 h/ln2 (1 - 1/4); at 150 half of it."""
     jobs = waiting((100, 5, 50.0), (150, 10, 1.0), user=[0, 1, 1])
     simulator = Simulator(jobs, TEN, policy=resolve("fair_share:half_life_s=50"))
@@ -94,7 +94,7 @@ def test_usage_is_kept_to_the_last_digit() -> None:
     assert all_of_them == pytest.approx(10 * unit * 0.75 * 0.5 * fade + used, rel=1e-12)
 
 
-def test_qos_and_queue_have_factors_by_name() -> None:
+def test_qos_and_queue_factors_by_name() -> None:
     jobs = waiting(
         (1, 6, 50),
         (2, 9, 50),
@@ -113,12 +113,12 @@ def test_qos_and_queue_have_factors_by_name() -> None:
     assert score(both, jobs, 0.0, qos=2, queue=0) == -15.0
 
 
-def test_factors_of_codes_without_names_are_looked_up_by_number() -> None:
+def test_qos_and_queue_factors_by_number() -> None:
     jobs = waiting((1, 6, 50), (2, 9, 50), (3, 8, 50), qos=[0, 0, 3, 1])
     assert order(jobs, alone(qos=1.0, qos_factor={"3": 1.0, "1": 0.5})) == "BCA"
 
 
-def test_the_whole_sum() -> None:
+def test_multifactor_priority_is_the_weighted_sum() -> None:
     jobs = waiting((1, 6, 50), user=[0, 1], qos=[0, 0], labels={"qos": ("high",)})
     rule = multifactor(age=10, size=20, fair_share=40, qos=80, max_age_s=100, qos_factor={"high": 0.5})
     value = score(rule, jobs, 50.0, nodes=5, usage_share=0.5, qos=0)
@@ -133,13 +133,13 @@ def test_alcf_wfp_favours_large_jobs() -> None:
     assert order(jobs, "alcf_wfp:share=0.8:favour=10") == "BCA"  # 22 goes first; then C 52, A 47
 
 
-def test_alcf_wfp_favours_from_its_share_on() -> None:
+def test_alcf_wfp_favours_jobs_above_its_share() -> None:
     rule = alcf_wfp(share=0.5, favour=4.0)
     values = [score(rule, PLAIN, 10.0, nodes=n, estimate_s=10.0) for n in (4, 5, 10)]
     assert values == [-4.0, -20.0, -40.0]
 
 
-def test_balance_goes_to_the_emptiest_group() -> None:
+def test_balance_places_jobs_on_the_emptiest_group() -> None:
     cluster = Cluster((NodeGroup("a", 10), NodeGroup("b", 4)))
     jobs = JobTable(job_id=[1, 2, 3], submit_s=[0, 0, 0], runtime_s=[9, 9, 9], nodes=[5, 1, 1])
     assert simulate(jobs, cluster, "balance", backfill="none").jobs()["group"].tolist() == [0, 1, 1]
@@ -163,7 +163,7 @@ def test_balance_goes_to_the_emptiest_group() -> None:
         (lambda: alcf_wfp(favour=-1.0), "alcf_wfp with share 0.2 and favour -1.0"),
     ],
 )
-def test_bad_weights_are_refused(make: Any, message: str) -> None:
+def test_invalid_weights_are_errors(make: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
         make()
     assert message in str(caught.value)
@@ -175,7 +175,7 @@ UNSEEN = "usage_share is brought up to date only for a compiled moving policy; e
 SHARED = waiting((1, 6, 50), (2, 9, 50), (3, 8, 50), user=[0, 0, 1, 0])
 
 
-def test_usage_is_seen_by_an_order_for_backfilling() -> None:
+def test_backfill_order_observes_usage() -> None:
     """Two nodes are free beside user 0's eight: user 1 goes first though numbered later."""
     jobs = JobTable(
         job_id=[1, 2, 3, 4],
@@ -188,12 +188,12 @@ def test_usage_is_seen_by_an_order_for_backfilling() -> None:
     assert log.jobs()["start_s"].tolist() == [0, 100, 11, 2]
 
 
-def test_usage_is_seen_by_a_rule_in_python() -> None:
+def test_python_policy_observes_usage() -> None:
     assert order(SHARED, replace(resolve("fair_share"), compiled=False)) == "BAC"
 
 
-def test_usage_is_seen_by_a_rule_scored_on_arrival() -> None:
-    """User 0 has used the machine for a while when the second job of his and the first of user 1 arrive."""
+def test_fixed_policy_observes_usage() -> None:
+    """User 0 has used the machine when their second job and the first job of user 1 arrive."""
 
     @policy(half_life_s=1000.0, time_dependent=False)
     def least_used(job: Any, now: float) -> float:
@@ -202,7 +202,7 @@ def test_usage_is_seen_by_a_rule_scored_on_arrival() -> None:
     assert order(waiting((50, 10, 9), (60, 10, 9), user=[0, 0, 1]), least_used) == "BA"
 
 
-def test_usage_is_seen_by_steps() -> None:
+def test_stepwise_policy_observes_usage() -> None:
     simulator = Simulator(SHARED, TEN, Settings(), policy=resolve("fair_share"))
     simulator.advance()
     simulator.apply(Choice.start(0))
@@ -211,6 +211,6 @@ def test_usage_is_seen_by_steps() -> None:
     assert view.waiting["usage_share"].tolist() == [1.0]
 
 
-def test_usage_does_not_depend_on_where_the_clock_starts() -> None:
+def test_usage_does_not_depend_on_the_time_origin() -> None:
     early = SHARED.with_columns(submit_s=SHARED["submit_s"] - 1e9)
     assert order(early, "fair_share:half_life_s=1h") == order(SHARED, "fair_share:half_life_s=1h") == "BAC"

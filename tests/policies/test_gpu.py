@@ -1,4 +1,4 @@
-"""Orders for placed nodes and policies that play in rounds, each on a case whose answer is plain."""
+"""GPU priority policies and round-based policies, each on a case with a known answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kilowait.policies.round_based import ROUND_BASED_POLICIES
 
 
 def machine(**gpus):
-    """A node of each type with so many GPUs."""
+    """One node of each type with this number of GPUs."""
     return Cluster(
         groups=tuple(
             NodeGroup(name, 1, cores=64, gpus=n, gpu_type=name, node_level=True) for name, n in gpus.items()
@@ -34,7 +34,7 @@ def ends(*arguments, **settings):
     return kw.simulate(*arguments, **{"gpu_speeds": "none", **settings}).jobs()["end_s"].tolist()
 
 
-def test_srtf_lets_the_shorter_rest_go_first():
+def test_srtf_starts_the_shortest_remaining_time_first():
     jobs = jobs_of([0, 5], [100, 10], [1, 1])
     assert ends(jobs, machine(V100=1), "srtf") == [110, 15]
     late = jobs_of([0, 95], [100, 10], [1, 1])
@@ -46,19 +46,19 @@ def test_srsf_counts_gpus():
     assert ends(jobs, machine(V100=2), "srsf")[1] == 55  # 40 GPU-seconds come after 30 and 35
 
 
-def test_qssf_is_srsf_that_puts_nobody_out():
+def test_qssf_is_srsf_without_preemption():
     jobs = jobs_of([0, 5], [100, 10], [1, 1])
     assert ends(jobs, machine(V100=1), "qssf") == [100, 110]
 
 
-def test_las_shares_the_machine_by_turns():
+def test_las_alternates_jobs():
     jobs = jobs_of([0, 0], [600, 600], [1, 1])
     log = kw.simulate(jobs, machine(V100=1), "las", backfill="none", gpu_speeds="none")
     # After five minutes the second has had less; at ten they are even, and nobody is put out.
     assert len(log) == 3 and log.jobs()["end_s"].tolist() == [1200, 900]
 
 
-def test_tiresias_serves_by_queues():
+def test_tiresias_uses_priority_queues():
     jobs = jobs_of([0, 1], [1000, 1000], [1, 1])
     how = GpuSettings(preempt=True, round_interval_s=100)
     one = kw.simulate(jobs, machine(V100=1), "tiresias:limits=400", settings=how, gpu_speeds="none").jobs()[
@@ -70,7 +70,7 @@ def test_tiresias_serves_by_queues():
         kw.simulate(jobs, machine(V100=1), "tiresias:limits=soon", backfill="none", gpu_speeds="none")
 
 
-def test_priority_makes_room():
+def test_priority_preempts_lower_priority():
     jobs = jobs_of([0, 5], [100, 10], [1, 1], priority=[0, 1])
     assert ends(jobs, machine(V100=1), "priority") == [110, 15]
 
@@ -89,7 +89,7 @@ def active(speed, capacity, remaining=None, **more):
     )
 
 
-def test_max_min_gives_the_type_to_whom_it_helps():
+def test_max_min_assigns_types_by_relative_speed():
     # Gavel's example: what gains most from the fast type gets it.
     shares = max_min(active([[4, 1], [1, 1]], [1, 1]))
     assert shares.round(2).tolist() == [[1, 0], [0, 1]]
@@ -99,7 +99,7 @@ def test_max_min_gives_the_type_to_whom_it_helps():
     assert weighted.ravel() == pytest.approx([0.75, 0.25])
 
 
-def test_shares_keep_to_what_there_is():
+def test_shares_respect_capacity():
     rng = np.random.default_rng(0)
     for n in (1, 3, 20):
         many = active(
@@ -111,19 +111,19 @@ def test_shares_keep_to_what_there_is():
             assert (many.gpus @ shares <= many.capacity + 1e-7).all() and (shares[many.speed == 0] == 0).all()
 
 
-def test_finish_time_fair_favours_who_has_waited():
+def test_finish_time_fair_favours_jobs_that_have_waited():
     waited = active([[1], [1]], [1], [100, 100], waited_s=np.array([300.0, 0.0]))
     shares = finish_time_fair(waited)
     assert shares[0, 0] > 0.6 > shares[1, 0]
 
 
-def test_allox_runs_short_jobs_first_and_on_their_type():
+def test_allox_runs_short_jobs_first_on_their_fastest_type():
     shares = allox(active([[1, 0.1], [1, 0.5], [1, 1]], [1, 1], [10, 50, 20]))
     assert shares[0].tolist() == [1, 0] and shares[2].tolist() == [0, 1] and shares[1].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("name", ROUND_BASED_POLICIES)
-def test_every_policy_of_rounds_gets_all_work_done(name):
+def test_every_round_based_policy_completes_all_jobs(name):
     jobs = jobs_of([0, 0, 0, 500], [3000, 2000, 1000, 400], [1, 1, 2, 1])
     speed = Speeds(
         ("A", "B"), np.array([[2.0, 1, 1, 1], [1.0, 1, 0.5, 2]]), np.ones((2, 4)), np.ones((2, 4), np.int8)
@@ -139,7 +139,7 @@ def test_every_policy_of_rounds_gets_all_work_done(name):
         assert all(a[1] <= b[0] for a, b in pairwise(spans))
 
 
-def test_gavel_beats_first_come_first_served_on_its_own_example():
+def test_gavel_beats_fcfs_on_its_example():
     jobs = jobs_of([0] * 6, [7200] * 6, [1] * 6)
     speed = Speeds(
         ("A", "B"),

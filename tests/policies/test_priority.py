@@ -1,4 +1,4 @@
-"""Every rule on three waiting jobs whose order is plain to see."""
+"""Every priority policy on three waiting jobs with an obvious order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOGETHER = waiting((50, 6, 200), (50, 9, 100), (50, 8, 110))
         ("balance", "ABC"),
     ],
 )
-def test_rules_of_one_number(policy: str, expected: str) -> None:
+def test_policies_of_one_job_attribute(policy: str, expected: str) -> None:
     assert order(ABC, policy) == expected
 
 
@@ -40,22 +40,22 @@ def test_rules_of_one_number(policy: str, expected: str) -> None:
         ("f4", "BCA"),  # e sqrt(n): 490, 300, 311
     ],
 )
-def test_the_f_family_among_jobs_of_one_instant(policy: str, expected: str) -> None:
+def test_f1_to_f4_among_simultaneous_jobs(policy: str, expected: str) -> None:
     assert order(TOGETHER, policy) == expected
 
 
 @pytest.mark.parametrize("policy", ["f1", "f2", "f3", "f4"])
-def test_the_f_family_lets_the_early_go_first(policy: str) -> None:
-    """Ten times later outweighs any length here: 870, 25600, 6.86 million and 530 thousand."""
+def test_f1_to_f4_favour_early_submissions(policy: str) -> None:
+    """A submission ten times later outweighs any run time here: 870, 25600, 6.86 million and 530 thousand."""
     assert order(waiting((1, 10, 200), (90, 6, 90), (10, 9, 150)), policy) == "ACB"
 
 
-def test_lxf_takes_the_largest_expansion() -> None:
+def test_lxf_orders_by_expansion_factor() -> None:
     # at 100: (99 + 110) / 110 = 1.90, (98 + 100) / 100 = 1.98, (97 + 400) / 400 = 1.24
     assert order(waiting((1, 6, 110), (2, 10, 100), (3, 7, 400)), "lxf") == "BAC"
 
 
-def test_wfp3_weighs_the_size() -> None:
+def test_wfp3_favours_large_jobs() -> None:
     # at 100: (99 / 100)^3 6 = 5.8, (98 / 110)^3 10 = 7.1, (97 / 400)^3 7 = 0.1; lxf would take A
     jobs = waiting((1, 6, 100), (2, 10, 110), (3, 7, 400))
     assert order(jobs, "wfp3") == "BAC"
@@ -68,13 +68,13 @@ def test_unicef_favours_small_jobs() -> None:
     assert order(jobs, "unicef") == "ABC"
 
 
-def test_unicef_of_one_node_is_a_number_that_grows_with_the_wait() -> None:
+def test_unicef_of_one_node_is_finite_and_grows_with_the_wait() -> None:
     rule = resolve("unicef")
     short, long = (rule.score(seen(nodes=1, estimate_s=10.0), now, rule.parameters) for now in (5.0, 50.0))
     assert long < short < 0
 
 
-def test_moving_rules_change_their_mind() -> None:
+def test_time_dependent_policies_change_the_order() -> None:
     """At 100 the long job has waited 5 % of its length; at 2100 more than the short one that came meanwhile."""
     jobs = waiting((1, 10, 1000), (2, 10, 2000), (2050, 10, 2000), busy_s=100.0)
     assert order(jobs, "lxf") == "ABC"
@@ -82,7 +82,7 @@ def test_moving_rules_change_their_mind() -> None:
     assert order(jobs, "wfp3") == "BAC"
 
 
-def test_random_is_an_order_by_seed() -> None:
+def test_random_order_depends_on_the_seed() -> None:
     jobs = waiting(*[(1.0, 10, 1.0)] * 8)
     drawn = [order(jobs, f"random:seed={seed}") for seed in range(6)]
     assert drawn == [order(jobs, f"random:seed={seed}") for seed in range(6)]
@@ -91,13 +91,13 @@ def test_random_is_an_order_by_seed() -> None:
     assert all(sorted(one) == list("ABCDEFGH") for one in drawn)
 
 
-def test_quick_area_looks_at_how_quick_a_job_is_expected_to_be() -> None:
+def test_saf_short_uses_the_expected_inverse_run_time() -> None:
     quick = ABC.with_columns(expected_inverse_runtime=[1.0, 0.5, 0.05, float("nan")])
     assert order(quick, "saf_short") == "ACB"  # 1,697, 4,025, and 2,919 by its estimate
 
 
-def test_no_policy_is_left_out_here() -> None:
-    """Others are tested in test_shares (weights), test_placed (placed nodes) and test_predicting."""
+def test_every_priority_policy_is_tested() -> None:
+    """The others are tested in test_fair_share, test_gpu and test_easy_plus."""
     here = {"fcfs", "sjf", "ljf", "saf", "saf_short", "laf", "smallest", "largest", "balance", "random"}
     here |= {"f1", "f2", "f3", "f4", "lxf", "wfp3", "unicef"}
     placed = {"priority", "srtf", "srsf", "las", "qssf", "tiresias"}

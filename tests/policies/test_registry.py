@@ -1,4 +1,4 @@
-"""Policies by name, their parameters, and the words for wrong ones."""
+"""Policies by name, their parameters and error messages."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ JOBS = waiting((1, 6, 50), (2, 9, 50), (3, 8, 50), user=[0, 0, 1, 0], qos=[0, 0,
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
-def test_every_policy_has_a_rule_and_a_line(name: str) -> None:
+def test_every_policy_resolves_and_has_a_description(name: str) -> None:
     assert resolve(name).name == name
     assert describe_policies()[name].endswith(".")
     if not resolve(name).node_level:
         assert sorted(order(JOBS, name)) == ["A", "B", "C"]
 
 
-def test_names_are_found_whatever_their_case() -> None:
+def test_policy_names_are_case_insensitive() -> None:
     assert resolve(" SJF ").name == "sjf"
 
 
-def test_a_rule_is_its_own_answer() -> None:
+def test_resolve_returns_a_policy_unchanged() -> None:
     rule = PriorityPolicy("mine", lambda job, now, parameters: 0.0)
     assert resolve(rule) is rule
 
 
-def test_plain_rules_are_made_once() -> None:
+def test_policies_without_parameters_are_cached() -> None:
     assert resolve("sjf") is resolve("sjf")
 
 
-def test_parameters_follow_the_name_and_stay_in_it() -> None:
+def test_parameters_in_a_policy_name() -> None:
     rule = resolve("multifactor:age=500:max_age_s=3d:half_life_s=2-12")
     assert rule.name == "multifactor:age=500:max_age_s=3d:half_life_s=2-12"
     assert rule.half_life_s == 216000.0
@@ -42,7 +42,7 @@ def test_parameters_follow_the_name_and_stay_in_it() -> None:
     assert simulate(JOBS, TEN, "alcf_wfp:favour=2.5", backfill="none").run["policy"] == "alcf_wfp:favour=2.5"
 
 
-def test_a_parameter_matters() -> None:
+def test_parameters_change_the_schedule() -> None:
     assert order(JOBS, "multifactor:age=0:fair_share=0:size=100") == "BCA"
     assert order(JOBS, "multifactor:age=0:fair_share=0:size=-100") == "ACB"
 
@@ -57,7 +57,7 @@ def test_a_parameter_matters() -> None:
         ("sjf:x=1", "unknown parameter of policy 'sjf' 'x';"),
     ],
 )
-def test_unknown_names_come_with_the_nearest_known(name: str, message: str) -> None:
+def test_unknown_policy_error_suggests_the_nearest_name(name: str, message: str) -> None:
     with pytest.raises(UnknownNameError) as caught:
         resolve(name)
     assert str(caught.value).startswith(message)
@@ -75,14 +75,14 @@ def test_unknown_names_come_with_the_nearest_known(name: str, message: str) -> N
         ("random:seed=-1", "the seed is -1; it must be 0 or more"),
     ],
 )
-def test_bad_parameters_are_refused(name: str, message: str) -> None:
+def test_invalid_parameter_text_is_an_error(name: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         simulate(JOBS, TEN, name, backfill="none")
     assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("wrong", [3, None, ["sjf"], lambda job, now: 0.0])
-def test_what_is_no_policy_is_refused(wrong: object) -> None:
+def test_object_that_is_no_policy_is_an_error(wrong: object) -> None:
     with pytest.raises(
         InputError, match="the name of a priority policy, or a function decorated with kilowait.policy"
     ):
@@ -90,7 +90,7 @@ def test_what_is_no_policy_is_refused(wrong: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["multifactor:qos_factor=3", "random:seed=1.5"])
-def test_parameters_that_make_no_sense_are_refused(name: str) -> None:
+def test_invalid_parameter_values_are_errors(name: str) -> None:
     with pytest.raises(Exception) as caught:
         simulate(JOBS, TEN, name, backfill="none")
     assert isinstance(caught.value, KilowaitError)

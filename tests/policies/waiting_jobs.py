@@ -1,4 +1,4 @@
-"""A machine busy with one job, and others waiting that can only go one after the other."""
+"""A workload in which one job occupies the machine and the others start one after another."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def order(jobs: JobTable, policy: str | PriorityPolicy, cluster: Cluster = TEN) 
 
 
 def seen(**values: Any) -> Any:
-    """A job as a rule sees it; all unknown but what is given."""
+    """A job record as policies observe it; fields that are not given are unknown."""
     record = np.zeros(1, JOB).view(np.recarray)
     for name in ("user", "account", "queue", "qos"):
         record[name] = -1

@@ -76,7 +76,7 @@ class Speeds:
     spread: Floats
     """(types, jobs): factor on the speed (0 to 1] of a job whose GPUs are on more nodes than necessary."""
     source: npt.NDArray[np.int8]
-    """(types, jobs): place in `SOURCES`."""
+    """(types, jobs): index into `SOURCES`."""
 
     def __post_init__(self) -> None:
         for name in ("speed", "spread", "source"):
@@ -85,24 +85,24 @@ class Speeds:
                 raise InputError(
                     f"{name} has the shape {table.shape} with {len(self.types)} types; all tables are (types, jobs)"
                 )
-        fine = np.isnan(self.speed) | (np.isfinite(self.speed) & (self.speed >= 0))
-        self._check(fine, self.speed, "speed", "a number, 0 or more")
+        valid = np.isnan(self.speed) | (np.isfinite(self.speed) & (self.speed >= 0))
+        self._check(valid, self.speed, "speed", "a number, 0 or more")
         self._check((self.spread > 0) & (self.spread <= 1), self.spread, "spread", "above 0 and at most 1")
 
-    def _check(self, fine: npt.NDArray[np.bool_], table: Floats, name: str, rule: str) -> None:
-        if not fine.all():
-            place, row = (int(at[0]) for at in np.nonzero(~fine))
+    def _check(self, valid: npt.NDArray[np.bool_], table: Floats, name: str, rule: str) -> None:
+        if not valid.all():
+            type_index, row = (int(at[0]) for at in np.nonzero(~valid))
             raise InputError(
-                f"row {row}: the {name} on {self.types[place]!r} is {table[place, row]}; it must be {rule}"
+                f"row {row}: the {name} on {self.types[type_index]!r} is {table[type_index, row]}; it must be {rule}"
             )
 
     def require_known(self) -> None:
         """Raise unless every speed is known."""
         unknown = np.isnan(self.speed)
         if unknown.any():
-            place, row = (int(at[0]) for at in np.nonzero(unknown))
+            type_index, row = (int(at[0]) for at in np.nonzero(unknown))
             raise InputError(
-                f"row {row}: its speed on {self.types[place]!r} is not known ({int(unknown.sum())} cells are not); "
+                f"row {row}: its speed on {self.types[type_index]!r} is unknown ({int(unknown.sum())} cells are); "
                 "fill them: first_known(speeds, constant_speeds(jobs, types, 1.0))"
             )
 
@@ -116,8 +116,8 @@ class Speeds:
         """
         rows = {}
         for name, codes in zip(self.types, self.source, strict=True):
-            found = np.bincount(codes, minlength=len(SOURCES)).tolist()
-            rows[name] = {kind: many for kind, many in zip(SOURCES, found, strict=True) if many}
+            counts = np.bincount(codes, minlength=len(SOURCES)).tolist()
+            rows[name] = {kind: count for kind, count in zip(SOURCES, counts, strict=True) if count}
         return rows
 
 
@@ -155,7 +155,7 @@ def constant_speeds(
         else:
             table[:] = values
         tables.append(table)
-    return _finished(jobs, types, tables[0], tables[1], "given")
+    return _speeds_table(jobs, types, tables[0], tables[1], "given")
 
 
 def measured_speeds(
@@ -182,18 +182,21 @@ def measured_speeds(
     names, model = jobs.labels.get("model", ()), jobs.column("model")
     pairs = np.stack((model, _gpus(jobs)))
     kinds, kind_of = np.unique(pairs, axis=1, return_inverse=True)
-    for place, name in enumerate(types):
+    for row, name in enumerate(types):
         key = _key(name, throughputs)
-        fast, far = throughputs.consolidated.get(key, {}), throughputs.unconsolidated.get(key, {})
+        consolidated, unconsolidated = (
+            throughputs.consolidated.get(key, {}),
+            throughputs.unconsolidated.get(key, {}),
+        )
         rate, factor = np.full(kinds.shape[1], np.nan), np.ones(kinds.shape[1])
         for number, (code, gpus) in enumerate(kinds.T.tolist()):
-            what = (names[code] if 0 <= code < len(names) else "", gpus)
-            if what in fast and base.get(what, 0.0) > 0:
-                rate[number] = fast[what] / base[what]
-                if fast[what] > 0 and far.get(what, 0.0) > 0:
-                    factor[number] = min(1.0, far[what] / fast[what])
-        speed[place], spread[place] = rate[kind_of.ravel()], factor[kind_of.ravel()]
-    return _finished(jobs, types, speed, spread, "measured")
+            workload = (names[code] if 0 <= code < len(names) else "", gpus)
+            if workload in consolidated and base.get(workload, 0.0) > 0:
+                rate[number] = consolidated[workload] / base[workload]
+                if consolidated[workload] > 0 and unconsolidated.get(workload, 0.0) > 0:
+                    factor[number] = min(1.0, unconsolidated[workload] / consolidated[workload])
+        speed[row], spread[row] = rate[kind_of.ravel()], factor[kind_of.ravel()]
+    return _speeds_table(jobs, types, speed, spread, "measured")
 
 
 def roofline(
@@ -233,19 +236,19 @@ def roofline(
         raise InputError(f"compute_share ranges from {share.min():g} to {share.max():g}; it must be 0 to 1")
     need = None if gpu_memory_gb is None else _per_job("gpu_memory_gb", gpu_memory_gb, count)
     speed = np.full((len(types), count), np.nan)
-    for place, name in enumerate(types):
-        one = _known(name)
-        if one is None:
+    for row, name in enumerate(types):
+        gpu_type = _known(name)
+        if gpu_type is None:
             continue
-        flops = one.tflops(precision) / base.tflops(precision)
-        bandwidth = one.bandwidth_gb_per_s / base.bandwidth_gb_per_s
+        flops = gpu_type.tflops(precision) / base.tflops(precision)
+        bandwidth = gpu_type.bandwidth_gb_per_s / base.bandwidth_gb_per_s
         if share is None:
-            speed[place] = np.minimum(flops, bandwidth)
+            speed[row] = np.minimum(flops, bandwidth)
         else:
-            speed[place] = 1.0 / (share / flops + (1.0 - share) / bandwidth)
+            speed[row] = 1.0 / (share / flops + (1.0 - share) / bandwidth)
         if need is not None:
-            speed[place][need > one.memory_gb] = 0.0
-    return _finished(jobs, types, speed, np.ones(speed.shape), "roofline")
+            speed[row][need > gpu_type.memory_gb] = 0.0
+    return _speeds_table(jobs, types, speed, np.ones(speed.shape), "roofline")
 
 
 def first_known(first: Speeds, *others: Speeds) -> Speeds:
@@ -265,20 +268,22 @@ def first_known(first: Speeds, *others: Speeds) -> Speeds:
                 f"{other.speed.shape[1]} must have the same types and jobs"
             )
         unknown = np.isnan(speed)
-        for mine, theirs in ((speed, other.speed), (spread, other.spread), (source, other.source)):
-            mine[unknown] = theirs[unknown]
+        for values, other_values in ((speed, other.speed), (spread, other.spread), (source, other.source)):
+            values[unknown] = other_values[unknown]
     return Speeds(first.types, speed, spread, source)
 
 
-def _finished(jobs: JobColumns, types: Sequence[str], speed: Floats, spread: Floats, source: str) -> Speeds:
+def _speeds_table(
+    jobs: JobColumns, types: Sequence[str], speed: Floats, spread: Floats, source: str
+) -> Speeds:
     """Build the table; jobs without GPUs have speed 1 everywhere, GPU jobs 0 on nodes without GPUs."""
-    without = _gpus(jobs) == 0
+    without_gpus = _gpus(jobs) == 0
     codes = np.where(np.isnan(speed), 0, SOURCES.index(source)).astype(np.int8)
-    for place, name in enumerate(types):
-        plain = without if name else np.ones(len(jobs), bool)
-        speed[place, plain] = np.where(without[plain], 1.0, 0.0)
-        spread[place, plain] = 1.0
-        codes[place, plain] = SOURCES.index("given")
+    for row, name in enumerate(types):
+        known = without_gpus if name else np.ones(len(jobs), bool)
+        speed[row, known] = np.where(without_gpus[known], 1.0, 0.0)
+        spread[row, known] = 1.0
+        codes[row, known] = SOURCES.index("given")
     return Speeds(tuple(types), speed, spread, codes)
 
 
@@ -295,10 +300,10 @@ def _key(name: str, throughputs: Throughputs) -> str:
     for key in throughputs.consolidated:
         if key.lower() == name.lower():
             return key
-    one = _known(name)
+    gpu_type = _known(name)
     for key in throughputs.consolidated:
         other = _known(key)
-        if one is not None and other is not None and one.family == other.family:
+        if gpu_type is not None and other is not None and gpu_type.family == other.family:
             return key
     return ""
 
@@ -331,17 +336,17 @@ def speeds_for(text: str, jobs: JobColumns, cluster: Cluster) -> Speeds | None:
         return None
     types = gpu_types(cluster)
     reference = str(jobs.meta.get("reference_gpu", "V100"))
-    guessed = [roofline(jobs, types, reference), constant_speeds(jobs, types, 1.0)]
+    estimated = [roofline(jobs, types, reference), constant_speeds(jobs, types, 1.0)]
     if text.strip().lower() == "roofline":
-        return first_known(*guessed)
+        return first_known(*estimated)
     table = GAVEL if text.strip().lower() == "auto" else _throughputs(text)
-    return first_known(measured_speeds(jobs, types, table, reference), *guessed)
+    return first_known(measured_speeds(jobs, types, table, reference), *estimated)
 
 
 @cache
 def _throughputs(text: str) -> Throughputs:
     if not Path(text).exists():
         raise InputError(
-            f"speeds are {text!r}; write auto, roofline, none, or the name of a file of throughputs as Gavel has it"
+            f"speeds are {text!r}; give auto, roofline, none, or a file of throughputs in Gavel's format"
         )
     return read_throughputs(text)

@@ -20,7 +20,7 @@ Table = Mapping[str, Mapping[tuple[str, int], float]]
 """GPU type -> (workload, number of GPUs) -> steps per second of all GPUs together."""
 
 _KEY = re.compile(r"\('(.*)', (\d+)\)")
-_APART = "_unconsolidated"
+_UNCONSOLIDATED = "_unconsolidated"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +64,12 @@ def read_throughputs(path: str | PathLike[str]) -> Throughputs:
         raise InputError(f"cannot read the throughput file {path}: {problem}") from None
     if not (isinstance(content, dict) and content):
         raise InputError(f"{path} has no table from GPU types to throughputs")
-    together: dict[str, dict[tuple[str, int], float]] = {}
-    apart: dict[str, dict[tuple[str, int], float]] = {}
+    consolidated: dict[str, dict[tuple[str, int], float]] = {}
+    unconsolidated: dict[str, dict[tuple[str, int], float]] = {}
     for kind, rows in content.items():
-        name = kind.removesuffix(_APART)
-        (together if name == kind else apart)[name] = _rates(rows, f"{kind!r} in {path}")
-    return Throughputs(together, apart)
+        name = kind.removesuffix(_UNCONSOLIDATED)
+        (consolidated if name == kind else unconsolidated)[name] = _rates(rows, f"{kind!r} in {path}")
+    return Throughputs(consolidated, unconsolidated)
 
 
 def _rates(rows: Any, where: str) -> dict[tuple[str, int], float]:
@@ -104,8 +104,8 @@ _ONE_GPU = {
 
 GAVEL = Throughputs(
     {
-        kind: {(model, 1): rates[place] for model, rates in _ONE_GPU.items()}
-        for place, kind in enumerate(("k80", "p100", "v100"))
+        kind: {(model, 1): rates[column] for model, rates in _ONE_GPU.items()}
+        for column, kind in enumerate(("k80", "p100", "v100"))
     }
 )
 """Twelve kinds of training on one K80, P100 and V100; the whole file has 26, and up to 8 GPUs."""

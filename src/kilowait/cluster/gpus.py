@@ -71,10 +71,10 @@ def gpu(name: str) -> GpuType:
     ...
     kilowait.errors.UnknownNameError: unknown GPU type 'H20'; did you mean 'h200'? known: 1080ti, ...
     """
-    found = _BY_NAME.get(_plain(name))
-    if found is None:
+    gpu_type = _BY_NAME.get(_plain(name))
+    if gpu_type is None:
         raise UnknownNameError("GPU type", name, _NAMES)
-    return found
+    return gpu_type
 
 
 def _plain(name: str) -> str:
@@ -82,14 +82,14 @@ def _plain(name: str) -> str:
 
 
 def _gpu_type(row: dict[str, Any]) -> GpuType:
-    words: dict[str, Any] = {"family": row["name"], **row}
-    words |= {key: tuple(row.get(key, ())) for key in ("aliases", "unsure")}
+    values: dict[str, Any] = {"family": row["name"], **row}
+    values |= {key: tuple(row.get(key, ())) for key in ("aliases", "unsure")}
     if "tdp_w" in row and "idle_w" not in row:
-        words["idle_w"] = round(IDLE_SHARE * row["tdp_w"], 2)
-    for key, value in words.items():
+        values["idle_w"] = round(IDLE_SHARE * row["tdp_w"], 2)
+    for key, value in values.items():
         if type(value) is int:
-            words[key] = float(value)
-    return GpuType(**words)
+            values[key] = float(value)
+    return GpuType(**values)
 
 
 _ROWS = tomllib.loads(Path(__file__).with_name("gpus.toml").read_text(encoding="utf-8"))["gpu"]
@@ -98,5 +98,5 @@ CATALOGUE: dict[str, GpuType] = {row["name"]: _gpu_type(row) for row in _ROWS}
 """Name to type."""
 
 # Lower case for case-insensitive suggestions.
-_NAMES = [known.lower() for one in CATALOGUE.values() for known in (one.name, *one.aliases)]
-_BY_NAME = {_plain(name): one for one in CATALOGUE.values() for name in (one.name, *one.aliases)}
+_NAMES = [known.lower() for kind in CATALOGUE.values() for known in (kind.name, *kind.aliases)]
+_BY_NAME = {_plain(name): kind for kind in CATALOGUE.values() for name in (kind.name, *kind.aliases)}

@@ -59,15 +59,15 @@ def read_cluster(path: str | PathLike[str]) -> Cluster:
 def to_dict(cluster: Cluster) -> dict[str, Any]:
     """The cluster as a dict with the keys of a cluster file; default values are omitted."""
     data: dict[str, Any] = {"name": cluster.name}
-    for key, listed in (
+    for key, items in (
         ("group", cluster.groups),
         ("outage", cluster.outages),
         ("reservation", cluster.reservations),
     ):
-        if listed:
+        if items:
             data[key] = [
                 {f.name: getattr(item, f.name) for f in fields(item) if getattr(item, f.name) != f.default}
-                for item in listed
+                for item in items
             ]
     if cluster.node_groups is not None:
         data["layout"] = list(cluster.node_groups)
@@ -90,16 +90,16 @@ def _dataclass_from(kind: type[T], row: dict[str, Any], where: str) -> T:
     for key, value in row.items():
         if key not in rules:
             raise UnknownNameError(f"key of {where}", key, rules)
-        wanted = _KINDS[str(rules[key].type)]
-        if wanted is float and type(value) is int and abs(value) < 2**1000:
+        expected = _KINDS[str(rules[key].type)]
+        if expected is float and type(value) is int and abs(value) < 2**1000:
             values[key] = float(value)
-        elif type(value) is wanted:
+        elif type(value) is expected:
             values[key] = value
         else:
-            raise ClusterError(f"{where}: {key} is {value!r}, which is not of type {wanted.__name__}")
-    absent = [name for name, rule in rules.items() if rule.default is MISSING and name not in values]
-    if absent:
-        raise ClusterError(f"{where} lacks {', '.join(absent)}")
+            raise ClusterError(f"{where}: {key} is {value!r}, which is not of type {expected.__name__}")
+    missing = [name for name, rule in rules.items() if rule.default is MISSING and name not in values]
+    if missing:
+        raise ClusterError(f"{where} lacks {', '.join(missing)}")
     return kind(**values)
 
 

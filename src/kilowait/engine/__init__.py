@@ -1,1 +1,1 @@
-"""The clock: events in a total order, one scheduling pass per instant, compiled by Numba."""
+"""Simulation engine: events in a total order, one scheduling pass per instant, compiled by Numba."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from kilowait.engine.interface import JOB, PriorityPolicy
 from kilowait.engine.job_times import JobTimes, resolve_job_times
 from kilowait.engine.kernels.state import (
-    CHANGE_OF_CAPACITY,
+    CAPACITY_CHANGE,
     GROUP,
     JOB_EXTRA,
     JOB_STATE,
@@ -56,16 +56,16 @@ def build_initial_state(
     """The state before the first event. `jobs` are in (submit, id) order; `timeline` forces use of the timeline."""
     n = len(jobs)
     need, pool_need = _needs(jobs, machine)
-    choice, preference = _choices(jobs, machine)
-    allowed, least = _allowed(jobs, machine, need, pool_need, choice, preference, settings)
+    preference_row, preference = _preferences(jobs, machine)
+    allowed, least = _allowed(jobs, machine, need, pool_need, preference_row, preference, settings)
     times = resolve_job_times(jobs, settings.at_limit, limited=policy.predicts)
     earliest = np.maximum(jobs["submit_s"], jobs["begin_s"]) if "begin_s" in jobs else jobs["submit_s"]
     first, following, arrivals = _dependents(jobs, earliest, settings.dependencies)
     dependents = len(arrivals) < n
     cancels = "cancel_s" in jobs
-    changes = np.array(machine.changes, CHANGE_OF_CAPACITY).view(np.recarray)
+    changes = np.array(machine.changes, CAPACITY_CHANGE).view(np.recarray)
     timeline = timeline or settings.depth > 1 or len(changes) > 0
-    # A running or reserved job has at most two breakpoints; a moved one leaves its old ones behind.
+    # A running or reserved job has at most two breakpoints; a moved reservation leaves its old ones behind.
     breakpoints = (4 if settings.depth == UNLIMITED else 2) * n + len(changes) + 4 if timeline else 0
     half_life = max(policy.half_life_s, backfill_policy.half_life_s if backfill_policy is not None else 0.0)
     user, users = _users(jobs) if half_life > 0 else (0, 0)
@@ -93,7 +93,7 @@ def build_initial_state(
     job_state["allowed"] = allowed
     job_state["least_need"] = least
     if len(preference) > 1:
-        job_state["choice"] = choice
+        job_state["preference_row"] = preference_row
     job_extra = _records(
         JOB_EXTRA,
         n
@@ -118,7 +118,7 @@ def build_initial_state(
     pools["need"], pools["capacity"], pools["free"] = pool_need, machine.capacity, machine.free
     return State(
         clock=clock,
-        jobs=_view(jobs, times),
+        jobs=_job_records(jobs, times),
         job_state=job_state,
         job_extra=job_extra,
         need=need,
@@ -132,11 +132,11 @@ def build_initial_state(
         # A job has at most two pending events: finish, arrival or end of hold; and a cancellation.
         events=_blank(RANKED, 2 * n + 2),
         queue=_blank(QUEUE_ENTRY, n + 1),
-        fresh=np.empty(n + 1, np.int64),
+        new_arrivals=np.empty(n + 1, np.int64),
         expected_ends=_blank(RANKED, n + 1),
         candidates=_blank(RANKED, n + 1),
-        line_s=np.empty(breakpoints),
-        line_free=np.empty((breakpoints, len(pools)), np.int64),
+        timeline_s=np.empty(breakpoints),
+        timeline_free=np.empty((breakpoints, len(pools)), np.int64),
         usage=usage,
     )
 
@@ -147,7 +147,7 @@ def _records(kind: np.dtype[Any], count: int) -> npt.NDArray[Any]:
 
 
 def _blank(kind: np.dtype[Any], count: int) -> npt.NDArray[Any]:
-    """Records that are written before they are read."""
+    """Uninitialized records, which are written before they are read."""
     return np.empty(count, kind).view(np.recarray)
 
 
@@ -157,23 +157,23 @@ def _needs(jobs: JobTable, machine: ResourcePools) -> tuple[Ints, Ints]:
     columns: dict[tuple[int, int], npt.NDArray[Any]] = {}
     pool_need = []
     for kind, cores in zip(machine.pool_kind, machine.pool_cores, strict=True):
-        which = (int(kind), int(cores) if kind == CORES and "cores" not in jobs else 0)
-        if which not in columns:
+        column = (int(kind), int(cores) if kind == CORES and "cores" not in jobs else 0)
+        if column not in columns:
             if kind == NODES:
-                columns[which] = jobs["nodes"]
+                columns[column] = jobs["nodes"]
             elif kind == CORES:
-                columns[which] = (
+                columns[column] = (
                     np.maximum(jobs["cores"], 1) if "cores" in jobs else _times(jobs["nodes"], cores)
                 )
             elif kind == MEMORY:
-                columns[which] = np.ceil(jobs["memory_mb"]) if "memory_mb" in jobs else np.zeros(n)
+                columns[column] = np.ceil(jobs["memory_mb"]) if "memory_mb" in jobs else np.zeros(n)
             elif kind == WATTS:
-                columns[which] = np.zeros(
+                columns[column] = np.zeros(
                     n
                 )  # the power of a job depends on its DVFS level; see power_initial_state
             else:
-                columns[which] = jobs["gpus"] if "gpus" in jobs else np.zeros(n)
-        pool_need.append(list(columns).index(which))
+                columns[column] = jobs["gpus"] if "gpus" in jobs else np.zeros(n)
+        pool_need.append(list(columns).index(column))
     if len(columns) == 1:
         need = np.ascontiguousarray(next(iter(columns.values())), np.int64).reshape(n, 1)
     else:
@@ -187,13 +187,13 @@ def _times(nodes: Ints, cores: int) -> Ints:
     return np.where(nodes > 2**62 // cores, 2**62, np.minimum(nodes, 2**62 // cores) * cores)
 
 
-def _choices(jobs: JobTable, machine: ResourcePools) -> tuple[Ints, Ints]:
-    """Row of group preferences of each job, and the rows: groups in order, -1 at the end."""
+def _preferences(jobs: JobTable, machine: ResourcePools) -> tuple[Ints, Ints]:
+    """Row of group preferences of each job, and the table of rows: groups in order, -1 at the end."""
     rows = list(machine.rows.values())
     preference = np.full((len(rows), len(machine.names)), -1, np.int64)
     for i, row in enumerate(rows):
         preference[i, : len(row)] = row
-    choice = np.zeros(len(jobs), np.int64)
+    preference_row = np.zeros(len(jobs), np.int64)
     if len(rows) > 1 and "queue" in jobs:
         queue = jobs["queue"]
         labels = jobs.labels.get("queue")
@@ -206,8 +206,8 @@ def _choices(jobs: JobTable, machine: ResourcePools) -> tuple[Ints, Ints]:
             else:
                 code = int(name) if name.isascii() and name.isdigit() else None
             if code is not None and code >= 0:
-                choice[queue == code] = i
-    return choice, preference
+                preference_row[queue == code] = i
+    return preference_row, preference
 
 
 def _allowed(
@@ -215,7 +215,7 @@ def _allowed(
     machine: ResourcePools,
     need: Ints,
     pool_need: Ints,
-    choice: Ints,
+    preference_row: Ints,
     preference: Ints,
     settings: Settings,
 ) -> tuple[Ints, Ints]:
@@ -224,15 +224,15 @@ def _allowed(
     least = np.zeros(0, np.int64)
     for g in range(len(machine.names)):
         first = machine.pool_lo[g]
-        fits = np.array([g in row for row in preference])[choice] if len(preference) > 1 else np.True_
+        fits = np.array([g in row for row in preference])[preference_row] if len(preference) > 1 else np.True_
         kinds = machine.pool_kind[first : machine.pool_lo[g + 1]]
         for p in range(first, machine.pool_lo[g + 1]):
             fits = fits & (need[:, pool_need[p]] <= machine.capacity[p])
         if NODES not in kinds and GPUS not in kinds and "gpus" in jobs:
             fits &= jobs["gpus"] == 0
         allowed |= fits.astype(np.int64) << g
-        here = np.where(fits, need[:, pool_need[first]], 2**62)
-        least = here if g == 0 else np.minimum(least, here)
+        group_need = np.where(fits, need[:, pool_need[first]], 2**62)
+        least = group_need if g == 0 else np.minimum(least, group_need)
     if settings.on_oversized == "error" and len(allowed) and not allowed.all():
         row = int(np.argmin(allowed != 0))
         raise TableError(
@@ -245,15 +245,15 @@ def _allowed(
 
 
 def _dependents(
-    jobs: JobTable, earliest: npt.NDArray[np.float64], wanted: bool
+    jobs: JobTable, earliest: npt.NDArray[np.float64], enabled: bool
 ) -> tuple[Ints | int, Ints | int, Ints]:
     """Linked lists of dependents by job, and the jobs without dependency by (earliest, number)."""
     n = len(jobs)
     all_jobs = np.arange(n, dtype=np.int64)
-    if "begin_s" not in jobs and not (wanted and "after_id" in jobs):
+    if "begin_s" not in jobs and not (enabled and "after_id" in jobs):
         return 0, 0, all_jobs
     after = np.full(n, -1, np.int64)
-    if wanted and "after_id" in jobs and (jobs["after_id"] >= 0).any():
+    if enabled and "after_id" in jobs and (jobs["after_id"] >= 0).any():
         ids = jobs["job_id"]
         by_id = np.argsort(ids, kind="stable")
         found = np.searchsorted(ids[by_id], jobs["after_id"])
@@ -278,20 +278,20 @@ def _dependents(
 
 def _reject_cycles(jobs: JobTable, after: Ints) -> None:
     """Raise an error that names a job of a dependency cycle."""
-    seen = np.zeros(len(after), np.int8)  # 1 on the current path, 2 checked
+    checked = np.zeros(len(after), np.int8)  # 1 on the current path, 2 without cycle
     for first in np.flatnonzero(after >= 0):
-        trail = []
+        path = []
         job = first
-        while job >= 0 and seen[job] == 0:
-            seen[job] = 1
-            trail.append(job)
+        while job >= 0 and checked[job] == 0:
+            checked[job] = 1
+            path.append(job)
             job = after[job]
-        if job >= 0 and seen[job] == 1:
+        if job >= 0 and checked[job] == 1:
             raise TableError(
                 f"job {jobs['job_id'][job]} depends on itself through after_id; "
                 "break the cycle or use dependencies=False"
             )
-        seen[trail] = 2
+        checked[path] = 2
 
 
 def _users(jobs: JobTable) -> tuple[Ints, int]:
@@ -300,7 +300,7 @@ def _users(jobs: JobTable) -> tuple[Ints, int]:
     return number.astype(np.int64), len(names)
 
 
-def _view(jobs: JobTable, times: JobTimes) -> npt.NDArray[Any]:
+def _job_records(jobs: JobTable, times: JobTimes) -> npt.NDArray[Any]:
     """The job records that policies may read."""
     view = np.repeat(_UNKNOWN, len(jobs)).view(np.recarray)
     # submit_s, since_first_s and number are written when a job arrives

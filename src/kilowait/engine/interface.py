@@ -14,7 +14,7 @@ __all__ = ["JOB", "Choice", "ChoiceKind", "PriorityPolicy", "View"]
 
 JOB = np.dtype(
     [
-        ("submit_s", np.float64),  # when it joined the queue
+        ("submit_s", np.float64),  # arrival in the queue
         ("since_first_s", np.float64),  # the same, since the first submission of the log
         ("estimate_s", np.float64),  # at least 1: used by priority policies
         ("planned_s", np.float64),  # at least 1: used for reservations and backfilling
@@ -59,8 +59,8 @@ class PriorityPolicy:
     """Half-life of the usage behind `job.usage_share`, seconds; 0: usage is not tracked."""
     compiled: bool = True
     observes_jobs: bool = False
-    """Whether it learns during the run: `score` is also called for every job that has started (``job.ran_s``
-    below 0) and every one that has ended (``job.ran_s``: its run time, above 0). The value returned then is
+    """Whether the policy learns during the run: `score` is also called for every job that has started (``job.ran_s``
+    below 0) and every job that has ended (``job.ran_s``: its run time, above 0). The value returned then is
     ignored; what it writes into `parameters` persists until the end of the run."""
     predicts: bool = False
     """Whether it predicts run times: it is scored when a job arrives, and may write `job.estimate_s` and

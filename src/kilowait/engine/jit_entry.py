@@ -40,7 +40,7 @@ PARAMETERS = types.float64[::1]
 
 
 def no_score(job: Any, now: float, parameters: Any) -> float:
-    """Placeholder score for runs without a priority policy."""
+    """Placeholder score of runs without a priority policy."""
     return 0.0
 
 
@@ -71,7 +71,7 @@ def _begin(t: Any) -> bool:
     s = state_without_refcount(t)
     k = s.clock[0]
     k.unchanged = 0
-    k.fresh = 0
+    k.new_arrivals = 0
     all_applied = not k.per_event or event_loop.next_event_s(s) > k.now
     freed = False
     if k.depth == UNLIMITED:
@@ -82,8 +82,8 @@ def _begin(t: Any) -> bool:
     return freed
 
 
-def _start(t: Any, job: int, group: int, really: bool) -> int:
-    """Start the job, or with `really` False only return its group; its own reservation is ignored."""
+def _start(t: Any, job: int, group: int, apply: bool) -> int:
+    """Start the job, or with `apply` False only return its group; its own reservation is ignored."""
     s = state_without_refcount(t)
     k = s.clock[0]
     reserved_on = 0
@@ -91,7 +91,7 @@ def _start(t: Any, job: int, group: int, really: bool) -> int:
         reserved_on = s.job_extra[job].reserved_on
         conservative.remove_reservation(s, job)
     g = reservations.place(s, job, reservations.EVERY_GROUP if group < 0 else 1 << group)
-    if g >= 0 and really:
+    if g >= 0 and apply:
         reservations.start(s, job, g)
         queue.compact(s, k.queue_lo)
     elif reserved_on > 0:
@@ -124,12 +124,12 @@ def compiled(name: str) -> Callable[..., Any]:
     The first use compiles it and logs a warning; later processes load it from the cache.
     """
     job, state = types.int64, _state_type()
-    rule = (SCORER, PARAMETERS)
+    score = (SCORER, PARAMETERS)
     table: dict[str, tuple[Callable[..., Any], Any]] = {
-        "run": (event_loop.run, types.void(state, *rule, *rule)),
-        "run_conservative": (event_loop.run_conservative, types.void(state, *rule, *rule)),
-        "advance": (_advance, types.boolean(state, *rule, *rule)),
-        "schedule": (_schedule, types.void(state, *rule)),
+        "run": (event_loop.run, types.void(state, *score, *score)),
+        "run_conservative": (event_loop.run_conservative, types.void(state, *score, *score)),
+        "advance": (_advance, types.boolean(state, *score, *score)),
+        "schedule": (_schedule, types.void(state, *score)),
         "begin": (_begin, types.boolean(state)),
         "start": (_start, types.int64(state, job, job, types.boolean)),
         "reserve": (_reserve, types.float64(state, job)),

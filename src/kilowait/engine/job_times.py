@@ -59,7 +59,7 @@ def resolve_job_times(jobs: JobTable, at_limit: str = "extend", *, limited: bool
     run = jobs["runtime_s"]
     if at_limit == "kill":
         run = np.minimum(run, np.where(limit < np.inf, limit, estimate))
-    later = (
+    overrun_planned = (
         _known(jobs["overrun_planned_s"], 0.0)
         if "overrun_planned_s" in jobs
         else np.broadcast_to(0.0, len(jobs))
@@ -67,9 +67,9 @@ def resolve_job_times(jobs: JobTable, at_limit: str = "extend", *, limited: bool
     expected_inverse_runtime = 10.0 / np.maximum(estimate, 10.0)
     if "expected_inverse_runtime" in jobs:
         expected_inverse_runtime = _known(jobs["expected_inverse_runtime"], expected_inverse_runtime)
-    return JobTimes(run, estimate, planned, limit, later, expected_inverse_runtime)
+    return JobTimes(run, estimate, planned, limit, overrun_planned, expected_inverse_runtime)
 
 
-def _known(values: Floats, otherwise: Floats | float) -> Floats:
-    """The values, with NaN replaced by `otherwise`."""
-    return np.where(np.isnan(values), otherwise, values)
+def _known(values: Floats, default: Floats | float) -> Floats:
+    """The values, with NaN replaced by `default`."""
+    return np.where(np.isnan(values), default, values)

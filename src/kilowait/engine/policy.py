@@ -45,7 +45,7 @@ class RunInputs:
     jobs: JobTable
     cluster: Cluster
     settings: Settings | GpuSettings
-    """`GpuSettings` on node-level (GPU) clusters, `Settings` on all others; nothing in it is left open."""
+    """`GpuSettings` on node-level (GPU) clusters, `Settings` on all others; no value is left to a default."""
     backfill_order: PriorityPolicy | None = None
     """Order of the backfill candidates; None: that of the policy."""
     power_controls: PowerControls | None = None
@@ -68,7 +68,7 @@ class Policy(Protocol):
 
 
 def settings_of(inputs: RunInputs, name: str) -> Settings:
-    """The settings of a run on whole nodes; an error for a node-level cluster, which the policy cannot schedule."""
+    """The settings of a run on whole nodes; an error if the cluster is node-level."""
     if isinstance(inputs.settings, Settings):
         if inputs.backfill_order is not None:
             raise InputError(
@@ -77,18 +77,18 @@ def settings_of(inputs: RunInputs, name: str) -> Settings:
             )
         return inputs.settings
     raise InputError(
-        f"policy {name!r} schedules whole nodes, and cluster {inputs.cluster.name!r} allocates single GPUs; take a "
+        f"policy {name!r} schedules whole nodes, and cluster {inputs.cluster.name!r} allocates single GPUs; use a "
         "policy for GPU clusters, or a cluster of whole nodes"
     )
 
 
 def gpu_settings_of(inputs: RunInputs, name: str) -> GpuSettings:
-    """The settings of a run on a node-level cluster; an error for other clusters, which the policy cannot schedule."""
+    """The settings of a run on a node-level cluster; an error for other clusters."""
     if isinstance(inputs.settings, GpuSettings):
         return inputs.settings
     raise InputError(
-        f"policy {name!r} allocates GPUs on single nodes, and cluster {inputs.cluster.name!r} has none that are "
-        "node_level: take a preset such as gpu-mixed, or groups with node_level = true"
+        f"policy {name!r} allocates GPUs on single nodes, and cluster {inputs.cluster.name!r} has no "
+        "node-level groups: use a preset such as gpu-mixed, or groups with node_level = true"
     )
 
 
@@ -97,7 +97,7 @@ def run_priority_policy(policy: PriorityPolicy, inputs: RunInputs) -> ExecutionL
     if isinstance(inputs.settings, GpuSettings):
         if policy.observes_jobs:
             raise InputError(
-                f"policy {policy.name!r} learns from ended jobs, which the GPU engine does not report; take it on a "
+                f"policy {policy.name!r} learns from ended jobs, which the GPU engine does not report; use it on a "
                 "cluster of whole nodes"
             )
         simulator = GpuSimulator(
@@ -121,7 +121,7 @@ def run_priority_policy(policy: PriorityPolicy, inputs: RunInputs) -> ExecutionL
 
 @dataclass(frozen=True)
 class StepwisePolicy:
-    """A Python function that maps the view of an instant to a choice (`Choice`), called until it makes no choice.
+    """A Python function that maps the view of an instant to a choice (`Choice`), called until it returns None.
 
     >>> from kilowait.engine.interface import Choice
     >>> def first_that_fits(view):
@@ -143,11 +143,11 @@ class StepwisePolicy:
         return str(getattr(self.function, "__name__", type(self.function).__name__))
 
     def run(self, inputs: RunInputs) -> ExecutionLog:
-        """Simulate event by event; at every instant the function is asked until it returns None."""
+        """Simulate event by event; at every instant the function is called until it returns None."""
         settings = settings_of(inputs, self.name)
-        named = PriorityPolicy(self.name, no_score_compiled())
+        placeholder = PriorityPolicy(self.name, no_score_compiled())
         simulator = Simulator(
-            inputs.jobs, inputs.cluster, settings, policy=named, power_controls=inputs.power_controls
+            inputs.jobs, inputs.cluster, settings, policy=placeholder, power_controls=inputs.power_controls
         )
         while (view := simulator.advance()) is not None:
             for _ in range(MAX_CHOICES):
@@ -158,7 +158,7 @@ class StepwisePolicy:
                 view = simulator.view()
             else:
                 raise InputError(
-                    f"policy {self.name!r} made {MAX_CHOICES:,} choices at {view.now_s:g} s; return None when no job "
-                    "shall start"
+                    f"policy {self.name!r} made {MAX_CHOICES:,} choices at {view.now_s:g} s; return None to wait for "
+                    "the next event"
                 )
         return simulator.log()

@@ -32,7 +32,7 @@ class ResourcePools:
     free: Ints
     """Free amount at the beginning."""
     changes: list[tuple[float, float, int, int, int]]
-    """CHANGE_OF_CAPACITY rows, sorted."""
+    """CAPACITY_CHANGE rows, sorted."""
     capacity_s: npt.NDArray[np.float64]
     capacity_nodes: Ints
     like: Ints
@@ -53,15 +53,15 @@ def resource_pools(cluster: Cluster) -> ResourcePools:
         node = by_name[group]
         if not node.shared:
             return [(NODES, 1)]
-        listed = [(CORES, node.cores), (MEMORY, math.floor(node.memory_gb * 1000)), (GPUS, node.gpus)]
-        return [(kind, amount) for kind, amount in listed if amount > 0]
+        amounts = [(CORES, node.cores), (MEMORY, math.floor(node.memory_gb * 1000)), (GPUS, node.gpus)]
+        return [(kind, amount) for kind, amount in amounts if amount > 0]
 
-    def add(group: str, nodes: int, nodes_at_first: int) -> None:
+    def add(group: str, nodes: int, initial_nodes: int) -> None:
         for kind, amount in per_node(group):
             kinds.append(kind)
             cores.append(by_name[group].cores)
             capacity.append(nodes * amount)
-            free.append(nodes_at_first * amount)
+            free.append(initial_nodes * amount)
         pool_lo.append(len(kinds))
 
     for group in cluster.groups:
@@ -69,7 +69,7 @@ def resource_pools(cluster: Cluster) -> ResourcePools:
     for reserved in cluster.reservations:
         add(reserved.group, reserved.nodes, 0)
 
-    steps: list[tuple[float, int, int, float]] = []  # (time, group, nodes, announced), in order of listing
+    steps: list[tuple[float, int, int, float]] = []  # (time, group, nodes, announced), in table order
     for outage in cluster.outages:
         g = names.index(outage.group)
         steps += [
@@ -77,11 +77,11 @@ def resource_pools(cluster: Cluster) -> ResourcePools:
             (outage.end_s, g, outage.nodes, outage.announced_s),
         ]
     for i, reserved in enumerate(cluster.reservations):
-        g, own = names.index(reserved.group), len(names) + i
+        g, own_group = names.index(reserved.group), len(names) + i
         steps += [
             (reserved.start_s, g, -reserved.nodes, reserved.announced_s),
-            (reserved.start_s, own, reserved.nodes, reserved.announced_s),
-            (reserved.end_s, own, -reserved.nodes, reserved.announced_s),
+            (reserved.start_s, own_group, reserved.nodes, reserved.announced_s),
+            (reserved.end_s, own_group, -reserved.nodes, reserved.announced_s),
             (reserved.end_s, g, reserved.nodes, reserved.announced_s),
         ]
     steps = [step for step in sorted(steps, key=lambda step: step[0]) if step[0] < math.inf]

@@ -58,7 +58,7 @@ def _begin(t: Any) -> bool:
     s = power_state_without_refcount(t)
     k = s.clock[0]
     k.unchanged = 0
-    k.fresh = 0
+    k.new_arrivals = 0
     all_applied = not k.per_event or power_event_loop.next_event_or_check_s(s) > k.now
     freed = False
     power_pass.open_pass(s)
@@ -70,7 +70,7 @@ def _begin(t: Any) -> bool:
     return freed
 
 
-def _start(t: Any, job: int, group: int, level: int, really: bool) -> int:
+def _start(t: Any, job: int, group: int, level: int, apply: bool) -> int:
     """Like `jit_entry._start`; level -1 takes the first level that fits, like a scheduling pass."""
     s = power_state_without_refcount(t)
     k = s.clock[0]
@@ -80,7 +80,7 @@ def _start(t: Any, job: int, group: int, level: int, really: bool) -> int:
         power_pass.remove_reservation(s, job)
     groups = reservations.EVERY_GROUP if group < 0 else 1 << group
     g = power_start.place(s, job, groups) if level < 0 else power_start.place_at(s, job, groups, level)
-    if g >= 0 and really:
+    if g >= 0 and apply:
         power_start.start(s, job, g)
         queue.compact(s, k.queue_lo)
     else:
@@ -103,7 +103,7 @@ def _hold(t: Any, job: int, until: float) -> None:
     k = s.clock[0]
     if k.depth == UNLIMITED:
         power_pass.remove_reservation(s, job)
-    s.lever[0].asked -= s.job_state[job].least_need
+    s.power_control_state[0].queued_nodes -= s.job_state[job].least_need
     queue.remove(s, job, HELD)
     push(s.events, k.events, until, TIMER + 2 * job + 1)
     k.events += 1
@@ -113,7 +113,7 @@ def _wake(t: Any, group: int, nodes: int) -> int:
     """Wake up to `nodes` sleeping nodes of a group now; return their number."""
     s = power_state_without_refcount(t)
     node_sleep.fall_asleep(s, group)
-    woken = min(nodes, s.sleepers[group].asleep)
+    woken = min(nodes, s.sleep_state[group].asleep)
     if woken > 0:
         node_wake.wake_nodes(s, group, woken)
     return woken
@@ -122,25 +122,25 @@ def _wake(t: Any, group: int, nodes: int) -> int:
 def _sleep(t: Any, group: int, nodes: int) -> int:
     """Put up to `nodes` idle nodes of a group to sleep now, longest idle first; return their number."""
     s = power_state_without_refcount(t)
-    sleeper = s.sleepers[group]
-    put = 0
-    while put < nodes and sleeper.idle_lo < sleeper.idle_hi:
-        some = min(nodes - put, s.idle[group, sleeper.idle_lo].nodes)
-        node_wake.put_to_sleep(s, group, some)
-        put += some
-    return put
+    sleeper = s.sleep_state[group]
+    count = 0
+    while count < nodes and sleeper.idle_lo < sleeper.idle_hi:
+        batch = min(nodes - count, s.idle[group, sleeper.idle_lo].nodes)
+        node_wake.put_to_sleep(s, group, batch)
+        count += batch
+    return count
 
 
 @cache
 def compiled_power_kernel(name: str) -> Callable[..., Any]:
     """Like `jit_entry.compiled`, for runs with power controls; also wake and sleep."""
     job, state = types.int64, _state_type()
-    rule = (SCORER, PARAMETERS)
+    score = (SCORER, PARAMETERS)
     table: dict[str, tuple[Callable[..., Any], Any]] = {
-        "run": (power_event_loop.run, types.void(state, *rule, *rule)),
-        "run_conservative": (power_event_loop.run_conservative, types.void(state, *rule, *rule)),
-        "advance": (_advance, types.boolean(state, *rule, *rule)),
-        "schedule": (_schedule, types.void(state, *rule)),
+        "run": (power_event_loop.run, types.void(state, *score, *score)),
+        "run_conservative": (power_event_loop.run_conservative, types.void(state, *score, *score)),
+        "advance": (_advance, types.boolean(state, *score, *score)),
+        "schedule": (_schedule, types.void(state, *score)),
         "begin": (_begin, types.boolean(state)),
         "start": (_start, types.int64(state, job, job, job, types.boolean)),
         "reserve": (_reserve, types.float64(state, job)),
@@ -161,6 +161,6 @@ def _state_type() -> Any:
     if numba.config.DISABLE_JIT:
         return types.int64
     example = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
-    rule = PriorityPolicy("none", no_score)
+    policy = PriorityPolicy("none", no_score)
     machine = resource_pools(Cluster.from_nodes(1))
-    return numba.typeof(build_power_state(example, None, machine, Settings(), rule, None, PowerControls()))
+    return numba.typeof(build_power_state(example, None, machine, Settings(), policy, None, PowerControls()))

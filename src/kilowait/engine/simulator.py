@@ -19,7 +19,11 @@ from kilowait.engine.interface import (
 from kilowait.engine.kernels import event_loop
 from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING, UNLIMITED
 from kilowait.engine.pools import resource_pools
-from kilowait.engine.power_initial_state import add_power_pool, build_power_state, with_larger_step_buffer
+from kilowait.engine.power_initial_state import (
+    add_power_pool,
+    build_power_state,
+    with_larger_node_change_buffer,
+)
 from kilowait.engine.power_jit_entry import compiled_power_kernel
 from kilowait.engine.settings import Settings
 from kilowait.errors import ChoiceError, InputError
@@ -44,7 +48,7 @@ def run_simulation(
 ) -> ExecutionLog:
     """Simulate the jobs on the cluster under a priority policy, in compiled code.
 
-    `backfill_rule` orders backfill candidates; None uses the order of `rule`.
+    `backfill_policy` orders backfill candidates; None: the order of `policy`.
     """
     simulator = Simulator(
         jobs, cluster, settings, policy=policy, backfill_policy=backfill_policy, power_controls=power_controls
@@ -81,13 +85,13 @@ class Simulator:
                 f"policy {self.policy.name!r} predicts run times but is not compiled; make it compilable by Numba"
             )
         self.backfill_policy = backfill_policy
-        self._given = jobs
+        self._jobs = jobs
         self.table = jobs.sorted()
         self._freed = False
         self._reserved_now: set[int] = set()
         self._machine = resource_pools(cluster)
-        held = "hold_until_s" in jobs and bool((jobs["hold_until_s"] > -np.inf).any())
-        self.power_controls = PowerControls() if power_controls is None and held else power_controls
+        shifted = "hold_until_s" in jobs and bool((jobs["hold_until_s"] > -np.inf).any())
+        self.power_controls = PowerControls() if power_controls is None and shifted else power_controls
         self._state: Any
         if self.power_controls is None:
             self._kernel = jit_entry.compiled
@@ -114,23 +118,25 @@ class Simulator:
     def _first_event_s(self) -> float:
         """Time of the first arrival of a job without dependency or of the first capacity change; infinite: none."""
         jobs = self.table
-        comes = np.maximum(jobs["submit_s"], jobs.column("begin_s"))
+        arrivals = np.maximum(jobs["submit_s"], jobs.column("begin_s"))
         if self.settings.dependencies and "after_id" in jobs:
-            comes = comes[~np.isin(jobs["after_id"], jobs["job_id"])]
-        arrival = float(comes.min()) if len(comes) else np.inf
+            arrivals = arrivals[~np.isin(jobs["after_id"], jobs["job_id"])]
+        arrival = float(arrivals.min()) if len(arrivals) else np.inf
         return min([arrival, *(change[0] for change in self._machine.changes[:1])])
 
-    # -- the whole run ---------------------------------------------------------------------------
+    # -- whole runs ------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Run to the end under the priority policy."""
-        own = self.backfill_policy
-        if self.policy.compiled and (own is None or own.compiled):
-            backfill_score = self.policy.score if own is None else own.score
-            self._state.clock["track_expected_ends"] = self.settings.depth > 0 or len(self._state.line_s) > 0
+        backfill_policy = self.backfill_policy
+        if self.policy.compiled and (backfill_policy is None or backfill_policy.compiled):
+            backfill_score = self.policy.score if backfill_policy is None else backfill_policy.score
+            self._state.clock["track_expected_ends"] = (
+                self.settings.depth > 0 or len(self._state.timeline_s) > 0
+            )
             run = self._kernel("run_conservative" if self.settings.depth == UNLIMITED else "run")
             run(self._state, self.policy.score, self._parameters, backfill_score, self._backfill_parameters)
-            while self._enlarge_step_buffer():
+            while self._enlarge_node_change_buffer():
                 run(
                     self._state,
                     self.policy.score,
@@ -142,53 +148,53 @@ class Simulator:
             self._run_in_python()
         bad = int(self._state.clock["bad_score"][0])
         if bad:
-            who = f"policy {self.policy.name!r}"
-            if bad < 0 and own is not None:
-                who = f"backfill order {own.name!r}"
+            source = f"policy {self.policy.name!r}"
+            if bad < 0 and backfill_policy is not None:
+                source = f"backfill order {backfill_policy.name!r}"
             raise InputError(
-                f"{who} gave job {self.table['job_id'][abs(bad) - 1]} the score NaN at "
+                f"{source} gave job {self.table['job_id'][abs(bad) - 1]} the score NaN at "
                 f"{float(self._state.clock['now'][0]):g} s; a score must be a number (inf is one)"
             )
 
-    def _enlarge_step_buffer(self) -> bool:
-        """Enlarge the node-state buffer if the run stopped because it was full; return whether it did."""
-        if self.power_controls is None or not self._state.lever["full"][0]:
+    def _enlarge_node_change_buffer(self) -> bool:
+        """Enlarge the buffer of node changes if the run stopped because it was full; return whether it did."""
+        if self.power_controls is None or not self._state.power_control_state["buffer_full"][0]:
             return False
-        self._state = with_larger_step_buffer(self._state)
+        self._state = with_larger_node_change_buffer(self._state)
         return True
 
     def _advance(self, backfill_score: Any) -> bool:
         """Advance to the next instant without evaluating a priority policy."""
-        nothing, parameters = jit_entry.no_score_compiled(), self._backfill_parameters
+        no_score, parameters = jit_entry.no_score_compiled(), self._backfill_parameters
         while True:
-            moved = self._kernel("advance")(self._state, nothing, np.zeros(0), backfill_score, parameters)
-            if moved or not self._enlarge_step_buffer():
+            moved = self._kernel("advance")(self._state, no_score, np.zeros(0), backfill_score, parameters)
+            if moved or not self._enlarge_node_change_buffer():
                 return bool(moved)
 
     def _run_in_python(self) -> None:
         """Run the kernels step by step, with a policy evaluated in Python between them."""
-        own = self.backfill_policy
-        if own is not None and not own.compiled:
+        backfill_policy = self.backfill_policy
+        if backfill_policy is not None and not backfill_policy.compiled:
             raise InputError(
-                f"the backfill order {own.name!r} is not compiled; only policies may run in Python"
+                f"the backfill order {backfill_policy.name!r} is not compiled; only policies may run in Python"
             )
         s = self._state
         k = s.clock[0]
         k.time_dependent = 1
-        backfill_score = jit_entry.no_score_compiled() if own is None else own.score
-        remembered: dict[int, float] = {}
+        backfill_score = jit_entry.no_score_compiled() if backfill_policy is None else backfill_policy.score
+        scores_by_job: dict[int, float] = {}
         running: list[int] = []
         while self._advance(backfill_score):
             if self.policy.observes_jobs:
                 running = self._notify_ends(running)
             for i in range(k.queue_lo, k.queue_hi):
                 job = int(s.queue[i].job)
-                if self.policy.time_dependent or job not in remembered:
-                    remembered[job] = float(self.policy.score(s.jobs[job], float(k.now), self._parameters))
-                    if remembered[job] != remembered[job]:
+                if self.policy.time_dependent or job not in scores_by_job:
+                    scores_by_job[job] = float(self.policy.score(s.jobs[job], float(k.now), self._parameters))
+                    if scores_by_job[job] != scores_by_job[job]:
                         k.bad_score = job + 1
                         return
-                s.queue[i].key = remembered[job]
+                s.queue[i].key = scores_by_job[job]
             if k.queue_hi > k.queue_lo:
                 before = int(k.segments)
                 self._kernel("schedule")(self._state, backfill_score, self._backfill_parameters)
@@ -254,7 +260,8 @@ class Simulator:
         if self.power_controls is None or not self.power_controls.sleep:
             return {}
         return {
-            name: self._state.sleepers[name].copy() for name in ("awake", "shutting_down", "asleep", "waking")
+            name: self._state.sleep_state[name].copy()
+            for name in ("awake", "shutting_down", "asleep", "waking")
         }
 
     def _reserved(self, waiting: Any) -> Any:
@@ -269,11 +276,11 @@ class Simulator:
         known = self._waits(job) and -1 <= group < len(self._machine.names) and -1 <= level < self._levels
         return known and self._start(job, group, level, False) >= 0
 
-    def _start(self, job: int, group: int, level: int, really: bool) -> int:
+    def _start(self, job: int, group: int, level: int, apply: bool) -> int:
         """The group on which the job starts (or could start); -1: none."""
         if self.power_controls is None:
-            return int(jit_entry.compiled("start")(self._state, job, group, really))
-        return int(self._kernel("start")(self._state, job, group, level, really))
+            return int(jit_entry.compiled("start")(self._state, job, group, apply))
+        return int(self._kernel("start")(self._state, job, group, level, apply))
 
     def can_reserve(self, job: int) -> bool:
         """Whether some group of the job can take another reservation at this instant."""
@@ -310,9 +317,9 @@ class Simulator:
             if job in self._reserved_now:
                 raise self._impossible(choice, "it already has a reservation of this instant")
             if not self.can_reserve(job):
-                held = f"its groups hold {self.settings.depth} reservation(s) already"
-                raise self._impossible(choice, held)
-            if self.settings.depth != UNLIMITED:  # conservative reservations are kept, and may be made again
+                reason = f"its groups hold {self.settings.depth} reservation(s) already"
+                raise self._impossible(choice, reason)
+            if self.settings.depth != UNLIMITED:  # conservative reservations persist, and may be made again
                 self._reserved_now.add(job)
             return float(self._kernel("reserve")(s, job))
         else:
@@ -342,11 +349,12 @@ class Simulator:
         if (
             self.power_controls is None
             or not 0 <= g < len(self._machine.names)
-            or not self._state.sleepers["sleeps"][g]
+            or not self._state.sleep_state["sleeps"][g]
         ):
+            now_s = float(self._state.clock["now"][0])
             raise ChoiceError(
-                f"cannot {choice.kind.value} nodes of group {g} at {float(self._state.clock['now'][0]):g} s: it is not "
-                "a group with node sleep; give the simulator PowerControls(sleep={...})"
+                f"cannot {choice.kind.value} nodes of group {g} at {now_s:g} s: it is not a group with node sleep; "
+                "give the simulator PowerControls(sleep={...})"
             )
         return int(self._kernel(choice.kind.value)(self._state, g, choice.nodes))
 
@@ -359,15 +367,15 @@ class Simulator:
 
     def _why_not(self, job: int, group: int) -> str:
         job_state = self._state.job_state[job]
-        asked = range(len(self._machine.names)) if group < 0 else [group]
-        if not any(int(job_state.allowed) >> g & 1 for g in asked):
+        groups = range(len(self._machine.names)) if group < 0 else [group]
+        if not any(int(job_state.allowed) >> g & 1 for g in groups):
             return "its queue does not use that group, or the group is too small"
         free = {
-            self._machine.names[g]: int(self._state.pools["free"][self._machine.pool_lo[g]]) for g in asked
+            self._machine.names[g]: int(self._state.pools["free"][self._machine.pool_lo[g]]) for g in groups
         }
-        seen = self._state.jobs[job]
+        record = self._state.jobs[job]
         return (
-            f"it needs {int(seen.nodes)} nodes for {float(seen.planned_s):g} s; free are {free}, "
+            f"it needs {int(record.nodes)} nodes for {float(record.planned_s):g} s; free are {free}, "
             "and reservations and outages must not be delayed"
         )
 
@@ -389,24 +397,24 @@ class Simulator:
         run = job_state["run_s"][started]
         outcome = _OUTCOME[job_state["status"]]
         if self.settings.at_limit == "kill":
-            planned = (
+            run_s = (
                 job_state["run_s"] if self.power_controls is None else s.run_s
-            )  # a level changes the run time too
-            killed = planned < self.table["runtime_s"]
+            )  # job_state.run_s depends on the level
+            killed = run_s < self.table["runtime_s"]
             outcome[killed & (outcome == Outcome.COMPLETED)] = Outcome.KILLED
         eligible = s.jobs["submit_s"].copy()  # the event loop stores the arrival there
         if (job_state["status"] == COMING).any():
             eligible[job_state["status"] == COMING] = np.nan
         segment_outcome = outcome[started]
         job = started
-        order = self._given.order
-        if order is not None:  # in the row order of the given table
+        order = self._jobs.order
+        if order is not None:  # in row order of the input table
             job = order[started]
             back = np.empty_like(order)
             back[order] = np.arange(len(order))
             eligible, outcome = eligible[back], outcome[back]
         return ExecutionLog(
-            jobs_table=self._given,
+            jobs_table=self._jobs,
             job=job,
             start_s=start,
             end_s=start + run,
@@ -438,8 +446,8 @@ class Simulator:
             return {}
         return {
             "sleep": {
-                name: [how.timeout_s, how.shutdown_s, how.wake_s]
-                for name, how in self.power_controls.sleep.items()
+                name: [policy.timeout_s, policy.shutdown_s, policy.wake_s]
+                for name, policy in self.power_controls.sleep.items()
             },
             "levels": self.power_controls.levels,
             "full_speed_backlog_nodes": self.power_controls.full_speed_backlog_nodes,
@@ -450,17 +458,19 @@ class Simulator:
         """States of sleeping nodes over time."""
         if self.power_controls is None or not self.power_controls.sleep:
             return None
-        steps = self._state.steps[: int(self._state.lever["steps"][0])]
-        order = np.lexsort((steps["time_s"], steps["group"]))
+        changes = self._state.node_changes[: int(self._state.power_control_state["node_changes"][0])]
+        order = np.lexsort((changes["time_s"], changes["group"]))
         # Column by column: gathering whole records is slow.
         return node_states(
-            *(steps[name][order] for name in ("time_s", "group", "shutting_down", "asleep", "waking"))
+            *(changes[name][order] for name in ("time_s", "group", "shutting_down", "asleep", "waking"))
         )
 
 
 def _parameters(policy: PriorityPolicy, jobs: JobTable, cluster: Cluster) -> Any:
     prepare: Callable[[Any, Any], Any] | None = policy.prepare
     values = policy.parameters if prepare is None else prepare(jobs, cluster)
-    if policy.observes_jobs:  # it writes into them: copy, so that the next run starts from the same values
+    if (
+        policy.observes_jobs
+    ):  # its score writes into them: copy, so that every run starts from the same values
         return np.array(values, np.float64)
     return np.ascontiguousarray(values, np.float64)

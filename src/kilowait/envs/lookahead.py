@@ -189,13 +189,13 @@ def _run(t: Any, a: Any, score: Any, parameters: Any) -> None:
     """The whole run: as `decision.advance_to_decision`, with look-ahead at every decision."""
     s = state_without_refcount(t)
     a = lookahead_without_refcount(a)
-    no_parameters = s.line_s  # placeholder for policy parameters
+    no_parameters = s.timeline_s  # placeholder for policy parameters
     k = s.clock[0]
     while k.bad_score == 0 and advance(s, zero_score, no_parameters, zero_score, no_parameters):
         if k.queue_hi == k.queue_lo:
             continue
         if not any_fits(s):
-            k.fresh = 0
+            k.new_arrivals = 0
             continue
         begin_pass(s, True)
         for i in range(k.queue_lo, k.queue_hi):

@@ -90,7 +90,7 @@ def from_frame(frame: Any) -> JobTable:
             raise UnknownNameError("job column", name, COLUMNS)
         if frame.column_names.count(name) > 1:
             raise TableError(f"the table has more than one column {name!r}")
-    meta, known = _notes(frame)
+    meta, known = _metadata(frame)
     columns: dict[str, Any] = {}
     labels: dict[str, tuple[str, ...]] = {}
     for name in frame.column_names:
@@ -111,11 +111,11 @@ def encoded(column: Any, names: list[str] | None = None) -> tuple[Any, tuple[str
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    words = column.cast(pa.string())
+    text = column.cast(pa.string())
     names = list(names or ())
     earlier = set(names)
-    names += [word for word in pc.unique(words.drop_null()).to_pylist() if word not in earlier]
-    codes = pc.index_in(words, pa.array(names, pa.string()))
+    names += [word for word in pc.unique(text.drop_null()).to_pylist() if word not in earlier]
+    codes = pc.index_in(text, pa.array(names, pa.string()))
     return pc.fill_null(codes, -1).to_numpy().astype(np.int32), tuple(names)
 
 
@@ -134,7 +134,7 @@ def _as_arrow(frame: Any) -> Any:
     raise TableError(f"{type(frame).__name__} is not a pyarrow, pandas or Polars table")
 
 
-def _notes(frame: Any) -> tuple[dict[str, Any], dict[str, list[str]]]:
+def _metadata(frame: Any) -> tuple[dict[str, Any], dict[str, list[str]]]:
     """Meta and labels from the schema of a table written by kilowait."""
     try:
         note = json.loads((frame.schema.metadata or {}).get(META_KEY, b"{}"))

@@ -62,8 +62,8 @@ class NodeStates:
 def node_states(time_s: Floats, group: Ints, shutting_down: Ints, asleep: Ints, waking: Ints) -> NodeStates:
     """Build NodeStates from changes sorted by (group, time); changes of one instant are merged, empty ones dropped."""
     if not len(time_s):
-        none = np.zeros(0, np.int64)
-        return NodeStates(np.zeros(0), none.astype(np.int16), none, none, none)
+        empty = np.zeros(0, np.int64)
+        return NodeStates(np.zeros(0), empty.astype(np.int16), empty, empty, empty)
     last = np.append((group[1:] != group[:-1]) | (time_s[1:] != time_s[:-1]), True)
     ends = np.flatnonzero(last)
     before = np.searchsorted(group[ends], group[ends], side="left")  # the group's first row
@@ -74,15 +74,17 @@ def node_states(time_s: Floats, group: Ints, shutting_down: Ints, asleep: Ints, 
         return total - base
 
     columns = [counts(change) for change in (shutting_down, asleep, waking)]
-    where = group[ends]
-    same_group = np.append(False, where[1:] == where[:-1])
+    group_of_end = group[ends]
+    same_group = np.append(False, group_of_end[1:] == group_of_end[:-1])
     changed = np.zeros(len(ends), bool)
     for column in columns:
         previous = np.where(same_group, np.append(0, column[:-1]), 0)
         changed |= column != previous
-    order = np.lexsort((where[changed], time_s[ends][changed]))
+    order = np.lexsort((group_of_end[changed], time_s[ends][changed]))
     kept = np.flatnonzero(changed)[order]
-    return NodeStates(time_s[ends][kept], where[kept].astype(np.int16), *(column[kept] for column in columns))
+    return NodeStates(
+        time_s[ends][kept], group_of_end[kept].astype(np.int16), *(column[kept] for column in columns)
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -197,9 +197,11 @@ def _typed(name: str, values: npt.ArrayLike) -> ColumnArray:
             row = int(np.argmin(whole))
             raise TableError(f"column {name!r}, row {row}: {array[row].item()} is not a whole number")
     if issubclass(rule.dtype, np.integer) and len(array) and array.dtype.kind in "iuf":
-        least, most = np.iinfo(rule.dtype).min, np.iinfo(rule.dtype).max
+        lowest, highest = np.iinfo(rule.dtype).min, np.iinfo(rule.dtype).max
         # As floats these bounds are powers of two: the upper bound is one too large.
-        inside = (array >= least) & (array < float(most) + 1 if array.dtype.kind == "f" else array <= most)
+        inside = (array >= lowest) & (
+            array < float(highest) + 1 if array.dtype.kind == "f" else array <= highest
+        )
         if not inside.all():
             row = int(np.argmin(inside))
             kind = np.dtype(rule.dtype)

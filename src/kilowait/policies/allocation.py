@@ -63,11 +63,11 @@ def finish_time_fair(active: ActiveJobs) -> Floats:
     Minimising max (t + left / rate) / ideal is, for a bound rho, a linear program; rho is found by bisection.
     """
     n = len(active.number)
-    alone = np.where(active.equal_rate > 0, active.equal_rate, 1.0) * np.minimum(
+    isolated_rate = np.where(active.equal_rate > 0, active.equal_rate, 1.0) * np.minimum(
         1.0, active.capacity.sum() / (n * active.gpus)
     )
     past = active.waited_s + active.attained_s
-    ideal = (active.done_s + active.remaining_s) / alone
+    ideal = (active.done_s + active.remaining_s) / isolated_rate
     lowest, highest = float((past / ideal).max(initial=0.0)), 0.0
     best = max_min(active)
     rate = (best * active.speed).sum(1)
@@ -81,13 +81,13 @@ def finish_time_fair(active: ActiveJobs) -> Floats:
         middle = (lowest + highest) / 2
         with np.errstate(divide="ignore", invalid="ignore"):
             needed = active.remaining_s / (middle * ideal - past)
-        found = (
+        shares = (
             _shares_with_rate(active, needed) if (needed > 0).all() and np.isfinite(needed).all() else None
         )
-        if found is None:
+        if shares is None:
             lowest = middle
         else:
-            best, highest = found, middle
+            best, highest = shares, middle
     return best
 
 
@@ -98,55 +98,57 @@ def allox(active: ActiveJobs) -> Floats:
     k jobs. The first job of each queue runs. A job of several GPUs is matched with its time multiplied by its GPUs.
     """
     n, types = active.speed.shape
-    whole = np.floor(active.capacity).astype(int)
-    lines = np.minimum(whole, n)
-    depth = int(np.ceil(n / max(lines.sum(), 1)))
-    kinds = np.repeat(np.arange(types), lines)
+    gpus_by_type = np.floor(active.capacity).astype(int)
+    queues = np.minimum(gpus_by_type, n)
+    depth = int(np.ceil(n / max(queues.sum(), 1)))
+    kinds = np.repeat(np.arange(types), queues)
     with np.errstate(divide="ignore"):
         length = active.remaining_s[:, None] / np.where(active.speed > 0, active.speed, 0.0)
     length = np.where(np.isfinite(length), length, 1e15)[:, kinds] * np.maximum(active.gpus, 1.0)[:, None]
     cost = np.hstack([length * (k + 1) for k in range(depth)])
-    jobs, places = linear_sum_assignment(cost)
+    jobs, positions = linear_sum_assignment(cost)
     shares = np.zeros((n, types))
     first: dict[int, tuple[int, int]] = {}
-    for job, place in zip(jobs.tolist(), places.tolist(), strict=True):
-        line, k = place % len(kinds), place // len(kinds)
-        if line not in first or k > first[line][0]:
-            first[line] = (k, job)
-    for line, (_, job) in first.items():
-        if cost[job, line] < 1e15:
-            shares[job, kinds[line]] = 1.0
+    for job, position in zip(jobs.tolist(), positions.tolist(), strict=True):
+        queue, k = position % len(kinds), position // len(kinds)
+        if queue not in first or k > first[queue][0]:
+            first[queue] = (k, job)
+    for queue, (_, job) in first.items():
+        if cost[job, queue] < 1e15:
+            shares[job, kinds[queue]] = 1.0
     return shares
 
 
-def _limits(active: ActiveJobs, further: int) -> tuple[csr_array, Floats]:
-    """Constraints: a job's shares sum to at most 1; allocated GPUs are within capacity. Adds `further` columns."""
+def _limits(active: ActiveJobs, extra_columns: int) -> tuple[csr_array, Floats]:
+    """Constraints: the shares of a job sum to at most 1; allocated GPUs are within capacity."""
     n, types = active.speed.shape
     jobs, kinds = np.divmod(np.arange(n * types), types)
     rows = np.concatenate([jobs, n + kinds])
     columns = np.tile(np.arange(n * types), 2)
     values = np.concatenate([np.ones(n * types), active.gpus[jobs]])
-    table = coo_array((values, (rows, columns)), shape=(n + types, n * types + further))
+    table = coo_array((values, (rows, columns)), shape=(n + types, n * types + extra_columns))
     return table.tocsr(), np.concatenate([np.ones(n), active.capacity])
 
 
 def _solve(active: ActiveJobs, goal: Floats, gains: Floats, needed: Floats | None) -> Floats | None:
     """Shares that minimize `goal`, with gains of at least `needed` (or the last variable); None: infeasible."""
     n, types = active.speed.shape
-    further = len(goal) - n * types
-    table, most = _limits(active, further)
+    extra_columns = len(goal) - n * types
+    table, capacity = _limits(active, extra_columns)
     jobs = np.repeat(np.arange(n), types)
     rows, columns, values = jobs, np.arange(n * types), -gains.ravel()
-    if further:
+    if extra_columns:
         rows = np.concatenate([rows, np.arange(n)])
         columns = np.concatenate([columns, np.full(n, n * types)])
         values = np.concatenate([values, np.ones(n)])
-    least = coo_array((values, (rows, columns)), shape=(n, n * types + further)).tocsr()
-    bounds = [(0.0, None if speed > 0 else 0.0) for speed in active.speed.ravel()] + [(None, None)] * further
+    gains_table = coo_array((values, (rows, columns)), shape=(n, n * types + extra_columns)).tocsr()
+    bounds = [(0.0, None if speed > 0 else 0.0) for speed in active.speed.ravel()] + [
+        (None, None)
+    ] * extra_columns
     found = linprog(
         goal,
-        A_ub=vstack([table, least]).tocsr(),
-        b_ub=np.concatenate([most, np.zeros(n) if needed is None else -needed]),
+        A_ub=vstack([table, gains_table]).tocsr(),
+        b_ub=np.concatenate([capacity, np.zeros(n) if needed is None else -needed]),
         bounds=bounds,
         method="highs",
     )

@@ -41,8 +41,8 @@ def _fair_share(job: Any, now: float, parameters: Any) -> float:
 
 
 def _alcf_wfp(job: Any, now: float, parameters: Any) -> float:
-    favour = parameters[1] if job.nodes >= parameters[0] else 1.0
-    return -(((now - job.submit_s) / job.estimate_s) ** 3 * job.nodes * favour)
+    boost = parameters[1] if job.nodes >= parameters[0] else 1.0
+    return -(((now - job.submit_s) / job.estimate_s) ** 3 * job.nodes * boost)
 
 
 def multifactor(
@@ -75,8 +75,8 @@ def multifactor(
         qos_factors = _factors(jobs, "qos", qos_factor or {})
         queue_factors = _factors(jobs, "queue", queue_factor or {})
         users = max(len(np.unique(jobs.column("user"))), 1)
-        head = [age, max_age, size, cluster.nodes, fair_share, 1 / users, qos, len(qos_factors), queue]
-        return np.concatenate([head, qos_factors, queue_factors]).astype(np.float64)
+        constants = [age, max_age, size, cluster.nodes, fair_share, 1 / users, qos, len(qos_factors), queue]
+        return np.concatenate([constants, qos_factors, queue_factors]).astype(np.float64)
 
     return PriorityPolicy(
         "multifactor",

@@ -1,6 +1,6 @@
 """Priority policies for GPU clusters, based on attained service, remaining time and priority.
 
-`job` is an `engine.gpu.state.SEEN` record; smaller goes first. Sources: LAS and 2D-LAS, Gu et al. (Tiresias),
+`job` is an `engine.gpu.state.GPU_JOB` record; smaller goes first. Sources: LAS and 2D-LAS, Gu et al. (Tiresias),
 NSDI 2019; SRSF, same source; QSSF, Hu et al. (Helios), SC 2021.
 """
 
@@ -86,7 +86,7 @@ def tiresias(*, limits: str = "3250,7200,18000", patience: float = 0.0) -> Prior
     A job that has waited `patience` times as long as it has run goes back to the first queue; 0: never.
     """
     try:
-        values = [float(word) for word in limits.split(",")]
+        values = [float(limit) for limit in limits.split(",")]
     except ValueError:
         raise InputError(
             f"limits of tiresias are {limits!r}; write GPU-seconds such as 3250,7200,18000"

@@ -30,7 +30,7 @@ __all__ = ["POLICIES", "AnyPolicy", "as_policy", "describe_policies", "resolve"]
 
 
 def random(*, seed: int = 0) -> PriorityPolicy:
-    """In an order drawn with a seed."""
+    """Random order, which depends on a seed."""
 
     def prepare(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
         return stream(int(seed), "random policy").random(len(jobs))
@@ -39,7 +39,7 @@ def random(*, seed: int = 0) -> PriorityPolicy:
 
 
 def balance() -> PriorityPolicy:
-    """First come, first served; of several groups the emptiest is taken."""
+    """First come, first served; jobs start on the emptiest of their groups."""
     return replace(_plain(priority.fcfs, False), name="balance", placement="balance")
 
 
@@ -48,17 +48,17 @@ def _plain(score: Callable[..., float], time_dependent: bool) -> PriorityPolicy:
     return PriorityPolicy(score.__name__, compiled_score(score), time_dependent=time_dependent)
 
 
-def _maker(score: Callable[..., float], time_dependent: bool) -> Callable[[], PriorityPolicy]:
-    def made() -> PriorityPolicy:
+def _constructor(score: Callable[..., float], time_dependent: bool) -> Callable[[], PriorityPolicy]:
+    def construct() -> PriorityPolicy:
         return _plain(score, time_dependent)
 
-    made.__doc__ = score.__doc__
-    return made
+    construct.__doc__ = score.__doc__
+    return construct
 
 
 POLICIES: dict[str, Callable[..., PriorityPolicy]] = {
-    **{score.__name__: _maker(score, False) for score in priority.STATIC_POLICIES},
-    **{score.__name__: _maker(score, True) for score in priority.TIME_DEPENDENT_POLICIES},
+    **{score.__name__: _constructor(score, False) for score in priority.STATIC_POLICIES},
+    **{score.__name__: _constructor(score, True) for score in priority.TIME_DEPENDENT_POLICIES},
     "multifactor": fair_share.multifactor,
     "fair_share": fair_share.fair_share,
     "alcf_wfp": fair_share.alcf_wfp,
@@ -73,11 +73,11 @@ POLICIES: dict[str, Callable[..., PriorityPolicy]] = {
     "qssf": gpu.qssf,
     "tiresias": gpu.tiresias,
 }
-"""Every policy's name and what makes it."""
+"""Constructor of each priority policy by name."""
 
 
 AnyPolicy = str | Policy | Callable[..., Any]
-"""What `simulate` and `compare` take as a policy; `as_policy` says which."""
+"""Types of policies that `simulate` and `compare` accept; `as_policy` converts them."""
 
 
 def as_policy(policy: AnyPolicy) -> Policy:
@@ -106,9 +106,9 @@ def resolve(policy: str | PriorityPolicy) -> PriorityPolicy:
     """
     if isinstance(policy, PriorityPolicy):
         return policy
-    own = getattr(policy, "rule", None)  # a linear agent is a priority policy with weights
-    if isinstance(own, PriorityPolicy):
-        return own
+    wrapped = getattr(policy, "rule", None)  # a linear agent is a priority policy with weights
+    if isinstance(wrapped, PriorityPolicy):
+        return wrapped
     if not isinstance(policy, str):
         raise InputError(
             f"the order is {policy!r}; give the name of a priority policy, or a function decorated with "
@@ -117,8 +117,8 @@ def resolve(policy: str | PriorityPolicy) -> PriorityPolicy:
     name, *settings = policy.strip().split(":")
     if name.lower() not in POLICIES:
         raise UnknownNameError("policy", name, POLICIES)
-    maker = POLICIES[name.lower()]
-    known = inspect.signature(maker).parameters
+    constructor = POLICIES[name.lower()]
+    known = inspect.signature(constructor).parameters
     values: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -127,20 +127,20 @@ def resolve(policy: str | PriorityPolicy) -> PriorityPolicy:
         if key not in known:
             raise UnknownNameError(f"parameter of policy {name!r}", key, known)
         values[key] = _value(policy, key, value, str(known[key].annotation))
-    made = maker(**values)
-    return replace(made, name=policy.strip()) if settings else made
+    resolved = constructor(**values)
+    return replace(resolved, name=policy.strip()) if settings else resolved
 
 
-def _value(policy: str, key: str, text: str, wanted: str) -> float | int | str:
-    """The text as the parameter wants it; a span of time is left for the rule to read."""
-    if "Mapping" in wanted:
+def _value(policy: str, key: str, text: str, annotation: str) -> float | int | str:
+    """The text converted to the parameter's type; durations stay text, which the policy parses."""
+    if "Mapping" in annotation:
         raise InputError(f"policy {policy!r}: {key} is a table of names; pass it in Python, not in a name")
-    if "str" in wanted:
+    if "str" in annotation:
         return text
     try:
-        return int(text) if wanted == "int" else float(text)
+        return int(text) if annotation == "int" else float(text)
     except ValueError:
-        kind = "whole number" if wanted == "int" else "number"
+        kind = "whole number" if annotation == "int" else "number"
         raise InputError(f"policy {policy!r}: {key} is {text!r}, which is not a {kind}") from None
 
 
@@ -150,4 +150,6 @@ def describe_policies() -> dict[str, str]:
     >>> describe_policies()["sjf"]
     'Shortest estimate first.'
     """
-    return {name: (maker.__doc__ or "").strip().splitlines()[0] for name, maker in POLICIES.items()}
+    return {
+        name: (constructor.__doc__ or "").strip().splitlines()[0] for name, constructor in POLICIES.items()
+    }

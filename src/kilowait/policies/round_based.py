@@ -52,11 +52,11 @@ class RoundBasedPolicy:
         known: tuple[int, ...] = ()
         target: Floats = np.zeros((0, 0))
         last_s = 0.0
-        where: dict[int, int] = {}
+        type_of_job: dict[int, int] = {}
         while (view := simulator.advance()) is not None:
             if not view.due:
                 continue
-            for job, kind in where.items():
+            for job, kind in type_of_job.items():
                 received_s[job][kind] += view.now_s - last_s
             last_s = view.now_s
             active = _active_jobs(simulator, view)
@@ -70,7 +70,9 @@ class RoundBasedPolicy:
             chosen = _assign_types(active, target, received)
             _apply_assignment(simulator, view, chosen)
             running = simulator.view()
-            where = dict(zip(running.running["number"].tolist(), running.running_type.tolist(), strict=True))
+            type_of_job = dict(
+                zip(running.running["number"].tolist(), running.running_type.tolist(), strict=True)
+            )
 
 
 def _active_jobs(simulator: GpuSimulator, view: GpuView) -> ActiveJobs:
@@ -95,14 +97,14 @@ def _active_jobs(simulator: GpuSimulator, view: GpuView) -> ActiveJobs:
 def _assign_types(active: ActiveJobs, target: Floats, received: Floats) -> dict[int, int]:
     """GPU type of each job in this round: jobs furthest behind their share first, while capacity lasts."""
     total = received.sum(0)
-    part = received / np.where(total > 0, total, 1.0)
-    behind = np.where(part > 0, target / np.where(part > 0, part, 1.0), target * 1e9)
+    fraction = received / np.where(total > 0, total, 1.0)
+    behind = np.where(fraction > 0, target / np.where(fraction > 0, fraction, 1.0), target * 1e9)
     jobs, types = np.nonzero((target > 1e-6) & (active.speed > 0))
     order = np.lexsort((active.number[jobs], -active.speed[jobs, types], -behind[jobs, types]))
     left = active.capacity.copy()
     chosen: dict[int, int] = {}
-    for place in order:
-        job, kind = int(jobs[place]), int(types[place])
+    for i in order:
+        job, kind = int(jobs[i]), int(types[i])
         number = int(active.number[job])
         if number not in chosen and left[kind] >= active.gpus[job]:
             chosen[number] = kind
@@ -122,9 +124,9 @@ def _assign_types(active: ActiveJobs, target: Floats, received: Floats) -> dict[
 def _apply_assignment(simulator: GpuSimulator, view: GpuView, chosen: dict[int, int]) -> None:
     """Preempt and start jobs as assigned; a job that does not fit because of fragmentation waits for the next round."""
     running = dict(zip(view.running["number"].tolist(), view.running_type.tolist(), strict=True))
-    time_dependent = [job for job, kind in running.items() if job in chosen and chosen[job] != kind]
+    moved = [job for job, kind in running.items() if job in chosen and chosen[job] != kind]
     for job in running:
-        if job not in chosen or job in time_dependent:
+        if job not in chosen or job in moved:
             simulator.preempt(job)
     waiting = set(simulator.view().waiting["number"].tolist())
     for job, kind in chosen.items():

@@ -46,7 +46,7 @@ def simulate(
             agent, a function that maps a view to a choice, or any object with the protocol `kilowait.Policy`.
         backfill: easy, conservative, none or a number of reservations; on GPU clusters none (the first job that does
             not fit blocks those behind it) or skip. None: as in `settings`, which say easy (GPU clusters: none).
-        settings: all settings of the run; None: the defaults with what the policy brings of its own.
+        settings: all settings of the run; None: the defaults with those that the policy recommends.
         backfill_order: order of the backfill candidates, such as "sjf" for EASY-SJBF; None: that of the policy.
         power_controls: node sleep, DVFS states and power budget (see `kilowait.energy.resolve_controls`).
         speeds: speed of each job on each GPU type; None: as the setting `gpu_speeds` says.
@@ -57,18 +57,18 @@ def simulate(
     >>> simulate(jobs, Cluster.from_nodes(4)).jobs()["start_s"].tolist()
     [0.0, 60.0]
     """
-    who = as_policy(policy)
+    resolved_policy = as_policy(policy)
     chosen: Settings | GpuSettings
     if cluster.node_level:
         _refuse(cluster, backfill_order=backfill_order, power_controls=power_controls)
-        chosen = gpu_settings_for(who, backfill, settings, **changes)
+        chosen = gpu_settings_for(resolved_policy, backfill, settings, **changes)
         if speeds is None:
             speeds = speeds_for(chosen.gpu_speeds, jobs, cluster)
     else:
         _refuse(cluster, speeds=speeds, preference=preference)
-        chosen = settings_for(who, jobs, backfill, settings, **changes)
+        chosen = settings_for(resolved_policy, jobs, backfill, settings, **changes)
     order = None if backfill_order is None else resolve(backfill_order)
-    return who.run(RunInputs(jobs, cluster, chosen, order, power_controls, speeds, preference))
+    return resolved_policy.run(RunInputs(jobs, cluster, chosen, order, power_controls, speeds, preference))
 
 
 def settings_for(
@@ -80,7 +80,7 @@ def settings_for(
 ) -> Settings:
     """The settings of a run on whole nodes: those given or the defaults, changed by name.
 
-    Without settings, `overrun` is what the policy brings, else quantile where the jobs have `overrun_planned_s`.
+    Without settings, `overrun` is that of the policy, else quantile where the jobs have `overrun_planned_s`.
     """
     if isinstance(settings, GpuSettings):
         raise InputError("these are GpuSettings, and the cluster has whole nodes: give Settings")
@@ -108,7 +108,7 @@ def gpu_settings_for(
     settings: Settings | GpuSettings | None = None,
     **changes: Any,
 ) -> GpuSettings:
-    """The settings of a run on a node-level cluster: those given or the policy's own, changed by name.
+    """The settings of a run on a node-level cluster: those given or those that the policy recommends, changed by name.
 
     >>> from kilowait.policies.registry import as_policy
     >>> (
@@ -121,7 +121,7 @@ def gpu_settings_for(
         raise InputError("these are Settings of whole nodes, and the cluster is node_level: give GpuSettings")
     if backfill not in (None, "none", "skip"):
         raise InputError(
-            f"backfill is {backfill!r}; GPU clusters have no reservations: take none (the first job that does not fit "
+            f"backfill is {backfill!r}; GPU clusters have no reservations: use none (the first job that does not fit "
             "blocks those behind it) or skip (the next ones are tried)"
         )
     known = [each.name for each in fields(GpuSettings)]
@@ -132,21 +132,21 @@ def gpu_settings_for(
                 raise UnknownNameError("setting", name, known)
             if value is not None and value != getattr(Settings, name):
                 raise InputError(f"{name} is {value!r}; GPU clusters have no such setting: leave it out")
-    who = as_policy(policy)
-    own = dict(getattr(who, "gpu_settings", ())) if settings is None else {}
+    resolved_policy = as_policy(policy)
+    defaults = dict(getattr(resolved_policy, "gpu_settings", ())) if settings is None else {}
     chosen = {name: value for name, value in changes.items() if value is not None}
     if backfill is not None:
-        own["head_of_line_blocking"] = backfill == "none"
-    if getattr(who, "skips", False):  # it chooses among all jobs that fit: none can block the others
-        own["head_of_line_blocking"] = False
-    return replace(settings or GpuSettings(), **{**own, **chosen})
+        defaults["head_of_line_blocking"] = backfill == "none"
+    if getattr(
+        resolved_policy, "skips", False
+    ):  # it chooses among all jobs that fit, so no job blocks others
+        defaults["head_of_line_blocking"] = False
+    return replace(settings or GpuSettings(), **{**defaults, **chosen})
 
 
 def _refuse(cluster: Cluster, **given: object) -> None:
-    """Refuse what the kind of cluster has no use for."""
+    """Raise an error for arguments that do not apply to this kind of cluster."""
     kind = "a node-level (GPU) cluster" if cluster.node_level else "a cluster of whole nodes"
     for name, value in given.items():
         if value is not None:
-            raise InputError(
-                f"{name} was given, and {cluster.name!r} is {kind}, which has no use for it: leave it out"
-            )
+            raise InputError(f"{name} does not apply to {cluster.name!r}, which is {kind}: leave it out")

@@ -22,10 +22,10 @@ from tests.oracle.conversion import (
     DEPTHS,
     cluster,
     job_table,
-    levers_of,
+    power_controls_of,
 )
 from tests.oracle.energy import NodeWatts, joules
-from tests.oracle.power_workloads import lever_case
+from tests.oracle.power_workloads import power_case
 from tests.oracle.workloads import Case, run_reference
 
 CASES = 60
@@ -48,7 +48,7 @@ def simulated(case: Case) -> tuple[ExecutionLog, Cluster]:
         placement=case.placement,
         overrun=case.overrun,
         on_oversized="drop",
-        power_controls=levers_of(case.power_controls),
+        power_controls=power_controls_of(case.power_controls),
         **settings,
     )
     return log, machine
@@ -81,7 +81,7 @@ def trials(whole: bool, count: int) -> list[Trial]:
     trials_made = []
     for seed in range(count):
         rng = Random(f"accounts {seed}")
-        case = lever_case(seed, whole=whole)
+        case = power_case(seed, whole=whole)
         log, machine = simulated(case)
         if not len(log):
             continue
@@ -194,7 +194,7 @@ def test_accounts_equal_the_reference_integrator(whole: list[Trial]) -> None:
 
 def test_accounts_equal_the_reference_simulator(whole: list[Trial]) -> None:
     """The reference simulator and its integrator share no code with the engine."""
-    rates = NodeWatts(idle=10, falling=5, asleep=1, waking=20)
+    rates = NodeWatts(idle=10, shutting_down=5, asleep=1, waking=20)
     compared = 0
     for trial in whole:
         busy = tuple(

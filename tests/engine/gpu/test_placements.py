@@ -1,4 +1,4 @@
-"""Each way to choose a node, on machines small enough to see the answer."""
+"""Every placement on small clusters with a known answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kilowait.engine.gpu.settings import PLACEMENTS, GpuSettings
 
 
 def cluster(*gpus):
-    """A node of each number of GPUs, 16 cores each."""
+    """One node for each number of GPUs, with 16 cores each."""
     return Cluster(
         groups=tuple(
             NodeGroup(f"n{i}", 1, cores=16, gpus=g, gpu_type="V100" if g else "", node_level=True)
@@ -20,14 +20,14 @@ def cluster(*gpus):
     )
 
 
-def where(placement, machine, asked, **columns):
-    """The node of each job; `asked` GPUs, all at once."""
-    n = len(asked)
+def where(placement, machine, gpus, **columns):
+    """The node of each job; jobs of `gpus` GPUs arrive at once."""
+    n = len(gpus)
     jobs = kw.JobTable(
         job_id=range(n),
         submit_s=[0] * n,
         runtime_s=[10] * n,
-        **{"nodes": [1] * n, "gpus": asked, "cores": [1] * n, **columns},
+        **{"nodes": [1] * n, "gpus": gpus, "cores": [1] * n, **columns},
     )
     log = kw.simulate(
         jobs, machine, settings=GpuSettings(placement=placement, interference=None), gpu_speeds="none"
@@ -39,11 +39,11 @@ def where(placement, machine, asked, **columns):
     return place.tolist()
 
 
-def test_first_takes_the_first_node_with_room():
+def test_first_uses_the_first_node_that_fits():
     assert where("first", cluster(2, 8), [1, 2, 1]) == [0, 1, 0]
 
 
-def test_best_takes_the_fullest_and_worst_the_emptiest():
+def test_best_uses_the_fullest_node_and_worst_the_emptiest():
     assert where("best", cluster(8, 4), [1, 1]) == [1, 1]
     assert where("worst", cluster(8, 4), [1, 1, 4, 1]) == [0, 0, 0, 1]
 
@@ -60,7 +60,7 @@ def test_consolidate_keeps_a_gang_together():
     assert log.pieces.node.tolist() == [0, 1] and log.pieces.count.tolist() == [1, 3]
 
 
-def test_random_is_drawn_with_its_seed():
+def test_random_placement_depends_on_the_seed():
     jobs = kw.JobTable(job_id=range(40), submit_s=[0] * 40, runtime_s=[9] * 40, nodes=[1] * 40, gpus=[1] * 40)
     drawn = [
         kw.simulate(
@@ -75,39 +75,39 @@ def test_random_is_drawn_with_its_seed():
     assert len(set(drawn[0])) == 5
 
 
-def test_dot_goes_where_least_of_what_is_asked_for_is_free():
+def test_dot_product_prefers_nodes_with_the_least_of_the_requested_resources():
     assert where("dot-product", cluster(8, 4), [1]) == [1]
 
 
-def test_pack_fills_shared_gpus_before_free_ones():
+def test_gpu_packing_fills_shared_gpus_before_free_ones():
     parts = {"gpu_milli": [500, 500, 1000]}
     assert where("gpu-packing", cluster(2, 2), [1, 1, 1], **parts) == [0, 0, 0]
 
 
-def test_cluster_puts_like_with_like():
+def test_gpu_clustering_groups_jobs_of_equal_size():
     parts = {"gpu_milli": [500, 1000, 400, 1000]}
     assert where("gpu-clustering", cluster(4, 4), [1, 1, 1, 1], **parts) == [0, 1, 0, 1]
 
 
-def test_fgd_keeps_whole_nodes_whole():
+def test_fgd_keeps_free_nodes_free():
     # Most jobs want four GPUs: a small one goes where four are not free any more.
-    asked = [1, 1, 4, 4, 4, 4, 4, 4]
+    gpus = [1, 1, 4, 4, 4, 4, 4, 4]
     machine = cluster(4, 4, 2, 4, 4, 4, 4)
-    assert where("fgd", machine, asked)[:2] == [2, 2]
+    assert where("fgd", machine, gpus)[:2] == [2, 2]
 
 
-def test_room_is_kept_for_the_jobs_of_the_table():
+def test_capacity_keeps_capacity_for_the_jobs_of_the_table():
     # Most jobs want four GPUs: a small one goes where four are not free any more.
-    asked = [1, 1, 4, 4, 4, 4, 4, 4]
-    assert where("capacity", cluster(4, 4, 2, 4, 4, 4, 4), asked)[:2] == [2, 2]
+    gpus = [1, 1, 4, 4, 4, 4, 4, 4]
+    assert where("capacity", cluster(4, 4, 2, 4, 4, 4, 4), gpus)[:2] == [2, 2]
 
 
-def test_room_fills_a_gpu_in_use_before_it_opens_one():
+def test_capacity_fills_a_shared_gpu_before_a_free_one():
     parts = {"gpu_milli": [500, 500, 1000]}
     assert where("capacity", cluster(2, 2), [1, 1, 1], **parts) == [0, 0, 0]
 
 
-def test_room_is_lost_where_cores_run_out():
+def test_capacity_accounts_for_free_cores():
     """By hand, of one kind with 6 cores and a GPU: on the node of 10 cores the first takes the room of all four GPUs,
     0.8 * 4 + 0.2 * 1; on the node of 40 each takes that of its own, 0.8 + 0.2."""
     machine = Cluster(
@@ -120,5 +120,5 @@ def test_room_is_lost_where_cores_run_out():
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_a_job_without_gpus_finds_a_node_everywhere(placement):
+def test_job_without_gpus_is_placed_by_every_placement(placement):
     assert where(placement, cluster(0, 4), [0]) in ([0], [1])

@@ -1,4 +1,4 @@
-"""Small runs on placed nodes whose outcome anybody can work out, and input that must be refused."""
+"""Small GPU simulations with a known outcome, and errors of invalid input."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def table(runs, *, gpus, **columns):
 
 
 def speeds(rows, spread=None):
-    """Speeds given by type."""
+    """Constant speeds by type."""
     speed = np.array(list(rows.values()), float)
     factor = np.ones_like(speed) if spread is None else np.array(list(spread.values()), float)
     return Speeds(tuple(rows), speed, factor, np.ones(speed.shape, np.int8))
@@ -71,12 +71,12 @@ def test_jobs_that_share_a_gpu_slow_each_other_down():
     assert ends(short) == pytest.approx([first, first + (10 - first * 0.97)])
 
 
-def test_a_gang_takes_all_its_nodes_at_once():
+def test_gang_starts_on_all_nodes_at_once():
     jobs = table([10, 10], gpus=[1, 8], nodes=[1, 2], cores=[1, 2])
     assert starts(kw.simulate(jobs, TWO, backfill="none", gpu_speeds="none")) == [0, 10]
 
 
-def test_a_spread_gang_takes_what_is_left_and_pays_for_it():
+def test_spread_gang_uses_leftover_gpus_at_lower_speed():
     jobs = table([10, 10], gpus=[6, 2], nodes=[6, 2], gpus_may_span_nodes=[1, 1])
     slow = speeds({"V100": [1, 1]}, {"V100": [0.5, 0.5]})
     log = kw.simulate(jobs, nodes(("a", 2, 4, "V100")), speeds=slow, backfill="none")
@@ -88,7 +88,7 @@ def test_a_spread_gang_takes_what_is_left_and_pays_for_it():
     ]  # four would fit one node, but lie on two
 
 
-def test_the_type_changes_the_run_time():
+def test_run_time_depends_on_the_gpu_type():
     cluster = nodes(("old", 1, 1, "K80"), ("new", 1, 1, "V100"))
     table_of = speeds({"K80": [0.25, 0.25], "V100": [1, 1]})
     jobs = table([10, 10], gpus=[1, 1])
@@ -105,7 +105,7 @@ def test_the_type_changes_the_run_time():
     assert moved.outcome.tolist() == [Outcome.COMPLETED, Outcome.MIGRATED, Outcome.COMPLETED]
 
 
-def test_types_by_preference():
+def test_gpu_types_by_preference():
     cluster = nodes(("a", 1, 1, "K80"), ("b", 1, 1, "V100"))
     wish = np.array([[2.0], [1.0]])
     log = kw.simulate(
@@ -118,7 +118,7 @@ def test_types_by_preference():
     assert log.group.tolist() == [1]
 
 
-def test_only_allowed_types_and_queues():
+def test_jobs_use_only_allowed_types_and_queues():
     cluster = nodes(("a", 1, 1, "K80"), ("b", 1, 1, "V100"), queues={"prod": ("b",)})
     jobs = kw.JobTable(
         job_id=[0, 1, 2],
@@ -139,7 +139,7 @@ def test_only_allowed_types_and_queues():
     [(0, 0, 15), (3, 1, 16), (math.inf, 4, 19)],
     ids=["at once", "every 3", "never"],
 )
-def test_a_preempted_job_loses_what_its_checkpoint_does_not_hold(checkpoint_s, lost, end):
+def test_preempted_job_loses_work_since_its_checkpoint(checkpoint_s, lost, end):
     jobs = table([10, 5], gpus=[2, 2], submit_s=[0, 4], priority=[0, 1])
     log = kw.simulate(
         jobs,
@@ -153,7 +153,7 @@ def test_a_preempted_job_loses_what_its_checkpoint_does_not_hold(checkpoint_s, l
     assert log.jobs()["run_s"].tolist() == [end - 5, 5] and log.jobs()["wait_s"].tolist() == [5, 0]
 
 
-def test_grace_saving_and_restoring_take_time():
+def test_grace_and_checkpoint_times_delay_jobs():
     jobs = table([10, 5], gpus=[2, 2], submit_s=[0, 4], priority=[0, 1])
     how = GpuSettings(preempt=True, grace_s=2, checkpoint_write_s=1, checkpoint_load_s=3)
     log = kw.simulate(jobs, ONE, "priority", settings=how, gpu_speeds="none")
@@ -161,13 +161,13 @@ def test_grace_saving_and_restoring_take_time():
     assert ends(log) == [19, 12] and log.pieces.work_s.tolist() == [6, 5, 4]
 
 
-def test_a_job_that_finishes_within_its_grace_has_finished():
+def test_job_can_finish_within_its_grace_period():
     jobs = table([5, 5], gpus=[2, 2], submit_s=[0, 4], priority=[0, 1])
     log = kw.simulate(jobs, ONE, "priority", settings=GpuSettings(preempt=True, grace_s=2), gpu_speeds="none")
     assert ends(log) == [5, 10] and (log.outcome == Outcome.COMPLETED).all()
 
 
-def test_the_same_priority_puts_nobody_out():
+def test_equal_priority_does_not_preempt():
     jobs = table([10, 5], gpus=[2, 2], submit_s=[0, 4], priority=[1, 1])
     assert starts(kw.simulate(jobs, ONE, "priority", backfill="none", gpu_speeds="none")) == [0, 10]
 
@@ -178,13 +178,13 @@ def test_rounds():
     assert starts(log) == [0, 12]
 
 
-def test_blocking_and_skipping():
+def test_head_of_line_blocking():
     jobs = table([10, 10, 10], gpus=[1, 2, 1])
     assert starts(kw.simulate(jobs, ONE, backfill="none", gpu_speeds="none")) == [0, 10, 20]
     assert starts(kw.simulate(jobs, ONE, "fcfs", "skip", gpu_speeds="none")) == [0, 10, 0]
 
 
-def test_step_by_step_from_outside():
+def test_external_scheduler_steps_through_a_run():
     run = GpuSimulator(table([10, 10], gpus=[2, 2]), ONE)
     view = run.advance()
     assert view.waiting["number"].tolist() == [0, 1] and view.free.tolist() == [2000]
@@ -202,7 +202,7 @@ def test_step_by_step_from_outside():
     assert run.log("me").run["policy"] == "me" and ends(run.log()) == [10, 20]
 
 
-def test_arrays_grow_on_the_way():
+def test_buffers_grow_during_a_run():
     jobs = table([1300, 1300], gpus=[2, 2])
     log = kw.simulate(
         jobs, ONE, "las", settings=GpuSettings(preempt=True, round_interval_s=1), gpu_speeds="none"
@@ -213,7 +213,7 @@ def test_arrays_grow_on_the_way():
 # -- bad input -----------------------------------------------------------------------------------
 
 
-def test_unknown_type_of_gpu():
+def test_unknown_gpu_type_is_an_error():
     jobs = table([10], gpus=[1], gpu_types=[0], labels={"gpu_types": ("V10",)})
     with pytest.raises(UnknownNameError, match="unknown GPU type 'V10'; did you mean 'v100'"):
         kw.simulate(jobs, ONE, backfill="none", gpu_speeds="none")
@@ -222,7 +222,7 @@ def test_unknown_type_of_gpu():
         kw.simulate(known, ONE, backfill="none", gpu_speeds="none")
 
 
-def test_a_job_no_node_can_hold():
+def test_oversized_gpu_job():
     jobs = table([10, 10], gpus=[1, 3])
     with pytest.raises(TableError, match=r"job 1 needs 1 x \(3 GPUs, 1 cores, 0 MB\)"):
         kw.simulate(jobs, ONE, backfill="none", gpu_speeds="none")
@@ -247,12 +247,12 @@ def test_memory_counts_to_the_byte():
         ({"nodes": [2], "gpus": [3]}, "3 GPUs on 2 nodes; give a multiple"),
     ],
 )
-def test_what_no_job_may_ask_for(columns, words):
+def test_invalid_gpu_requests(columns, words):
     with pytest.raises(TableError, match=words):
         kw.simulate(table([10], **columns), ONE, backfill="none", gpu_speeds="none")
 
 
-def test_what_placed_nodes_do_not_have():
+def test_unsupported_inputs_of_node_level_clusters():
     jobs = table([10], gpus=[1])
     with pytest.raises(InputError, match="GPU clusters have no reservations"):
         kw.simulate(jobs, ONE, "fcfs", "easy", gpu_speeds="none")
@@ -275,7 +275,7 @@ def test_what_placed_nodes_do_not_have():
         kw.simulate(jobs, nodes(("a", 1, 2, "")), backfill="none", gpu_speeds="none")
 
 
-def test_speeds_must_be_known():
+def test_unknown_speed_is_an_error():
     jobs = table([10], gpus=[1])
     with pytest.raises(InputError, match="speeds are given for K80, not for V100"):
         kw.simulate(jobs, ONE, speeds=speeds({"K80": [1]}), backfill="none")
@@ -284,7 +284,7 @@ def test_speeds_must_be_known():
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="20,000 starts take half a minute interpreted")
-def test_no_headway():
+def test_endless_preemption_is_an_error():
     jobs = table([100, 100], gpus=[2, 2])
     with pytest.raises(InputError, match="jobs preempt each other and lose their work"):
         kw.simulate(
@@ -307,6 +307,6 @@ def test_no_headway():
         {"interference": ((1.0, 0.9), (0.5, 0.8))},
     ],
 )
-def test_settings_are_checked(settings):
+def test_invalid_gpu_settings(settings):
     with pytest.raises(KilowaitError):
         GpuSettings(**settings)

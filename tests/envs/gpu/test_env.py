@@ -203,7 +203,7 @@ def test_truncated_episode_counts_costs_so_far():
     held = job_state["attained_s"] + np.where(holds, now - job_state["start_s"], 0.0)
     assert holds.any() and gone.any() and (job_state["status"] == 0).any()
     assert terms[:2] == pytest.approx([age.mean() / 3600, (age - held).mean() / 3600])
-    assert terms[6:] == pytest.approx([700 / 3600, (14 * 700 - held @ state.seen["gpu_share"]) / 3600])
+    assert terms[6:] == pytest.approx([700 / 3600, (14 * 700 - held @ state.jobs["gpu_share"]) / 3600])
     _, begun, told, same_terms = cut_off(AutoresetMode.SAME_STEP)
     last = told["final_obs"]
     assert all(np.array_equal(last[name], seen[name]) for name in seen)

@@ -41,7 +41,7 @@ def expected(vec, copy=0):
         runs = job_state["status"] == RUNNING
         lies = np.arange(len(gpu_milli)) == s.nodes["type"][s.places[job_state["place_lo"], 0]]
         may = lies if runs else s.speed[job_state["speed_class"]] > 0
-        wants = (0, 0) if runs else (1000 * s.seen["gpu_share"][job], job_state["cpu"] * job_state["pieces"])
+        wants = (0, 0) if runs else (1000 * s.jobs["gpu_share"][job], job_state["cpu"] * job_state["pieces"])
         owner = (vec.jobs["user"][first + job], vec.jobs["account"][first + job])
         return may, wants, owner, job_state["arrival_s"]
 

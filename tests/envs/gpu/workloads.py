@@ -98,7 +98,7 @@ def state_of(vec: GpuVectorEnv, copy: int = 0):
     }
     n = vec.episode_jobs
     return type(vec.simulator.states)(
-        **{**rows, "job_state": rows["job_state"][:n], "seen": rows["seen"][:n]}
+        **{**rows, "job_state": rows["job_state"][:n], "jobs": rows["jobs"][:n]}
     )
 
 

@@ -178,7 +178,7 @@ def test_sleep_and_wake_actions():
     vec = sleeper()
     vec.reset()
     hold, sleep, wake = range(vec.observation_spec.actions - 3, vec.observation_spec.actions)
-    states = lambda: vec.simulator.states.sleepers[0, 0]  # noqa: E731
+    states = lambda: vec.simulator.states.sleep_state[0, 0]  # noqa: E731
     now = lambda: float(vec.simulator.states.clock["now"][0, 0])  # noqa: E731
     phase = lambda: int(vec.simulator.buffers.copies["phase"][0])  # noqa: E731
     assert phase() == HEAD and vec.simulator.buffers.mask[0, [hold, sleep, wake]].tolist() == [1, 1, 0]
@@ -220,7 +220,7 @@ def test_sleep_timeout_works_with_sleep_actions():
         while not over:  # never told to sleep
             allowed = np.flatnonzero(vec.simulator.buffers.mask[0, :-2])
             over = bool(vec.step(random.choice(allowed, 1))[2][0])
-            asleep = max(asleep, int(vec.simulator.states.sleepers["asleep"][0, 0]))
+            asleep = max(asleep, int(vec.simulator.states.sleep_state["asleep"][0, 0]))
         slept.append(asleep)
     assert slept[0] > 0 and slept[1] == 0
 
@@ -270,7 +270,7 @@ def test_several_groups_sleep_and_wake():
         over = bool(vec.step(np.array([action]))[2][0])
         s = vec.simulator.states
         free = s.pools["free"][0]
-        parts = sum(s.sleepers[name][0] for name in ("awake", "shutting_down", "asleep", "waking"))
+        parts = sum(s.sleep_state[name][0] for name in ("awake", "shutting_down", "asleep", "waking"))
         assert (parts == free).all()
     assert min(told.values()) > 3
 

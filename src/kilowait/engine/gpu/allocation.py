@@ -7,7 +7,7 @@ from typing import Any
 from kilowait.engine.gpu.state import gpu_state_without_refcount
 from kilowait.engine.kernels.jit import kernel, noinline
 
-__all__ = ["WORST", "class_of", "fits", "free_allocation", "gpus_for", "shift", "reallocate"]
+__all__ = ["WORST", "size_class", "fits", "free_allocation", "gpus_for", "change_free", "reallocate"]
 
 FIRST, BEST, WORST, CONSOLIDATE, RANDOM, DOT_PRODUCT, GPU_PACKING, GPU_CLUSTERING, FGD, CAPACITY = range(10)
 """Placement codes."""
@@ -22,7 +22,7 @@ def fits(s: Any, job_state: Any, node: int) -> bool:
     if job_state.gpus == 0:
         return True
     if job_state.gpu_milli == 1000:
-        return n.whole >= job_state.gpus
+        return n.free_gpus >= job_state.gpus
     for g in range(n.gpu_lo, n.gpu_lo + n.gpus):
         if s.gpu_free[g] >= job_state.gpu_milli:
             return True
@@ -30,7 +30,7 @@ def fits(s: Any, job_state: Any, node: int) -> bool:
 
 
 @kernel
-def class_of(job_state: Any) -> int:
+def size_class(job_state: Any) -> int:
     """Size class of a job: 0 for GPU shares, else its number of whole GPUs."""
     return job_state.gpus if job_state.gpu_milli == 1000 else 0
 
@@ -49,19 +49,21 @@ def gpus_for(s: Any, job_state: Any, node: int) -> int:
                 mask |= 1 << g
                 left -= 1
         return mask
-    widest = s.clock[0].placement == WORST
+    prefer_most_free = s.clock[0].placement == WORST
     chosen = -1
-    room = 0
+    chosen_free = 0
     for g in range(n.gpus):
         free = s.gpu_free[n.gpu_lo + g]
-        if free >= job_state.gpu_milli and (chosen < 0 or (free > room if widest else free < room)):
+        if free >= job_state.gpu_milli and (
+            chosen < 0 or (free > chosen_free if prefer_most_free else free < chosen_free)
+        ):
             chosen = g
-            room = free
+            chosen_free = free
     return 1 << chosen
 
 
 @noinline
-def shift(t: Any, job: int, node: int, mask: int, sign: int) -> None:
+def change_free(t: Any, job: int, node: int, mask: int, sign: int) -> None:
     """Release (sign 1) or allocate (-1) a piece's resources on a node."""
     s = gpu_state_without_refcount(t)
     job_state = s.job_state[job]
@@ -71,7 +73,7 @@ def shift(t: Any, job: int, node: int, mask: int, sign: int) -> None:
     n.version += 1
     if job_state.gpus == 0:
         return
-    s.classes[node, class_of(job_state)] -= sign
+    s.classes[node, size_class(job_state)] -= sign
     n.gpu_milli += sign * job_state.gpu_milli * job_state.gpus
     for g in range(n.gpus):
         if (mask >> g) & 1:
@@ -79,9 +81,9 @@ def shift(t: Any, job: int, node: int, mask: int, sign: int) -> None:
             after = before + sign * job_state.gpu_milli
             s.gpu_free[n.gpu_lo + g] = after
             if after == 1000:
-                n.whole += 1
+                n.free_gpus += 1
             if before == 1000:
-                n.whole -= 1
+                n.free_gpus -= 1
 
 
 @kernel
@@ -89,7 +91,7 @@ def free_allocation(s: Any, job: int) -> None:
     """Release the job's allocation."""
     job_state = s.job_state[job]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
-        shift(s, job, s.places[i, 0], s.places[i, 1], 1)
+        change_free(s, job, s.places[i, 0], s.places[i, 1], 1)
 
 
 @kernel
@@ -97,4 +99,4 @@ def reallocate(s: Any, job: int) -> None:
     """Allocate the job's stored places again."""
     job_state = s.job_state[job]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
-        shift(s, job, s.places[i, 0], s.places[i, 1], -1)
+        change_free(s, job, s.places[i, 0], s.places[i, 1], -1)

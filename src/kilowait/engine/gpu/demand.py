@@ -18,7 +18,8 @@ __all__ = ["Demand", "NodeType", "resource_demand", "node_types", "group_node_ty
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-WHOLE = 1000
+FULL_GPU = 1000
+"""Thousandths of a GPU."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,9 @@ class Demand:
     memory: Ints
     """Bytes of a piece."""
     load: Ints
-    """Thousandths by which a job loads its GPU."""
+    """Thousandths of a shared GPU that a job uses."""
     spread: Ints
+    """1: the GPUs of a job may span nodes."""
     label: Ints
     """Row of `label_types`."""
     labels: tuple[str, ...]
@@ -47,9 +49,11 @@ class Demand:
     speed: Floats
     """(kinds, types); 0: the job cannot run on the type."""
     factor: Floats
+    """(kinds, types): on speed, if the GPUs span more nodes than necessary."""
     preference: Floats
+    """(kinds, types): smaller first."""
     demand_class: Ints
-    """Demand class: jobs of one class have the same demand."""
+    """Jobs of one class have the same demand."""
     class_example: Ints
     """One job of each demand class."""
 
@@ -69,15 +73,15 @@ def node_types(cluster: Cluster) -> tuple[NodeType, ...]:
 
 def group_node_types(cluster: Cluster) -> list[NodeType]:
     """The type of each group."""
-    found = []
+    types = []
     for group in cluster.groups:
         if group.gpus > 0 and not group.gpu_type:
             raise ClusterError(
                 f"group {group.name!r} has {group.gpus} GPUs a node but no gpu_type; the GPU engine needs it"
             )
         queues = frozenset(queue for queue, members in cluster.queues.items() if group.name in members)
-        found.append(NodeType(group.gpu_type if group.gpus else "", queues))
-    return found
+        types.append(NodeType(group.gpu_type if group.gpus else "", queues))
+    return types
 
 
 def resource_demand(
@@ -85,13 +89,13 @@ def resource_demand(
 ) -> Demand:
     """Resource demand of jobs. `preference`: (types of the cluster, jobs), smaller first, for types="given"."""
     n = len(jobs)
-    kinds = node_types(cluster)
-    names = tuple(kind.gpu for kind in kinds)
+    types_of_nodes = node_types(cluster)
+    names = tuple(kind.gpu for kind in types_of_nodes)
     gpus = jobs["gpus"] if "gpus" in jobs else np.zeros(n, np.int64)
     gpu_milli = jobs.column("gpu_milli")
     _reject(
         jobs,
-        (gpu_milli < WHOLE) & (gpus != 1),
+        (gpu_milli < FULL_GPU) & (gpus != 1),
         lambda i: f"gpu_milli {gpu_milli[i]} with {gpus[i]} GPUs; a share of a GPU needs gpus 1",
     )
     spread = ((jobs.column("gpus_may_span_nodes") == 1) & (gpus > 0)).astype(np.int64)
@@ -105,29 +109,31 @@ def resource_demand(
     )
     cores = jobs["cores"] if "cores" in jobs else np.zeros(n, np.int64)
     cpu = jobs.column("cpu_milli")
-    cpu = np.where(cpu >= 0, cpu, cores * WHOLE)
+    cpu = np.where(cpu >= 0, cpu, cores * FULL_GPU)
     memory = np.zeros(n, np.int64)
-    if "memory_mb" in jobs:  # in bytes: 512 GiB in MB is no whole number, and two halves must fit a node
+    if "memory_mb" in jobs:  # in bytes: 512 GiB is not a whole number of MB, and two halves must fit a node
         memory = np.rint(jobs["memory_mb"] * 1e6).astype(np.int64)
     if not any(name in jobs for name in ("cores", "cpu_milli", "memory_mb", "gpus")):
         raise TableError(
             "the jobs request no cores, memory or GPUs, which node-level clusters allocate; "
             "add such columns, or use a cluster that allocates whole nodes"
         )
-    each = gpus // pieces
-    used = jobs.column("gpu_utilization")
-    load = np.where(np.isnan(used), gpu_milli, np.rint(np.nan_to_num(used) * WHOLE)).astype(np.int64)
+    gpus_per_piece = gpus // pieces
+    utilization = jobs.column("gpu_utilization")
+    load = np.where(np.isnan(utilization), gpu_milli, np.rint(np.nan_to_num(utilization) * FULL_GPU)).astype(
+        np.int64
+    )
     label, labels, label_types = _labels(jobs, names)
     speed, factor = _speeds(jobs, names, speeds)
-    may = label_types[label] & (np.array([name != "" for name in names]) | (gpus == 0)[:, None])
-    may |= (gpus == 0)[:, None]
-    may &= _open(jobs, cluster, kinds)
+    allowed = label_types[label] & (np.array([name != "" for name in names]) | (gpus == 0)[:, None])
+    allowed |= (gpus == 0)[:, None]
+    allowed &= _queue_may_use(jobs, cluster, types_of_nodes)
     cpu_only = gpus == 0
-    speed = np.where(cpu_only[:, None], 1.0, speed) * may
+    speed = np.where(cpu_only[:, None], 1.0, speed) * allowed
     factor = np.where(cpu_only[:, None], 1.0, factor)
-    wish = np.zeros((n, len(names)))
+    type_preference = np.zeros((n, len(names)))
     if types == "fastest":
-        wish = -speed
+        type_preference = -speed
     elif types == "given":
         if preference is None or preference.shape != (len(names), n):
             shape = None if preference is None else preference.shape
@@ -135,14 +141,22 @@ def resource_demand(
                 f"types='given' needs a preference table, not one of shape {shape}; give (types, jobs), "
                 f"here ({len(names)}, {n})"
             )
-        wish = np.ascontiguousarray(preference.T)
-    kind, first = _group_equal_rows(np.hstack([speed, factor, wish]))
-    columns = [kind, pieces, each, gpu_milli, -(-cpu // pieces), -(-memory // pieces), spread]
-    like, likes = _group_equal_rows(np.column_stack(columns))
+        type_preference = np.ascontiguousarray(preference.T)
+    speed_class, first = _group_equal_rows(np.hstack([speed, factor, type_preference]))
+    columns = [
+        speed_class,
+        pieces,
+        gpus_per_piece,
+        gpu_milli,
+        -(-cpu // pieces),
+        -(-memory // pieces),
+        spread,
+    ]
+    demand_class, class_example = _group_equal_rows(np.column_stack(columns))
     return Demand(
         pieces=pieces,
-        gpus=each,
-        gpu_milli=np.where(gpus > 0, gpu_milli, WHOLE),
+        gpus=gpus_per_piece,
+        gpu_milli=np.where(gpus > 0, gpu_milli, FULL_GPU),
         cpu=columns[4],
         memory=columns[5],
         load=load,
@@ -150,19 +164,19 @@ def resource_demand(
         label=label,
         labels=labels,
         label_types=label_types,
-        speed_class=kind,
+        speed_class=speed_class,
         speed=np.ascontiguousarray(speed[first]),
         factor=np.ascontiguousarray(factor[first]),
-        preference=np.ascontiguousarray(wish[first]),
-        demand_class=like,
-        class_example=likes,
+        preference=np.ascontiguousarray(type_preference[first]),
+        demand_class=demand_class,
+        class_example=class_example,
     )
 
 
-def _reject(jobs: JobTable, bad: npt.NDArray[np.bool_], words: Any) -> None:
+def _reject(jobs: JobTable, bad: npt.NDArray[np.bool_], text: Any) -> None:
     if bad.any():
         row = int(np.argmax(bad))
-        raise TableError(f"job {jobs['job_id'][row]} asks for {words(row)}")
+        raise TableError(f"job {jobs['job_id'][row]} requests {text(row)}")
 
 
 def _labels(jobs: JobTable, names: tuple[str, ...]) -> tuple[Ints, tuple[str, ...], npt.NDArray[np.bool_]]:
@@ -176,17 +190,15 @@ def _labels(jobs: JobTable, names: tuple[str, ...]) -> tuple[Ints, tuple[str, ..
         if row > 0:
             allowed[row] = False
             for name in labels[row].split("|"):
-                here = np.array([known.lower() == name.strip().lower() for known in names])
-                if not here.any():
-                    gpu(
-                        name.strip()
-                    )  # a known type that the cluster lacks, or an error with the nearest name
-                allowed[row] |= here
+                matches = np.array([known.lower() == name.strip().lower() for known in names])
+                if not matches.any():
+                    gpu(name.strip())  # raises for an unknown type; a known one may be missing in the cluster
+                allowed[row] |= matches
     return label, labels, allowed
 
 
-def _open(jobs: JobTable, cluster: Cluster, kinds: tuple[NodeType, ...]) -> npt.NDArray[np.bool_]:
-    """(jobs, types): whether the job's queue may use it; a queue the cluster does not list may use all."""
+def _queue_may_use(jobs: JobTable, cluster: Cluster, kinds: tuple[NodeType, ...]) -> npt.NDArray[np.bool_]:
+    """(jobs, types): whether the job's queue may use the type; queues that the cluster does not list may use all."""
     labels = jobs.labels.get("queue", ())
     rows = np.ones((len(labels) + 1, len(kinds)), np.bool_)
     for row, label in enumerate(labels, 1):
@@ -205,7 +217,7 @@ def _speeds(jobs: JobTable, names: tuple[str, ...], speeds: Speeds | None) -> tu
     if speeds.speed.shape[1] != n:
         raise InputError(f"speeds of {speeds.speed.shape[1]} jobs were given for {n} jobs")
     rows = {name.lower(): row for row, name in enumerate(speeds.types)}
-    for place, name in enumerate(names):
+    for column, name in enumerate(names):
         if name == "":
             continue
         if name.lower() not in rows:
@@ -213,14 +225,14 @@ def _speeds(jobs: JobTable, names: tuple[str, ...], speeds: Speeds | None) -> tu
                 f"speeds are given for {', '.join(speeds.types)}, not for {name}, which the cluster has"
             )
         row = rows[name.lower()]
-        speed[:, place] = speeds.speed[row]
-        factor[:, place] = speeds.spread[row]
+        speed[:, column] = speeds.speed[row]
+        factor[:, column] = speeds.spread[row]
     unknown = np.isnan(speed).any(1)
     if unknown.any():
         row = int(np.argmax(unknown))
-        where = names[int(np.argmax(np.isnan(speed[row])))]
+        type_name = names[int(np.argmax(np.isnan(speed[row])))]
         raise InputError(
-            f"the speed of job {jobs['job_id'][row]} on {where} is not known; "
+            f"the speed of job {jobs['job_id'][row]} on {type_name} is not known; "
             "combine measured speeds with roofline() for the others"
         )
     return speed, np.where(np.isnan(factor), 1.0, factor)
@@ -230,7 +242,7 @@ def _group_equal_rows(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
     """Index of each row among the distinct rows, and the first position of each."""
     code = np.zeros(len(rows), np.int64)
     for column in rows.T:
-        _, place = np.unique(column, return_inverse=True)
-        _, code = np.unique(code * (int(place.max(initial=0)) + 1) + place, return_inverse=True)
+        _, index = np.unique(column, return_inverse=True)
+        _, code = np.unique(code * (int(index.max(initial=0)) + 1) + index, return_inverse=True)
     _, first = np.unique(code, return_index=True)
     return code.astype(np.int64), first.astype(np.int64)

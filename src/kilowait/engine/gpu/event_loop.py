@@ -12,20 +12,20 @@ from kilowait.engine.gpu.job_progress import (
     release_allocation,
     update_rates,
 )
-from kilowait.engine.gpu.queue import enqueue, refresh_view, withdraw
+from kilowait.engine.gpu.queue import enqueue, refresh_record, withdraw
 from kilowait.engine.gpu.scheduling_pass import schedule
 from kilowait.engine.gpu.state import (
     ARRIVAL,
     CANCEL,
+    CANCELLED,
     COMPLETED,
+    DONE,
     ENDING,
-    GONE,
     KIND,
-    REFUSED,
+    REJECTED,
     RELEASE,
     RUNNING,
     WAITING,
-    WITHDRAWN,
     gpu_state_without_refcount,
 )
 from kilowait.engine.kernels.heap import pop, push
@@ -50,13 +50,15 @@ def _drop_stale_events(s: Any) -> None:
         number = code % KIND
         if code < ARRIVAL:
             job_state = s.job_state[s.segments[number].job]
-            here = job_state.segment == number
+            current = job_state.segment == number
             if code < RELEASE:
                 valid = (
-                    here and job_state.status in (RUNNING, ENDING) and job_state.finish_s == s.events[0].key
+                    current
+                    and job_state.status in (RUNNING, ENDING)
+                    and job_state.finish_s == s.events[0].key
                 )
             else:
-                valid = here and job_state.status == ENDING
+                valid = current and job_state.status == ENDING
         else:
             valid = s.job_state[number].status == WAITING and s.job_state[number].starts == 0
         if valid:
@@ -67,6 +69,7 @@ def _drop_stale_events(s: Any) -> None:
 
 @kernel
 def _active(s: Any) -> int:
+    """Number of waiting, running and ending jobs."""
     k = s.clock[0]
     return k.queue_hi - k.queue_lo + k.running + k.ending
 
@@ -76,15 +79,15 @@ def _buffers_too_small(s: Any, time: float) -> bool:
     """Whether the arrays may be too small for the events of this instant."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
-    many = _active(s) + 16
+    count = _active(s) + 16
     at = k.next_arrival
     while at < len(s.arrivals) and s.job_state[s.arrivals[at]].arrival_s == time:
         at += 1
-        many += 1
+        count += 1
     return (
-        len(s.events) - k.events < 4 * many
-        or len(s.segments) - k.segments < 2 * many
-        or len(s.log) - k.pieces < 2 * k.held + many
+        len(s.events) - k.events < 4 * count
+        or len(s.segments) - k.segments < 2 * count
+        or len(s.log) - k.pieces < 2 * k.placed_pieces + count
     )
 
 
@@ -121,8 +124,8 @@ def advance(s: Any, score: Any, parameters: Any) -> int:
         elif code < ARRIVAL:
             release(s, s.segments[code - RELEASE].job)
         else:
-            withdraw(s, code - CANCEL, WITHDRAWN)
-    k.ticked = k.round_interval_s > 0 and k.next_tick_s == time
+            withdraw(s, code - CANCEL, CANCELLED)
+    k.is_round_tick = k.round_interval_s > 0 and k.next_tick_s == time
     return MOVED
 
 
@@ -154,7 +157,7 @@ def _finish(s: Any, job: int) -> None:
     close(s, job, COMPLETED, job_state.run_s, 0.0)
     release_allocation(s, job)
     job_state.done = job_state.run_s
-    job_state.status = GONE
+    job_state.status = DONE
 
 
 @kernel
@@ -162,13 +165,13 @@ def _on_arrival(s: Any, job: int, score: Any, parameters: Any) -> None:
     """A job arrives."""
     k = s.clock[0]
     job_state = s.job_state[job]
-    if job_state.status == REFUSED:
+    if job_state.status == REJECTED:
         return
-    seen = s.seen[job]
-    seen.submit_s = k.now
-    seen.since_first_s = k.now - k.first_submit_s
+    record = s.jobs[job]
+    record.submit_s = k.now
+    record.since_first_s = k.now - k.first_submit_s
     if not k.time_dependent:
-        job_state.key = score(refresh_view(s, job), k.now, parameters)
+        job_state.key = score(refresh_record(s, job), k.now, parameters)
         if job_state.key != job_state.key:
             k.bad_score = job + 1
     enqueue(s, job)
@@ -182,7 +185,7 @@ def due(s: Any) -> bool:
     """Whether a scheduling pass is due at this instant."""
     k = s.clock[0]
     has_jobs = k.queue_hi > k.queue_lo or (k.migrate and k.running > 0)
-    return has_jobs and (k.ticked or not k.rounds)
+    return has_jobs and (k.is_round_tick or not k.rounds)
 
 
 def run(t: Any, score: Any, parameters: Any) -> int:
@@ -190,10 +193,10 @@ def run(t: Any, score: Any, parameters: Any) -> int:
     s = gpu_state_without_refcount(t)
     k = s.clock[0]
     status = MOVED
-    while status == MOVED and k.bad_score == 0 and k.most_starts <= MAX_STARTS:
+    while status == MOVED and k.bad_score == 0 and k.max_starts <= MAX_STARTS:
         status = advance(s, score, parameters)
         if status == MOVED:
             if due(s):
                 schedule(s, score, parameters)
             update_rates(s)
-    return END if k.bad_score != 0 or k.most_starts > MAX_STARTS else status
+    return END if k.bad_score != 0 or k.max_starts > MAX_STARTS else status

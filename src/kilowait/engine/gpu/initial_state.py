@@ -11,7 +11,7 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.demand import (
-    WHOLE,
+    FULL_GPU,
     Demand,
     NodeType,
     group_node_types,
@@ -25,10 +25,10 @@ from kilowait.engine.gpu.state import (
     NODE,
     PIECE,
     RANKED,
-    REFUSED,
+    REJECTED,
     RUN_STATE,
     SEGMENT,
-    TARGET,
+    TYPICAL_JOB,
     GpuState,
 )
 from kilowait.engine.gpu.typical_jobs import TYPICAL_SHARE, typical_shapes
@@ -55,81 +55,85 @@ def build_gpu_state(
     """The state before the first event. `jobs`, speeds and preferences are in (submit, id) order."""
     n = len(jobs)
     kinds = node_types(cluster)
-    want = resource_demand(jobs, cluster, settings.gpu_type_order, speeds, preference)
-    fits = _fits_empty(want, cluster, kinds)
+    demand = resource_demand(jobs, cluster, settings.gpu_type_order, speeds, preference)
+    fits = _fits_empty(demand, cluster, kinds)
     if settings.on_oversized == "error" and not fits.all():
-        raise TableError(_oversized_message(jobs, want, int(np.argmin(fits))))
+        raise TableError(_oversized_message(jobs, demand, int(np.argmin(fits))))
     nodes = _nodes(cluster, kinds)
     gpus = int(nodes["gpus"].sum())
     times = resolve_job_times(jobs, settings.at_limit)
-    job_state = _job_states(jobs, want, settings, times)
-    job_state["status"] = np.where(fits, 0, REFUSED)
-    tiers, rank = _tiers(want)
+    job_state = _job_states(jobs, demand, settings, times)
+    job_state["status"] = np.where(fits, 0, REJECTED)
+    type_order, type_rank = _type_order(demand)
     by_type = np.lexsort((np.arange(len(nodes)), nodes["type"]))
-    targets = _targets(want, fits, settings.placement)
+    typical = _typical_jobs(demand, fits, settings.placement)
     rows = (
-        max(1, min(len(want.class_example), MAX_CACHED_SCORES // max(len(nodes), 1))) if len(targets) else 1
+        max(1, min(len(demand.class_example), MAX_CACHED_SCORES // max(len(nodes), 1))) if len(typical) else 1
     )
-    cells = (rows, len(nodes) if len(targets) else 1)
+    cells = (rows, len(nodes) if len(typical) else 1)
     interference = np.array(
         [
-            (value, UNBOUNDED if up == math.inf else round(up * WHOLE))
+            (value, UNBOUNDED if up == math.inf else round(up * FULL_GPU))
             for up, value in settings.interference or ()
         ]
         or [(1.0, UNBOUNDED)],
         RANKED,
     )
-    most = int(want.pieces.max(initial=1))
+    max_pieces = int(demand.pieces.max(initial=1))
     return GpuState(
-        clock=_clock(jobs, settings, policy, nodes, len(want.class_example)),
+        clock=_run_state(jobs, settings, policy, nodes, len(demand.class_example)),
         nodes=_records(nodes),
-        gpu_free=np.full(gpus, WHOLE),
+        gpu_free=np.full(gpus, FULL_GPU),
         gpu_load=np.zeros(gpus, np.int64),
         gpu_first=np.full(gpus, -1),
         gpu_jobs=np.zeros(gpus, np.int64),
-        classes=np.zeros((len(nodes), int(want.gpus.max(initial=0)) + 1), np.int64),
+        classes=np.zeros((len(nodes), int(demand.gpus.max(initial=0)) + 1), np.int64),
         by_type=by_type,
         type_lo=np.searchsorted(nodes["type"][by_type], np.arange(len(kinds) + 1)),
         job_state=_records(job_state),
-        seen=_records(_gpu_job_records(jobs, times)),
+        jobs=_records(_gpu_job_records(jobs, times)),
         arrivals=np.lexsort((np.arange(n), job_state["arrival_s"])),
-        places=np.zeros((int(want.pieces.sum()), 2), np.int64),
-        saved_places=np.zeros((most, 2), np.int64),
-        speed=want.speed,
-        factor=want.factor,
-        least=np.array([max(nodes["gpus"][nodes["type"] == t].max(initial=1), 1) for t in range(len(kinds))]),
-        tiers=tiers,
-        rank=rank,
+        places=np.zeros((int(demand.pieces.sum()), 2), np.int64),
+        saved_places=np.zeros((max_pieces, 2), np.int64),
+        speed=demand.speed,
+        factor=demand.factor,
+        max_node_gpus=np.array(
+            [max(nodes["gpus"][nodes["type"] == t].max(initial=1), 1) for t in range(len(kinds))]
+        ),
+        type_order=type_order,
+        type_rank=type_rank,
         interference=_records(interference),
-        targets=_records(targets),
-        target_types=want.label_types,
+        typical_jobs=_records(typical),
+        label_types=demand.label_types,
         score_cache=np.zeros(cells),
         score_cache_gpus=np.zeros(cells, np.int64),
         score_cache_stamp=np.full(cells, -1),
-        failed=np.full((len(want.class_example), 2), -1),
+        failed=np.full((len(demand.class_example), 2), -1),
         queue=_records(np.zeros(n, RANKED)),
-        runners=np.zeros(n + 1, np.int64),
-        enders=np.zeros(n + 1, np.int64),
+        running_jobs=np.zeros(n + 1, np.int64),
+        ending_jobs=np.zeros(n + 1, np.int64),
         order=_records(np.zeros(n, RANKED)),
         victims=np.zeros(n, np.int64),
         claimed=np.zeros(n, np.int64),
-        fresh=np.zeros(gpus, np.int64),
-        fresh_mark=np.zeros(gpus, np.bool_),
+        changed_gpus=np.zeros(gpus, np.int64),
+        gpu_changed=np.zeros(gpus, np.bool_),
         events=_records(np.zeros(4096, RANKED)),
         segments=_records(np.zeros(n + 1024, SEGMENT)),
-        log=_records(np.zeros(int(want.pieces.sum()) + 1024, PIECE)),
+        log=_records(np.zeros(int(demand.pieces.sum()) + 1024, PIECE)),
     )
 
 
 def with_larger_buffers(state: GpuState) -> GpuState:
     """The state with larger buffers for events and segments."""
 
-    def more(records: Any) -> Any:
-        bigger = np.zeros(2 * len(records) + 1024, records.dtype)
-        bigger[: len(records)] = records
-        return _records(bigger)
+    def enlarged(records: Any) -> Any:
+        larger = np.zeros(2 * len(records) + 1024, records.dtype)
+        larger[: len(records)] = records
+        return _records(larger)
 
-    return state._replace(events=more(state.events), segments=more(state.segments), log=more(state.log))
+    return state._replace(
+        events=enlarged(state.events), segments=enlarged(state.segments), log=enlarged(state.log)
+    )
 
 
 def _records(array: Any) -> Any:
@@ -141,15 +145,15 @@ def _nodes(cluster: Cluster, kinds: tuple[NodeType, ...]) -> Any:
     if layout is None:
         layout = tuple(np.repeat(np.arange(len(cluster.groups)), [group.nodes for group in cluster.groups]))
     nodes = np.zeros(len(layout), NODE)
-    of = np.array(layout, np.int64)
+    group = np.array(layout, np.int64)
     groups = cluster.groups
-    nodes["group"] = of
-    nodes["cpu"] = np.array([group.cores * WHOLE for group in groups])[of]
-    nodes["memory"] = np.array([_memory(group) for group in groups])[of]
-    nodes["gpus"] = np.array([group.gpus for group in groups])[of]
-    nodes["type"] = np.array([kinds.index(kind) for kind in group_node_types(cluster)])[of]
-    nodes["whole"] = nodes["gpus"]
-    nodes["gpu_milli"] = nodes["gpus"] * WHOLE
+    nodes["group"] = group
+    nodes["cpu"] = np.array([g.cores * FULL_GPU for g in groups])[group]
+    nodes["memory"] = np.array([_memory(g) for g in groups])[group]
+    nodes["gpus"] = np.array([g.gpus for g in groups])[group]
+    nodes["type"] = np.array([kinds.index(kind) for kind in group_node_types(cluster)])[group]
+    nodes["free_gpus"] = nodes["gpus"]
+    nodes["gpu_milli"] = nodes["gpus"] * FULL_GPU
     nodes["gpu_lo"] = np.cumsum(nodes["gpus"]) - nodes["gpus"]
     return nodes
 
@@ -159,11 +163,11 @@ def _memory(group: NodeGroup) -> int:
     return round(group.memory_gb * 1e9) if group.memory_gb else UNBOUNDED
 
 
-def _clock(
+def _run_state(
     jobs: JobTable, settings: GpuSettings, policy: PriorityPolicy, nodes: Any, demand_classes: int
 ) -> Any:
-    clock = np.zeros(1, RUN_STATE)
-    clock["first_submit_s"] = jobs["submit_s"].min(initial=np.inf)
+    run_state = np.zeros(1, RUN_STATE)
+    run_state["first_submit_s"] = jobs["submit_s"].min(initial=np.inf)
     for name in (
         "min_run_before_preempt_s",
         "grace_s",
@@ -175,27 +179,27 @@ def _clock(
         "rounds",
         "seed",
     ):
-        clock[name] = getattr(settings, name)
-    clock["ticks"] = -1
-    clock["next_tick_s"] = np.inf
-    clock["time_dependent"] = policy.time_dependent
-    clock["placement"] = settings.code
-    clock["interference"] = settings.interference is not None
-    clock["demand_classes"] = demand_classes
-    clock["max_cpu"] = nodes["cpu"].max(initial=0)
-    clock["max_gpu"] = nodes["gpu_milli"].max(initial=0)
-    clock["now"] = -np.inf
-    return _records(clock)
+        run_state[name] = getattr(settings, name)
+    run_state["ticks"] = -1
+    run_state["next_tick_s"] = np.inf
+    run_state["time_dependent"] = policy.time_dependent
+    run_state["placement"] = settings.code
+    run_state["interference"] = settings.interference is not None
+    run_state["demand_classes"] = demand_classes
+    run_state["max_cpu"] = nodes["cpu"].max(initial=0)
+    run_state["max_gpu"] = nodes["gpu_milli"].max(initial=0)
+    run_state["now"] = -np.inf
+    return _records(run_state)
 
 
-def _job_states(jobs: JobTable, want: Demand, settings: GpuSettings, times: JobTimes) -> Any:
+def _job_states(jobs: JobTable, demand: Demand, settings: GpuSettings, times: JobTimes) -> Any:
     job_state = np.zeros(len(jobs), JOB_STATE)
     job_state["estimate_s"], job_state["run_s"] = times.estimate_s, times.run_s
     job_state["arrival_s"] = np.maximum(jobs["submit_s"], jobs.column("begin_s"))
     job_state["cancel_s"] = jobs.column("cancel_s")
     for name in ("checkpoint_s", "checkpoint_load_s"):
-        own = jobs.column(name)
-        job_state[name] = np.where(np.isnan(own), getattr(settings, name), own)
+        values = jobs.column(name)
+        job_state[name] = np.where(np.isnan(values), getattr(settings, name), values)
     for name in (
         "pieces",
         "gpus",
@@ -207,8 +211,8 @@ def _job_states(jobs: JobTable, want: Demand, settings: GpuSettings, times: JobT
         "speed_class",
         "demand_class",
     ):
-        job_state[name] = getattr(want, name)
-    job_state["place_lo"] = np.cumsum(want.pieces) - want.pieces
+        job_state[name] = getattr(demand, name)
+    job_state["place_lo"] = np.cumsum(demand.pieces) - demand.pieces
     job_state["stop_s"] = np.inf
     job_state["finish_s"] = np.inf
     job_state["segment"] = -1
@@ -217,66 +221,70 @@ def _job_states(jobs: JobTable, want: Demand, settings: GpuSettings, times: JobT
 
 
 def _gpu_job_records(jobs: JobTable, times: JobTimes) -> Any:
-    seen = np.zeros(len(jobs), GPU_JOB)
+    records = np.zeros(len(jobs), GPU_JOB)
     for name in ("nodes", "cores", "memory_mb", "gpus", "user", "account", "queue", "qos", "priority"):
         if name in jobs:
-            seen[name] = jobs[name]
+            records[name] = jobs[name]
         elif name in ("user", "account", "queue", "qos"):
-            seen[name] = -1
+            records[name] = -1
     for name in ("estimate_s", "planned_s", "limit_s", "overrun_planned_s", "expected_inverse_runtime"):
-        seen[name] = getattr(times, name)
-    seen["number"] = np.arange(len(jobs))
-    seen["gpu_share"] = seen["gpus"] * jobs.column("gpu_milli") / WHOLE
-    return seen
+        records[name] = getattr(times, name)
+    records["number"] = np.arange(len(jobs))
+    records["gpu_share"] = records["gpus"] * jobs.column("gpu_milli") / FULL_GPU
+    return records
 
 
-def _tiers(want: Demand) -> tuple[Ints, Ints]:
+def _type_order(demand: Demand) -> tuple[Ints, Ints]:
     """(kinds, types): types in the order of (rank, type), -1 after the last; and the ranks."""
-    tiers = np.full(want.speed.shape, -1)
-    rank = np.zeros(want.speed.shape, np.int64)
-    for kind, (speed, wish) in enumerate(zip(want.speed, want.preference, strict=True)):
-        rank[kind] = np.unique(wish, return_inverse=True)[1]
-        may = np.flatnonzero(speed > 0)
-        tiers[kind, : len(may)] = may[np.argsort(rank[kind, may], kind="stable")]
-    return tiers, rank
+    type_order = np.full(demand.speed.shape, -1)
+    rank = np.zeros(demand.speed.shape, np.int64)
+    for kind, (speed, preference) in enumerate(zip(demand.speed, demand.preference, strict=True)):
+        rank[kind] = np.unique(preference, return_inverse=True)[1]
+        allowed = np.flatnonzero(speed > 0)
+        type_order[kind, : len(allowed)] = allowed[np.argsort(rank[kind, allowed], kind="stable")]
+    return type_order, rank
 
 
-def _fits_empty(want: Demand, cluster: Cluster, kinds: tuple[NodeType, ...]) -> npt.NDArray[np.bool_]:
+def _fits_empty(demand: Demand, cluster: Cluster, kinds: tuple[NodeType, ...]) -> npt.NDArray[np.bool_]:
     """Whether each job fits on the empty cluster."""
-    of = want.class_example
-    room = np.zeros((len(of), len(kinds)))
+    example = demand.class_example
+    capacity = np.zeros((len(example), len(kinds)))
     for group, its_type in zip(cluster.groups, group_node_types(cluster), strict=True):
         with np.errstate(divide="ignore", invalid="ignore"):
             per_node = np.minimum(
-                group.cores * WHOLE // want.cpu[of].astype(float),
-                _memory(group) // want.memory[of].astype(float),
+                group.cores * FULL_GPU // demand.cpu[example].astype(float),
+                _memory(group) // demand.memory[example].astype(float),
             )
-            parts = WHOLE // want.gpu_milli[of] * group.gpus
-            whole = group.gpus // want.gpus[of].astype(float)
+            shares = FULL_GPU // demand.gpu_milli[example] * group.gpus
+            whole = group.gpus // demand.gpus[example].astype(float)
         per_node = np.where(np.isnan(per_node), np.inf, per_node)
-        on_gpus = np.where(want.gpu_milli[of] < WHOLE, parts, whole)
-        per_node = np.where(want.gpus[of] > 0, np.minimum(per_node, on_gpus), per_node)
-        per_node = np.where(want.spread[of] == 1, per_node, np.minimum(per_node, 1))
-        room[:, kinds.index(its_type)] += np.where(per_node > 0, group.nodes * per_node, 0)
-    may = want.speed[want.speed_class[of]] > 0
-    enough = (room >= want.pieces[of][:, None]) & may
-    return np.any(enough, axis=1)[want.demand_class]
+        on_gpus = np.where(demand.gpu_milli[example] < FULL_GPU, shares, whole)
+        per_node = np.where(demand.gpus[example] > 0, np.minimum(per_node, on_gpus), per_node)
+        per_node = np.where(demand.spread[example] == 1, per_node, np.minimum(per_node, 1))
+        capacity[:, kinds.index(its_type)] += np.where(per_node > 0, group.nodes * per_node, 0)
+    allowed = demand.speed[demand.speed_class[example]] > 0
+    enough = (capacity >= demand.pieces[example][:, None]) & allowed
+    return np.any(enough, axis=1)[demand.demand_class]
 
 
-def _oversized_message(jobs: JobTable, want: Demand, row: int) -> str:
-    part = f"{want.gpu_milli[row]}/1000 of a GPU" if want.gpu_milli[row] < WHOLE else f"{want.gpus[row]} GPUs"
-    label = want.labels[want.label[row]]
+def _oversized_message(jobs: JobTable, demand: Demand, row: int) -> str:
+    part = (
+        f"{demand.gpu_milli[row]}/1000 of a GPU"
+        if demand.gpu_milli[row] < FULL_GPU
+        else f"{demand.gpus[row]} GPUs"
+    )
+    label = demand.labels[demand.label[row]]
     return (
-        f"job {jobs['job_id'][row]} needs {want.pieces[row]} x ({part}, {want.cpu[row] / 1000:g} cores, "
-        f"{want.memory[row] / 1e6:g} MB){f' of {label}' if label else ''}; it fits on no nodes of the cluster: "
+        f"job {jobs['job_id'][row]} needs {demand.pieces[row]} x ({part}, {demand.cpu[row] / 1000:g} cores, "
+        f"{demand.memory[row] / 1e6:g} MB){f' of {label}' if label else ''}; it fits on no nodes of the cluster: "
         'use a larger cluster, or on_oversized="drop" to leave such jobs out'
     )
 
 
-def _targets(want: Demand, fits: npt.NDArray[np.bool_], placement: str) -> Any:
+def _typical_jobs(demand: Demand, fits: npt.NDArray[np.bool_], placement: str) -> Any:
     """Typical job shapes for fragmentation scores; `capacity` includes rare shapes."""
     if placement not in ("fgd", "capacity"):
-        return np.zeros(0, TARGET)
-    targets = typical_shapes(want, fits, TYPICAL_SHARE if placement == "fgd" else 1.0)
-    total = sum(target[4] for target in targets)
-    return np.array([(*target[:4], target[4] / total) for target in targets], TARGET)
+        return np.zeros(0, TYPICAL_JOB)
+    shapes = typical_shapes(demand, fits, TYPICAL_SHARE if placement == "fgd" else 1.0)
+    total = sum(shape[4] for shape in shapes)
+    return np.array([(*shape[:4], shape[4] / total) for shape in shapes], TYPICAL_JOB)

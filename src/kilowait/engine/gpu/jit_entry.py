@@ -28,8 +28,8 @@ SCORE = types.float64(numba.from_dtype(GPU_JOB), types.float64, types.float64[::
 
 
 @cache
-def _built(function: Callable[..., float], keep: bool) -> Any:
-    if keep or numba.config.DISABLE_JIT:
+def _compiled_score(function: Callable[..., float], cached: bool) -> Any:
+    if cached or numba.config.DISABLE_JIT:
         return compile_entry(function, SCORE)
     return numba.njit(SCORE, nogil=True)(function)
 
@@ -42,7 +42,7 @@ def gpu_score(policy: PriorityPolicy) -> Any:
         )
     function = getattr(policy.score, "py_func", policy.score)
     try:
-        return _built(function, function.__closure__ is None)
+        return _compiled_score(function, function.__closure__ is None)
     except (NumbaError, KeyError) as problem:
         reason = next((line.strip() for line in str(problem).splitlines() if line.strip()), "no reason given")
         raise InputError(f"policy {policy.name!r} cannot be compiled for GPU simulations: {reason}") from None
@@ -56,11 +56,11 @@ def _due(t: Any) -> bool:
     return event_loop.due(gpu_state_without_refcount(t))
 
 
-def _walk(t: Any, score: Any, parameters: Any) -> None:
+def _schedule(t: Any, score: Any, parameters: Any) -> None:
     scheduling_pass.schedule(gpu_state_without_refcount(t), score, parameters)
 
 
-def _settle(t: Any) -> None:
+def _update_rates(t: Any) -> None:
     job_progress.update_rates(gpu_state_without_refcount(t))
 
 
@@ -78,15 +78,15 @@ def _migrate(t: Any, job: int, kind: int) -> bool:
 
 @cache
 def compiled(name: str) -> Callable[..., Any]:
-    """The kernel of that name: run, advance, due, walk, settle, start, preempt or migrate."""
+    """The kernel of that name: run, advance, due, schedule, update_rates, start, preempt or migrate."""
     job, state = types.int64, _state_type()
-    rule = (types.FunctionType(SCORE), types.float64[::1])
+    score = (types.FunctionType(SCORE), types.float64[::1])
     table: dict[str, tuple[Callable[..., Any], Any]] = {
-        "run": (event_loop.run, types.int64(state, *rule)),
-        "advance": (_advance, types.int64(state, *rule)),
+        "run": (event_loop.run, types.int64(state, *score)),
+        "advance": (_advance, types.int64(state, *score)),
         "due": (_due, types.boolean(state)),
-        "walk": (_walk, types.void(state, *rule)),
-        "settle": (_settle, types.void(state)),
+        "schedule": (_schedule, types.void(state, *score)),
+        "update_rates": (_update_rates, types.void(state)),
         "start": (_start, types.boolean(state, job, job)),
         "preempt": (_preempt, types.void(state, job)),
         "migrate": (_migrate, types.boolean(state, job, job)),
@@ -105,8 +105,8 @@ def _state_type() -> Any:
         return types.int64  # signatures are ignored then
     example = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], cores=[1])
     cluster = Cluster(groups=(NodeGroup("one", 1, node_level=True),))
-    return numba.typeof(build_gpu_state(example, cluster, GpuSettings(), PriorityPolicy("none", _nothing)))
+    return numba.typeof(build_gpu_state(example, cluster, GpuSettings(), PriorityPolicy("none", _no_score)))
 
 
-def _nothing(job: Any, now: float, parameters: Any) -> float:
+def _no_score(job: Any, now: float, parameters: Any) -> float:
     return 0.0

@@ -47,10 +47,10 @@ def done_at(job_state: Any, time: float) -> float:
 @kernel
 def checkpointed_work(job_state: Any, done: float) -> float:
     """Part of the work done that a checkpoint preserves."""
-    every = job_state.checkpoint_s
-    if every == 0:
+    interval = job_state.checkpoint_s
+    if interval == 0:
         return done
-    return 0.0 if every == np.inf else floor(done / every) * every
+    return 0.0 if interval == np.inf else floor(done / interval) * interval
 
 
 @noinline
@@ -64,12 +64,12 @@ def speed_at(s: Any, job: int) -> float:
     if job_state.spread == 1 and job_state.pieces > 1:
         nodes = 0
         for i in range(lo, lo + job_state.pieces):
-            seen = False
+            counted = False
             for j in range(lo, i):
-                seen = seen or s.places[j, 0] == s.places[i, 0]
-            if not seen:
+                counted = counted or s.places[j, 0] == s.places[i, 0]
+            if not counted:
                 nodes += 1
-        if nodes > -(-job_state.pieces // s.least[kind]):
+        if nodes > -(-job_state.pieces // s.max_node_gpus[kind]):
             rate = rate * s.factor[job_state.speed_class, kind]
     return rate
 
@@ -86,14 +86,14 @@ def begin(s: Any, job: int, delay: float) -> None:
     job_state.done_at_start = job_state.done
     job_state.stop_s = np.inf
     job_state.starts += 1
-    k.most_starts = max(k.most_starts, job_state.starts)
+    k.max_starts = max(k.max_starts, job_state.starts)
     job_state.segment = k.segments
     job_state.uncontended_rate = speed_at(s, job)
     job_state.rate = job_state.uncontended_rate
     job_state.slot = k.running
-    s.runners[k.running] = job
+    s.running_jobs[k.running] = job
     k.running += 1
-    k.held += job_state.pieces
+    k.placed_pieces += job_state.pieces
     segment = s.segments[k.segments]
     segment.job = job
     segment.start_s = k.now
@@ -138,6 +138,7 @@ def _join_gpus(s: Any, job: int) -> None:
 
 @noinline
 def _leave_gpus(s: Any, job: int) -> None:
+    """Undo `_join_gpus`."""
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
@@ -159,10 +160,10 @@ def _leave_gpus(s: Any, job: int) -> None:
 
 @kernel
 def _mark_changed(s: Any, gpu: int) -> None:
-    if not s.fresh_mark[gpu]:
-        s.fresh_mark[gpu] = True
-        s.fresh[s.clock[0].fresh] = gpu
-        s.clock[0].fresh += 1
+    if not s.gpu_changed[gpu]:
+        s.gpu_changed[gpu] = True
+        s.changed_gpus[s.clock[0].changed_gpus] = gpu
+        s.clock[0].changed_gpus += 1
 
 
 @noinline
@@ -170,20 +171,20 @@ def update_rates(s: Any) -> None:
     """At the end of an instant, update the rates of jobs on GPUs whose jobs changed."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
-    for i in range(k.fresh):
-        gpu = s.fresh[i]
-        s.fresh_mark[gpu] = False
-        value = 1.0
+    for i in range(k.changed_gpus):
+        gpu = s.changed_gpus[i]
+        s.gpu_changed[gpu] = False
+        speed = 1.0
         if s.gpu_jobs[gpu] > 1:
             row = 0
             while row < len(s.interference) - 1 and s.interference[row].job < s.gpu_load[gpu]:
                 row += 1
-            value = s.interference[row].key
+            speed = s.interference[row].key
         job = s.gpu_first[gpu]
         while job >= 0:
             job_state = s.job_state[job]
-            rate = job_state.uncontended_rate * value
-            new = job_state.segment >= k.first_new
+            rate = job_state.uncontended_rate * speed
+            new = job_state.segment >= k.first_new_segment
             if new or (rate != job_state.rate and k.now < job_state.stop_s):
                 if not new and k.now > job_state.since:
                     job_state.done = done_at(job_state, k.now)
@@ -191,8 +192,8 @@ def update_rates(s: Any) -> None:
                 job_state.rate = rate
                 _set_finish(s, job)
             job = job_state.next
-    k.fresh = 0
-    k.first_new = k.segments
+    k.changed_gpus = 0
+    k.first_new_segment = k.segments
 
 
 @noinline
@@ -204,17 +205,17 @@ def release_allocation(s: Any, job: int) -> None:
     if k.interference and job_state.gpus > 0:
         _leave_gpus(s, job)
     free_allocation(s, job)
-    k.gives += 1
-    k.held -= job_state.pieces
-    listed = s.enders if job_state.status == ENDING else s.runners
+    k.releases += 1
+    k.placed_pieces -= job_state.pieces
+    jobs = s.ending_jobs if job_state.status == ENDING else s.running_jobs
     if job_state.status == ENDING:
         k.ending -= 1
         last = k.ending
     else:
         k.running -= 1
         last = k.running
-    listed[job_state.slot] = listed[last]
-    s.job_state[listed[last]].slot = job_state.slot
+    jobs[job_state.slot] = jobs[last]
+    s.job_state[jobs[last]].slot = job_state.slot
 
 
 @noinline
@@ -258,11 +259,11 @@ def preempt(s: Any, job: int) -> None:
     if job_state.finish_s > job_state.stop_s:
         job_state.finish_s = np.inf
     k.running -= 1
-    s.runners[job_state.slot] = s.runners[k.running]
-    s.job_state[s.runners[k.running]].slot = job_state.slot
+    s.running_jobs[job_state.slot] = s.running_jobs[k.running]
+    s.job_state[s.running_jobs[k.running]].slot = job_state.slot
     job_state.status = ENDING
     job_state.slot = k.ending
-    s.enders[k.ending] = job
+    s.ending_jobs[k.ending] = job
     k.ending += 1
     if until == k.now and job_state.finish_s > k.now:
         release(s, job)
@@ -277,8 +278,8 @@ def release(s: Any, job: int) -> None:
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     done = done_at(job_state, job_state.stop_s)
-    kept = checkpointed_work(job_state, done)
-    close(s, job, PREEMPTED, done, done - kept)
+    preserved = checkpointed_work(job_state, done)
+    close(s, job, PREEMPTED, done, done - preserved)
     release_allocation(s, job)
-    job_state.done = kept
+    job_state.done = preserved
     enqueue(s, job)

@@ -8,9 +8,9 @@ from kilowait.engine.gpu.allocation import (
     CAPACITY,
     FGD,
     FIRST,
+    change_free,
     fits,
     gpus_for,
-    shift,
 )
 from kilowait.engine.gpu.placement_scores import score_of
 from kilowait.engine.gpu.state import gpu_state_without_refcount
@@ -20,24 +20,24 @@ __all__ = ["place_job"]
 
 
 @noinline
-def place_job(s: Any, job: int, only: int) -> bool:
-    """Allocate free nodes to the job, on type `only` (-1: any allowed type); `places` stores them."""
+def place_job(s: Any, job: int, gpu_type: int) -> bool:
+    """Allocate free nodes to the job, on `gpu_type` (-1: any allowed type), and store them in `places`."""
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
-    types = s.tiers.shape[1]
+    types = s.type_order.shape[1]
     at = 0
-    while at < types and s.tiers[job_state.speed_class, at] >= 0:
-        first = s.tiers[job_state.speed_class, at]
+    while at < types and s.type_order[job_state.speed_class, at] >= 0:
+        first = s.type_order[job_state.speed_class, at]
         last = at
-        if job_state.pieces == 1 and only < 0:
+        if job_state.pieces == 1 and gpu_type < 0:
             while (
                 last + 1 < types
-                and s.tiers[job_state.speed_class, last + 1] >= 0
-                and s.rank[job_state.speed_class, s.tiers[job_state.speed_class, last + 1]]
-                == s.rank[job_state.speed_class, first]
+                and s.type_order[job_state.speed_class, last + 1] >= 0
+                and s.type_rank[job_state.speed_class, s.type_order[job_state.speed_class, last + 1]]
+                == s.type_rank[job_state.speed_class, first]
             ):
                 last += 1
-        if (only < 0 or only == first) and _place_pieces(s, job, first, last > at):
+        if (gpu_type < 0 or gpu_type == first) and _place_pieces(s, job, first, last > at):
             return True
         at = last + 1
     return False
@@ -53,7 +53,7 @@ def _place_pieces(t: Any, job: int, first: int, several: bool) -> bool:
         node = _best_node(s, job, piece, first, several)
         if node < 0:
             for i in range(job_state.place_lo, job_state.place_lo + piece):
-                shift(s, job, s.places[i, 0], s.places[i, 1], 1)
+                change_free(s, job, s.places[i, 0], s.places[i, 1], 1)
             return False
         if s.clock[0].placement in (FGD, CAPACITY):
             mask = s.score_cache_gpus[job_state.demand_class % s.score_cache.shape[0], node]
@@ -62,13 +62,13 @@ def _place_pieces(t: Any, job: int, first: int, several: bool) -> bool:
         s.places[job_state.place_lo + piece, 0] = node
         s.places[job_state.place_lo + piece, 1] = mask
         s.nodes[node].attempt = s.clock[0].attempt
-        shift(s, job, node, mask, -1)
+        change_free(s, job, node, mask, -1)
     return True
 
 
 @kernel
 def _best_node(s: Any, job: int, piece: int, first: int, several: bool) -> int:
-    """The node with the highest score that can hold the piece, the smallest number of several; -1: none can."""
+    """The node with the highest score that can hold the piece, the first of equals; -1: none can."""
     k = s.clock[0]
     job_state = s.job_state[job]
     chosen = -1
@@ -78,7 +78,7 @@ def _best_node(s: Any, job: int, piece: int, first: int, several: bool) -> int:
     for i in range(lo, hi):
         node = i if several else s.by_type[i]
         n = s.nodes[node]
-        if several and not _same_tier(s, job_state.speed_class, first, n.type):
+        if several and not _same_rank(s, job_state.speed_class, first, n.type):
             continue
         if job_state.spread == 0 and n.attempt == k.attempt and piece > 0:
             continue
@@ -94,5 +94,5 @@ def _best_node(s: Any, job: int, piece: int, first: int, several: bool) -> int:
 
 
 @kernel
-def _same_tier(s: Any, kind: int, first: int, other: int) -> bool:
-    return s.speed[kind, other] > 0 and s.rank[kind, other] == s.rank[kind, first]
+def _same_rank(s: Any, kind: int, first: int, other: int) -> bool:
+    return s.speed[kind, other] > 0 and s.type_rank[kind, other] == s.type_rank[kind, first]

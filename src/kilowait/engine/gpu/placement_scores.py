@@ -15,8 +15,8 @@ from kilowait.engine.gpu.allocation import (
     GPU_PACKING,
     RANDOM,
     WORST,
-    class_of,
     gpus_for,
+    size_class,
 )
 from kilowait.engine.gpu.state import gpu_state_without_refcount
 from kilowait.engine.kernels.jit import kernel, noinline
@@ -40,10 +40,10 @@ def score_of(s: Any, job: int, piece: int, node: int) -> float:
     elif k.placement == CONSOLIDATE:
         if n.attempt == k.attempt:
             score = 3000000.0
-        elif n.whole >= job_state.gpus * (job_state.pieces - piece):
-            score = 2000000.0 - n.whole
+        elif n.free_gpus >= job_state.gpus * (job_state.pieces - piece):
+            score = 2000000.0 - n.free_gpus
         else:
-            score = 0.0 + n.whole
+            score = 0.0 + n.free_gpus
     elif k.placement == RANDOM:
         score = _hash_score(k.seed, job, piece, node)
     elif k.placement == DOT_PRODUCT:
@@ -84,8 +84,8 @@ def _hash_score(seed: int, job: int, piece: int, node: int) -> float:
 def _gpu_packing_score(t: Any, job_state: Any, node: int) -> int:
     s = gpu_state_without_refcount(t)
     n = s.nodes[node]
-    if n.whole == n.gpus:
-        return max(33 - n.whole, n.whole)
+    if n.free_gpus == n.gpus:
+        return max(33 - n.free_gpus, n.free_gpus)
     if job_state.gpu_milli == 1000:
         return max(50 - job_state.gpus, 33)
     mask = gpus_for(s, job_state, node)
@@ -103,13 +103,13 @@ def _gpu_clustering_score(t: Any, job_state: Any, node: int) -> int:
     s = gpu_state_without_refcount(t)
     k = s.clock[0]
     n = s.nodes[node]
-    own = s.classes[node, class_of(job_state)] > 0
+    same = s.classes[node, size_class(job_state)] > 0
     others = False
     for c in range(s.classes.shape[1]):
-        if c != class_of(job_state) and s.classes[node, c] > 0:
+        if c != size_class(job_state) and s.classes[node, c] > 0:
             others = True
     used = 25 * (k.max_gpu - n.gpu_milli) // k.max_gpu
-    if own:
+    if same:
         return (50 if others else 75) + used
     return used if others else 25 + used
 
@@ -122,20 +122,20 @@ def fragments(t: Any, node: int) -> float:
     lo = n.gpu_lo
     hi = lo + n.gpus
     total = 0.0
-    for place in range(len(s.targets)):
-        target = s.targets[place]
+    for i in range(len(s.typical_jobs)):
+        shape = s.typical_jobs[i]
         lost = n.gpu_milli
-        if target.gpus > 0 and n.cpu >= target.cpu and s.target_types[target.label, n.type]:
-            room = 0
-            short = 0
+        if shape.gpus > 0 and n.cpu >= shape.cpu and s.label_types[shape.label, n.type]:
+            usable_gpus = 0
+            unusable = 0
             for g in range(lo, hi):
-                if s.gpu_free[g] >= target.gpu_milli:
-                    room += 1
+                if s.gpu_free[g] >= shape.gpu_milli:
+                    usable_gpus += 1
                 else:
-                    short += s.gpu_free[g]
-            if room >= target.gpus:
-                lost = short
-        total += target.share * lost
+                    unusable += s.gpu_free[g]
+            if usable_gpus >= shape.gpus:
+                lost = unusable
+        total += shape.share * lost
     return total
 
 
@@ -147,32 +147,32 @@ def capacity_score(t: Any, node: int) -> float:
     lo = n.gpu_lo
     hi = lo + n.gpus
     total = 0.0
-    for place in range(len(s.targets)):
-        kind = s.targets[place]
-        if kind.gpus == 0 or n.cpu < kind.cpu or not s.target_types[kind.label, n.type]:
+    for i in range(len(s.typical_jobs)):
+        shape = s.typical_jobs[i]
+        if shape.gpus == 0 or n.cpu < shape.cpu or not s.label_types[shape.label, n.type]:
             continue
-        suited = 0
+        usable_gpus = 0
         usable = 0
-        copies = 0
+        count = 0
         for g in range(lo, hi):
             free = s.gpu_free[g]
-            if free >= kind.gpu_milli:
-                suited += 1
+            if free >= shape.gpu_milli:
+                usable_gpus += 1
                 usable += free
-                copies += free // kind.gpu_milli
-        if suited < kind.gpus:
+                count += free // shape.gpu_milli
+        if usable_gpus < shape.gpus:
             continue
-        copies //= kind.gpus
-        if kind.cpu > 0:
-            copies = min(copies, n.cpu // kind.cpu)
-        total += kind.share * (0.8 * (usable / (kind.gpus * kind.gpu_milli)) + 0.2 * copies)
+        count //= shape.gpus
+        if shape.cpu > 0:
+            count = min(count, n.cpu // shape.cpu)
+        total += shape.share * (0.8 * (usable / (shape.gpus * shape.gpu_milli)) + 0.2 * count)
     return total
 
 
 @noinline
 def cached_node_score(t: Any, job: int, node: int) -> float:
-    """Score of the node by its change of value, cached until the node changes; `memo_gpu` has the GPUs to
-    allocate, as bits."""
+    """Score of the node by its change of value, cached until the node changes; `score_cache_gpus` has
+    the GPUs to allocate, as bits."""
     s = gpu_state_without_refcount(t)
     job_state = s.job_state[job]
     n = s.nodes[node]

@@ -8,7 +8,7 @@ from kilowait.engine.gpu.state import RUNNING, WAITING, gpu_state_without_refcou
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.jit import kernel, memmove, noinline
 
-__all__ = ["compact", "enqueue", "rank_jobs", "refresh_view", "withdraw"]
+__all__ = ["compact", "enqueue", "rank_jobs", "refresh_record", "withdraw"]
 
 
 @noinline
@@ -33,9 +33,9 @@ def enqueue(s: Any, job: int) -> None:
         else:
             hi = middle
     memmove(s.queue, lo + 1, lo, k.queue_hi - lo)
-    place = s.queue[lo]
-    place.key = key
-    place.job = job
+    entry = s.queue[lo]
+    entry.key = key
+    entry.job = job
     k.queue_hi += 1
 
 
@@ -64,49 +64,49 @@ def withdraw(s: Any, job: int, status: int) -> None:
 
 
 @kernel
-def refresh_view(s: Any, job: int) -> Any:
+def refresh_record(s: Any, job: int) -> Any:
     """The job's record with its current progress."""
     k = s.clock[0]
     job_state = s.job_state[job]
-    seen = s.seen[job]
-    seen.attained_s = job_state.attained_s
-    seen.done_s = job_state.done
-    seen.running = 0
+    record = s.jobs[job]
+    record.attained_s = job_state.attained_s
+    record.done_s = job_state.done
+    record.running = 0
     if job_state.status == RUNNING:
-        seen.running = 1
-        seen.attained_s += k.now - job_state.start_s
+        record.running = 1
+        record.attained_s += k.now - job_state.start_s
         if k.now > job_state.since:
-            seen.done_s = job_state.done + (k.now - job_state.since) * job_state.rate
-    seen.remaining_s = max(job_state.estimate_s - seen.done_s, 1.0)
-    seen.waited_s = k.now - job_state.arrival_s - seen.attained_s
-    return seen
+            record.done_s = job_state.done + (k.now - job_state.since) * job_state.rate
+    record.remaining_s = max(job_state.estimate_s - record.done_s, 1.0)
+    record.waited_s = k.now - job_state.arrival_s - record.attained_s
+    return record
 
 
 @kernel
 def rank_jobs(s: Any, score: Any, parameters: Any) -> int:
     """Fill `order` with waiting (and with preemption running) jobs, lowest priority first."""
     k = s.clock[0]
-    many = 0
+    count = 0
     for i in range(k.queue_lo, k.queue_hi):
-        s.order[many].job = s.queue[i].job
-        many += 1
+        s.order[count].job = s.queue[i].job
+        count += 1
     if k.preempt:
         for i in range(k.running):
-            s.order[many].job = s.runners[i]
-            many += 1
-    for i in range(many):
+            s.order[count].job = s.running_jobs[i]
+            count += 1
+    for i in range(count):
         entry = s.order[i]
         job_state = s.job_state[entry.job]
         if k.time_dependent:
-            job_state.key = score(refresh_view(s, entry.job), k.now, parameters)
+            job_state.key = score(refresh_record(s, entry.job), k.now, parameters)
             if job_state.key != job_state.key:
                 k.bad_score = entry.job + 1
         entry.key = job_state.key
-    heapify(s.order, many)
-    for left in range(many, 1, -1):
+    heapify(s.order, count)
+    for left in range(count, 1, -1):
         key = s.order[0].key
         job = s.order[0].job
         pop(s.order, left)
         s.order[left - 1].key = key
         s.order[left - 1].job = job
-    return many
+    return count

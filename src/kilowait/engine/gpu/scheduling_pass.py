@@ -35,11 +35,11 @@ ANY = 1 << 62
 def schedule(s: Any, score: Any, parameters: Any) -> None:
     """Start jobs in priority order."""
     k = s.clock[0]
-    k.walks += 1
+    k.passes += 1
     k.claims = 0
     if k.time_dependent or k.preempt:
-        many = rank_jobs(s, score, parameters)
-        at = many - 1
+        count = rank_jobs(s, score, parameters)
+        at = count - 1
         while at >= 0 and k.bad_score == 0:
             job = s.order[at].job
             if (
@@ -58,39 +58,39 @@ def schedule(s: Any, score: Any, parameters: Any) -> None:
     compact(s)
     for i in range(k.claims):
         free_allocation(s, s.claimed[i])
-        k.gives += 1
+        k.releases += 1
     if k.migrate:
         migrate_running(s, ANY)
 
 
 @noinline
-def start(s: Any, job: int, only: int) -> bool:
-    """Start the job if it can be placed (on type `only`, unless that is -1)."""
+def start(s: Any, job: int, gpu_type: int) -> bool:
+    """Start the job if it can be placed (on `gpu_type`; -1: on any type)."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
-    if only < 0 and s.failed[job_state.demand_class, 0] == k.gives:
+    if gpu_type < 0 and s.failed[job_state.demand_class, 0] == k.releases:
         return False
-    if not place_job(s, job, only):
-        if only < 0:
-            s.failed[job_state.demand_class, 0] = k.gives
+    if not place_job(s, job, gpu_type):
+        if gpu_type < 0:
+            s.failed[job_state.demand_class, 0] = k.releases
         return False
-    _begin_here(s, job)
+    _begin(s, job)
     return True
 
 
 @noinline
-def start_now(s: Any, job: int, only: int) -> bool:
+def start_now(s: Any, job: int, gpu_type: int) -> bool:
     """`start`, called outside a scheduling pass."""
     s = gpu_state_without_refcount(s)
-    started = start(s, job, only)
+    started = start(s, job, gpu_type)
     if started:
         compact(s)
     return started
 
 
 @kernel
-def _begin_here(s: Any, job: int) -> None:
+def _begin(s: Any, job: int) -> None:
     job_state = s.job_state[job]
     begin(s, job, 0.0 if job_state.starts == 0 else job_state.checkpoint_load_s)
 
@@ -103,7 +103,7 @@ def _start_or_claim(s: Any, job: int, at: int) -> bool:
     job_state = s.job_state[job]
     if start(s, job, -1):
         return True
-    if s.failed[job_state.demand_class, 1] == k.walks or (k.ending == 0 and not k.preempt):
+    if s.failed[job_state.demand_class, 1] == k.passes or (k.ending == 0 and not k.preempt):
         return False
     _free_ending(s)
     if k.ending > 0 and place_job(s, job, -1):
@@ -113,7 +113,7 @@ def _start_or_claim(s: Any, job: int, at: int) -> bool:
     victims = _find_victims(s, job, at) if k.preempt else 0
     if victims == 0:
         _reallocate_ending(s)
-        s.failed[job_state.demand_class, 1] = k.walks
+        s.failed[job_state.demand_class, 1] = k.passes
         return False
     _save_place(s, job)
     free_allocation(s, job)
@@ -123,7 +123,7 @@ def _start_or_claim(s: Any, job: int, at: int) -> bool:
     for i in range(victims):
         preempt(s, s.victims[i])
     if place_job(s, job, -1):
-        _begin_here(s, job)
+        _begin(s, job)
         return True
     _swap_saved_place(s, job)
     reallocate(s, job)
@@ -136,7 +136,7 @@ def _find_victims(s: Any, job: int, at: int) -> int:
     """Select running jobs of lower priority to preempt until the job fits; 0 (state unchanged) if it never fits."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
-    found = 0
+    victims = 0
     for i in range(at):
         other = s.order[i].job
         job_state = s.job_state[other]
@@ -144,32 +144,32 @@ def _find_victims(s: Any, job: int, at: int) -> int:
             break
         if (
             job_state.status != RUNNING
-            or job_state.segment >= k.first_new
+            or job_state.segment >= k.first_new_segment
             or not job_state.start_s + k.min_run_before_preempt_s <= k.now
         ):
             continue
-        if not _useful(s, other, s.job_state[job].speed_class):
+        if not _on_allowed_type(s, other, s.job_state[job].speed_class):
             continue
         free_allocation(s, other)
-        s.victims[found] = other
-        found += 1
+        s.victims[victims] = other
+        victims += 1
         if place_job(s, job, -1):
-            kept = 0
-            for v in range(found):
+            needed = 0
+            for v in range(victims):
                 victim = s.victims[v]
                 if _on_attempted_node(s, victim):
-                    s.victims[kept] = victim
-                    kept += 1
+                    s.victims[needed] = victim
+                    needed += 1
                 else:
                     reallocate(s, victim)
-            return kept
-    for v in range(found):
+            return needed
+    for v in range(victims):
         reallocate(s, s.victims[v])
     return 0
 
 
 @kernel
-def _useful(s: Any, victim: int, kind: int) -> bool:
+def _on_allowed_type(s: Any, victim: int, kind: int) -> bool:
     """Whether the victim is on a node type that a job of this kind may use."""
     job_state = s.job_state[victim]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
@@ -190,6 +190,7 @@ def _on_attempted_node(s: Any, victim: int) -> bool:
 
 @kernel
 def _claim(s: Any, job: int) -> None:
+    """Keep the job's places allocated for the rest of the pass, so that no job behind it takes them."""
     k = s.clock[0]
     s.claimed[k.claims] = job
     k.claims += 1
@@ -198,13 +199,13 @@ def _claim(s: Any, job: int) -> None:
 @kernel
 def _free_ending(s: Any) -> None:
     for i in range(s.clock[0].ending):
-        free_allocation(s, s.enders[i])
+        free_allocation(s, s.ending_jobs[i])
 
 
 @kernel
 def _reallocate_ending(s: Any) -> None:
     for i in range(s.clock[0].ending):
-        reallocate(s, s.enders[i])
+        reallocate(s, s.ending_jobs[i])
 
 
 @kernel
@@ -221,9 +222,9 @@ def _swap_saved_place(s: Any, job: int) -> None:
     job_state = s.job_state[job]
     for i in range(job_state.pieces):
         for side in range(2):
-            there = s.places[job_state.place_lo + i, side]
+            value = s.places[job_state.place_lo + i, side]
             s.places[job_state.place_lo + i, side] = s.saved_places[i, side]
-            s.saved_places[i, side] = there
+            s.saved_places[i, side] = value
 
 
 @noinline
@@ -231,49 +232,49 @@ def migrate_running(s: Any, starts: int) -> None:
     """Migrate running jobs with fewer than `starts` starts to nodes where their expected end is earlier."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
-    many = 0
+    count = 0
     for i in range(k.running):
-        job_state = s.job_state[s.runners[i]]
+        job_state = s.job_state[s.running_jobs[i]]
         if (
-            job_state.segment < k.first_new
+            job_state.segment < k.first_new_segment
             and job_state.start_s + k.min_run_before_preempt_s <= k.now
             and job_state.starts < starts
         ):
-            s.order[many].key = 0.0 + s.runners[i]
-            s.order[many].job = s.runners[i]
-            many += 1
-    heapify(s.order, many)
-    for left in range(many, 0, -1):
+            s.order[count].key = 0.0 + s.running_jobs[i]
+            s.order[count].job = s.running_jobs[i]
+            count += 1
+    heapify(s.order, count)
+    for left in range(count, 0, -1):
         job = s.order[0].job
         pop(s.order, left)
         migrate(s, job, -1, False)
 
 
 @noinline
-def migrate(s: Any, job: int, only: int, anyway: bool) -> bool:
-    """Migrate the job to other nodes (of type `only`) if its expected end is earlier there, or `anyway`."""
+def migrate(s: Any, job: int, gpu_type: int, always: bool) -> bool:
+    """Migrate the job to nodes of `gpu_type` (-1: any type) if its expected end is earlier there, or `always`."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
     done = done_at(job_state, k.now)
-    kept = checkpointed_work(job_state, done)
+    preserved = checkpointed_work(job_state, done)
     delay = (k.checkpoint_write_s if job_state.checkpoint_s == 0 else 0.0) + job_state.checkpoint_load_s
     _save_place(s, job)
     free_allocation(s, job)
-    placed = place_job(s, job, only)
+    placed = place_job(s, job, gpu_type)
     better = False
     if placed:
         expected_s = max(job_state.estimate_s - done, 1.0) / job_state.uncontended_rate
-        better = anyway or delay + max(job_state.estimate_s - kept, 1.0) / speed_at(s, job) < expected_s
+        better = always or delay + max(job_state.estimate_s - preserved, 1.0) / speed_at(s, job) < expected_s
         free_allocation(s, job)
     _swap_saved_place(s, job)
     reallocate(s, job)
     if not better:
         return False
-    close(s, job, MIGRATED, done, done - kept)
+    close(s, job, MIGRATED, done, done - preserved)
     release_allocation(s, job)
     _swap_saved_place(s, job)
     reallocate(s, job)
-    job_state.done = kept
+    job_state.done = preserved
     begin(s, job, delay)
     return True

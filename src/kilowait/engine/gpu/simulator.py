@@ -17,11 +17,11 @@ from kilowait.engine.gpu.initial_state import build_gpu_state, with_larger_buffe
 from kilowait.engine.gpu.jit_entry import compiled, gpu_score
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import (
-    GONE,
-    REFUSED,
+    CANCELLED,
+    DONE,
+    REJECTED,
     RUNNING,
     WAITING,
-    WITHDRAWN,
 )
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import ChoiceError, InputError
@@ -31,9 +31,9 @@ from kilowait.jobs.execution_log import Allocations, Outcome
 __all__ = ["GpuSimulator", "GpuView", "run_gpu_simulation"]
 
 _OUTCOME = np.zeros(8, np.int8)
-_OUTCOME[GONE] = Outcome.COMPLETED
-_OUTCOME[WITHDRAWN] = Outcome.CANCELLED
-_OUTCOME[REFUSED] = Outcome.REJECTED
+_OUTCOME[DONE] = Outcome.COMPLETED
+_OUTCOME[CANCELLED] = Outcome.CANCELLED
+_OUTCOME[REJECTED] = Outcome.REJECTED
 
 
 def run_gpu_simulation(
@@ -62,7 +62,7 @@ class GpuView:
     due: bool
     """Whether a scheduling pass is due: always, but with rounds only at round ticks."""
     waiting: npt.NDArray[Any]
-    """Records (`state.SEEN`) of the waiting jobs, by number."""
+    """Records (`state.GPU_JOB`) of the waiting jobs, by number."""
     running: npt.NDArray[Any]
     """Records of the running jobs, by number."""
     running_type: npt.NDArray[np.int64]
@@ -99,7 +99,7 @@ class GpuSimulator:
         self.policy = policy or PriorityPolicy("steps", _first)
         self.types = tuple(kind.gpu for kind in node_types(cluster))
         self.table = jobs.sorted()
-        self._given = jobs
+        self._jobs = jobs
         self._cluster = cluster
         order = jobs.order
         if order is not None:
@@ -117,21 +117,21 @@ class GpuSimulator:
     # -- the whole run ---------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run to the end under the rule."""
+        """Run to the end under the priority policy."""
         kernel = compiled("run")
         while kernel(self._state, self._score, self._parameters) == FULL:
             self._state = with_larger_buffers(self._state)
         self._check()
 
     def _check(self) -> None:
-        clock = self._state.clock[0]
-        if clock.bad_score != 0:
-            job = self.table["job_id"][clock.bad_score - 1]
+        k = self._state.clock[0]
+        if k.bad_score != 0:
+            job = self.table["job_id"][k.bad_score - 1]
             raise InputError(f"policy {self.policy.name!r} gave job {job} a score that is not a number")
-        if clock.most_starts > MAX_STARTS:
+        if k.max_starts > MAX_STARTS:
             job = self.table["job_id"][int(np.argmax(self._state.job_state["starts"]))]
             raise InputError(
-                f"job {job} has been started more than {MAX_STARTS} times by {clock.now:g} s: jobs preempt each other "
+                f"job {job} has been started more than {MAX_STARTS} times by {k.now:g} s: jobs preempt each other "
                 "and lose their work; give min_run_before_preempt_s, round_interval_s, or checkpoints that preserve it"
             )
 
@@ -140,7 +140,7 @@ class GpuSimulator:
     def advance(self) -> GpuView | None:
         """Advance to the next instant; None at the end of the run."""
         if self._state.clock[0].now > -np.inf:
-            compiled("settle")(self._state)
+            compiled("update_rates")(self._state)
         status = FULL
         while status == FULL:
             status = compiled("advance")(self._state, self._score, self._parameters)
@@ -152,11 +152,11 @@ class GpuSimulator:
     def view(self) -> GpuView:
         """The state of the simulation now."""
         s = self._state
-        clock = s.clock[0]
-        waiting = np.sort(s.queue["job"][clock.queue_lo : clock.queue_hi])
-        running = np.sort(s.runners[: clock.running])
+        k = s.clock[0]
+        waiting = np.sort(s.queue["job"][k.queue_lo : k.queue_hi])
+        running = np.sort(s.running_jobs[: k.running])
         return GpuView(
-            now_s=float(clock.now),
+            now_s=float(k.now),
             due=bool(compiled("due")(s)),
             waiting=self._gpu_job_records(waiting),
             running=self._gpu_job_records(running),
@@ -168,7 +168,7 @@ class GpuSimulator:
 
     def schedule(self) -> None:
         """Make a scheduling pass of the priority policy."""
-        compiled("walk")(self._state, self._score, self._parameters)
+        compiled("schedule")(self._state, self._score, self._parameters)
         self._check()
 
     def start(self, job: int, kind: int = -1) -> bool:
@@ -182,34 +182,36 @@ class GpuSimulator:
         compiled("preempt")(self._state, job)
 
     def migrate(self, job: int, kind: int = -1) -> bool:
-        """Move a running job to another place, on type number `kind`; False: it does not fit."""
+        """Migrate a running job to other nodes, on type number `kind`; False: it does not fit."""
         self._must_be(job, RUNNING, "migrate", "running")
         return bool(compiled("migrate")(self._state, job, kind))
 
     def speeds(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """(jobs, types): how fast these jobs run on each type; 0: they may not run there."""
+        """(jobs, types): speed of these jobs on each type; 0: they cannot use it."""
         return np.asarray(self._state.speed[self._state.job_state["speed_class"][numbers]])
 
-    def _must_be(self, job: int, status: int, verb: str, word: str) -> None:
+    def _must_be(self, job: int, status: int, verb: str, status_name: str) -> None:
         if not (0 <= job < len(self.table) and self._state.job_state["status"][job] == status):
-            raise ChoiceError(f"cannot {verb} job {job} at {self._state.clock[0].now:g} s: it is not {word}")
+            raise ChoiceError(
+                f"cannot {verb} job {job} at {self._state.clock[0].now:g} s: it is not {status_name}"
+            )
 
     def _gpu_job_records(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """Records of these jobs as of now."""
         s = self._state
-        seen = s.seen[numbers].copy()
+        records = s.jobs[numbers].copy()
         job_state = s.job_state[numbers]
         now = s.clock[0].now
         runs = job_state["status"] == RUNNING
-        seen["running"] = runs
-        seen["attained_s"] = job_state["attained_s"] + np.where(runs, now - job_state["start_s"], 0.0)
+        records["running"] = runs
+        records["attained_s"] = job_state["attained_s"] + np.where(runs, now - job_state["start_s"], 0.0)
         work = np.where(
             runs & (now > job_state["since"]), (now - job_state["since"]) * job_state["rate"], 0.0
         )
-        seen["done_s"] = job_state["done"] + work
-        seen["remaining_s"] = np.maximum(job_state["estimate_s"] - seen["done_s"], 1.0)
-        seen["waited_s"] = now - job_state["arrival_s"] - seen["attained_s"]
-        return np.asarray(seen)
+        records["done_s"] = job_state["done"] + work
+        records["remaining_s"] = np.maximum(job_state["estimate_s"] - records["done_s"], 1.0)
+        records["waited_s"] = now - job_state["arrival_s"] - records["attained_s"]
+        return np.asarray(records)
 
     def _free(self) -> npt.NDArray[np.int64]:
         nodes = self._state.nodes
@@ -231,19 +233,19 @@ class GpuSimulator:
             outcome[(outcome == Outcome.COMPLETED) & killed[segments["job"]]] = Outcome.KILLED
         lengths = segments["piece_hi"] - segments["piece_lo"]
         rows = _ranges(segments["piece_lo"], lengths)
-        order = self._given.order
-        back = np.arange(len(job_state)) if order is None else order
+        order = self._jobs.order
+        row = np.arange(len(job_state)) if order is None else order
         eligible = np.where(job_state["arrival_s"] <= s.clock[0].now, job_state["arrival_s"], np.nan)
         return ExecutionLog(
-            jobs_table=self._given,
-            job=back[segments["job"]],
+            jobs_table=self._jobs,
+            job=row[segments["job"]],
             start_s=segments["start_s"].copy(),
             end_s=segments["end_s"].copy(),
             group=segments["group"].astype(np.int16),
             level=np.zeros(len(segments), np.int16),
             outcome=outcome,
-            eligible_s=_in_given_order(eligible, back),
-            job_outcome=_in_given_order(job_outcome, back),
+            eligible_s=_in_table_order(eligible, row),
+            job_outcome=_in_table_order(job_outcome, row),
             capacity_s=np.array([-np.inf]),
             capacity_nodes=np.array([self._cluster.nodes]),
             groups=tuple(group.name for group in self._cluster.groups),
@@ -272,15 +274,16 @@ def _first(job: Any, now: float, parameters: Any) -> float:
 
 
 def _ranges(first: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """first[0], first[0] + 1, ..., then those of the next."""
+    """Concatenated ranges: first[0], first[0] + 1, ..., then those of first[1], and so on."""
     starts = np.cumsum(lengths) - lengths
     return np.repeat(first - starts, lengths) + np.arange(int(lengths.sum()))
 
 
-def _in_given_order(values: npt.NDArray[Any], back: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    out = np.empty_like(values)
-    out[back] = values
-    return out
+def _in_table_order(values: npt.NDArray[Any], row: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Values by job number as values by row of the input table."""
+    ordered = np.empty_like(values)
+    ordered[row] = values
+    return ordered
 
 
 def _recorded_settings(settings: GpuSettings) -> dict[str, Any]:

@@ -19,21 +19,21 @@ __all__ = [
     "ENDING",
     "JOB_STATE",
     "FINISH",
-    "GONE",
+    "DONE",
     "KIND",
     "MIGRATED",
     "NODE",
     "PIECE",
     "PREEMPTED",
     "RANKED",
-    "REFUSED",
+    "REJECTED",
     "RELEASE",
     "RUNNING",
     "GPU_JOB",
     "SEGMENT",
-    "TARGET",
+    "TYPICAL_JOB",
     "WAITING",
-    "WITHDRAWN",
+    "CANCELLED",
     "GpuState",
     "gpu_state_without_refcount",
 ]
@@ -42,10 +42,10 @@ KIND = 1 << 60
 """An event is (time, kind * KIND + number); round ticks are not in the heap."""
 FINISH, RELEASE, ARRIVAL, CANCEL = 0, KIND, 2 * KIND, 3 * KIND
 
-COMING, WAITING, RUNNING, ENDING, GONE, WITHDRAWN, REFUSED = 0, 1, 2, 3, 4, 5, 6
+COMING, WAITING, RUNNING, ENDING, DONE, CANCELLED, REJECTED = 0, 1, 2, 3, 4, 5, 6
 """Job status."""
 COMPLETED, PREEMPTED, MIGRATED = 1, 5, 6
-"""How a segment ended, as jobs.Outcome counts it."""
+"""Outcomes of a segment, numbered as in jobs.Outcome."""
 
 RUN_STATE = np.dtype(
     [
@@ -53,8 +53,8 @@ RUN_STATE = np.dtype(
         ("origin_s", np.float64),
         ("round_interval_s", np.float64),
         ("next_tick_s", np.float64),
-        ("ticks", np.int64),  # number of the next tick
-        ("ticked", np.int64),  # whether this instant has one
+        ("ticks", np.int64),  # number of the next round tick
+        ("is_round_tick", np.int64),  # whether this instant is a round tick
         ("first_submit_s", np.float64),
         ("min_run_before_preempt_s", np.float64),
         ("grace_s", np.float64),
@@ -63,21 +63,19 @@ RUN_STATE = np.dtype(
         ("events", np.int64),
         ("queue_lo", np.int64),
         ("queue_hi", np.int64),
-        ("running", np.int64),  # jobs that run, in `runners`
-        ("ending", np.int64),  # jobs that are ending, in `enders`
-        ("held", np.int64),  # pieces of jobs that have a place
+        ("running", np.int64),  # jobs in running_jobs
+        ("ending", np.int64),  # jobs in ending_jobs: preempted, not yet released
+        ("placed_pieces", np.int64),  # pieces of running and ending jobs
         ("segments", np.int64),
         ("pieces", np.int64),
-        ("fresh", np.int64),  # GPUs whose jobs changed in this instant
-        ("claims", np.int64),
-        (
-            "gives",
-            np.int64,
-        ),  # number of releases: a job that did not fit since the last one does not fit now
-        ("attempt", np.int64),
-        ("walks", np.int64),
-        ("most_starts", np.int64),  # of any job
-        ("first_new", np.int64),  # segments from here on done_at_start in this pass
+        ("changed_gpus", np.int64),  # GPUs whose jobs changed in this instant
+        ("claims", np.int64),  # jobs in claimed
+        # number of releases: a job that has not fitted since the last one does not fit now
+        ("releases", np.int64),
+        ("attempt", np.int64),  # number of placement attempts
+        ("passes", np.int64),  # number of scheduling passes
+        ("max_starts", np.int64),  # of any job
+        ("first_new_segment", np.int64),  # segments from here on were started in this pass
         ("bad_score", np.int64),
         ("placement", np.int64),
         ("seed", np.int64),
@@ -100,13 +98,13 @@ NODE = np.dtype(
         ("cpu", np.int64),  # free thousandths of cores
         ("memory", np.int64),  # free bytes
         ("gpu_milli", np.int64),  # free thousandths of GPUs
-        ("whole", np.int64),  # GPUs wholly free
+        ("free_gpus", np.int64),  # GPUs that are entirely free
         ("gpus", np.int64),
         ("gpu_lo", np.int64),  # its GPUs in `gpu_free`
         ("type", np.int64),
         ("group", np.int64),
-        ("version", np.int64),  # counts its changes
-        ("attempt", np.int64),  # the attempt to place that last put a piece here
+        ("version", np.int64),  # number of its changes
+        ("attempt", np.int64),  # last placement attempt that put a piece here
     ],
     align=True,
 )
@@ -120,14 +118,14 @@ JOB_STATE = np.dtype(
         ("cancel_s", np.float64),
         ("checkpoint_s", np.float64),
         ("checkpoint_load_s", np.float64),
-        ("done", np.float64),
-        ("since", np.float64),
-        ("rate", np.float64),
-        ("uncontended_rate", np.float64),  # without interference
-        ("done_at_start", np.float64),  # done when this segment done_at_start
+        ("done", np.float64),  # work done at `since`
+        ("since", np.float64),  # time from which it works at `rate`
+        ("rate", np.float64),  # work per second
+        ("uncontended_rate", np.float64),  # rate without interference
+        ("done_at_start", np.float64),  # work done when this segment started
         ("start_s", np.float64),
         ("finish_s", np.float64),
-        ("stop_s", np.float64),
+        ("stop_s", np.float64),  # no work is done after it
         ("attained_s", np.float64),  # of earlier segments
         ("key", np.float64),
         ("pieces", np.int64),
@@ -135,16 +133,16 @@ JOB_STATE = np.dtype(
         ("gpu_milli", np.int64),
         ("cpu", np.int64),
         ("memory", np.int64),
-        ("load", np.int64),
-        ("spread", np.int64),
-        ("speed_class", np.int64),  # row of speeds, ranks and tiers
-        ("demand_class", np.int64),  # demand class
-        ("place_lo", np.int64),
+        ("load", np.int64),  # on a shared GPU, thousandths
+        ("spread", np.int64),  # whether its GPUs may span nodes
+        ("speed_class", np.int64),  # row of speed, factor, type_order and type_rank
+        ("demand_class", np.int64),  # jobs of one class have the same demand
+        ("place_lo", np.int64),  # its pieces are places[place_lo : place_lo + pieces]
         ("status", np.int64),
         ("segment", np.int64),
-        ("slot", np.int64),  # in `runners` or `enders`
+        ("slot", np.int64),  # position in running_jobs or ending_jobs
         ("starts", np.int64),
-        ("next", np.int64),  # of the jobs with part of its GPU; -1: the last
+        ("next", np.int64),  # next job that shares its GPU; -1: none
     ],
     align=True,
 )
@@ -200,7 +198,7 @@ PIECE = np.dtype(
 )
 """Pieces of a segment on one node: how many, and their GPUs as bits."""
 
-TARGET = np.dtype(
+TYPICAL_JOB = np.dtype(
     [
         ("cpu", np.int64),
         ("gpu_milli", np.int64),
@@ -218,45 +216,45 @@ Floats = npt.NDArray[np.float64]
 
 
 class GpuState(NamedTuple):
-    """n jobs, N nodes, g GPUs, T types, K kinds of jobs, L jobs that differ in what they take."""
+    """Arrays of a run: n jobs, N nodes, g GPUs, T node types, K speed classes, L demand classes."""
 
-    clock: Records  # (1,) CLOCK
+    clock: Records  # (1,) RUN_STATE
     nodes: Records  # (N,) NODE
-    gpu_free: Ints  # (g,)
-    gpu_load: Ints  # (g,) of jobs that hold it
-    gpu_first: Ints  # (g,) first job with a part of it, -1: none
-    gpu_jobs: Ints  # (g,) jobs on it
-    classes: Ints  # (N, most k + 1) pieces of each class
+    gpu_free: Ints  # (g,) free thousandths
+    gpu_load: Ints  # (g,) total load of its jobs
+    gpu_first: Ints  # (g,) first of the jobs that share it, -1: none
+    gpu_jobs: Ints  # (g,) number of its jobs
+    classes: Ints  # (N, max GPUs of a piece + 1) pieces by size class
     by_type: Ints  # (N,) nodes by (type, number)
     type_lo: Ints  # (T + 1,)
     job_state: Records  # (n,) JOB_STATE
-    seen: Records  # (n,) SEEN
+    jobs: Records  # (n,) GPU_JOB: fields visible to policies
     arrivals: Ints  # (n,) by (arrival, number)
-    places: Ints  # (pieces of all jobs, 2): node and bits of GPUs
-    saved_places: Ints  # (most pieces, 2): a place put aside
-    speed: Floats  # (K, T); 0: a type it may not use
-    factor: Floats  # (K, T)
-    least: Ints  # (T,) most GPUs of any node
-    tiers: Ints  # (K, T) types in the order tried, -1 at the end
-    rank: Ints  # (K, T)
-    interference: Records  # RANKED: value, up to
-    targets: Records  # TARGET
-    target_types: npt.NDArray[np.bool_]  # (labels, T) types a target may use
-    score_cache: Floats  # (rows, N): scores of nodes, of jobs that take the same modulo rows
-    score_cache_gpus: Ints  # (rows, N) bits of the GPUs
-    score_cache_stamp: Ints  # (rows, N) version of the node and number of what is taken, together
-    failed: Ints  # (L, 2) `gives` when it did not fit; the walk in which even preempting did not help
-    queue: Records  # (n,) RANKED
-    runners: Ints  # (n,)
-    enders: Ints  # (n,)
-    order: Records  # (n,) RANKED: the walk
-    victims: Ints  # (n,)
-    claimed: Ints  # (n,)
-    fresh: Ints  # (g,)
-    fresh_mark: npt.NDArray[np.bool_]  # (g,)
-    events: Records  # RANKED, a heap; with_larger_buffers from outside
-    segments: Records  # SEGMENT; with_larger_buffers from outside
-    log: Records  # PIECE; with_larger_buffers from outside
+    places: Ints  # (pieces of all jobs, 2): node, and GPUs as bits
+    saved_places: Ints  # (max pieces of a job, 2): saved copy of a job's places
+    speed: Floats  # (K, T); 0: the job cannot use the type
+    factor: Floats  # (K, T) on speed, if the GPUs span more nodes than necessary
+    max_node_gpus: Ints  # (T,) maximum GPUs of a node
+    type_order: Ints  # (K, T) types in the order in which they are tried, -1 at the end
+    type_rank: Ints  # (K, T) types of equal rank are tried together
+    interference: Records  # RANKED: speed, load up to
+    typical_jobs: Records  # TYPICAL_JOB
+    label_types: npt.NDArray[np.bool_]  # (labels, T) whether jobs with the label may use the type
+    score_cache: Floats  # (rows, N) node scores; row: demand class modulo rows
+    score_cache_gpus: Ints  # (rows, N) GPUs to allocate, as bits
+    score_cache_stamp: Ints  # (rows, N) node version and demand class, combined
+    failed: Ints  # (L, 2) `releases` at the last failed placement; pass in which preemption failed too
+    queue: Records  # (n,) RANKED: waiting jobs
+    running_jobs: Ints  # (n,)
+    ending_jobs: Ints  # (n,)
+    order: Records  # (n,) RANKED: jobs of the scheduling pass, lowest priority first
+    victims: Ints  # (n,) jobs to preempt
+    claimed: Ints  # (n,) jobs whose places are reserved until ending jobs release them
+    changed_gpus: Ints  # (g,) GPUs whose jobs changed in this instant
+    gpu_changed: npt.NDArray[np.bool_]  # (g,) whether it is in changed_gpus
+    events: Records  # RANKED, a heap; enlarged by with_larger_buffers
+    segments: Records  # SEGMENT; enlarged by with_larger_buffers
+    log: Records  # PIECE; enlarged by with_larger_buffers
 
 
 @kernel
@@ -273,30 +271,30 @@ def gpu_state_without_refcount(s: Any) -> GpuState:
         without_refcount(s.by_type),
         without_refcount(s.type_lo),
         without_refcount(s.job_state),
-        without_refcount(s.seen),
+        without_refcount(s.jobs),
         without_refcount(s.arrivals),
         without_refcount(s.places),
         without_refcount(s.saved_places),
         without_refcount(s.speed),
         without_refcount(s.factor),
-        without_refcount(s.least),
-        without_refcount(s.tiers),
-        without_refcount(s.rank),
+        without_refcount(s.max_node_gpus),
+        without_refcount(s.type_order),
+        without_refcount(s.type_rank),
         without_refcount(s.interference),
-        without_refcount(s.targets),
-        without_refcount(s.target_types),
+        without_refcount(s.typical_jobs),
+        without_refcount(s.label_types),
         without_refcount(s.score_cache),
         without_refcount(s.score_cache_gpus),
         without_refcount(s.score_cache_stamp),
         without_refcount(s.failed),
         without_refcount(s.queue),
-        without_refcount(s.runners),
-        without_refcount(s.enders),
+        without_refcount(s.running_jobs),
+        without_refcount(s.ending_jobs),
         without_refcount(s.order),
         without_refcount(s.victims),
         without_refcount(s.claimed),
-        without_refcount(s.fresh),
-        without_refcount(s.fresh_mark),
+        without_refcount(s.changed_gpus),
+        without_refcount(s.gpu_changed),
         without_refcount(s.events),
         without_refcount(s.segments),
         without_refcount(s.log),

@@ -17,9 +17,9 @@ Target = tuple[int, int, int, int, int]
 
 
 def typical_shapes(
-    want: Demand, counted: npt.NDArray[np.bool_], likely: float = TYPICAL_SHARE
+    demand: Demand, counted: npt.NDArray[np.bool_], share: float = TYPICAL_SHARE
 ) -> list[Target]:
-    """The most frequent shapes of the counted jobs, until they cover the share `likely`.
+    """The most frequent shapes of the counted jobs that together cover `share` of them.
 
     Does not use Numba, because reports call it.
 
@@ -27,19 +27,19 @@ def typical_shapes(
     >>> from kilowait.engine.gpu.demand import resource_demand
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0] * 3, runtime_s=[9] * 3, nodes=[1] * 3, gpus=[1, 2, 1])
-    >>> want = resource_demand(jobs, Cluster.preset("gpu-mixed"), "any", None, None)
-    >>> typical_shapes(want, np.ones(3, bool))
+    >>> demand = resource_demand(jobs, Cluster.preset("gpu-mixed"), "any", None, None)
+    >>> typical_shapes(demand, np.ones(3, bool))
     [(0, 1000, 1, 0, 2), (0, 1000, 2, 0, 1)]
-    >>> typical_shapes(want, np.ones(3, bool), likely=0.5)
+    >>> typical_shapes(demand, np.ones(3, bool), share=0.5)
     [(0, 1000, 1, 0, 2)]
     """
-    columns = (want.cpu, np.where(want.gpus > 0, want.gpu_milli, 0), want.gpus, want.label)
+    columns = (demand.cpu, np.where(demand.gpus > 0, demand.gpu_milli, 0), demand.gpus, demand.label)
     rows, counts = np.unique(np.column_stack(columns)[counted], axis=0, return_counts=True)
-    found: list[Target] = [(*row, count) for row, count in zip(rows.tolist(), counts.tolist(), strict=True)]
-    found.sort(key=lambda target: (target[4], *target[:3], want.labels[target[3]]), reverse=True)
+    shapes: list[Target] = [(*row, count) for row, count in zip(rows.tolist(), counts.tolist(), strict=True)]
+    shapes.sort(key=lambda shape: (shape[4], *shape[:3], demand.labels[shape[3]]), reverse=True)
     covered = 0
-    for place, target in enumerate(found):
-        if covered >= likely * np.count_nonzero(counted):
-            return found[:place]
-        covered += target[4]
-    return found
+    for i, shape in enumerate(shapes):
+        if covered >= share * np.count_nonzero(counted):
+            return shapes[:i]
+        covered += shape[4]
+    return shapes

@@ -35,7 +35,7 @@ def conservative_pass(s: Any, all_applied: bool) -> None:
     # Between events of one instant a known capacity change may be due but not applied: process all jobs then.
     freed = open_plan(s, all_applied)
     every = freed and (k.reservations_tight == 0 or k.per_event != 0)
-    if every or k.line_hi == 0:
+    if every or k.timeline_hi == 0:
         rebuild_plan(s)
     else:
         advance(s)
@@ -66,7 +66,7 @@ def conservative_pass(s: Any, all_applied: bool) -> None:
             reserve_among(s, job)
             same = job_extra.reserved_on == group_before and job_extra.reserved_s == time_before
         if group_before > 0 and not same:
-            moved = True  # its old place may be used by jobs behind it
+            moved = True  # jobs behind it may use the resources it had reserved
             every = freed
     if started:
         compact(s, k.queue_lo)
@@ -82,14 +82,14 @@ def open_plan(s: Any, all_applied: bool) -> bool:
     """Update the plan since the last pass; return whether resources were freed."""
     k = s.clock[0]
     if apply_announcements(s):
-        k.void = 1
+        k.reservations_invalid = 1
     if all_applied and update_overrun_ends(s):
-        k.void = 1
-    if k.void:
+        k.reservations_invalid = 1
+    if k.reservations_invalid:
         void_plan(s)
     freed = k.freed != 0
     k.freed = 0
-    k.void = 0
+    k.reservations_invalid = 0
     return freed
 
 
@@ -118,13 +118,13 @@ def void_plan(s: Any) -> None:
 
 @kernel
 def apply_reservation(s: Any, job: int, g: int, start: float, times: int) -> None:
-    """Enter the job's reservation in the timeline, or take it out again with `times` -1."""
+    """Add the job's reservation to the timeline, or remove it with `times` -1."""
     occupy(s, job, g, start, start + s.jobs[job].planned_s, times)
 
 
 @kernel
 def remove_reservation(s: Any, job: int) -> None:
-    """Take the job's reservation, if it has one, off the timeline."""
+    """Remove the job's reservation, if it has one, from the timeline."""
     job_extra = s.job_extra[job]
     if job_extra.reserved_on > 0:
         apply_reservation(s, job, job_extra.reserved_on - 1, job_extra.reserved_s, -1)

@@ -11,7 +11,7 @@ from kilowait.engine.kernels.heap import pop, push
 from kilowait.engine.kernels.jit import assume_nonnegative, kernel, maybe_inline
 from kilowait.engine.kernels.predictions import apply_prediction
 from kilowait.engine.kernels.queue import enqueue, remove, remove_expected_end
-from kilowait.engine.kernels.reservations import charge, share_of, show_usage
+from kilowait.engine.kernels.reservations import charge, share_of, update_usage_shares
 from kilowait.engine.kernels.scheduling_pass import anything_free, schedule, score_waiting
 from kilowait.engine.kernels.state import (
     ARRIVAL,
@@ -30,7 +30,7 @@ __all__ = ["advance", "next_event_s", "run", "run_conservative"]
 
 NONE = -1
 STARTED = -1.0
-HEAP, STREAM, CHANGES = 0, 1, 2
+HEAP, ARRIVALS, CHANGES = 0, 1, 2
 
 
 @kernel
@@ -66,18 +66,18 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
             job = assume_nonnegative(s.arrivals[assume_nonnegative(k.next_arrival)])
             if s.job_state[job].earliest_s == time and ARRIVAL + job < code:
                 code = ARRIVAL + job
-                source = STREAM
+                source = ARRIVALS
         if k.next_change < len(s.changes) and s.changes[k.next_change].time_s == time and code > CHANGE:
             code = CHANGE
             source = CHANGES
         if source == HEAP:
             pop(s.events, k.events)
             k.events -= 1
-        elif source == STREAM:
+        elif source == ARRIVALS:
             k.next_arrival += 1
 
         left = NONE
-        comes = NONE
+        queued = NONE
         if code < CHANGE:
             left = assume_nonnegative(s.segments[assume_nonnegative(code)])
             finish(s, left)
@@ -90,7 +90,7 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
             on_arrival(s, job, score, parameters, backfill_score, backfill_parameters)
             job_state = s.job_state[job]
             if job_state.allowed != 0:
-                comes = job
+                queued = job
             else:
                 job_state.status = REJECTED
                 left = job
@@ -98,19 +98,19 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
             job = (code - TIMER) >> 1
             status = s.job_state[job].status
             if (code - TIMER) & 1:
-                comes = job if status == HELD else NONE
+                queued = job if status == HELD else NONE
             elif status in (QUEUED, HELD):
                 remove(s, job, CANCELLED)
                 left = job
-        if comes != NONE:
-            enqueue(s, comes)
+        if queued != NONE:
+            enqueue(s, queued)
         if left != NONE and k.dependents:
             release_dependents(s, left)
         if k.per_event:
             break
         time = next_event_s(s)
     if k.half_life_s > 0:
-        show_usage(s)
+        update_usage_shares(s)
     return True
 
 
@@ -141,19 +141,19 @@ def finish(s: Any, job: int) -> None:
 def notify_finish(s: Any, job: int, score: Any, parameters: Any) -> None:
     """Notify a policy that observes jobs of a job's end and run time."""
     k = s.clock[0]
-    seen = s.jobs[job]
-    seen.ran_s = max(k.now - s.job_state[job].start_s, 1e-9)
-    score(seen, k.now, parameters)
+    record = s.jobs[job]
+    record.ran_s = max(k.now - s.job_state[job].start_s, 1e-9)
+    score(record, k.now, parameters)
 
 
 @maybe_inline
 def notify_starts(s: Any, before: int, score: Any, parameters: Any) -> None:
-    """Notify a policy that observes jobs of the jobs started since the first `before`."""
+    """Notify a policy that observes jobs of all started jobs after the first `before`."""
     k = s.clock[0]
     for i in range(before, k.segments):
-        seen = s.jobs[assume_nonnegative(s.segments[i])]
-        seen.ran_s = STARTED
-        score(seen, k.now, parameters)
+        record = s.jobs[assume_nonnegative(s.segments[i])]
+        record.ran_s = STARTED
+        score(record, k.now, parameters)
 
 
 @maybe_inline
@@ -162,10 +162,10 @@ def apply_change(s: Any) -> None:
     k = s.clock[0]
     number = s.changes[k.next_change].number
     while k.next_change < len(s.changes) and s.changes[k.next_change].number == number:
-        s.pools[s.changes[k.next_change].pool].free += s.changes[k.next_change].by
+        s.pools[s.changes[k.next_change].pool].free += s.changes[k.next_change].amount
         k.next_change += 1
     k.unchanged = 0
-    k.void = 1
+    k.reservations_invalid = 1
 
 
 @kernel
@@ -175,20 +175,20 @@ def on_arrival(
     """A job arrives: score it (fixed order or predictions) and schedule its cancellation."""
     k = s.clock[0]
     job_state = s.job_state[job]
-    seen = s.jobs[job]
-    seen.submit_s = k.now
-    seen.since_first_s = k.now - k.first_submit_s
-    seen.number = job
+    record = s.jobs[job]
+    record.submit_s = k.now
+    record.since_first_s = k.now - k.first_submit_s
+    record.number = job
     if k.half_life_s > 0:
-        seen.usage_share = share_of(s, job)
+        record.usage_share = share_of(s, job)
     if not k.time_dependent or k.predicts:
-        job_state.key = score(seen, k.now, parameters)
+        job_state.key = score(record, k.now, parameters)
         if job_state.key != job_state.key:
             k.bad_score = job + 1
     if k.predicts:
         apply_prediction(s, job)
     if k.backfill_order == 1:
-        s.job_extra[job].backfill_key = backfill_score(seen, k.now, backfill_parameters)
+        s.job_extra[job].backfill_key = backfill_score(record, k.now, backfill_parameters)
         if s.job_extra[job].backfill_key != s.job_extra[job].backfill_key:
             k.bad_score = -(job + 1)
     if k.cancels and job_state.allowed != 0 and s.job_extra[job].cancel_s < np.inf:

@@ -15,19 +15,19 @@ def push(heap: Any, size: int, key: float, job: int) -> None:
     at = assume_nonnegative(size)
     while at > 0:
         above = (at - 1) >> 1
-        over = heap[above]
-        if over.key < key or (over.key == key and over.job < job):
+        parent = heap[above]
+        if parent.key < key or (parent.key == key and parent.job < job):
             break
-        heap[at] = over
+        heap[at] = parent
         at = above
-    place = heap[at]
-    place.key = key
-    place.job = job
+    entry = heap[at]
+    entry.key = key
+    entry.job = job
 
 
 @kernel
 def sink(heap: Any, size: int, at: int, key: float, job: int) -> None:
-    """Let an entry sink from `at` to where it belongs in a heap of `size`."""
+    """Move an entry down from `at` to its position in a heap of `size`."""
     while True:
         below = 2 * at + 1
         if below >= size:
@@ -42,17 +42,17 @@ def sink(heap: Any, size: int, at: int, key: float, job: int) -> None:
             break
         heap[at] = heap[below]
         at = below
-    place = heap[at]
-    place.key = key
-    place.job = job
+    entry = heap[at]
+    entry.key = key
+    entry.job = job
 
 
 @kernel
 def pop(heap: Any, size: int) -> None:
     """Remove the top of a heap of `size`; read it first.
 
-    The hole goes down along the smaller children to the bottom and the last entry rises from there: that one is
-    seldom small, so this compares less than letting it sink.
+    The gap moves down along the smaller children to the bottom, and the last entry moves up from there. The last entry
+    is seldom small, so this needs fewer comparisons than moving it down from the top.
     """
     last = assume_nonnegative(size - 1)
     at = 0

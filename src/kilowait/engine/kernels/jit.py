@@ -1,7 +1,8 @@
 """Numba compilation of kernels.
 
-Numba's cache looks at one file's date only: a caller keeps a stale copy of a callee edited in another file, and
-code compiled with bounds checks passes for code without. So the cache folder is named by everything that matters.
+Numba's cache checks the date of one file only: a caller keeps a stale copy of a callee edited in another file, and code
+compiled with bounds checks is taken for code without. So the name of the cache folder is a hash of all sources, options
+and versions.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ _SOURCES = Path(__file__).resolve().parent.parent.parent
 def cache_folder(package: str = "engine") -> Path | None:
     """Cache folder of a package's compiled kernels; it depends on sources, options and versions. None: there is none.
 
-    Those of `envs` hold copies of the engine's, so both are in its name.
+    Kernels of `envs` contain inlined engine kernels, so their hash covers both.
     """
-    what = hashlib.sha256()
+    digest = hashlib.sha256()
     for pattern in (
         "engine/kernels/*.py",
         "engine/interface.py",
@@ -59,9 +60,9 @@ def cache_folder(package: str = "engine") -> Path | None:
         *(["envs/**/*.py"] if package == "envs" else []),
     ):
         for source in sorted(_SOURCES.glob(pattern)):
-            what.update(source.read_bytes())
-    what.update(f"{numba.__version__} {sys.version} {numba.config.BOUNDSCHECK} {numba.config.OPT}".encode())
-    return usable_folder(what.hexdigest()[:16])
+            digest.update(source.read_bytes())
+    digest.update(f"{numba.__version__} {sys.version} {numba.config.BOUNDSCHECK} {numba.config.OPT}".encode())
+    return usable_folder(digest.hexdigest()[:16])
 
 
 def is_compiled(run: str = "run", where: str = "kernels/event_loop") -> bool:
@@ -86,32 +87,32 @@ _INNER = {
 
 
 def kernel(function: F) -> F:
-    """A kernel called by other kernels: inlined there, so that passing the state costs nothing."""
+    """A kernel called by other kernels and inlined there, so that passing the state costs nothing."""
     return numba.njit(error_model="numpy", forceinline=True, **_INNER)(function)
 
 
 def maybe_inline(function: F) -> F:
-    """A kernel called by other kernels, rarely: inlined if the compiler chooses so."""
+    """A kernel called rarely by other kernels; the compiler decides whether to inline it."""
     return numba.njit(error_model="numpy", **_INNER)(function)
 
 
 def noinline(function: F) -> F:
-    """A kernel that is called, never forced into its callers: inlined ones hand that option on otherwise."""
+    """A kernel that is called and never inlined; without the option it inherits inlining from its callers."""
     return numba.njit(error_model="numpy", forceinline=False, **_INNER)(function)
 
 
-def specialize(function: F, inlined: bool = True, **moves: Any) -> F:
-    """A copy of a kernel that calls other functions for the given names.
+def specialize(function: F, inlined: bool = True, **replacements: Any) -> F:
+    """A copy of a kernel that calls the given functions in place of its own ones of these names.
 
     Runs with power controls use the same passes with their own start and reserve functions.
     """
     plain = getattr(function, "py_func", function)
-    unused = sorted(set(moves) - set(plain.__code__.co_names))
+    unused = sorted(set(replacements) - set(plain.__code__.co_names))
     if unused:
         raise NameError(
-            f"{plain.__qualname__} calls no {', '.join(unused)}, so nothing can be called instead"
+            f"{plain.__qualname__} calls no {', '.join(unused)}; give replacements of functions that it calls"
         )
-    copy = FunctionType(plain.__code__, {**plain.__globals__, **moves}, plain.__name__)
+    copy = FunctionType(plain.__code__, {**plain.__globals__, **replacements}, plain.__name__)
     copy.__qualname__ = f"{plain.__qualname__}_over"
     return kernel(copy) if inlined else maybe_inline(copy)  # type: ignore[return-value]
 
@@ -182,8 +183,8 @@ else:
                 types.intp, context.get_abi_sizeof(context.get_data_type(array.dtype))
             )
             data = builder.bitcast(view.data, ir.IntType(8).as_pointer())
-            places = [builder.gep(data, [builder.mul(index, size)]) for index in arguments[1:3]]
-            cgutils.raw_memmove(builder, places[0], places[1], arguments[3], size, align=1)
+            target, origin = (builder.gep(data, [builder.mul(index, size)]) for index in arguments[1:3])
+            cgutils.raw_memmove(builder, target, origin, arguments[3], size, align=1)
             return context.get_dummy_value()
 
         return types.void(array, types.intp, types.intp, types.intp), generate

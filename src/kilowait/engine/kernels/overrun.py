@@ -20,7 +20,7 @@ STEPS_S = (
 
 @kernel
 def doubled(span: float, start_s: float, now: float) -> float:
-    """The span, doubled at least once and until it lies ahead."""
+    """The time span, doubled at least once and until its end is in the future."""
     span *= 2.0
     while start_s + span <= now:
         span *= 2.0
@@ -29,7 +29,7 @@ def doubled(span: float, start_s: float, now: float) -> float:
 
 @kernel
 def stepped(span: float, start_s: float, now: float) -> float:
-    """The span and as many of the steps as it takes to lie ahead."""
+    """The time span plus as many steps as needed for its end to be in the future."""
     step = 0
     while True:
         span += STEPS_S[step]
@@ -43,19 +43,19 @@ def renewed_end_s(s: Any, job: int) -> float:
     """New expected end of a running job that has exceeded its expected end."""
     k = s.clock[0]
     now = k.now
-    seen = s.jobs[job]
+    record = s.jobs[job]
     start_s = s.job_state[job].start_s
-    limit = seen.limit_s
+    limit = record.limit_s
     if start_s + limit <= now:
         return start_s + doubled(limit, start_s, now)
     if k.overrun == STEPS:
-        span = stepped(seen.planned_s, start_s, now)
-    elif k.overrun == QUANTILE and start_s + seen.overrun_planned_s > now:
-        span = seen.overrun_planned_s
+        span = stepped(record.planned_s, start_s, now)
+    elif k.overrun == QUANTILE and start_s + record.overrun_planned_s > now:
+        span = record.overrun_planned_s
     elif k.overrun == QUANTILE and limit < np.inf:
         span = limit
     elif k.overrun == QUANTILE:
-        span = doubled(max(seen.planned_s, seen.overrun_planned_s), start_s, now)
+        span = doubled(max(record.planned_s, record.overrun_planned_s), start_s, now)
     else:
-        span = doubled(seen.planned_s, start_s, now)
+        span = doubled(record.planned_s, start_s, now)
     return start_s + min(span, limit)

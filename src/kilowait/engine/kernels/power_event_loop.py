@@ -24,11 +24,11 @@ from kilowait.engine.kernels.jit import (
 from kilowait.engine.kernels.node_sleep import fall_asleep, release_nodes, remove_nodes
 from kilowait.engine.kernels.node_wake import next_check_s, update_node_power, wake_up
 from kilowait.engine.kernels.power_pass import conservative_pass, open_pass, schedule
-from kilowait.engine.kernels.power_start import take
+from kilowait.engine.kernels.power_start import allocate
 from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.engine.kernels.predictions import apply_prediction_at_full_speed
 from kilowait.engine.kernels.queue import enqueue, remove, remove_expected_end
-from kilowait.engine.kernels.reservations import charge, show_usage
+from kilowait.engine.kernels.reservations import charge, update_usage_shares
 from kilowait.engine.kernels.state import (
     ARRIVAL,
     CANCELLED,
@@ -43,7 +43,7 @@ from kilowait.engine.kernels.state import (
 
 __all__ = ["advance", "next_event_or_check_s", "has_buffer_space", "run", "run_conservative"]
 
-HEAP, STREAM, CHANGES, NODES, LOOK = 0, 1, 2, 3, 4
+HEAP, ARRIVALS, CHANGES, NODES, CHECK = 0, 1, 2, 3, 4
 
 on_arrival = specialize(event_loop.on_arrival, apply_prediction=apply_prediction_at_full_speed)
 score_waiting = specialize(scheduling_pass.score_waiting, apply_prediction=apply_prediction_at_full_speed)
@@ -51,7 +51,7 @@ score_waiting = specialize(scheduling_pass.score_waiting, apply_prediction=apply
 
 @kernel
 def next_event_or_check_s(s: Any) -> float:
-    """Time of the next event, or of the next time nodes wake or are to be looked at."""
+    """Time of the next event, wake-up or sleep decision."""
     return min(next_event_s(s), next_check_s(s))
 
 
@@ -61,8 +61,8 @@ def finish(s: Any, job: int) -> None:
     k = s.clock[0]
     job_state = s.job_state[job]
     g = assume_nonnegative(job_state.group)
-    take(s, job, g, -1)
-    if s.sleepers[g].sleeps:
+    allocate(s, job, g, -1)
+    if s.sleep_state[g].sleeps:
         release_nodes(s, g, s.need[job, s.pools[s.groups[g].pool_lo].need])
     job_state.status = DONE
     k.unchanged = 0
@@ -77,47 +77,47 @@ def finish(s: Any, job: int) -> None:
 
 @maybe_inline
 def apply_change(s: Any) -> None:
-    """Nodes, or watts of the budget, go away or come back."""
+    """Apply a capacity change: of nodes, or of the watts of the power budget."""
     k = s.clock[0]
     number = s.changes[k.next_change].number
     while k.next_change < len(s.changes) and s.changes[k.next_change].number == number:
         change = s.changes[k.next_change]
-        s.pools[change.pool].free += change.by
+        s.pools[change.pool].free += change.amount
         for g in range(len(s.groups)):
             if s.groups[g].pool_lo == change.pool:
-                if change.by < 0:
-                    remove_nodes(s, g, -change.by)
+                if change.amount < 0:
+                    remove_nodes(s, g, -change.amount)
                 else:
-                    release_nodes(s, g, change.by)
+                    release_nodes(s, g, change.amount)
         k.next_change += 1
     k.unchanged = 0
-    k.void = 1
+    k.reservations_invalid = 1
 
 
 @kernel
-def join(s: Any, job: int) -> None:
-    """A job joins the queue."""
+def enqueue_job(s: Any, job: int) -> None:
+    """Put a job into the queue and count its nodes."""
     enqueue(s, job)
-    s.lever[0].asked += s.job_state[job].least_need
+    s.power_control_state[0].queued_nodes += s.job_state[job].least_need
 
 
 @kernel
-def arrive(s: Any, job: int) -> None:
-    """An arrived job joins the queue, or is delayed until `hold_until_s`."""
+def enqueue_or_shift(s: Any, job: int) -> None:
+    """Put an arrived job into the queue, or delay it until `hold_until_s`."""
     k = s.clock[0]
-    if s.lever[0].holds and s.hold_s[job] > k.now:
+    if s.power_control_state[0].load_shifting and s.hold_until_s[job] > k.now:
         s.job_state[job].status = HELD
-        push(s.events, k.events, s.hold_s[job], TIMER + 2 * job + 1)
+        push(s.events, k.events, s.hold_until_s[job], TIMER + 2 * job + 1)
         k.events += 1
     else:
-        join(s, job)
+        enqueue_job(s, job)
 
 
 @maybe_inline
-def leave(s: Any, job: int) -> None:
-    """A job that waits or is held is withdrawn; one that is held was in nobody's way."""
+def cancel(s: Any, job: int) -> None:
+    """Cancel a waiting or held job; a held job is not in the queue."""
     if s.job_state[job].status == QUEUED:
-        s.lever[0].asked -= s.job_state[job].least_need
+        s.power_control_state[0].queued_nodes -= s.job_state[job].least_need
         remove(s, job, CANCELLED)
     else:
         s.job_state[job].status = CANCELLED
@@ -125,20 +125,20 @@ def leave(s: Any, job: int) -> None:
 
 @kernel
 def close_instant(s: Any) -> None:
-    """What nodes do after the pass of an instant; before the first one, all are awake."""
-    lever = s.lever[0]
-    if lever.whole and lever.sleeps:
-        for g in range(len(s.sleepers)):
-            if s.sleepers[g].sleeps:
+    """Make the sleep decisions of the instant, after its scheduling pass."""
+    control_state = s.power_control_state[0]
+    if control_state.instant_complete and control_state.sleeps:
+        for g in range(len(s.sleep_state)):
+            if s.sleep_state[g].sleeps:
                 update_node_power(s, g)
 
 
 @maybe_inline
-def begin(s: Any, time: float) -> None:
-    """The first instant: all nodes are idle since now."""
-    s.lever[0].begun = 1
-    for g in range(len(s.sleepers)):
-        group = s.sleepers[g]
+def begin_run(s: Any, time: float) -> None:
+    """At the first instant: all nodes are awake, and idle from now on."""
+    s.power_control_state[0].started = 1
+    for g in range(len(s.sleep_state)):
+        group = s.sleep_state[g]
         if group.sleeps:
             group.awake = s.pools[s.groups[g].pool_lo].free
             batch = s.idle[g, 0]
@@ -149,24 +149,26 @@ def begin(s: Any, time: float) -> None:
 
 @kernel
 def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> bool:
-    """Like `event_loop.advance`; before it leaves an instant, nodes wake or go to sleep."""
+    """Like `event_loop.advance`; before the next instant it makes the sleep decisions of this one."""
     k = s.clock[0]
-    lever = s.lever[0]
+    control_state = s.power_control_state[0]
     close_instant(s)
-    lever.passed = 0
+    control_state.pass_made = 0
     event = next_event_s(s)
-    look = next_check_s(s)
-    time = min(event, look)
-    if lever.begun and not lever.whole and time > k.now:
-        lever.whole = 1  # what was to wake up was taken by a job meanwhile: an event without effect
+    check_s = next_check_s(s)
+    time = min(event, check_s)
+    if control_state.started and not control_state.instant_complete and time > k.now:
+        control_state.instant_complete = (
+            1  # the waking nodes were allocated to a job: an event without effect
+        )
         return True
     if event == np.inf and time > k.now:
-        for g in range(len(s.sleepers)):
+        for g in range(len(s.sleep_state)):
             fall_asleep(s, g)
-        return False  # nothing is left but what nodes do by themselves
+        return False  # only changes of node states are left
     k.now = time
-    if not lever.begun:
-        begin(s, time)
+    if not control_state.started:
+        begin_run(s, time)
     while time == k.now:
         code = 5 * KIND
         source = NONE
@@ -178,12 +180,12 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
             job = assume_nonnegative(s.arrivals[assume_nonnegative(k.next_arrival)])
             if s.job_state[job].earliest_s == time and ARRIVAL + job < code:
                 code = ARRIVAL + job
-                source = STREAM
+                source = ARRIVALS
         if k.next_change < len(s.changes) and s.changes[k.next_change].time_s == time and code > CHANGE:
             code = CHANGE
             source = CHANGES
-        for g in range(len(s.sleepers) if look == time else 0):
-            sleeper = s.sleepers[g]
+        for g in range(len(s.sleep_state) if check_s == time else 0):
+            sleeper = s.sleep_state[g]
             if (
                 sleeper.wake_lo < sleeper.wake_hi
                 and s.booting[g, sleeper.wake_lo].time_s == time
@@ -194,21 +196,21 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
                 group = g
             if sleeper.sleeps and sleeper.check_s == time and 4 * KIND + g < code:
                 code = 4 * KIND + g
-                source = LOOK
+                source = CHECK
                 group = g
         if source == HEAP:
             pop(s.events, k.events)
             k.events -= 1
-        elif source == STREAM:
+        elif source == ARRIVALS:
             k.next_arrival += 1
 
         left = NONE
         if source == NODES:
             wake_up(s, group)
-        elif source == LOOK:  # one event for all groups
-            for g in range(len(s.sleepers)):
-                if s.sleepers[g].check_s == time:
-                    s.sleepers[g].check_s = np.inf
+        elif source == CHECK:  # one event for all groups
+            for g in range(len(s.sleep_state)):
+                if s.sleep_state[g].check_s == time:
+                    s.sleep_state[g].check_s = np.inf
         elif code < CHANGE:
             left = assume_nonnegative(s.segments[assume_nonnegative(code)])
             finish(s, left)
@@ -221,7 +223,7 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
             on_arrival(s, job, score, parameters, backfill_score, backfill_parameters)
             job_state = s.job_state[job]
             if job_state.allowed != 0:
-                arrive(s, job)
+                enqueue_or_shift(s, job)
             else:
                 job_state.status = REJECTED
                 left = job
@@ -230,19 +232,19 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
             status = s.job_state[job].status
             if (code - TIMER) & 1:
                 if status == HELD:
-                    join(s, job)
+                    enqueue_job(s, job)
             elif status in (QUEUED, HELD):
-                leave(s, job)
+                cancel(s, job)
                 left = job
         if left != NONE and k.dependents:
             release_dependents(s, left)
-        look = next_check_s(s)
-        time = min(next_event_s(s), look)
+        check_s = next_check_s(s)
+        time = min(next_event_s(s), check_s)
         if k.per_event:
             break
-    lever.whole = 1 if time > k.now else 0
+    control_state.instant_complete = 1 if time > k.now else 0
     if k.half_life_s > 0:
-        show_usage(s)
+        update_usage_shares(s)
     return True
 
 
@@ -251,12 +253,14 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
 
 @kernel
 def has_buffer_space(s: Any) -> bool:
-    """Whether the node-state buffer has space for one more instant."""
+    """Whether the buffer of node changes has space for one more instant."""
     k = s.clock[0]
-    lever = s.lever[0]
-    if not lever.sleeps:
+    control_state = s.power_control_state[0]
+    if not control_state.sleeps:
         return True
-    coming = k.events + (len(s.jobs) if k.dependents else 0)  # ends of holds, and all who may follow others
+    coming = k.events + (
+        len(s.jobs) if k.dependents else 0
+    )  # ends of holds, and all jobs that may depend on others
     time = next_event_s(s)
     at = k.next_arrival
     while (
@@ -266,18 +270,23 @@ def has_buffer_space(s: Any) -> bool:
         coming += 1
         at += 1
     rows = 16 + 4 * (k.queue_hi - k.queue_lo + coming)
-    for g in range(len(s.sleepers)):
-        group = s.sleepers[g]
+    for g in range(len(s.sleep_state)):
+        group = s.sleep_state[g]
         batches = (
-            group.idle_hi - group.idle_lo + group.fall_hi - group.fall_lo + group.wake_hi - group.wake_lo
+            group.idle_hi
+            - group.idle_lo
+            + group.shutdown_hi
+            - group.shutdown_lo
+            + group.wake_hi
+            - group.wake_lo
         )
         rows += 16 + 4 * batches
-    lever.full = 1 if lever.steps + rows > len(s.steps) else 0
-    return lever.full == 0
+    control_state.buffer_full = 1 if control_state.node_changes + rows > len(s.node_changes) else 0
+    return control_state.buffer_full == 0
 
 
 def run(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> None:
-    """The whole run, natively; it stops when the node-state buffer is full, and can be continued."""
+    """Run the whole simulation; it stops when the buffer of node changes is full, and can be continued."""
     s = power_state_without_refcount(s)
     k = s.clock[0]
     while (
@@ -300,7 +309,7 @@ def run(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_param
 def run_conservative(
     s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any
 ) -> None:
-    """The same with conservative backfilling."""
+    """`run` with conservative backfilling."""
     s = power_state_without_refcount(s)
     k = s.clock[0]
     while (

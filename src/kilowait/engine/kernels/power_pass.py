@@ -35,28 +35,28 @@ __all__ = [
 def open_pass(s: Any) -> None:
     """Determine whether the backlog is large; if that has changed, the cached plan is invalid."""
     k = s.clock[0]
-    lever = s.lever[0]
-    lever.passed = 1
-    crowded = 0
-    if lever.full_speed_backlog_nodes >= 0:
+    control_state = s.power_control_state[0]
+    control_state.pass_made = 1
+    large_backlog = 0
+    if control_state.full_speed_backlog_nodes >= 0:
         free = 0
         for g in range(len(s.groups)):
             free += s.pools[s.groups[g].pool_lo].free
-        crowded = 1 if lever.asked - free > lever.full_speed_backlog_nodes else 0
-    if crowded != lever.crowded:
+        large_backlog = 1 if control_state.queued_nodes - free > control_state.full_speed_backlog_nodes else 0
+    if large_backlog != control_state.large_backlog:
         k.unchanged = 0
         k.reservations_tight = 0
-    lever.crowded = crowded
+    control_state.large_backlog = large_backlog
     for g in range(len(s.groups)):
         if s.groups[g].shadow_s <= k.now:
-            k.unchanged = 0  # its time has come, but its nodes must wake: it is reserved anew
-    if lever.budget and lever.levels > 1:
-        k.reservations_tight = 0  # at another level a job may fit though its reservation cannot move
+            k.unchanged = 0  # the reserved time has come, but nodes must wake: make a new reservation
+    if control_state.budget and control_state.levels > 1:
+        k.reservations_tight = 0  # at another level a job may fit although its reservation cannot move
 
 
 @maybe_inline
 def apply_reservation(s: Any, job: int, g: int, start_s: float, times: int) -> None:
-    """Like `conservative.apply_reservation`, at the level the place was reserved with."""
+    """Like `conservative.apply_reservation`, at the level of the reservation."""
     set_trial_level(s, job, g, s.reserved_level[job])
     occupy(s, job, g, start_s, start_s + s.jobs[job].planned_s, times)
     reset_trial(s, job)
@@ -65,7 +65,7 @@ def apply_reservation(s: Any, job: int, g: int, start_s: float, times: int) -> N
 @kernel
 def next_candidate(s: Any, at: int, free: int, latest: float, extra: int) -> int:
     """Like `scheduling_pass.next_candidate`; with a budget it also checks the job's minimum power."""
-    if not s.lever[0].budget:
+    if not s.power_control_state[0].budget:
         return scheduling_pass.next_candidate(s, at, free, latest, extra)
     k = s.clock[0]
     now = k.now

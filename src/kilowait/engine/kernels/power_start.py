@@ -21,8 +21,8 @@ from kilowait.engine.kernels.node_sleep import allocate_nodes, ready_s
 from kilowait.engine.kernels.power_trial_start import (
     factor_of,
     first_level,
-    place_on_one,
-    reserve_on_one,
+    place_single_pool,
+    reserve_single_pool,
     reset_trial,
     set_trial_level,
 )
@@ -31,12 +31,12 @@ from kilowait.engine.kernels.reservations import charge, shadow
 from kilowait.engine.kernels.state import FINISH, RUNNING, UNLIMITED
 from kilowait.engine.kernels.timeline import earliest, fits_until
 
-__all__ = ["build", "occupy", "place", "place_at", "reserve", "start", "take"]
+__all__ = ["build", "occupy", "place", "place_at", "reserve", "start", "allocate"]
 
 
 @maybe_inline
 def fits_now(s: Any, job: int, g: int) -> bool:
-    """Whether the job, as it was put, can start on the group at this moment and disturb no reservation."""
+    """Whether the job can start on the group at its trial level now without delaying a reservation."""
     k = s.clock[0]
     group = s.groups[g]
     for p in range(group.pool_lo, group.pool_hi):
@@ -47,7 +47,7 @@ def fits_now(s: Any, job: int, g: int) -> bool:
         return True
     end = ready_s(s, g, s.need[job, s.pools[group.pool_lo].need]) + s.jobs[job].planned_s
     if k.timeline:
-        return fits_until(s, job, g, k.line_lo, end) < 0
+        return fits_until(s, job, g, k.timeline_lo, end) < 0
     if end <= group.shadow_s:
         return True
     for p in range(group.pool_lo, group.pool_hi):
@@ -59,12 +59,12 @@ def fits_now(s: Any, job: int, g: int) -> bool:
 
 @maybe_inline
 def place_at(s: Any, job: int, groups: int, level: int) -> int:
-    """The group, of those in the bits of `groups`, on which the job would start now at a level; -1 if it fits none."""
+    """The group among `groups` (bits) on which the job would start now at a level; -1: it fits none."""
     k = s.clock[0]
     best = -1
     best_share = -np.inf
     for i in range(len(s.groups)):
-        g = s.preference[s.job_state[job].choice, i]
+        g = s.preference[s.job_state[job].preference_row, i]
         if g < 0:
             break
         if groups >> g & 1 and s.job_state[job].allowed >> g & 1:
@@ -87,11 +87,11 @@ def place_at(s: Any, job: int, groups: int, level: int) -> int:
 @maybe_inline
 def place_among(s: Any, job: int, groups: int) -> int:
     """`place` where there are several groups or pools, or a timeline."""
-    lever = s.lever[0]
-    if lever.budget and s.least_watts[job] > s.pools[len(s.pools) - 1].free:
+    control_state = s.power_control_state[0]
+    if control_state.budget and s.least_watts[job] > s.pools[len(s.pools) - 1].free:
         return -1
     level = first_level(s, job)
-    last = lever.levels - 1 if lever.budget else level
+    last = control_state.levels - 1 if control_state.budget else level
     g = -1
     while g < 0 and level <= last:
         g = place_at(s, job, groups, level)
@@ -101,49 +101,49 @@ def place_among(s: Any, job: int, groups: int) -> int:
 
 @kernel
 def place(s: Any, job: int, groups: int) -> int:
-    """The group on which the job would start now, put there at the first of its levels that fits; -1 if none does."""
+    """The group on which the job would start now, at the first trial level that fits; -1: none fits."""
     job = assume_nonnegative(job)
-    if not s.lever[0].one or s.clock[0].timeline:
+    if not s.power_control_state[0].one_pool or s.clock[0].timeline:
         return place_among(s, job, groups)
-    return place_on_one(s, job) if groups & 1 else -1
+    return place_single_pool(s, job) if groups & 1 else -1
 
 
 @maybe_inline
-def take_among(s: Any, job: int, g: int, times: int) -> None:
-    """`take` where there are several groups or pools."""
+def allocate_among(s: Any, job: int, g: int, times: int) -> None:
+    """`allocate` where there are several groups or pools."""
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
         s.pools[p].free -= s.need[job, s.pools[p].need] * times
-    if s.lever[0].budget:
-        watts = s.need[job, s.lever[0].watts_column] * times
+    if s.power_control_state[0].budget:
+        watts = s.need[job, s.power_control_state[0].watts_column] * times
         for other in range(len(s.groups)):
             if other != g:
                 s.pools[s.groups[other].pool_hi - 1].free -= watts
 
 
 @kernel
-def take(s: Any, job: int, g: int, times: int) -> None:
-    """Take the job's need from what is free, or give it back with `times` -1; watts are everybody's."""
-    if not s.lever[0].one:
-        take_among(s, job, g, times)
+def allocate(s: Any, job: int, g: int, times: int) -> None:
+    """Allocate the job's need, or release it with `times` -1; all groups share the watts."""
+    if not s.power_control_state[0].one_pool:
+        allocate_among(s, job, g, times)
         return
     s.pools[0].free -= s.job_state[job].least_need * times
-    if s.lever[0].budget:
+    if s.power_control_state[0].budget:
         s.pools[1].free -= s.need[job, 1] * times
 
 
 @maybe_inline
 def subtract(s: Any, job: int, g: int, begin: int, end: int, times: int) -> None:
-    """As `timeline.subtract`; watts go off for every group."""
+    """Like `timeline.subtract`; watts are subtracted for every group."""
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
         need = s.need[job, s.pools[p].need] * times
         for i in range(begin, end):
-            s.line_free[i, p] -= need
-    if s.lever[0].budget:
-        watts = s.need[job, s.lever[0].watts_column] * times
+            s.timeline_free[i, p] -= need
+    if s.power_control_state[0].budget:
+        watts = s.need[job, s.power_control_state[0].watts_column] * times
         for other in range(len(s.groups)):
             if other != g:
                 for i in range(begin, end):
-                    s.line_free[i, s.groups[other].pool_hi - 1] -= watts
+                    s.timeline_free[i, s.groups[other].pool_hi - 1] -= watts
 
 
 occupy = specialize(timeline.occupy, inlined=False, subtract=subtract)
@@ -152,26 +152,26 @@ build = specialize(timeline.build, inlined=False, subtract=subtract)
 
 @kernel
 def start(s: Any, job: int, g: int) -> None:
-    """Start the job, as it was put, on the group now; it begins when its nodes are ready. The caller dequeues it."""
+    """Start the job on the group at its trial level; it begins when its nodes are ready. The caller dequeues it."""
     k = s.clock[0]
     job = assume_nonnegative(job)
     job_state = s.job_state[job]
     group = s.groups[g]
     nodes = s.need[job, s.pools[group.pool_lo].need]
     begins = allocate_nodes(s, g, nodes)
-    seen = s.jobs[job]
+    record = s.jobs[job]
     factor = factor_of(s, job, g, job_state.level)
-    seen.estimate_s *= factor
-    seen.limit_s *= factor
-    seen.overrun_planned_s *= factor
-    end = begins + seen.planned_s
-    take(s, job, g, 1)
+    record.estimate_s *= factor
+    record.limit_s *= factor
+    record.overrun_planned_s *= factor
+    end = begins + record.planned_s
+    allocate(s, job, g, 1)
     if k.timeline:
         occupy(s, job, g, k.now, end, 1)
     elif end > group.shadow_s:
         for p in range(group.pool_lo, group.pool_hi):
             s.pools[p].extra -= s.need[job, s.pools[p].need]
-    s.lever[0].asked -= job_state.least_need
+    s.power_control_state[0].queued_nodes -= job_state.least_need
     job_state.status = RUNNING
     job_state.start_s = begins
     job_state.group = g
@@ -187,35 +187,34 @@ def start(s: Any, job: int, g: int) -> None:
 
 @kernel
 def earliest_on(s: Any, job: int, g: int) -> float:
-    """When the job, as it was put, fits the group at the earliest; leaves the rest in extra where that is kept."""
+    """Earliest time at which the job fits the group at its trial level; without a timeline it also sets extra."""
     return earliest(s, job, g) if s.clock[0].timeline else shadow(s, job, g)
 
 
 @kernel
 def reserve(s: Any, job: int) -> float:
-    """Reserve for the job on that of its open groups, at that of the levels it is tried at, where it fits earliest.
+    """Reserve for the job on the open group and at the level at which it fits earliest; return the time.
 
-    The time. Under a budget the slower levels count too, so that a promise is not broken when a job's first level
-    changes.
+    With a power budget slower levels are tried too, so that a reservation stays valid when a job's first level changes.
     """
     job = assume_nonnegative(job)
-    if not s.lever[0].one or s.clock[0].timeline:
+    if not s.power_control_state[0].one_pool or s.clock[0].timeline:
         return reserve_among(s, job)
-    return reserve_on_one(s, job)
+    return reserve_single_pool(s, job)
 
 
 @maybe_inline
 def reserve_among(s: Any, job: int) -> float:
     """`reserve` where there are several groups or pools, or a timeline."""
     k = s.clock[0]
-    lever = s.lever[0]
+    control_state = s.power_control_state[0]
     first = first_level(s, job)
     best = -1
     best_level = first
     best_s = np.inf
-    for level in range(first, lever.levels if lever.budget else first + 1):
+    for level in range(first, control_state.levels if control_state.budget else first + 1):
         for i in range(len(s.groups)):
-            g = s.preference[s.job_state[job].choice, i]
+            g = s.preference[s.job_state[job].preference_row, i]
             if g < 0:
                 break
             if s.job_state[job].allowed & k.open_groups & (1 << g):
@@ -231,7 +230,7 @@ def reserve_among(s: Any, job: int) -> float:
         if k.timeline:
             occupy(s, job, best, best_s, best_s + s.jobs[job].planned_s, 1)
         else:
-            earliest_on(s, job, best)  # what is left over is that of the last one tried
+            earliest_on(s, job, best)  # extra is that of the last trial: compute it again for the best
         if best_s < group.shadow_s or (best_s == group.shadow_s and job < group.first_job) or not k.timeline:
             group.shadow_s = best_s
             group.first_need = s.need[job, s.pools[group.pool_lo].need]

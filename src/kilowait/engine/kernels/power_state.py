@@ -1,4 +1,4 @@
-"""Simulation state with power controls: node sleep, DVFS levels and power budget."""
+"""Simulation state with power controls: node sleep, DVFS levels, load shifting and power budget."""
 
 from __future__ import annotations
 
@@ -10,61 +10,68 @@ import numpy.typing as npt
 from kilowait.engine.kernels.jit import kernel, without_refcount
 from kilowait.engine.kernels.state import Ints, Records
 
-__all__ = ["BATCH", "POWER_CONTROL_STATE", "SLEEPER", "STEP", "PowerState", "power_state_without_refcount"]
+__all__ = [
+    "NODE_BATCH",
+    "POWER_CONTROL_STATE",
+    "SLEEP_STATE",
+    "NODE_CHANGE",
+    "PowerState",
+    "power_state_without_refcount",
+]
 
 POWER_CONTROL_STATE = np.dtype(
     [
-        ("one", np.int64),  # one group, of one pool besides that of watts: least_need is the need
-        ("sleeps", np.int64),  # some group can
-        ("holds", np.int64),  # some job is held
+        ("one_pool", np.int64),  # one group, with one pool besides watts: least_need is the need
+        ("sleeps", np.int64),  # some group has node sleep
+        ("load_shifting", np.int64),  # some job has a time until which it is shifted
         ("levels", np.int64),
-        ("alike", np.int64),  # all jobs have the factors of the first
-        ("budget", np.int64),  # the last pool of every group is the one of watts
-        ("watts_column", np.int64),  # of need
-        ("full_speed_backlog_nodes", np.int64),  # nodes beyond the free ones; below 0: no pass is crowded
-        ("crowded", np.int64),  # this pass is
-        ("asked", np.int64),  # nodes that waiting jobs ask for, at least
-        ("steps", np.int64),  # rows of node states written
-        ("begun", np.int64),  # the first instant has come
-        ("passed", np.int64),  # a pass was made at this instant
-        ("whole", np.int64),  # all events of this instant were applied
-        ("full", np.int64),  # there is no room left for steps
+        ("shared_factors", np.int64),  # all jobs have the same factors
+        ("budget", np.int64),  # the last pool of every group is watts
+        ("watts_column", np.int64),  # column of need
+        ("full_speed_backlog_nodes", np.int64),  # a larger backlog runs at full speed; below 0: none does
+        ("large_backlog", np.int64),  # the backlog is larger in this pass
+        ("queued_nodes", np.int64),  # sum of the minimum nodes of waiting jobs
+        ("node_changes", np.int64),  # rows of node_changes written
+        ("started", np.int64),  # the first instant has been reached
+        ("pass_made", np.int64),  # a scheduling pass was made at this instant
+        ("instant_complete", np.int64),  # all events of this instant have been applied
+        ("buffer_full", np.int64),  # node_changes is full
     ],
     align=True,
 )
-"""Counters and settings of the power controls; one record."""
+"""Settings and counters of the power controls; one record."""
 
-SLEEPER = np.dtype(
+SLEEP_STATE = np.dtype(
     [
-        ("sleeps", np.int64),  # whether the group can
+        ("sleeps", np.int64),  # whether the group has node sleep
         ("wake_ahead", np.int64),  # whether it wakes nodes in time for reservations
         ("timeout_s", np.float64),
         ("shutdown_s", np.float64),
         ("wake_s", np.float64),
-        ("awake", np.int64),  # nodes that no job holds: idle,
+        ("awake", np.int64),  # idle nodes; this and the next three count nodes without a job
         ("shutting_down", np.int64),
         ("asleep", np.int64),
         ("waking", np.int64),
-        ("debt", np.int64),  # nodes an outage still waits for
-        ("idle_lo", np.int64),  # batches of idle nodes lie in [idle_lo, idle_hi), those idle longest first
+        ("pending_outage_nodes", np.int64),  # nodes in use that an outage removes when they are released
+        ("idle_lo", np.int64),  # idle[idle_lo:idle_hi], longest idle first
         ("idle_hi", np.int64),
-        ("fall_lo", np.int64),  # of falling ones, by the time they are asleep
-        ("fall_hi", np.int64),
-        ("wake_lo", np.int64),  # of waking ones, by the time they are awake
+        ("shutdown_lo", np.int64),  # shutting_down[shutdown_lo:shutdown_hi], by the time they are asleep
+        ("shutdown_hi", np.int64),
+        ("wake_lo", np.int64),  # booting[wake_lo:wake_hi], by the time they are awake
         ("wake_hi", np.int64),
-        ("reserve_at", np.int64),  # the step of the reserve that holds now
+        ("reserve_at", np.int64),  # current step of the reserve
         ("reserve_end", np.int64),
-        ("spare", np.int64),  # nodes kept awake besides the reserve, by who steers the run
-        ("check_s", np.float64),  # when the group is to be looked at again
+        ("spare", np.int64),  # nodes that an agent keeps awake besides the reserve
+        ("check_s", np.float64),  # time of the next sleep decision
     ],
     align=True,
 )
-"""How the nodes of a group sleep, and how many do what."""
+"""Sleep settings of a group, and its free nodes by state."""
 
-BATCH = np.dtype([("time_s", np.float64), ("nodes", np.int64)], align=True)
-"""Nodes with the same time: idle since, asleep at, awake at; or a step of the reserve."""
+NODE_BATCH = np.dtype([("time_s", np.float64), ("nodes", np.int64)], align=True)
+"""Nodes with one time: idle since, asleep at or awake at it; or a step of the reserve."""
 
-STEP = np.dtype(
+NODE_CHANGE = np.dtype(
     [
         ("time_s", np.float64),
         ("group", np.int64),
@@ -74,7 +81,7 @@ STEP = np.dtype(
     ],
     align=True,
 )
-"""A change of the numbers of a group's nodes; not in the order of time."""
+"""A change of the numbers of a group's nodes by state; rows are not sorted by time."""
 
 
 class PowerState(NamedTuple):
@@ -94,27 +101,27 @@ class PowerState(NamedTuple):
     segments: Ints
     events: Records
     queue: Records
-    fresh: Ints
+    new_arrivals: Ints
     expected_ends: Records
     candidates: Records
-    line_s: npt.NDArray[np.float64]
-    line_free: Ints
+    timeline_s: npt.NDArray[np.float64]
+    timeline_free: Ints
     usage: Records
-    lever: Records  # (1,) LEVER
-    factor: npt.NDArray[np.float64]  # (G, n, L), or (G, 1, L) where jobs are alike
+    power_control_state: Records  # (1,) POWER_CONTROL_STATE
+    factor: npt.NDArray[np.float64]  # (G, n, L), or (G, 1, L) if all jobs have the same
     watts: Ints  # (G, n, L), or (0, 0, 0) without a budget
     least_watts: Ints  # (n,) over groups and levels, or (0,)
     preferred_level: Ints  # (n,)
     run_s: npt.NDArray[np.float64]  # (n,) at factor 1
     planned_s: npt.NDArray[np.float64]  # (n,) at factor 1
-    hold_s: npt.NDArray[np.float64]  # (n,), or (0,) where no job is held
-    reserved_level: Ints  # (n,) conservative: the level a job is reserved at
-    sleepers: Records  # (G,) SLEEPER
-    idle: Records  # (G, B) BATCH
-    shutting_down: Records  # (G, B) BATCH
-    booting: Records  # (G, B) BATCH
-    reserve: Records  # BATCH: steps of the groups' reserves, one after the other
-    steps: Records  # STEP
+    hold_until_s: npt.NDArray[np.float64]  # (n,), or (0,) without load shifting
+    reserved_level: Ints  # (n,) conservative: level of the job's reservation
+    sleep_state: Records  # (G,) SLEEP_STATE
+    idle: Records  # (G, B) NODE_BATCH
+    shutting_down: Records  # (G, B) NODE_BATCH
+    booting: Records  # (G, B) NODE_BATCH
+    reserve: Records  # NODE_BATCH: steps of the reserves of all groups, concatenated
+    node_changes: Records  # NODE_CHANGE
 
 
 @kernel
@@ -135,25 +142,25 @@ def power_state_without_refcount(s: Any) -> PowerState:
         without_refcount(s.segments),
         without_refcount(s.events),
         without_refcount(s.queue),
-        without_refcount(s.fresh),
+        without_refcount(s.new_arrivals),
         without_refcount(s.expected_ends),
         without_refcount(s.candidates),
-        without_refcount(s.line_s),
-        without_refcount(s.line_free),
+        without_refcount(s.timeline_s),
+        without_refcount(s.timeline_free),
         without_refcount(s.usage),
-        without_refcount(s.lever),
+        without_refcount(s.power_control_state),
         without_refcount(s.factor),
         without_refcount(s.watts),
         without_refcount(s.least_watts),
         without_refcount(s.preferred_level),
         without_refcount(s.run_s),
         without_refcount(s.planned_s),
-        without_refcount(s.hold_s),
+        without_refcount(s.hold_until_s),
         without_refcount(s.reserved_level),
-        without_refcount(s.sleepers),
+        without_refcount(s.sleep_state),
         without_refcount(s.idle),
         without_refcount(s.shutting_down),
         without_refcount(s.booting),
         without_refcount(s.reserve),
-        without_refcount(s.steps),
+        without_refcount(s.node_changes),
     )

@@ -12,13 +12,13 @@ __all__ = ["apply_prediction", "apply_prediction_at_full_speed"]
 @kernel
 def apply_prediction(s: Any, job: int) -> float:
     """Clip predicted times to at least 1 s and the planned time to the limit; return the planned time."""
-    seen = s.jobs[job]
-    if not seen.estimate_s >= 1.0:  # not a number either
-        seen.estimate_s = 1.0
-    if not seen.planned_s >= 1.0:
-        seen.planned_s = 1.0
-    seen.planned_s = min(seen.planned_s, seen.limit_s)
-    return seen.planned_s
+    record = s.jobs[job]
+    if not record.estimate_s >= 1.0:  # also true of NaN
+        record.estimate_s = 1.0
+    if not record.planned_s >= 1.0:
+        record.planned_s = 1.0
+    record.planned_s = min(record.planned_s, record.limit_s)
+    return record.planned_s
 
 
 @kernel

@@ -28,12 +28,12 @@ __all__ = [
 
 
 @kernel
-def place_in(order: Any, lo: int, hi: int, key: float, job: int) -> int:
-    """First place of order[lo:hi], which stands by (key, job), at or behind the given one."""
+def insert_position(order: Any, lo: int, hi: int, key: float, job: int) -> int:
+    """First position in order[lo:hi], sorted by (key, job), whose entry is not smaller than the given one."""
     while lo < hi:
         middle = assume_nonnegative((lo + hi) >> 1)
-        there = order[middle]
-        if there.key < key or (there.key == key and there.job < job):
+        entry = order[middle]
+        if entry.key < key or (entry.key == key and entry.job < job):
             lo = middle + 1
         else:
             hi = middle
@@ -42,37 +42,37 @@ def place_in(order: Any, lo: int, hi: int, key: float, job: int) -> int:
 
 @kernel
 def enqueue(s: Any, job: int) -> None:
-    """Put a job into the queue; note whether the plan of the last pass outlives it."""
+    """Put a job into the queue; mark the plan of the last pass as changed if the job precedes backfill candidates."""
     k = s.clock[0]
     job = assume_nonnegative(job)
     job_state = s.job_state[job]
     key = job_state.key
     at = assume_nonnegative(k.queue_hi)
-    if k.time_dependent:  # scores change, so such a queue stands by number
+    if k.time_dependent:  # scores change, so the queue is sorted by number
         while at > k.queue_lo and s.queue[at - 1].job > job:
             at -= 1
     elif at > k.queue_lo and (
         s.queue[at - 1].key > key or (s.queue[at - 1].key == key and s.queue[at - 1].job > job)
     ):
-        at = place_in(s.queue, k.queue_lo, k.queue_hi, key, job)
+        at = insert_position(s.queue, k.queue_lo, k.queue_hi, key, job)
     if at < k.queue_hi:
         memmove(s.queue, at + 1, at, k.queue_hi - at)
-    place = s.queue[at]
-    place.key = key
-    place.job = job
-    place.need = job_state.least_need
-    place.planned_s = s.jobs[job].planned_s
+    entry = s.queue[at]
+    entry.key = key
+    entry.job = job
+    entry.need = job_state.least_need
+    entry.planned_s = s.jobs[job].planned_s
     if at < k.closed_at:
         k.unchanged = 0
     k.queue_hi += 1
     job_state.status = QUEUED
-    s.fresh[k.fresh] = job
-    k.fresh += 1
+    s.new_arrivals[k.new_arrivals] = job
+    k.new_arrivals += 1
 
 
 @kernel
 def close_gaps(s: Any, start: int, gaps: int) -> None:
-    """Close the gaps that started jobs left in the queue; the first is at `start` or, if there are several, behind."""
+    """Remove the `gaps` started jobs from the queue; a single one is at `start`, several are at `start` or behind."""
     k = s.clock[0]
     if gaps == 1 and s.job_state[s.queue[start].job].status != QUEUED:
         k.queue_hi -= 1
@@ -85,7 +85,7 @@ def close_gaps(s: Any, start: int, gaps: int) -> None:
 def end_pass(s: Any) -> None:
     """End a pass: clear the new arrivals; an empty queue restarts at the front of its array."""
     k = s.clock[0]
-    k.fresh = 0
+    k.new_arrivals = 0
     if k.queue_lo == k.queue_hi:
         k.queue_lo = 0
         k.queue_hi = 0
@@ -107,7 +107,7 @@ def compact(s: Any, start: int) -> None:
 
 @maybe_inline
 def remove(s: Any, job: int, status: int) -> None:
-    """Take a waiting job out of the queue (cancelled or held); the plan is void."""
+    """Take a waiting job out of the queue (cancelled or held); its plan changes."""
     k = s.clock[0]
     s.job_state[job].status = status
     compact(s, k.queue_lo)
@@ -121,12 +121,12 @@ def add_expected_end(s: Any, job: int, end: float) -> None:
     """Enter a running job in the list by expected end."""
     k = s.clock[0]
     job = assume_nonnegative(job)
-    at = place_in(s.expected_ends, 0, k.running, end, job)
+    at = insert_position(s.expected_ends, 0, k.running, end, job)
     if at < k.running:
         memmove(s.expected_ends, at + 1, at, k.running - at)
-    belief = s.expected_ends[at]
-    belief.key = end
-    belief.job = job
+    expected_end = s.expected_ends[at]
+    expected_end.key = end
+    expected_end.job = job
     s.job_state[job].expected_end_s = end
     k.running += 1
 
@@ -136,7 +136,7 @@ def remove_expected_end(s: Any, job: int) -> None:
     """Take a job out of the list by expected end."""
     k = s.clock[0]
     job = assume_nonnegative(job)
-    at = place_in(s.expected_ends, 0, k.running, s.job_state[job].expected_end_s, job)
+    at = insert_position(s.expected_ends, 0, k.running, s.job_state[job].expected_end_s, job)
     k.running -= 1
     if at < k.running:
         memmove(s.expected_ends, at, at + 1, k.running - at)

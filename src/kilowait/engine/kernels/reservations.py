@@ -1,8 +1,8 @@
 """Job start and reservation: the operations of scheduling passes, agents and look-ahead.
 
-Two ways of planning give the same answers. With at most one reservation per group and no capacity change
-ahead, availability only grows, so a reservation is a shadow time and what is left over at that time. All
-else uses the timeline.
+Two representations give the same results. With at most one reservation per group and no future capacity change,
+availability only grows, so a reservation is a shadow time and the resources left over at that time (extra). All other
+runs use the timeline.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
     "reserve",
     "reserve_among",
     "share_of",
-    "show_usage",
+    "update_usage_shares",
     "start",
 ]
 
@@ -53,7 +53,7 @@ def begin_pass(s: Any, all_applied: bool) -> None:
 
 @maybe_inline
 def apply_announcements(s: Any) -> bool:
-    """Take note of the capacity changes that became known by now; whether there are any."""
+    """Count capacity changes announced by now as known; return whether there are new ones."""
     k = s.clock[0]
     announced = False
     while k.next_announcement < len(s.announcements) and s.announcements[k.next_announcement] <= k.now:
@@ -64,7 +64,7 @@ def apply_announcements(s: Any) -> bool:
 
 @maybe_inline
 def fits_now(s: Any, job: int, g: int) -> bool:
-    """Whether the job can start on the group at this moment and disturb no reservation."""
+    """Whether the job can start on the group now without delaying a reservation."""
     k = s.clock[0]
     group = s.groups[g]
     if s.job_state[job].allowed >> g & 1 == 0:
@@ -74,7 +74,7 @@ def fits_now(s: Any, job: int, g: int) -> bool:
         if s.need[job, pool.need] > pool.free:
             return False
     if k.timeline:
-        return fits_until(s, job, g, k.line_lo, k.now + s.jobs[job].planned_s) < 0
+        return fits_until(s, job, g, k.timeline_lo, k.now + s.jobs[job].planned_s) < 0
     if k.now + s.jobs[job].planned_s <= group.shadow_s:
         return True
     for p in range(group.pool_lo, group.pool_hi):
@@ -91,7 +91,7 @@ def place_among(s: Any, job: int, groups: int) -> int:
     best = -1
     best_share = -np.inf
     for i in range(len(s.groups)):
-        g = s.preference[s.job_state[job].choice, i]
+        g = s.preference[s.job_state[job].preference_row, i]
         if g < 0:
             break
         if groups >> g & 1 and fits_now(s, job, g):
@@ -107,7 +107,7 @@ def place_among(s: Any, job: int, groups: int) -> int:
 
 @kernel
 def place(s: Any, job: int, groups: int) -> int:
-    """The group, of those in the bits of `groups`, on which the job would start now; -1 if it fits none."""
+    """The group among `groups` (bits) on which the job would start now; -1: it fits none."""
     k = s.clock[0]
     job = assume_nonnegative(job)
     if not k.one_pool or k.timeline:
@@ -121,25 +121,25 @@ def place(s: Any, job: int, groups: int) -> int:
 
 
 @kernel
-def usage_now(s: Any, who: int) -> float:
-    """Node-seconds used by a user (or, last of all, by total), each halved for every half-life it lies back."""
+def usage_now(s: Any, row: int) -> float:
+    """Decayed node-seconds of a row of usage: they halve with every half-life since their use."""
     k = s.clock[0]
-    used = s.usage[who]
+    used = s.usage[row]
     passed = k.now - used.as_of_s
-    keep = 2.0 ** (-passed / k.half_life_s)
-    return used.amount * keep + used.rate * (k.half_life_s / np.log(2.0)) * (1.0 - keep)
+    decay = 2.0 ** (-passed / k.half_life_s)
+    return used.amount * decay + used.rate * (k.half_life_s / np.log(2.0)) * (1.0 - decay)
 
 
 @kernel
 def share_of(s: Any, job: int) -> float:
-    """The share of all recent use that is the job's user's, 0 to 1."""
+    """Share of the job's user in recent usage, 0 to 1."""
     total = usage_now(s, len(s.usage) - 1)
     return usage_now(s, s.job_extra[job].user) / total if total > 0 else 0.0
 
 
 @maybe_inline
-def show_usage(s: Any) -> None:
-    """Let every waiting job's record show its user's share as of now."""
+def update_usage_shares(s: Any) -> None:
+    """Update `usage_share` of every waiting job."""
     k = s.clock[0]
     for i in range(k.queue_lo, k.queue_hi):
         job = s.queue[i].job
@@ -148,18 +148,18 @@ def show_usage(s: Any) -> None:
 
 @maybe_inline
 def charge(s: Any, job: int, by: int) -> None:
-    """From now on the job's user, and so the machine, uses `by` times the job's nodes more."""
+    """Change the usage rate of the job's user and of the machine by `by` times the job's nodes, from now on."""
     k = s.clock[0]
-    for who in (s.job_extra[job].user, len(s.usage) - 1):
-        used = s.usage[who]
-        used.amount = usage_now(s, who)
+    for row in (s.job_extra[job].user, len(s.usage) - 1):
+        used = s.usage[row]
+        used.amount = usage_now(s, row)
         used.as_of_s = k.now
         used.rate += s.jobs[job].nodes * by
 
 
 @maybe_inline
 def take_from_pools(s: Any, job: int, g: int, late: bool) -> None:
-    """Take the job's need from what is free, and from the extra if it runs on past the shadow time."""
+    """Subtract the job's need from free, and from extra if it ends after the shadow time."""
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
         pool = s.pools[p]
         need = s.need[job, pool.need]
@@ -208,11 +208,11 @@ def shadow_time_single_pool(s: Any, job: int) -> float:
     i = 0
     running = assume_nonnegative(k.running)
     while i < running:
-        belief = s.expected_ends[i]
-        if extra >= 0 and belief.key > time:
+        expected_end = s.expected_ends[i]
+        if extra >= 0 and expected_end.key > time:
             break
-        time = max(time, belief.key)
-        extra += s.job_state[assume_nonnegative(belief.job)].least_need
+        time = max(time, expected_end.key)
+        extra += s.job_state[assume_nonnegative(expected_end.job)].least_need
         i += 1
     pool.extra = extra
     return time if extra >= 0 else np.inf
@@ -229,18 +229,18 @@ def shadow(s: Any, job: int, g: int) -> float:
     time = k.now
     i = 0
     while True:
-        # Everything released by the same moment counts.
+        # All releases at the same time count.
         while i < k.running and s.expected_ends[i].key <= time:
             other = s.expected_ends[i].job
             if s.job_state[other].group == g:
                 for p in range(lo, hi):
                     s.pools[p].extra += s.need[other, s.pools[p].need]
             i += 1
-        room = True
+        fits = True
         for p in range(lo, hi):
             if s.pools[p].extra < 0:
-                room = False
-        if room:
+                fits = False
+        if fits:
             return time
         if i >= k.running:
             return np.inf
@@ -254,7 +254,7 @@ def reserve_among(s: Any, job: int) -> float:
     best = -1
     best_s = np.inf
     for i in range(len(s.groups)):
-        g = s.preference[s.job_state[job].choice, i]
+        g = s.preference[s.job_state[job].preference_row, i]
         if g < 0:
             break
         if s.job_state[job].allowed & k.open_groups & (1 << g):
@@ -280,7 +280,7 @@ def reserve_among(s: Any, job: int) -> float:
 
 @kernel
 def reserve(s: Any, job: int) -> float:
-    """Reserve for the job on that of its open groups where it fits earliest; the time, infinite if there is none."""
+    """Reserve for the job on the open group where it fits earliest; return the time, infinite if it never fits."""
     k = s.clock[0]
     if not k.one_pool or k.timeline:
         return reserve_among(s, job)
@@ -294,6 +294,6 @@ def reserve(s: Any, job: int) -> float:
 
 @kernel
 def block_groups(s: Any, job: int) -> None:
-    """Without backfilling, a job that does not fit closes all its groups to those behind it."""
+    """Without backfilling: a job that does not fit closes all its groups to the jobs behind it."""
     k = s.clock[0]
     k.open_groups &= ~s.job_state[job].allowed

@@ -32,7 +32,7 @@ __all__ = ["anything_free", "schedule", "score_waiting"]
 
 @kernel
 def score_waiting(s: Any, score: Any, parameters: Any) -> None:
-    """Score every waiting job as of now; a plan with other times than these is void."""
+    """Score every waiting job as of now; if a predicted time changes, reservations are invalid."""
     k = s.clock[0]
     for i in range(k.queue_lo, k.queue_hi):
         waiting = s.queue[i]
@@ -44,12 +44,12 @@ def score_waiting(s: Any, score: Any, parameters: Any) -> None:
             planned = apply_prediction(s, waiting.job)
             if planned != waiting.planned_s:
                 waiting.planned_s = planned
-                k.void = 1
+                k.reservations_invalid = 1
 
 
 @kernel
 def schedule(s: Any, all_applied: bool, backfill_score: Any, backfill_parameters: Any) -> None:
-    """One pass; the queue stands in order (fixed rules) or its keys are as of now (moving ones).
+    """One pass; the queue is sorted by score, or its scores are as of now (time-dependent policies).
 
     Only changes since the last pass are processed. If only jobs behind the closed part of the queue have arrived,
     only these can start.
@@ -73,7 +73,7 @@ def schedule(s: Any, all_applied: bool, backfill_score: Any, backfill_parameters
 
 @kernel
 def anything_free(s: Any) -> bool:
-    """Whether any group has anything to give."""
+    """Whether any group has free resources."""
     for g in range(len(s.groups)):
         if s.pools[s.groups[g].pool_lo].free > 0:
             return True
@@ -125,15 +125,15 @@ def reserve_or_start(s: Any, backfill_score: Any, backfill_parameters: Any) -> N
 
 @kernel
 def next_candidate(s: Any, at: int, free: int, latest: float, extra: int) -> int:
-    """The first place from `at` on whose job could start, by what all groups together offer at best."""
+    """First queue position from `at` on whose job passes the `bounds` for backfilling."""
     k = s.clock[0]
     now = k.now
     hi = assume_nonnegative(k.queue_hi)
     at = assume_nonnegative(at)
     while at < hi:
-        place_here = s.queue[at]
-        need = place_here.need
-        if need <= free and (need <= extra or now + place_here.planned_s <= latest):
+        waiting = s.queue[at]
+        need = waiting.need
+        if need <= free and (need <= extra or now + waiting.planned_s <= latest):
             break
         at += 1
     return at
@@ -141,7 +141,7 @@ def next_candidate(s: Any, at: int, free: int, latest: float, extra: int) -> int
 
 @kernel
 def bounds(s: Any) -> tuple[int, float, int]:
-    """What a candidate must meet in any case: most free, latest shadow, most extra, over the groups."""
+    """Necessary conditions for backfilling: maximum free, latest shadow time and maximum extra over the groups."""
     k = s.clock[0]
     free = -(2**62)
     latest = -np.inf
@@ -160,45 +160,45 @@ def bounds(s: Any) -> tuple[int, float, int]:
 def backfill(
     s: Any,
     at: int,
-    fresh_only: bool,
+    new_only: bool,
     first_gap: int,
     gaps: int,
     backfill_score: Any,
     backfill_parameters: Any,
 ) -> None:
-    """Phase 2: try the candidates from place `at` on (or only fresh ones), in the policy's or in their own order.
+    """Phase 2: try backfill candidates from position `at` on (or only new arrivals), by score or backfill score.
 
-    `gaps` jobs behind the head have started in phase 1, the first of them at `first_gap` (-1: none).
+    `gaps` jobs behind the first one have started in phase 1, the first of them at `first_gap` (-1: none).
     """
     k = s.clock[0]
     free, latest, extra = bounds(s)
-    ranked = k.backfill_order != 0 or k.time_dependent != 0 or fresh_only
+    ranked = k.backfill_order != 0 or k.time_dependent != 0 or new_only
     count = 0
-    if fresh_only:
-        count = k.fresh
+    if new_only:
+        count = k.new_arrivals
         for i in range(count):
-            pick = s.candidates[i]
-            pick.job = s.fresh[i]
-            pick.key = s.job_state[s.fresh[i]].key
+            candidate = s.candidates[i]
+            candidate.job = s.new_arrivals[i]
+            candidate.key = s.job_state[s.new_arrivals[i]].key
         if k.timeline:
             advance(s)
     elif ranked and free > 0:
         i = next_candidate(s, at, free, latest, extra)
         while i < k.queue_hi:
-            pick = s.candidates[count]
-            pick.key = s.queue[i].key
-            pick.job = s.queue[i].job
+            candidate = s.candidates[count]
+            candidate.key = s.queue[i].key
+            candidate.job = s.queue[i].job
             count += 1
             i = next_candidate(s, i + 1, free, latest, extra)
     if k.backfill_order != 0:
         for i in range(count):
-            pick = s.candidates[i]
-            job = pick.job
+            candidate = s.candidates[i]
+            job = candidate.job
             if k.backfill_order == 1:
-                pick.key = s.job_extra[job].backfill_key
+                candidate.key = s.job_extra[job].backfill_key
             else:
-                pick.key = backfill_score(s.jobs[job], k.now, backfill_parameters)
-                if pick.key != pick.key:
+                candidate.key = backfill_score(s.jobs[job], k.now, backfill_parameters)
+                if candidate.key != candidate.key:
                     k.bad_score = -(job + 1)
     if count > 1:
         heapify(s.candidates, count)
@@ -219,10 +219,10 @@ def backfill(
             g = place(s, job, EVERY_GROUP)
             if g >= 0:
                 start(s, job, g)
-                # Where the gap is; a ranked candidate may lie anywhere behind the closed part.
+                # Position of the gap; a ranked candidate may be anywhere behind closed_at.
                 gap = at - 1
                 if ranked:
-                    gap = k.closed_at if fresh_only else k.queue_lo
+                    gap = k.closed_at if new_only else k.queue_lo
                 first_gap = gap if first_gap < 0 else min(gap, first_gap)
                 gaps += 1
                 free, latest, extra = bounds(s)

@@ -15,7 +15,7 @@ __all__ = ["State"]
 KIND = 2**42
 FINISH, CHANGE, ARRIVAL, TIMER = 0, KIND, 2 * KIND, 3 * KIND
 
-# Where a job stands.
+# Status of a job.
 COMING, QUEUED, RUNNING, DONE, CANCELLED, REJECTED, HELD = 0, 1, 2, 3, 4, 5, 6
 
 UNLIMITED = 2**62
@@ -26,61 +26,60 @@ RUN_STATE = np.dtype(
         # settings, fixed for a run
         ("depth", np.int64),  # reservations per group: 0 none, 1 EASY, UNLIMITED conservative
         ("time_dependent", np.int64),  # the policy is scored at every pass, not once on arrival
-        (
-            "backfill_order",
-            np.int64,
-        ),  # backfill candidates: 0 in the policy's order, 1 own fixed order, 2 own moving order
+        # order of backfill candidates: 0 the policy's, 1 scored on arrival, 2 scored at every pass
+        ("backfill_order", np.int64),
         ("per_event", np.int64),  # a pass after every single event
-        ("overrun", np.int64),  # rule for the expected end of overrun jobs; see overrun
+        ("overrun", np.int64),  # rule for the expected end of jobs that overrun; see module overrun
         ("balance", np.int64),  # placement: 0 first group that fits, 1 the emptiest
-        ("one_pool", np.int64),  # one group of whole nodes: least_need is the need and pool 0 is all there is
-        ("timeline", np.int64),  # plan with the whole timeline, not with shadow and extra
-        ("track_expected_ends", np.int64),  # track expected ends (not needed without backfilling)
-        ("dependents", np.int64),  # some job waits for another's end
-        ("cancels", np.int64),  # some job is withdrawn at a set time
+        ("one_pool", np.int64),  # one group of whole nodes: pool 0 is the only one, and least_need the need
+        ("timeline", np.int64),  # reservations use the timeline, not shadow time and extra
+        ("track_expected_ends", np.int64),  # keep the list of expected ends (not needed without backfilling)
+        ("dependents", np.int64),  # some job depends on another
+        ("cancels", np.int64),  # some job has a cancellation time
         ("observes_jobs", np.int64),  # the policy observes every start and end
-        ("predicts", np.int64),  # the policy writes what jobs are estimated and planned with
-        ("half_life_s", np.float64),  # of usage for fair share; 0: usage is not kept
+        ("predicts", np.int64),  # the policy writes estimate_s and planned_s
+        ("half_life_s", np.float64),  # of usage for fair share; 0: usage is not tracked
         ("first_submit_s", np.float64),
-        # where the run stands
+        # progress of the run
         ("now", np.float64),
         ("events", np.int64),  # on the heap
         ("next_arrival", np.int64),
         ("next_change", np.int64),
         ("next_announcement", np.int64),
-        ("queue_lo", np.int64),  # the queue lies in [queue_lo, queue_hi) of its array
+        ("queue_lo", np.int64),  # the queue is queue[queue_lo:queue_hi]
         ("queue_hi", np.int64),
         ("running", np.int64),
         ("segments", np.int64),
-        (
-            "bad_score",
-            np.int64,
-        ),  # 1 + number of a job whose score was NaN; negative: in the own order of backfilling
-        # the plan of the last pass, and what has come since
+        # 1 + number of a job with score NaN; negative: NaN was its score as a backfill candidate
+        ("bad_score", np.int64),
+        # the plan of the last pass, and changes since then
         ("open_groups", np.int64),  # bits: groups that may take another reservation
-        ("unchanged", np.int64),  # nothing but arrivals behind closed_at since the last pass
-        ("closed_at", np.int64),  # jobs from here on in the queue are candidates for backfilling
-        ("fresh", np.int64),  # arrivals since the last pass
-        ("void", np.int64),  # capacity changed since the last pass: no reservation stands
-        ("freed", np.int64),  # conservative: something fell free since the last pass
-        ("reservations_tight", np.int64),  # and no reservation could be earlier with all others in place
-        ("line_lo", np.int64),  # the timeline lies in [line_lo, line_hi)
-        ("line_hi", np.int64),
+        ("unchanged", np.int64),  # since the last pass only jobs behind closed_at have arrived
+        ("closed_at", np.int64),  # jobs from this queue position on are backfill candidates
+        ("new_arrivals", np.int64),  # arrivals since the last pass
+        ("reservations_invalid", np.int64),  # conservative: capacity or planned times have changed
+        ("freed", np.int64),  # conservative: resources were freed since the last pass
+        (
+            "reservations_tight",
+            np.int64,
+        ),  # conservative: no reservation can move earlier while the others stay
+        ("timeline_lo", np.int64),  # the timeline is rows timeline_lo to timeline_hi - 1
+        ("timeline_hi", np.int64),
     ],
     align=True,
 )
-"""The counters of a run; one record."""
+"""Settings and counters of a run; one record."""
 
 JOB_STATE = np.dtype(
     [
-        ("run_s", np.float64),  # true run time: ends the job
+        ("run_s", np.float64),  # true run time
         ("earliest_s", np.float64),  # max(submit, begin)
         ("key", np.float64),  # score on arrival
         ("start_s", np.float64),
         ("expected_end_s", np.float64),
-        ("allowed", np.int64),  # bits of groups
-        ("least_need", np.int64),  # of the first pool, over those groups
-        ("choice", np.int32),  # row of preference
+        ("allowed", np.int64),  # groups it may use, as bits
+        ("least_need", np.int64),  # minimum need of the first pool over those groups
+        ("preference_row", np.int32),  # row of State.preference
         ("group", np.int16),
         ("status", np.int8),
         ("level", np.int8),
@@ -91,14 +90,14 @@ JOB_STATE = np.dtype(
 
 JOB_EXTRA = np.dtype(
     [
-        ("backfill_key", np.float64),  # score on arrival in the own order of backfilling
-        ("reserved_s", np.float64),  # conservative: the start reserved for it,
-        ("reserved_on", np.int64),  # 1 + the group it is reserved on; 0 none
+        ("backfill_key", np.float64),  # score on arrival as a backfill candidate
+        ("reserved_s", np.float64),  # conservative: its reserved start
+        ("reserved_on", np.int64),  # 1 + the group of its reservation; 0: none
         ("cancel_s", np.float64),  # infinite: never
         ("think_s", np.float64),
-        ("first_dependent", np.int64),  # 1 + first of the jobs that wait for this one's end; 0 none
-        ("next_dependent", np.int64),
-        ("user", np.int64),  # row of usage
+        ("first_dependent", np.int64),  # 1 + first of the jobs that depend on this one; 0: none
+        ("next_dependent", np.int64),  # 1 + next job that depends on the same one; 0: none
+        ("user", np.int64),  # row of State.usage
     ],
     align=True,
 )
@@ -115,33 +114,33 @@ GROUP = np.dtype(
     ],
     align=True,
 )
-"""A node group: its pools, reservations of this pass, the time of the one reservation (infinite: none) and, in runs
-with power controls, of the earliest, with its need of nodes and its job."""
+"""A node group: its pools, number of reservations of this pass, and time of its only reservation (infinite: none). In
+runs with power controls, time, nodes and job of its earliest reservation."""
 
 POOL = np.dtype(
     [("need", np.int64), ("capacity", np.int64), ("free", np.int64), ("extra", np.int64)], align=True
 )
-"""One resource of a group: column of need, all there is, free now, left over at the shadow time."""
+"""One resource of a group: column of need, capacity, amount free now, and amount left over at the shadow time."""
 
-CHANGE_OF_CAPACITY = np.dtype(
+CAPACITY_CHANGE = np.dtype(
     [
         ("time_s", np.float64),
         ("announced_s", np.float64),
         ("number", np.int64),
         ("pool", np.int64),
-        ("by", np.int64),
+        ("amount", np.int64),
     ],
     align=True,
 )
-"""Entries of one number are one change, of several pools."""
+"""A change of a pool's capacity; entries with the same number belong to one change of a group."""
 
 RANKED = np.dtype([("key", np.float64), ("job", np.int64)], align=True)
-"""Something in order of (key, job): an event (time, code), a running job (believed end, number), a candidate."""
+"""An entry ordered by (key, job): event (time, code), running job (expected end, number) or backfill candidate."""
 
 QUEUE_ENTRY = np.dtype(
     [("key", np.float64), ("job", np.int64), ("need", np.int64), ("planned_s", np.float64)], align=True
 )
-"""A place in the queue: as RANKED, with what the search for backfill candidates looks at first."""
+"""Queue entry: RANKED, with need and planned time, which the search for backfill candidates reads first."""
 
 USAGE = np.dtype([("amount", np.float64), ("rate", np.float64), ("as_of_s", np.float64)], align=True)
 """Decayed node-seconds of a user as of a time, and nodes in use since."""
@@ -151,27 +150,27 @@ Ints = npt.NDArray[np.int64]
 
 
 class State(NamedTuple):
-    """Everything a run reads and writes: n jobs, G groups, P pools, K columns of need, C capacity changes."""
+    """Arrays of a run: n jobs, G groups, P pools, K columns of need, C capacity changes."""
 
-    clock: Records  # (1,) CLOCK
+    clock: Records  # (1,) RUN_STATE
     jobs: Records  # (n,) interface.JOB: fields visible to policies
     job_state: Records  # (n,) JOB_STATE
     job_extra: Records  # (n,) or (0,) JOB_EXTRA
     need: Ints  # (n, K)
-    arrivals: Ints  # (m,) jobs that depend on none, by (earliest, number)
+    arrivals: Ints  # (m,) jobs without dependency, by (earliest, number)
     groups: Records  # (G,) GROUP
     pools: Records  # (P,) POOL
     preference: Ints  # (rows, G) groups in order, -1 at the end
-    changes: Records  # (C,) CHANGE_OF_CAPACITY by time
-    announcements: npt.NDArray[np.float64]  # (A,) times at which changes become known, sorted
+    changes: Records  # (C,) CAPACITY_CHANGE by time
+    announcements: npt.NDArray[np.float64]  # (A,) announcement times of capacity changes, sorted
     segments: Ints  # (n,) jobs in start order
     events: Records  # RANKED, a heap
-    queue: Records  # QUEUE_ENTRY, in the policy's order if that is fixed, by number if it moves
-    fresh: Ints  # (n,) arrivals since the last pass
-    expected_ends: Records  # RANKED: running jobs by (believed end, number)
-    candidates: Records  # RANKED, a heap of candidates
-    line_s: npt.NDArray[np.float64]  # (B,) breakpoints of the timeline
-    line_free: Ints  # (B, P)
+    queue: Records  # QUEUE_ENTRY, by score, or by number for time-dependent policies
+    new_arrivals: Ints  # (n,) arrivals since the last pass
+    expected_ends: Records  # RANKED: running jobs by (expected end, number)
+    candidates: Records  # RANKED, a heap of backfill candidates
+    timeline_s: npt.NDArray[np.float64]  # (B,) breakpoints of the timeline
+    timeline_free: Ints  # (B, P)
     usage: Records  # (users + 1,) USAGE; the last is the whole machine
 
 
@@ -193,10 +192,10 @@ def state_without_refcount(s: Any) -> State:
         without_refcount(s.segments),
         without_refcount(s.events),
         without_refcount(s.queue),
-        without_refcount(s.fresh),
+        without_refcount(s.new_arrivals),
         without_refcount(s.expected_ends),
         without_refcount(s.candidates),
-        without_refcount(s.line_s),
-        without_refcount(s.line_free),
+        without_refcount(s.timeline_s),
+        without_refcount(s.timeline_free),
         without_refcount(s.usage),
     )

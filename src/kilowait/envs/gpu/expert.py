@@ -71,7 +71,7 @@ class GpuPolicyExpert:
         numbers = a.slots[:, :rows]
         copies = np.arange(len(numbers))[:, None]
         job_state = s.job_state[copies, numbers]
-        seen: Any = self._seen(job_state, s.seen[copies, numbers], s.clock["now"])
+        seen: Any = self._seen(job_state, s.jobs[copies, numbers], s.clock["now"])
         keys: npt.NDArray[np.float64] = np.asarray(self._score(seen, 0.0, np.zeros(0)))
         kinds = s.nodes[
             copies, s.places[copies, np.minimum(job_state["place_lo"], s.places.shape[1] - 1), 0]
@@ -125,7 +125,7 @@ def static_rank(policy: PriorityPolicy, vec: GpuVectorEnv) -> npt.NDArray[np.flo
         getattr(policy.score, "py_func", policy.score),
         np.ascontiguousarray(values, np.float64),
     )
-    jobs = vec.simulator.log_arrays.seen.copy().view(np.recarray)
+    jobs = vec.simulator.log_arrays.jobs.copy().view(np.recarray)
     jobs["submit_s"] = vec.jobs["submit_s"]
     jobs["since_first_s"] = jobs["submit_s"] - jobs["submit_s"].min(initial=np.inf)
     jobs["remaining_s"] = np.maximum(jobs["estimate_s"], 1.0)

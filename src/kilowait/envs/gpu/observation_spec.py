@@ -111,7 +111,7 @@ def summary_names(types: tuple[str, ...]) -> tuple[str, ...]:
 
 def fixed_features(state: Any) -> npt.NDArray[np.float32]:
     """FIXED features and speeds, one row per job of the state."""
-    job_state, seen, nodes = state.job_state, state.seen, state.nodes
+    job_state, seen, nodes = state.job_state, state.jobs, state.nodes
     gpus = max(int(nodes["gpus"].sum()), 1)
     share = seen["gpu_share"]
     priority = np.maximum(seen["priority"], 0.0)
@@ -137,4 +137,4 @@ def may_use(state: Any) -> npt.NDArray[np.int64]:
 
 def priority_weights(state: Any) -> npt.NDArray[np.float64]:
     """Weight of each job in the reward term `priority`: 1 + its priority, or 1 where that is below 0."""
-    return np.ascontiguousarray(1.0 + np.maximum(state.seen["priority"], 0.0))
+    return np.ascontiguousarray(1.0 + np.maximum(state.jobs["priority"], 0.0))

@@ -11,7 +11,7 @@ from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import GpuSimulator
-from kilowait.engine.gpu.state import REFUSED
+from kilowait.engine.gpu.state import REJECTED
 from kilowait.envs.batched_sim_base import DISABLED, START_PREPARED
 from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, external_gpu_policy
 from kilowait.envs.gpu.reward_terms import TERMS
@@ -79,7 +79,7 @@ def run_gpu_policy(
         own=True,
     )
     a: Any = board.buffers
-    a.copies["jobs"] = np.count_nonzero(state.job_state["status"] != REFUSED)
+    a.copies["jobs"] = np.count_nonzero(state.job_state["status"] != REJECTED)
     a.copies["weight"] = board.log_arrays.weight.sum()
     a.copies["first_s"] = state.job_state["arrival_s"].min(initial=np.inf)
     board.step(np.array([START_PREPARED]))

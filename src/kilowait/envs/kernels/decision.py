@@ -141,7 +141,7 @@ def advance_to_decision(
     """Advance until the agent has a choice (ASK) or every job has started (OVER)."""
     s = state_without_refcount(s)
     order = without_refcount(order)
-    no_parameters = s.line_s  # placeholder for policy parameters
+    no_parameters = s.timeline_s  # placeholder for policy parameters
     k = s.clock[0]
     while True:
         if copy.phase == BETWEEN:
@@ -152,7 +152,7 @@ def advance_to_decision(
             if k.queue_hi == k.queue_lo:
                 continue
             if not any_fits(s):
-                k.fresh = 0
+                k.new_arrivals = 0
                 continue
             begin_pass(s, True)
             for i in range(k.queue_lo, k.queue_hi):

@@ -29,7 +29,7 @@ from kilowait.engine.gpu.state import (
     ARRIVAL,
     ENDING,
     KIND,
-    REFUSED,
+    REJECTED,
     RELEASE,
     RUNNING,
     WAITING,
@@ -108,7 +108,7 @@ def _search(s: Any, job: int) -> int:
 def _pieces_on(s: Any, job_state: Any, node: int) -> int:
     """Pieces of one whole GPU each that the node can hold."""
     n = s.nodes[node]
-    room = n.whole // job_state.gpus
+    room = n.free_gpus // job_state.gpus
     if job_state.cpu > 0:
         room = min(room, n.cpu // job_state.cpu)
     if job_state.memory > 0:
@@ -147,7 +147,7 @@ def any_arrival_left(s: Any) -> bool:
     """Whether a job has yet to arrive."""
     at = s.clock[0].next_arrival
     while at < len(s.arrivals):
-        if s.job_state[s.arrivals[at]].status != REFUSED:
+        if s.job_state[s.arrivals[at]].status != REJECTED:
             return True
         at += 1
     return False
@@ -168,7 +168,7 @@ def preemptible(s: Any, job: int, starts: int) -> bool:
     k = s.clock[0]
     job_state = s.job_state[job]
     return (
-        job_state.segment < k.first_new
+        job_state.segment < k.first_new_segment
         and job_state.start_s + k.min_run_before_preempt_s <= k.now
         and job_state.starts < starts
     )
@@ -321,7 +321,7 @@ def any_preemptible(s: Any, may: Any, starts: int) -> bool:
     wanted = wanted_types(s, may)
     if wanted != 0:
         for i in range(k.running):
-            job = s.runners[i]
+            job = s.running_jobs[i]
             if preemptible(s, job, starts) and (wanted >> type_of(s, job)) & 1:
                 return True
     return False

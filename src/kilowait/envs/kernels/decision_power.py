@@ -147,11 +147,11 @@ def advance_to_decision(s: Any, copy: Any, source: Any, env_settings: Any) -> in
     s = power_state_without_refcount(s)
     source = log_arrays_without_refcount(source)
     order = without_refcount(source.order)
-    no_parameters = s.line_s  # placeholder for policy parameters
+    no_parameters = s.timeline_s  # placeholder for policy parameters
     k = s.clock[0]
     while True:
         if copy.phase == BETWEEN:
-            if s.lever[0].steps + env_settings.rows > len(s.steps):
+            if s.power_control_state[0].node_changes + env_settings.rows > len(s.node_changes):
                 if env_settings.keep != 0:
                     return FULL
                 integrate_node_energy(s, copy, source, False)

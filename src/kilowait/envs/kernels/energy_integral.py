@@ -23,11 +23,11 @@ __all__ = ["integrate_node_energy"]
 def integrate_node_energy(s: Any, copy: Any, source: Any, keep: bool) -> None:
     """Add the recorded node state changes to the sums, and remove them unless they are kept for a log."""
     first_s = s.clock[0].first_submit_s
-    lever = s.lever[0]
-    for g in range(len(s.sleepers)):
+    control_state = s.power_control_state[0]
+    for g in range(len(s.sleep_state)):
         fall_asleep(s, g)
-    while copy.noted < lever.steps:
-        step = s.steps[copy.noted]
+    while copy.noted < control_state.node_changes:
+        step = s.node_changes[copy.noted]
         state_w = source.state_w[step.group]
         watts = step.shutting_down * state_w[0] + step.asleep * state_w[1] + step.waking * state_w[2]
         carbon, price, _ = integrals(source, step.time_s)
@@ -37,5 +37,5 @@ def integrate_node_energy(s: Any, copy: Any, source: Any, keep: bool) -> None:
         copy.nodes_price += watts * (price - copy.first_price)
         copy.noted += 1
     if not keep:
-        lever.steps = 0
+        control_state.node_changes = 0
         copy.noted = 0

@@ -54,8 +54,8 @@ def _row(copy: Any, slots: Any, victims: int, number: int) -> int:
 
 @kernel
 def _bits(s: Any, source: Any, free: Any, one: int, other: int) -> int:
-    a = s.seen[one]
-    b = s.seen[other]
+    a = s.jobs[one]
+    b = s.jobs[other]
     bits = 0
     if (a.user >= 0 and a.user == b.user) or (a.account >= 0 and a.account == b.account):
         bits |= 1
@@ -78,8 +78,8 @@ def _compete(s: Any, source: Any, free: Any, one: int, other: int) -> bool:
         if (common >> kind) & 1:
             gpu_milli += free[kind, 0]
             cpu += free[kind, 1]
-    gpus = _still_needed(s, one, 1000.0 * s.seen[one].gpu_share) + _still_needed(
-        s, other, 1000.0 * s.seen[other].gpu_share
+    gpus = _still_needed(s, one, 1000.0 * s.jobs[one].gpu_share) + _still_needed(
+        s, other, 1000.0 * s.jobs[other].gpu_share
     )
     cores = _still_needed(s, one, float(s.job_state[one].cpu * s.job_state[one].pieces)) + _still_needed(
         s, other, float(s.job_state[other].cpu * s.job_state[other].pieces)

@@ -174,7 +174,7 @@ def crowded(s: Any) -> float:
     free = 0
     for g in range(len(s.groups)):
         free += s.pools[s.groups[g].pool_lo].free
-    return 1.0 if s.lever[0].asked > free else 0.0
+    return 1.0 if s.power_control_state[0].queued_nodes > free else 0.0
 
 
 @maybe_inline
@@ -212,8 +212,8 @@ def set_sleep_policy(s: Any, net: Any, nodes: float) -> None:
     seconds = exp(min(max(seconds, LEAST_LN_S), MOST_LN_S))
     share = w[SPARE] + w[SPARE_DEMAND] * demand / nodes + w[SPARE_WAITING] * waiting
     share = min(max(share, 0.0), 1.0)
-    for g in range(len(s.sleepers)):
-        group = s.sleepers[g]
+    for g in range(len(s.sleep_state)):
+        group = s.sleep_state[g]
         if group.sleeps:
             group.timeout_s = seconds
             group.spare = floor(share * s.pools[s.groups[g].pool_lo].capacity + 0.5)

@@ -133,10 +133,10 @@ def copy_resources(s: Any, t: Any) -> None:
         t.pools[p] = s.pools[p]
     k = s.clock[0]
     if k.timeline:
-        for i in range(k.line_lo, k.line_hi):
-            t.line_s[i] = s.line_s[i]
+        for i in range(k.timeline_lo, k.timeline_hi):
+            t.timeline_s[i] = s.timeline_s[i]
             for p in range(len(s.pools)):
-                t.line_free[i, p] = s.line_free[i, p]
+                t.timeline_free[i, p] = s.timeline_free[i, p]
 
 
 @noinline
@@ -185,7 +185,7 @@ def copy_state(s: Any, a: Any, score: Any, parameters: Any) -> None:
     c.dependents = 0
     c.cancels = 0
     c.unchanged = 0
-    c.fresh = 0
+    c.new_arrivals = 0
 
 
 @kernel
@@ -244,7 +244,7 @@ def simulate_candidate(a: Any, job: int, score: Any, parameters: Any) -> float:
     w = a.play
     reset_to_copy(a.opening, w)
     k = w.clock[0]
-    nothing = w.line_s
+    nothing = w.timeline_s
     running = assume_nonnegative(k.running)
     waiting = assume_nonnegative(k.queue_hi)
     while job >= 0:  # finish the pass of the decision

@@ -14,7 +14,7 @@ __all__ = ["can_sleep", "can_wake", "put_all_to_sleep", "wake_for_waiting"]
 @kernel
 def reserve_nodes(s: Any, g: int) -> int:
     """Idle nodes of the group that the power controls keep awake now."""
-    group = s.sleepers[g]
+    group = s.sleep_state[g]
     while (
         group.reserve_at + 1 < group.reserve_end and s.reserve[group.reserve_at + 1].time_s <= s.clock[0].now
     ):
@@ -25,8 +25,8 @@ def reserve_nodes(s: Any, g: int) -> int:
 @maybe_inline
 def can_sleep(s: Any) -> bool:
     """Whether some idle node may be put to sleep."""
-    for g in range(len(s.sleepers)):
-        if s.sleepers[g].sleeps and s.sleepers[g].awake > reserve_nodes(s, g):
+    for g in range(len(s.sleep_state)):
+        if s.sleep_state[g].sleeps and s.sleep_state[g].awake > reserve_nodes(s, g):
             return True
     return False
 
@@ -34,8 +34,8 @@ def can_sleep(s: Any) -> bool:
 @maybe_inline
 def put_all_to_sleep(s: Any) -> None:
     """Put all idle nodes to sleep, except those that are kept awake."""
-    for g in range(len(s.sleepers)):
-        group = s.sleepers[g]
+    for g in range(len(s.sleep_state)):
+        group = s.sleep_state[g]
         if group.sleeps:
             kept = reserve_nodes(s, g)
             while group.awake > kept:
@@ -45,9 +45,9 @@ def put_all_to_sleep(s: Any) -> None:
 @maybe_inline
 def can_wake(s: Any) -> bool:
     """Whether some node sleeps and waiting jobs need more nodes than are awake or booting."""
-    asked = s.lever[0].asked
-    for g in range(len(s.sleepers)):
-        group = s.sleepers[g]
+    asked = s.power_control_state[0].queued_nodes
+    for g in range(len(s.sleep_state)):
+        group = s.sleep_state[g]
         if group.sleeps:
             fall_asleep(s, g)
             if group.asleep > 0 and asked > group.awake + group.waking:
@@ -59,9 +59,9 @@ def can_wake(s: Any) -> bool:
 @maybe_inline
 def wake_for_waiting(s: Any) -> None:
     """Wake as many nodes as waiting jobs need beyond those awake or booting."""
-    asked = s.lever[0].asked
-    for g in range(len(s.sleepers)):
-        group = s.sleepers[g]
+    asked = s.power_control_state[0].queued_nodes
+    for g in range(len(s.sleep_state)):
+        group = s.sleep_state[g]
         if group.sleeps:
             fall_asleep(s, g)
             woken = min(group.asleep, asked - group.awake - group.waking)

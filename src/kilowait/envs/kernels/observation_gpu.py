@@ -82,7 +82,7 @@ def _most_relevant(
     while at < k.queue_hi:
         job = s.queue[at].job
         if _may_start(s, source, found, copy, by_type, late, only, job):
-            s.order[count].key = s.seen[job].gpu_share * _left(s, job)
+            s.order[count].key = s.jobs[job].gpu_share * _left(s, job)
             s.order[count].job = job
             count += 1
         at += 1
@@ -112,9 +112,9 @@ def _victims(s: Any, source: Any, starts: int, room: int, slots: Any) -> int:
     wanted = wanted_types(s, source.may)
     count = 0
     for i in range(k.running):
-        job = s.runners[i]
+        job = s.running_jobs[i]
         if preemptible(s, job, starts) and (wanted >> type_of(s, job)) & 1:
-            s.order[count].key = -s.seen[job].gpu_share * _left(s, job)
+            s.order[count].key = -s.jobs[job].gpu_share * _left(s, job)
             s.order[count].job = job
             count += 1
     heapify(s.order, count)
@@ -158,7 +158,7 @@ def _describe(
     else:
         left = _left(s, job)
         row[many] = log(left / 3600.0) / 3.0
-        row[many + 1] = log1p(left * s.seen[job].gpu_share / (gpus * 3600.0)) / 3.0
+        row[many + 1] = log1p(left * s.jobs[job].gpu_share / (gpus * 3600.0)) / 3.0
     row[many + 2] = held / (held + 3600.0)
     row[many + 3] = wait / (wait + 3600.0)
     row[many + 4] = wait / (wait + 86400.0)
@@ -276,8 +276,8 @@ def _sum_up(s: Any, source: Any, env_settings: Any, waiting: int, shown: int, su
             n = s.nodes[s.by_type[i]]
             gpu_milli += n.gpu_milli
             cpu += n.cpu
-            whole += n.whole
-            widest = max(widest, n.whole)
+            whole += n.free_gpus
+            widest = max(widest, n.free_gpus)
         free += gpu_milli
         summary[14 + kind] = (
             gpu_milli / source.type_milli[kind]
@@ -287,13 +287,13 @@ def _sum_up(s: Any, source: Any, env_settings: Any, waiting: int, shown: int, su
     backlog = 0.0
     for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
         job = assume_nonnegative(s.queue[i].job)
-        backlog += s.seen[job].gpu_share * _left(s, job)
+        backlog += s.jobs[job].gpu_share * _left(s, job)
     ahead = 0.0
     release = np.inf
     for i in range(assume_nonnegative(k.running)):
-        job = assume_nonnegative(s.runners[i])
+        job = assume_nonnegative(s.running_jobs[i])
         left = _left(s, job)
-        ahead += s.seen[job].gpu_share * left
+        ahead += s.jobs[job].gpu_share * left
         release = min(release, left / s.job_state[job].rate)
     release = release if k.running > 0 else 0.0
     summary[0] = free / (1000.0 * gpus)

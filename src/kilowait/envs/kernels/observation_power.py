@@ -65,7 +65,7 @@ def write_node_summary(s: Any, copy: Any, source: Any, nodes: float, summary: An
     asleep = 0
     turning = 0
     for g in range(len(s.groups)):
-        group = s.sleepers[g]
+        group = s.sleep_state[g]
         idle += s.pools[s.groups[g].pool_lo].free - group.shutting_down - group.asleep - group.waking
         asleep += group.asleep
         turning += group.shutting_down + group.waking

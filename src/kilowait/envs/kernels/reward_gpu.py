@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.gpu.state import (
+    DONE,
     ENDING,
-    GONE,
     PREEMPTED,
-    REFUSED,
+    REJECTED,
     RUNNING,
     gpu_state_without_refcount,
 )
@@ -26,7 +26,7 @@ def _notice(s: Any, copy: Any, alive: Any) -> None:
     k = s.clock[0]
     while copy.known < k.next_arrival:
         job = s.arrivals[copy.known]
-        if s.job_state[job].status != REFUSED:
+        if s.job_state[job].status != REJECTED:
             alive[copy.alive] = job
             copy.alive += 1
         copy.known += 1
@@ -43,7 +43,7 @@ def _lost(s: Any, owed: Any, job: int) -> float:
     if segment.outcome != PREEMPTED:
         return 0.0
     there = s.nodes[s.log[segment.piece_lo].node].type
-    return s.seen[job].gpu_share * segment.lost_s / s.speed[s.job_state[job].speed_class, there] / HOUR_S
+    return s.jobs[job].gpu_share * segment.lost_s / s.speed[s.job_state[job].speed_class, there] / HOUR_S
 
 
 @noinline
@@ -78,7 +78,7 @@ def compute_reward(
         job_state = s.job_state[job]
         if len(owed) > 0:
             settled[5] += _lost(s, owed, job)
-        gone = job_state.status >= GONE
+        gone = job_state.status >= DONE
         end = s.segments[job_state.segment].end_s if gone and job_state.segment >= 0 else k.now
         age = end - job_state.arrival_s
         held = job_state.attained_s
@@ -88,7 +88,7 @@ def compute_reward(
         worse = max(age / max(job_state.run_s, MIN_RUN_S), 1.0) - 1.0
         violated = 1.0 if wait > sla_s else 0.0
         own = weight[copy.first + job] * age
-        used = s.seen[job].gpu_share * held
+        used = s.jobs[job].gpu_share * held
         if gone:
             settled[0] += age
             settled[1] += wait

@@ -45,7 +45,7 @@ class LogArrays(NamedTuple):
     user: npt.NDArray[np.int64]  # (N,) numbered without gaps
     account: npt.NDArray[np.int64]  # (N,)
     order: npt.NDArray[np.float64]  # (N,) scores of the backfill order
-    clock: npt.NDArray[Any]  # (1,) CLOCK before the first event
+    clock: npt.NDArray[Any]  # (1,) RUN_STATE before the first event
     pools: npt.NDArray[Any]  # (P,) POOL of the empty machine
     by_user: npt.NDArray[np.int64]  # (copies, users) scratch: jobs of each user in the episode
     user_weight: npt.NDArray[np.float64]  # (copies, n) 1 / (users x jobs of this one's user)
@@ -114,11 +114,11 @@ def nth_state(t: Any, copy: int) -> State:
         s.segments[copy],
         s.events[copy],
         s.queue[copy],
-        s.fresh[copy],
+        s.new_arrivals[copy],
         s.expected_ends[copy],
         s.candidates[copy],
-        s.line_s[copy],
-        s.line_free[copy],
+        s.timeline_s[copy],
+        s.timeline_free[copy],
         s.usage[copy],
     )
 

@@ -1,8 +1,8 @@
 """States of all environment copies of a GPU cluster: every array of the state with one row per copy.
 
-Copies share the arrays that are constant in a run (speeds, tiers, node types). The job arrays are prepared once for the
-whole log; a new episode copies the rows of its window, inside compiled code. The row after the last job is a dummy job,
-refused on arrival, which arrives at the horizon: its event stops the simulation there.
+Copies share the arrays that are constant in a run (speeds, type orders, node types). The job arrays are prepared once
+for the whole log; a new episode copies the rows of its window, inside compiled code. The row after the last job is a
+dummy job, refused on arrival, which arrives at the horizon: its event stops the simulation there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.gpu.state import REFUSED, GpuState, gpu_state_without_refcount
+from kilowait.engine.gpu.state import REJECTED, GpuState, gpu_state_without_refcount
 from kilowait.engine.kernels.jit import kernel, noinline, without_refcount
 from kilowait.envs.gpu.observation_spec import fixed_features, may_use, priority_weights
 
@@ -52,10 +52,12 @@ COPY = np.dtype(
 )
 """Data of a copy beside the engine state."""
 
-SHARED = frozenset("by_type type_lo speed factor least tiers rank interference targets target_types".split())
+SHARED = frozenset(
+    "by_type type_lo speed factor max_node_gpus type_order type_rank interference typical_jobs label_types".split()
+)
 """Read-only arrays of the state, shared by all copies."""
 
-MEMO_BYTES = 1 << 28
+SCORE_CACHE_BYTES = 1 << 28
 """Memory for cached node scores of all copies together; further rows are computed again."""
 
 
@@ -63,12 +65,12 @@ class GpuLogArrays(NamedTuple):
     """Prepared arrays of the whole log, from which episodes are copied."""
 
     job_state: npt.NDArray[Any]  # (N,) JOB_STATE
-    seen: npt.NDArray[Any]  # (N,) SEEN
+    jobs: npt.NDArray[Any]  # (N,) GPU_JOB
     features: npt.NDArray[np.float32]  # (N, FIXED and speeds)
     area: npt.NDArray[np.float32]  # (N,) `work` of MOVING before it has started
     weight: npt.NDArray[np.float64]  # (N,) in the term `priority`
     may: npt.NDArray[np.int64]  # (kinds,) allowed types, as bits
-    clock: npt.NDArray[Any]  # (1,) CLOCK before the first event
+    clock: npt.NDArray[Any]  # (1,) RUN_STATE before the first event
     nodes: npt.NDArray[Any]  # (nodes,) NODE of the empty machine
     codes: npt.NDArray[np.int64]  # placements that can be chosen
     type_milli: npt.NDArray[np.float64]  # (types,) thousandths of GPUs
@@ -79,10 +81,10 @@ def source_of(whole: GpuState, codes: npt.NDArray[np.int64]) -> GpuLogArrays:
     """The log arrays, from the state of the whole log before its first event."""
     nodes, types = whole.nodes, whole.speed.shape[1]
     gpus = max(int(nodes["gpus"].sum()), 1)
-    area = whole.job_state["estimate_s"] * whole.seen["gpu_share"] / (gpus * 3600.0)
+    area = whole.job_state["estimate_s"] * whole.jobs["gpu_share"] / (gpus * 3600.0)
     return GpuLogArrays(
         job_state=whole.job_state.copy(),
-        seen=whole.seen.copy(),
+        jobs=whole.jobs.copy(),
         features=fixed_features(whole),
         area=np.ascontiguousarray(np.log1p(area) / 3.0, np.float32),
         weight=priority_weights(whole),
@@ -100,7 +102,7 @@ def log_arrays_without_refcount(a: Any) -> GpuLogArrays:
     """The log arrays without reference counts."""
     return GpuLogArrays(
         without_refcount(a.job_state),
-        without_refcount(a.seen),
+        without_refcount(a.jobs),
         without_refcount(a.features),
         without_refcount(a.area),
         without_refcount(a.weight),
@@ -128,16 +130,16 @@ def window_state(whole: GpuState, jobs: int, starts: int, copies: int) -> GpuSta
     pieces = np.concatenate(([0], np.cumsum(whole.job_state["pieces"])))
     most = int((pieces[jobs:] - pieces[:-jobs]).max())
     rows = len(whole.score_cache)
-    if len(whole.targets):
-        rows = min(rows, max(1, MEMO_BYTES // (copies * 24 * len(whole.nodes))))
+    if len(whole.typical_jobs):
+        rows = min(rows, max(1, SCORE_CACHE_BYTES // (copies * 24 * len(whole.nodes))))
     n = jobs + 1
 
     def empty(array: Any, size: int) -> Any:
         made: Any = np.zeros((size, *array.shape[1:]), array.dtype)
         return made.view(np.recarray) if made.dtype.names else made
 
-    sizes = dict.fromkeys(("job_state", "seen", "arrivals", "queue", "order", "victims", "claimed"), n)
-    sizes |= {"runners": n + 1, "enders": n + 1, "places": most}
+    sizes = dict.fromkeys(("job_state", "jobs", "arrivals", "queue", "order", "victims", "claimed"), n)
+    sizes |= {"running_jobs": n + 1, "ending_jobs": n + 1, "places": most}
     made = {name: empty(getattr(whole, name), size) for name, size in sizes.items()}
     score_cache = {
         name: getattr(whole, name)[:rows].copy()
@@ -170,30 +172,30 @@ def nth_state(t: Any, copy: int) -> GpuState:
         s.by_type[0],
         s.type_lo[0],
         s.job_state[copy],
-        s.seen[copy],
+        s.jobs[copy],
         s.arrivals[copy],
         s.places[copy],
         s.saved_places[copy],
         s.speed[0],
         s.factor[0],
-        s.least[0],
-        s.tiers[0],
-        s.rank[0],
+        s.max_node_gpus[0],
+        s.type_order[0],
+        s.type_rank[0],
         s.interference[0],
-        s.targets[0],
-        s.target_types[0],
+        s.typical_jobs[0],
+        s.label_types[0],
         s.score_cache[copy],
         s.score_cache_gpus[copy],
         s.score_cache_stamp[copy],
         s.failed[copy],
         s.queue[copy],
-        s.runners[copy],
-        s.enders[copy],
+        s.running_jobs[copy],
+        s.ending_jobs[copy],
         s.order[copy],
         s.victims[copy],
         s.claimed[copy],
-        s.fresh[copy],
-        s.fresh_mark[copy],
+        s.changed_gpus[copy],
+        s.gpu_changed[copy],
         s.events[copy],
         s.segments[copy],
         s.log[copy],
@@ -219,11 +221,11 @@ def reset(s: Any, copy: Any, source: Any, horizon_s: float) -> None:
     refused = 0
     for job in range(n):
         s.job_state[job] = source.job_state[lo + job]
-        s.seen[job] = source.seen[lo + job]
+        s.jobs[job] = source.jobs[lo + job]
         job_state = s.job_state[job]
         job_state.arrival_s = first_s + (job_state.arrival_s - first_s) / copy.pace
         job_state.place_lo -= piece_lo
-        if job_state.status == REFUSED:
+        if job_state.status == REJECTED:
             s.arrivals[refused] = job
             refused += 1
         else:
@@ -231,11 +233,11 @@ def reset(s: Any, copy: Any, source: Any, horizon_s: float) -> None:
     s.job_state[n] = source.job_state[lo]
     dummy = s.job_state[n]
     dummy.arrival_s = copy.until_s
-    dummy.status = REFUSED
+    dummy.status = REJECTED
     at = refused
     come = False
     for job in range(n):
-        if s.job_state[job].status != REFUSED:
+        if s.job_state[job].status != REJECTED:
             if not come and s.job_state[job].arrival_s > copy.until_s:
                 s.arrivals[at] = n
                 at += 1
@@ -260,11 +262,11 @@ def reset(s: Any, copy: Any, source: Any, horizon_s: float) -> None:
 def _empty_machine(s: Any, source: Any) -> None:
     """Empty the machine. Counters that invalidate caches continue, so that no cached value is reused."""
     k = s.clock[0]
-    gives = k.gives
-    walks = k.walks
+    releases = k.releases
+    passes = k.passes
     s.clock[0] = source.clock[0]
-    k.gives = gives + 1
-    k.walks = walks + 1
+    k.releases = releases + 1
+    k.passes = passes + 1
     for i in range(len(s.nodes)):
         version = s.nodes[i].version
         s.nodes[i] = source.nodes[i]
@@ -276,4 +278,4 @@ def _empty_machine(s: Any, source: Any) -> None:
         s.gpu_load[g] = 0
         s.gpu_first[g] = -1
         s.gpu_jobs[g] = 0
-        s.fresh_mark[g] = False
+        s.gpu_changed[g] = False

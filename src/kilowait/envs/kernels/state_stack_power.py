@@ -13,7 +13,7 @@ from kilowait.engine.kernels.jit import (
     specialize,
     without_refcount,
 )
-from kilowait.engine.kernels.power_state import STEP, PowerState, power_state_without_refcount
+from kilowait.engine.kernels.power_state import NODE_CHANGE, PowerState, power_state_without_refcount
 from kilowait.envs.kernels import state_stack
 from kilowait.envs.power.power_setup import PowerSetup
 
@@ -50,7 +50,7 @@ COPY = np.dtype(
 
 SPARE = 4096
 _SHARED = ("reserve",)
-_EMPTY = ("idle", "shutting_down", "booting", "steps")
+_EMPTY = ("idle", "shutting_down", "booting", "node_changes")
 """Written before they are read: untouched pages take no memory."""
 
 
@@ -68,13 +68,13 @@ class PowerLogArrays(NamedTuple):
     pools: npt.NDArray[Any]
     by_user: npt.NDArray[np.int64]
     user_weight: npt.NDArray[np.float64]
-    lever: npt.NDArray[Any]  # (1,) LEVER before the first event
+    power_control_state: npt.NDArray[Any]  # (1,) POWER_CONTROL_STATE before the first event
     factor: npt.NDArray[np.float64]  # (G, N, L), or (G, 1, L) where all jobs have the same
     watts: npt.NDArray[np.int64]  # (G, N, L), or (0, 0, 0) without a budget
     least_watts: npt.NDArray[np.int64]  # (N,) or (0,)
     run_s: npt.NDArray[np.float64]  # (N,)
     planned_s: npt.NDArray[np.float64]  # (N,)
-    sleepers: npt.NDArray[Any]  # (G,) SLEEPER before the first event
+    sleep_state: npt.NDArray[Any]  # (G,) SLEEP_STATE before the first event
     above_w: npt.NDArray[np.float64]  # as in power_setup.PowerTables
     kind: npt.NDArray[np.int64]
     may: npt.NDArray[np.uint8]
@@ -89,7 +89,7 @@ class PowerLogArrays(NamedTuple):
 
 def max_node_steps(state: PowerState) -> int:
     """Maximum number of node state changes in one instant: a few per start, node and group."""
-    if not state.lever["sleeps"][0]:
+    if not state.power_control_state["sleeps"][0]:
         return 0
     nodes = int(state.pools["capacity"][state.groups["pool_lo"]].sum())
     return 4 * len(state.jobs) + 8 * nodes + 16 * len(state.groups) + 16
@@ -98,8 +98,8 @@ def max_node_steps(state: PowerState) -> int:
 def with_capacity(state: PowerState) -> PowerState:
     """The state with an array for the node state changes of several instants."""
     rows = max_node_steps(state)
-    steps = np.zeros(rows + SPARE if rows else 0, STEP).view(np.recarray)
-    return state._replace(steps=steps)
+    node_changes = np.zeros(rows + SPARE if rows else 0, NODE_CHANGE).view(np.recarray)
+    return state._replace(node_changes=node_changes)
 
 
 def stack_of(state: PowerState, copies: int) -> PowerState:
@@ -133,13 +133,13 @@ def source_of(
     )
     return PowerLogArrays(
         *kept,
-        lever=state.lever.copy(),
+        power_control_state=state.power_control_state.copy(),
         factor=state.factor,
         watts=state.watts,
         least_watts=state.least_watts,
         run_s=state.run_s,
         planned_s=state.planned_s,
-        sleepers=state.sleepers.copy(),
+        sleep_state=state.sleep_state.copy(),
         above_w=drawing.above_w,
         kind=drawing.kind,
         may=drawing.may,
@@ -168,13 +168,13 @@ def log_arrays_without_refcount(a: Any) -> PowerLogArrays:
         without_refcount(a.pools),
         without_refcount(a.by_user),
         without_refcount(a.user_weight),
-        without_refcount(a.lever),
+        without_refcount(a.power_control_state),
         without_refcount(a.factor),
         without_refcount(a.watts),
         without_refcount(a.least_watts),
         without_refcount(a.run_s),
         without_refcount(a.planned_s),
-        without_refcount(a.sleepers),
+        without_refcount(a.sleep_state),
         without_refcount(a.above_w),
         without_refcount(a.kind),
         without_refcount(a.may),
@@ -207,27 +207,27 @@ def nth_state(t: Any, copy: int) -> PowerState:
         s.segments[copy],
         s.events[copy],
         s.queue[copy],
-        s.fresh[copy],
+        s.new_arrivals[copy],
         s.expected_ends[copy],
         s.candidates[copy],
-        s.line_s[copy],
-        s.line_free[copy],
+        s.timeline_s[copy],
+        s.timeline_free[copy],
         s.usage[copy],
-        s.lever[copy],
+        s.power_control_state[copy],
         s.factor[copy],
         s.watts[copy],
         s.least_watts[copy],
         s.preferred_level[copy],
         s.run_s[copy],
         s.planned_s[copy],
-        s.hold_s[copy],
+        s.hold_until_s[copy],
         s.reserved_level[copy],
-        s.sleepers[copy],
+        s.sleep_state[copy],
         s.idle[copy],
         s.shutting_down[copy],
         s.booting[copy],
         s.reserve,
-        s.steps[copy],
+        s.node_changes[copy],
     )
 
 
@@ -262,9 +262,9 @@ def reset(s: Any, copy: Any, source: Any, row: int) -> None:
     source = log_arrays_without_refcount(source)
     _reset(s, copy, source, row)
     lo = copy.first
-    s.lever[0] = source.lever[0]
-    for g in range(len(s.sleepers)):
-        s.sleepers[g] = source.sleepers[g]
+    s.power_control_state[0] = source.power_control_state[0]
+    for g in range(len(s.sleep_state)):
+        s.sleep_state[g] = source.sleep_state[g]
     levels = s.factor.shape[2]
     for job in range(len(s.jobs)):
         s.run_s[job] = source.run_s[lo + job]

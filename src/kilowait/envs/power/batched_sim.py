@@ -82,7 +82,7 @@ class EnergyDecisionSettings(DecisionSettings):
         )
 
 
-_LISTS = {"idle": "idle_hi", "shutting_down": "fall_hi", "booting": "wake_hi"}
+_LISTS = {"idle": "idle_hi", "shutting_down": "shutdown_hi", "booting": "wake_hi"}
 """Lists of node batches, and the field with the end of each."""
 
 
@@ -185,7 +185,7 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
 
     def _changing_arrays(self) -> dict[str, npt.NDArray[np.float64]]:
         moving = super()._changing_arrays()
-        for name in ("reserve", "steps", *_LISTS):  # constant; empty between two steps; in `snapshot`
+        for name in ("reserve", "node_changes", *_LISTS):  # constant; empty between two steps; in `snapshot`
             del moving[f"stack.{name}"]
         return moving | {"user_weight": self.log_arrays.user_weight}
 
@@ -193,7 +193,7 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         """As in the base class; of the node lists, which have one entry per node, only the part in use."""
         kept = super().snapshot()
         for name, end in _LISTS.items():
-            used = int(self.states.sleepers[end].max())
+            used = int(self.states.sleep_state[end].max())
             part = np.asarray(getattr(self.states, name))[:, :, :used]
             kept[f"stack.{name}"] = np.frombuffer(part.tobytes(), np.uint8).copy()
         return kept

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from kilowait.cluster import Cluster
-from kilowait.engine.kernels.power_state import STEP
+from kilowait.engine.kernels.power_state import NODE_CHANGE
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
 from kilowait.envs.batched_sim import external_policy
@@ -100,7 +100,7 @@ def run_energy_policy(
     a: Any = board.buffers
     a.copies["jobs"] = np.iinfo(np.int64).max  # run to the last event: some jobs may never start
     a.copies["hold_end_s"] = -np.inf
-    kept = [np.zeros(0, STEP)]
+    kept = [np.zeros(0, NODE_CHANGE)]
 
     def step(action: int) -> None:
         """One step; continues where it stops because the array of node state changes is full."""
@@ -131,6 +131,6 @@ def run_energy_policy(
 
 
 def _store_node_steps(kept: list[Any], state: Any, a: Any) -> None:
-    written = int(state.lever["steps"][0])
-    kept.append(np.asarray(state.steps[:written]).copy())
-    state.lever["steps"] = a.copies["noted"] = 0
+    written = int(state.power_control_state["node_changes"][0])
+    kept.append(np.asarray(state.node_changes[:written]).copy())
+    state.power_control_state["node_changes"] = a.copies["noted"] = 0
