@@ -153,7 +153,9 @@ def work(log: str, path: str, algo: str, seed: int, folder: Path, seconds: float
         policy = agent.policy if algo == "cma-es" else agent
         found = {"values": judge(path, policy), "training_s": took}
         if algo == "cma-es":
-            found["went"] = {name: agent.provenance[name] for name in ("began_at", "went", "kept_rule")}
+            found["went"] = {
+                name: agent.provenance[name] for name in ("start", "accepted_step", "fallback_policy")
+            }
         if log == "lublin_256":
             found["their_windows"] = on_their_windows(path, policy)
     Path(f"{stem}.judged.json").write_text(json.dumps(found) + "\n", encoding="utf-8")

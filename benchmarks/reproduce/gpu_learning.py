@@ -156,7 +156,7 @@ def judge_rules(
     for rule in BASELINES:
         for moves in (False, True):
             chosen = best_policy(
-                split(table_).train, cluster, rules=(rule,), migrate=(moves,), window_jobs=window_jobs,
+                split(table_).train, cluster, policies=(rule,), migrate=(moves,), window_jobs=window_jobs,
                 speeds=lambda some: run_speeds("auto", some, cluster),
             )  # fmt: skip
             types, placement = chosen.provenance["gpu_type_order"], chosen.provenance["placement"]

@@ -161,16 +161,16 @@ def _went(told: Mapping[str, Any] | None) -> str:
     """How far CMA-ES moved from its initial policy; empty for networks.
 
     >>> (
-    ...     _went({"began_at": "usual", "went": "nowhere: nothing clearly better", "kept_rule": None}),
+    ...     _went({"start": "default", "accepted_step": 0.0, "fallback_policy": None}),
     ...     _went(None),
     ... )
     ('nowhere', '')
     """
     if told is None:
         return ""
-    return (
-        f"kept {told['kept_rule']}" if told["kept_rule"] is not None else str(told["went"]).partition(":")[0]
-    )
+    if told["fallback_policy"] is not None:
+        return f"kept {told['fallback_policy']}"
+    return {0.0: "nowhere", 0.5: "half the way", 1.0: "all the way"}[told["accepted_step"]]
 
 
 def _interval(ends: Sequence[float] | None) -> str:

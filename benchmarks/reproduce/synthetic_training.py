@@ -169,7 +169,9 @@ def work(cell: Cell, plan: Plan, folder: Path) -> str:
         if cell.what != "cma-es":
             found["steps"] = plan.steps
         else:
-            found["went"] = {name: agent.provenance[name] for name in ("began_at", "went", "kept_rule")}
+            found["went"] = {
+                name: agent.provenance[name] for name in ("start", "accepted_step", "fallback_policy")
+            }
     told = json.dumps(found) + "\n"
     _whole(cell.file(folder), lambda part: part.write_text(told, encoding="utf-8"))
     return _took(cell, began, used)

@@ -129,7 +129,7 @@ def check_what_the_file_says(model, agent, inputs):
 def test_q_networks_with_atoms_and_noise_are_exported_without_noise(tmp_path):
     vec = batch(False)
     agent = q_network(vec.spec_of_observation, "kernel", noisy=True, atoms=5, **SIZES)
-    agent.draw_noise(torch.Generator().manual_seed(1))
+    agent.sample_noise(torch.Generator().manual_seed(1))
     agent.train()
     seen, _ = vec.reset(seed=1)
     export_network(agent, tmp_path / "q.ts", to="torchscript")

@@ -13,7 +13,7 @@ from kilowait.envs.batched_sim import DecisionSettings
 @pytest.fixture
 def agent(tmp_path):
     asking = DecisionSettings(queue_window=8)
-    told = {"env": "kilowait/Batch-v0", "asking": settings_to_dict(asking)}
+    told = {"env": "kilowait/Batch-v0", "decision_settings": settings_to_dict(asking)}
     return save_network(
         network(asking.observation_spec, width=8), tmp_path / "run" / "agent.pt", provenance=told
     )

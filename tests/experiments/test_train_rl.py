@@ -98,7 +98,7 @@ def test_invalid_settings_are_errors(tmp_path):
 def test_multiplier_rises_while_constraint_is_violated(tmp_path):
     how = replace(QUICK, constraint={"sla": 0.0}, sla_s=1.0)
     _, history = trained(tmp_path / "run", how)
-    prices = [update.losses["price"] for update in history]
-    assert prices[0] < prices[-1] and any(update.losses.get("cost", 0) > 0 for update in history)
+    multipliers = [update.losses["multiplier"] for update in history]
+    assert multipliers[0] < multipliers[-1] and any(update.losses.get("cost", 0) > 0 for update in history)
     with pytest.raises(InputError, match="only ppo supports"):
         replace(QUICK, algo="sac", hyperparameters={}, constraint={"sla": 0.1})

@@ -113,7 +113,7 @@ def _gpu_factory(cluster: Cluster, how: RLTraining) -> EnvFactory:
 
     return EnvFactory(
         "kilowait/Gpu-v0", envs, lambda network: GpuNetworkAgent(network, decision_settings),
-        gpu_settings_to_dict(decision_settings), {"placing": GPU_SETTINGS},
+        gpu_settings_to_dict(decision_settings), {"gpu_settings": GPU_SETTINGS},
     )  # fmt: skip
 
 

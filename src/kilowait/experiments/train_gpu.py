@@ -78,7 +78,7 @@ def start_description(agent: LinearGpuAgent) -> str:
     'srtf, fastest, moved, placement first'
     """
     start = agent.provenance["start"]
-    words = [start["rule"]]
+    words = [start["policy"]]
     words += ["fastest"] if start["gpu_type_order"] == "fastest" else []
     words += ["moved"] if start["migrate"] else []
     return ", ".join([*words, f"placement {start['placement']}"])

@@ -261,7 +261,7 @@ def train_network(
     )
     provenance = {
         "env": factory.name,
-        "asking": factory.decision_settings,
+        "decision_settings": factory.decision_settings,
         "learning": _plain(how),
         "cluster": cluster.name,
     }

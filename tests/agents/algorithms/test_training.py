@@ -73,7 +73,7 @@ def test_constraint_holds_at_the_cost_of_reward():
     trained = train_ppo(TwoJobs(64), settings, seed=0)
     late = [one.losses["cost"] for one in trained.history[-10:]]
     assert np.mean(late) <= 0.1 < trained.history[0].losses["cost"]
-    assert trained.history[-1].losses["price"] > 0
+    assert trained.history[-1].losses["multiplier"] > 0
     assert excess(trained.network) > 1.0
 
 

@@ -45,19 +45,19 @@ def waiting(number=0, **known):
 def test_compiled_score_equals_formula():
     random = np.random.default_rng(0)
     weights = random.normal(size=len(FEATURES))
-    rule = LinearAgent(weights).policy
-    nobody = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
-    parameters = rule.prepare(nobody, CLUSTER)
+    policy = LinearAgent(weights).policy
+    unknown_user = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
+    parameters = policy.prepare(unknown_user, CLUSTER)
     for _ in range(200):
         job = waiting(
             submit_s=random.uniform(0, 1e6), estimate_s=random.uniform(1, 1e5), nodes=random.integers(1, 65)
         )
         now = job["submit_s"] + random.uniform(0, 1e5)
         wait_s = now - job["submit_s"]
-        wanted = plain_score(weights, job["estimate_s"], job["nodes"], wait_s, 64)
-        assert rule.score(job, now, parameters) == pytest.approx(wanted, rel=1e-12)
+        expected_score = plain_score(weights, job["estimate_s"], job["nodes"], wait_s, 64)
+        assert policy.score(job, now, parameters) == pytest.approx(expected_score, rel=1e-12)
         by_numpy = features(job["estimate_s"], job["nodes"], wait_s, 64)[0] @ weights
-        assert by_numpy == pytest.approx(wanted, rel=1e-12)
+        assert by_numpy == pytest.approx(expected_score, rel=1e-12)
 
 
 def test_ended_jobs_change_score_of_their_user_most():
@@ -71,13 +71,13 @@ def test_ended_jobs_change_score_of_their_user_most():
         user=[4, 4, 9],
     )
     weights = np.random.default_rng(3).normal(size=len(FEATURES))
-    rule = LinearAgent(weights).policy
-    parameters = rule.prepare(jobs, CLUSTER)
+    policy = LinearAgent(weights).policy
+    parameters = policy.prepare(jobs, CLUSTER)
     same = {"estimate_s": 1024.0, "nodes": 1}
-    rule.score(waiting(1, ran_s=-1.0, **same), 0.0, parameters)
+    policy.score(waiting(1, ran_s=-1.0, **same), 0.0, parameters)
     for ran_s in (4.0, 512.0, 1024.0):
-        rule.score(waiting(0, ran_s=-1.0, **same), 2000.0 - ran_s, parameters)
-        rule.score(waiting(0, ran_s=ran_s, **same), 2000.0, parameters)
+        policy.score(waiting(0, ran_s=-1.0, **same), 2000.0 - ran_s, parameters)
+        policy.score(waiting(0, ran_s=ran_s, **same), 2000.0, parameters)
     used, quick = np.log([4 / 1024, 0.5, 1.0]), np.array([1.0, 10 / 512, 10 / 1024])
 
     def mean(values, fade, prior, weight):
@@ -98,12 +98,12 @@ def test_ended_jobs_change_score_of_their_user_most():
     expected_inverse_runtime = (known * his_quick[0] + counts * min(his_quick[0], 10 / since)) / (
         known + counts
     )
-    for number, told in (
+    for number, predicted_jobs in (
         (0, (usual, expected, quick_usual, expected_inverse_runtime)),
         (2, (usual, usual, quick_usual, quick_usual)),
     ):
-        found = rule.score(waiting(number, submit_s=2000.0, **same), 2100.0, parameters)
-        assert found == pytest.approx(plain_score(weights, 1024.0, 1, 100.0, 64, *told), rel=1e-12)
+        found = policy.score(waiting(number, submit_s=2000.0, **same), 2100.0, parameters)
+        assert found == pytest.approx(plain_score(weights, 1024.0, 1, 100.0, 64, *predicted_jobs), rel=1e-12)
 
 
 def test_overestimating_user_is_learned_during_run():
@@ -136,9 +136,10 @@ def test_max_wait_bounds_waits():
     assert starving > 3600
     assert 1200 < bound <= 1200 + 640 + 10
     by_age = LinearAgent(saf_weights(), max_wait_s=0.0).policy
-    made = kw.lublin(300, 64, load=1.2, seed=3)
+    synthetic_jobs = kw.lublin(300, 64, load=1.2, seed=3)
     ours, theirs = (
-        kw.simulate(made, CLUSTER, who, backfill="none").jobs()["start_s"] for who in (by_age, "fcfs")
+        kw.simulate(synthetic_jobs, CLUSTER, who, backfill="none").jobs()["start_s"]
+        for who in (by_age, "fcfs")
     )
     assert np.array_equal(ours, theirs)
 
@@ -194,7 +195,7 @@ def test_save_and_load_are_exact(tmp_path):
     again = load_agent(path)
     assert np.array_equal(again.weights, weights)
     assert np.array_equal(again.parameters(jobs, CLUSTER), agent.parameters(jobs, CLUSTER))
-    assert sorted(again.memory.users) == ["ann", 'bob "b"']
+    assert sorted(again.user_history.users) == ["ann", 'bob "b"']
     assert (again.prior_weight, again.fallback_policy) == (0.3, "f1")
     assert (again.name, again.provenance, again.policy.name) == ("mine", {"seed": 0, "trace": "x"}, "mine")
 
@@ -210,13 +211,13 @@ def test_weights_are_validated_and_read_only():
 def damaged(**changes):
     good = {
         "format": "kilowait linear agent",
-        "version": 2,
+        "version": 3,
         "name": "agent",
         "weights": dict.fromkeys(FEATURES, 0.5),
-        "trust": 0.25,
-        "kept": None,
+        "prior_weight": 0.25,
+        "fallback_policy": None,
         "provenance": {},
-        "memory": UserHistory().to_dict(),
+        "user_history": UserHistory().to_dict(),
     }
     return json.dumps({**good, **changes})
 
@@ -231,7 +232,7 @@ def damaged(**changes):
         ("[1, 2]", "its format is 'list'"),
         ("{}", "its format is None"),
         (damaged(format="something"), "its format is 'something'"),
-        (damaged(version=1), "version 1; this kilowait reads version 2"),
+        (damaged(version=2), "version 2; this kilowait reads version 3"),
         (damaged(weights=[1, 2]), "has weights for"),
         (damaged(weights={"length": 1.0}), "has weights for length; this agent needs length, width"),
         (damaged(weights=dict.fromkeys(FEATURES, "1")), "they must be numbers"),
@@ -239,16 +240,16 @@ def damaged(**changes):
         (damaged(weights=dict.fromkeys(FEATURES, float("nan"))), "give 12 finite numbers"),
         (damaged(weights=dict.fromkeys(FEATURES, 10**400)), "agent.json"),
         (damaged(provenance=3), "the provenance 3"),
-        (damaged(trust="much"), "the trust 'much'"),
-        (damaged(trust=2.0), "weight of the stored user history is 2.0"),
-        (damaged(kept="f9"), "'f9'"),
+        (damaged(prior_weight="much"), "the prior_weight 'much'"),
+        (damaged(prior_weight=2.0), "weight of the stored user history is 2.0"),
+        (damaged(fallback_policy="f9"), "'f9'"),
         (damaged(max_wait_s=-1.0), "longest wait is -1.0 s"),
         (damaged(max_wait_s="long"), "agent.json"),
-        (damaged(kept=["f1"]), "agent.json"),
-        (damaged(memory=None), "its user history does not consist of"),
-        (damaged(memory={"usual": {"0": [1.0]}, "users": {}}), "agent.json"),
-        (damaged(memory={"usual": {"0": [-1.0, 0.0, 0.0]}, "users": {}}), "weights below 0"),
-        (damaged(memory={"usual": {"99": [1.0, 0.0, 0.0]}, "users": {}}), "not rows of 3 numbers"),
+        (damaged(fallback_policy=["f1"]), "agent.json"),
+        (damaged(user_history=None), "its user history does not consist of"),
+        (damaged(user_history={"all_users": {"0": [1.0]}, "users": {}}), "agent.json"),
+        (damaged(user_history={"all_users": {"0": [-1.0, 0.0, 0.0]}, "users": {}}), "weights below 0"),
+        (damaged(user_history={"all_users": {"99": [1.0, 0.0, 0.0]}, "users": {}}), "not rows of 3 numbers"),
     ],
 )
 def test_damaged_file_is_an_error(tmp_path, text, words):

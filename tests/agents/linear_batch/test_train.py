@@ -87,7 +87,7 @@ def test_history_contains_users_of_training_and_validation(parts):
         for part, shift in zip(parts, (0, 2), strict=True)
     )
     agent, _ = train(first, second, CLUSTER, seed=0, **SMALL)
-    assert sorted(agent.memory.users) == ["0", "1", "2", "3", "4"]
+    assert sorted(agent.user_history.users) == ["0", "1", "2", "3", "4"]
 
 
 def test_window_history_does_not_depend_on_later_jobs(parts):
@@ -95,10 +95,12 @@ def test_window_history_does_not_depend_on_later_jobs(parts):
     jobs = parts[0].with_columns(user=np.arange(len(parts[0])) % 7)
     changed = jobs.with_columns(runtime_s=np.where(np.arange(len(jobs)) < 600, jobs["runtime_s"], 1.0))
     for lag in (0, 50, 400):
-        one, other = (LogPart(table, CLUSTER, 150).lagging(600, lag).parameters for table in (jobs, changed))
+        one, other = (
+            LogPart(table, CLUSTER, 150).lagged_window(600, lag).parameters for table in (jobs, changed)
+        )
         assert np.array_equal(one, other)
-    later = LogPart(changed, CLUSTER, 150).lagging(900, 0).parameters
-    assert not np.array_equal(later, LogPart(jobs, CLUSTER, 150).lagging(900, 0).parameters)
+    later = LogPart(changed, CLUSTER, 150).lagged_window(900, 0).parameters
+    assert not np.array_equal(later, LogPart(jobs, CLUSTER, 150).lagged_window(900, 0).parameters)
 
 
 def test_progress_and_provenance(parts):

@@ -84,9 +84,9 @@ def test_save_and_load_are_exact(tmp_path):
     [
         ({"version": 9}, "version 9"),
         ({"weights": {"remaining": 1.0}}, "needs remaining, length"),
-        ({"way": {"preempted": True}}, "preempted"),
-        ({"way": {"placement": "nowhere"}}, "nowhere"),
-        ({"way": None}, "train it again"),
+        ({"gpu_settings": {"preempted": True}}, "preempted"),
+        ({"gpu_settings": {"placement": "nowhere"}}, "nowhere"),
+        ({"gpu_settings": None}, "train it again"),
     ],
 )
 def test_damaged_file_is_an_error(tmp_path, change, words):
@@ -129,10 +129,10 @@ def test_best_policy_is_start_and_kept_unless_clearly_beaten():
         speeds=lambda jobs: run_speeds("auto", jobs, CLUSTER),
     )  # fmt: skip
     assert start == dict(best.provenance)
-    if agent.provenance["kept_the_rule"]:
+    if agent.provenance["policy_kept"]:
         assert np.array_equal(agent.weights, best.weights) and agent.overrides == best.overrides
     else:
-        assert agent.provenance["validation_relative_to_the_rule"] < 1
+        assert agent.provenance["validation_relative_to_policy"] < 1
 
 
 def test_too_few_validation_windows_is_an_error():

@@ -40,7 +40,7 @@ def test_save_and_load(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('"version": 1', '"version": 7', "version 7"),
+        ('"version": 2', '"version": 7', "version 7"),
         ('"longer"', '"shorter"', "needs"),
         ("0.5", '"x"', "damaged"),
     ],

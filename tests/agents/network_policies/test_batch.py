@@ -53,7 +53,7 @@ def test_simulate_accepts_network_agent():
 def test_loaded_agent_makes_same_decisions(tmp_path):
     asking = DecisionSettings(queue_window=16, backfill_order="agent", max_wait_s=4000.0)
     net = network(asking.observation_spec, "kernel", seed=3, width=16)
-    save_network(net, tmp_path / "agent.pt", provenance={"asking": settings_to_dict(asking)})
+    save_network(net, tmp_path / "agent.pt", provenance={"decision_settings": settings_to_dict(asking)})
     agent = network_agent(tmp_path / "agent.pt")
     jobs = crowded(90, 2)
     assert agent.decision_settings == asking
@@ -62,7 +62,7 @@ def test_loaded_agent_makes_same_decisions(tmp_path):
         kw.simulate(jobs, MACHINE, NetworkAgent(net, asking), "easy").jobs()["start_s"],
     )
     save_network(net, tmp_path / "bare.pt")
-    with pytest.raises(InputError, match="not its decision settings"):
+    with pytest.raises(InputError, match="without its decision settings"):
         network_agent(tmp_path / "bare.pt")
 
 
@@ -96,7 +96,7 @@ def predicted(count: int = 60, seed: int = 1) -> kw.JobTable:
 def test_network_with_prediction_features(tmp_path):
     asking = DecisionSettings(queue_window=16, backfill_order="agent", prediction_features=True)
     net = network(asking.observation_spec, "kernel", seed=3, width=16)
-    save_network(net, tmp_path / "agent.pt", provenance={"asking": settings_to_dict(asking)})
+    save_network(net, tmp_path / "agent.pt", provenance={"decision_settings": settings_to_dict(asking)})
     agent = network_agent(tmp_path / "agent.pt")
     assert agent.decision_settings.prediction_features and engine_weights(agent.network) is not None
     inside = kw.simulate(predicted(), MACHINE, agent, "easy").jobs()["start_s"]
@@ -127,7 +127,7 @@ def test_agents_without_prediction_field_still_load(tmp_path):
     asking = DecisionSettings(queue_window=16, backfill_order="agent")
     assert asking.observation_spec.features == names and settings_to_dict(asking) == asked
     net = network(asking.observation_spec, "kernel", seed=3, width=16)
-    save_network(net, tmp_path / "agent.pt", provenance={"asking": asked})
+    save_network(net, tmp_path / "agent.pt", provenance={"decision_settings": asked})
     agent = network_agent(tmp_path / "agent.pt")
     assert not agent.decision_settings.prediction_features
     for jobs in (crowded(60, 1), predicted()):

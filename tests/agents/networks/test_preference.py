@@ -102,7 +102,7 @@ def test_preference_errors(tmp_path):
         agent.prefer(wait=1).prefer(sla=1)
     with pytest.raises(InputError, match="all preferences are 0"):
         agent.prefer()
-    save_network(told, tmp_path / "agent.pt", provenance={"asking": settings_to_dict(asking)})
+    save_network(told, tmp_path / "agent.pt", provenance={"decision_settings": settings_to_dict(asking)})
     again = network_agent(tmp_path / "agent.pt")
     assert again.prefer(sla=1).provenance["preference"] == {"slowdown": 0.0, "wait": 0.0, "sla": 1.0}
     gpu = GpuNetworkAgent(told, GpuDecisionSettings(queue_window=16))

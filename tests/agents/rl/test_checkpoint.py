@@ -122,7 +122,7 @@ def test_other_version_is_an_error(tmp_path, monkeypatch):
     path = write_state(tmp_path / "s", "thing", {})
     monkeypatch.undo()
     with pytest.raises(
-        InputError, match="is a thing of version 7; this kilowait reads version 1: train again"
+        InputError, match="is a thing of version 7; this kilowait reads version 2: train again"
     ):
         read_state(path, "thing")
 

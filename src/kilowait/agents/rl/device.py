@@ -29,28 +29,28 @@ def use_device(device: str | torch.device, threads: int | None) -> Iterator[torc
     cpu 1
     """
     try:
-        chosen = torch.device(device)
+        torch_device = torch.device(device)
     except RuntimeError:
-        chosen = torch.device("meta")
-    if chosen.type not in ("cpu", "cuda"):
+        torch_device = torch.device("meta")
+    if torch_device.type not in ("cpu", "cuda"):
         raise UnknownNameError("device", str(device), ["cpu", "cuda"])
-    if chosen.type == "cuda" and not torch.cuda.is_available():
+    if torch_device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(
             f"the device is {device!r} and torch finds no CUDA here; take 'cpu', or another torch"
         )
-    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+    if torch_device.type == "cuda" and (torch_device.index or 0) >= torch.cuda.device_count():
         raise InputError(
             f"the device is {device!r} and there are {torch.cuda.device_count()}, from cuda:0 on"
         )
     if threads is not None and threads < 1:
         raise InputError(f"{threads} threads; there must be at least 1")
-    before = torch.get_num_threads()
+    previous = torch.get_num_threads()
     try:
         if threads is not None:
             torch.set_num_threads(threads)
-        yield chosen
+        yield torch_device
     except RuntimeError as problem:
-        if not any(words in str(problem) for words in ("out of memory", "can't allocate memory")):
+        if not any(message in str(problem) for message in ("out of memory", "can't allocate memory")):
             raise
         first = str(problem).splitlines()[0]
         raise TrainingError(
@@ -58,7 +58,7 @@ def use_device(device: str | torch.device, threads: int | None) -> Iterator[torc
             "batches; existing checkpoints are unchanged"
         ) from None
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(previous)
 
 
 def lower_precision(device: torch.device, precision: str) -> torch.autocast:
@@ -88,18 +88,18 @@ class DeviceTransfer:
             return {name: into[name].copy_(array) for name, array in arrays.items()}
         if self._arrived is not None:
             self._arrived.synchronize()  # the previous copy from pinned memory has finished
-        carried = {}
+        transferred = {}
         for name, array in arrays.items():
             pinned = self._pinned.get(name)
             if pinned is None or pinned.shape != array.shape:
                 pinned = self._pinned[name] = torch.empty_like(array, pin_memory=True)
             pinned.copy_(array)
             if into is None:
-                carried[name] = pinned.to(self.device, non_blocking=True)
+                transferred[name] = pinned.to(self.device, non_blocking=True)
             else:
-                carried[name] = into[name].copy_(pinned, non_blocking=True)
+                transferred[name] = into[name].copy_(pinned, non_blocking=True)
         self._arrived = torch.cuda.current_stream(self.device).record_event()
-        return carried
+        return transferred
 
 
 def with_an_action(observation: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
@@ -112,17 +112,17 @@ def with_an_action(observation: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, 
     >>> with_an_action(empty)["mask"].tolist()
     [[1, 0]]
     """
-    stuck = ~(observation["mask"] != 0).any(-1)
-    if not stuck.any():
+    no_action = ~(observation["mask"] != 0).any(-1)
+    if not no_action.any():
         return observation
-    wrong = stuck & (observation["jobs"] != 0).any((1, 2))
+    wrong = no_action & (observation["jobs"] != 0).any((1, 2))
     if wrong.any():
         raise TrainingError(
             f"environment {int(np.argmax(wrong))} has waiting jobs and allows no action at all; "
             "its mask must have a 1, if only for the hold action"
         )
     mask = observation["mask"].copy()
-    mask[stuck, 0] = 1
+    mask[no_action, 0] = 1
     return {**observation, "mask": mask}
 
 
