@@ -128,7 +128,8 @@ class AgentExplanation:
 def typical_decisions(
     queue: npt.NDArray[np.int64], margin: Floats, distinguishable: npt.NDArray[np.bool_]
 ) -> list[tuple[str, int]]:
-    """The decision (row) of each kind in `TYPICAL_DECISIONS`, each row at most once; fewer where there are fewer decisions.
+    """The decision (row) of each kind in `TYPICAL_DECISIONS`, each row at most once; fewer if decisions are
+    few.
 
     Args:
         queue: number of jobs that could be chosen.
