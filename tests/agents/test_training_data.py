@@ -74,6 +74,6 @@ def test_invalid_parts_and_weights_are_errors():
     vec = BatchVectorEnv(2, jobs=REAL, cluster=MACHINE, episode_jobs=50, queue_window=8)
     with pytest.raises(InputError, match="use shorter episodes"):
         vec.set_episode_ranges([(0, 40)], [1.0])
-    with pytest.raises(InputError, match="give one weight per part"):
+    with pytest.raises(InputError, match="give one weight per range"):
         vec.set_episode_ranges([(0, 100), (100, 300)], [0.5, 0.6])
     vec.close()

@@ -128,7 +128,7 @@ def test_a_preference_can_be_given_at_a_reset():
         vec.reset(options={"preference": {"fairnes": 1}})
     with pytest.raises(InputError, match="with a sum of 1"):
         vec.reset(options={"preference": [0.5, 0.6]})
-    with pytest.raises(InputError, match="draws no preferences"):
+    with pytest.raises(InputError, match="samples no preferences"):
         batch(preferences=None).reset(options={"preference": rows})
 
 

@@ -143,7 +143,7 @@ def started_search(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("run", "changes", "words"),
+    ("run", "changes", "message"),
     [
         (
             train_batch_agent,
@@ -202,7 +202,7 @@ def test_nan_and_infinity_survive_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "message"),
     [
         (lambda text: text[: len(text) // 2], "cut off"),
         (lambda text: text.replace('"seed": 0', '"seed": 1'), "is damaged: its digest does not match"),

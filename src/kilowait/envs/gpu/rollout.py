@@ -66,7 +66,7 @@ def run_gpu_policy(
         preference=preference,
     )
     state = simulator.take_state(decision_settings.starts(gpu_settings))
-    board = GpuBatchedSimulator(
+    env_simulator = GpuBatchedSimulator(
         state,
         cluster,
         decision_settings,
@@ -76,13 +76,13 @@ def run_gpu_policy(
         episode_jobs=len(jobs),
         autoreset=DISABLED,
         threads=1,
-        own=True,
+        in_place=True,
     )
-    a: Any = board.buffers
-    a.copies["jobs"] = np.count_nonzero(state.job_state["status"] != REFUSED)
-    a.copies["weight"] = board.log_arrays.weight.sum()
-    a.copies["first_s"] = state.job_state["arrival_s"].min(initial=np.inf)
-    board.step(np.array([START_PREPARED]))
-    while not a.over[0]:
-        board.step(np.ascontiguousarray(decide(board.observed(copy=False)), np.int64))
+    buffers: Any = env_simulator.buffers
+    buffers.copies["jobs"] = np.count_nonzero(state.job_state["status"] != REFUSED)
+    buffers.copies["weight"] = env_simulator.log_arrays.weight.sum()
+    buffers.copies["first_s"] = state.job_state["arrival_s"].min(initial=np.inf)
+    env_simulator.step(np.array([START_PREPARED]))
+    while not buffers.over[0]:
+        env_simulator.step(np.ascontiguousarray(decide(env_simulator.observed(copy=False)), np.int64))
     return simulator.log()

@@ -96,7 +96,7 @@ def overdue(s: Any, max_wait_s: float) -> int:
 
 
 @kernel
-def place_of(s: Any, job: int) -> int:
+def queue_position(s: Any, job: int) -> int:
     """Position of the job in the queue, which is sorted by job number."""
     k = s.clock[0]
     lo = k.queue_lo
@@ -114,7 +114,7 @@ def place_of(s: Any, job: int) -> int:
 def apply(s: Any, copy: Any, job: int) -> None:
     """Start the chosen job or make a reservation; without backfilling a job that does not fit blocks its groups."""
     k = s.clock[0]
-    at = place_of(s, job)
+    at = queue_position(s, job)
     g = place(s, job, EVERY_GROUP if k.depth > 0 else k.open_groups)
     if g >= 0:
         start(s, job, g)
@@ -161,11 +161,11 @@ def advance_to_decision(
         if copy.phase == HEAD:
             if k.open_groups != 0 and any_fits(s):
                 count, only = choices(s, copy.phase, 2)
-                late = overdue(s, max_wait_s)
-                if late >= 0:
-                    only = late
+                overdue_job = overdue(s, max_wait_s)
+                if overdue_job >= 0:
+                    only = overdue_job
                     count = 1
-                if count > 1 or (count == 1 and hold and late < 0 and next_event_s(s) < np.inf):
+                if count > 1 or (count == 1 and hold and overdue_job < 0 and next_event_s(s) < np.inf):
                     return ASK
                 if count == 1:
                     apply(s, copy, only)

@@ -152,7 +152,7 @@ def advance_to_decision(s: Any, copy: Any, source: Any, env_settings: Any) -> in
     while True:
         if copy.phase == BETWEEN:
             if s.lever[0].steps + env_settings.rows > len(s.steps):
-                if env_settings.keep != 0:
+                if env_settings.keep_node_steps != 0:
                     return FULL
                 integrate_node_energy(s, copy, source, False)
             drop_hold_timer(s, copy)
@@ -160,7 +160,7 @@ def advance_to_decision(s: Any, copy: Any, source: Any, env_settings: Any) -> in
                 return OVER
             if k.segments >= copy.jobs and k.running == 0:
                 return OVER
-            copy.turned = 0
+            copy.sleep_decided = 0
             copy.phase = NODES
             if k.queue_hi > k.queue_lo:
                 open_pass(s)
@@ -189,6 +189,6 @@ def advance_to_decision(s: Any, copy: Any, source: Any, env_settings: Any) -> in
                 return ASK
             copy.phase = NODES
         if copy.phase == NODES:
-            if env_settings.turns != 0 and copy.turned == 0 and (can_sleep(s) or can_wake(s)):
+            if env_settings.sleep_actions != 0 and copy.sleep_decided == 0 and (can_sleep(s) or can_wake(s)):
                 return ASK
             finish_pass(s, copy)

@@ -20,14 +20,14 @@ __all__ = ["integrate_node_energy"]
 
 
 @maybe_inline
-def integrate_node_energy(s: Any, copy: Any, source: Any, keep: bool) -> None:
+def integrate_node_energy(s: Any, copy: Any, source: Any, keep_node_steps: bool) -> None:
     """Add the recorded node state changes to the sums, and remove them unless they are kept for a log."""
     first_s = s.clock[0].first_submit_s
     lever = s.lever[0]
     for g in range(len(s.sleepers)):
         fall_asleep(s, g)
-    while copy.noted < lever.steps:
-        step = s.steps[copy.noted]
+    while copy.counted_node_steps < lever.steps:
+        step = s.steps[copy.counted_node_steps]
         state_w = source.state_w[step.group]
         watts = step.shutting_down * state_w[0] + step.asleep * state_w[1] + step.waking * state_w[2]
         carbon, price, _ = integrals(source, step.time_s)
@@ -35,7 +35,7 @@ def integrate_node_energy(s: Any, copy: Any, source: Any, keep: bool) -> None:
         copy.nodes_j += watts * (step.time_s - first_s)
         copy.nodes_carbon += watts * (carbon - copy.first_carbon)
         copy.nodes_price += watts * (price - copy.first_price)
-        copy.noted += 1
-    if not keep:
+        copy.counted_node_steps += 1
+    if not keep_node_steps:
         lever.steps = 0
-        copy.noted = 0
+        copy.counted_node_steps = 0
