@@ -69,7 +69,7 @@ def test_unused_features_have_no_contribution():
         assert case.chosen["estimate_s"] <= case.other["estimate_s"]
 
 
-@pytest.mark.parametrize(("kind", "whole"), [("attention", True), ("gat", False)])
+@pytest.mark.parametrize(("kind", "with_summary"), [("attention", True), ("gat", False)])
 def test_attention_rows_sum_to_1(kind, with_summary):
     vec = envs(kind)
     explanation = explain_network(trained_network(network, kind, vec), vec, FIRST, MACHINE)

@@ -90,7 +90,8 @@ class LookAhead:
         if not base.compiled or base.node_level or base.half_life_s > 0 or base.predicts:
             raise InputError(
                 f"look-ahead cannot simulate {base.name!r}, which is not compiled, is for GPU clusters, "
-                "predicts run times or depends on the usage of users; use saf, sjf, f1 or another policy of the job and the time alone"
+                "predicts run times or depends on the usage of users; use saf, sjf, f1 or another "
+                "policy of the job and the time alone"
             )
 
     @classmethod

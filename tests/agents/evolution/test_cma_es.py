@@ -37,11 +37,11 @@ def test_minimum_of_ellipsoid_is_found():
 
 
 def test_only_ranks_count():
-    found = [
+    points = [
         minimise(function, [3.0, 3.0], step=1.0, seed=3, generations=20)[0]
         for function in (sphere, lambda x: np.log1p(sphere(x)))
     ]
-    assert np.array_equal(*found)
+    assert np.array_equal(*points)
 
 
 def test_seed_determines_search_and_zero_is_valid():
@@ -52,15 +52,15 @@ def test_seed_determines_search_and_zero_is_valid():
 
 
 def test_nan_ranks_last():
-    def holed(x):
+    def nan_region(x):
         return float("nan") if x[0] > 2 else sphere(x)
 
-    point, _ = minimise(holed, [1.9, 3.0], step=1.0, seed=4, generations=80)
+    point, _ = minimise(nan_region, [1.9, 3.0], step=1.0, seed=4, generations=80)
     assert np.allclose(point, [0, 1], atol=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "message"),
     [
         ({"start": [], "step": 1.0}, "give a list of finite numbers"),
         ({"start": [float("nan")], "step": 1.0}, "give a list of finite numbers"),
@@ -68,8 +68,8 @@ def test_nan_ranks_last():
         ({"start": [1.0], "step": 1.0, "population": 3}, "at least 4"),
     ],
 )
-def test_invalid_search_settings_are_errors(settings, words):
-    with pytest.raises(InputError, match=words):
+def test_invalid_search_settings_are_errors(settings, message):
+    with pytest.raises(InputError, match=message):
         EvolutionStrategy(settings.pop("start"), seed=0, **settings)
 
 

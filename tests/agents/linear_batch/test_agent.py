@@ -81,21 +81,23 @@ def test_ended_jobs_change_score_of_their_user_most():
     used, quick = np.log([4 / 1024, 0.5, 1.0]), np.array([1.0, 10 / 512, 10 / 1024])
 
     def mean(values, fade, prior, weight):
-        kept = fade ** np.arange(len(values))[::-1]
-        return ((kept * values).sum() + weight * prior) / (kept.sum() + weight), kept.sum() + weight
+        weights_ = fade ** np.arange(len(values))[::-1]
+        return ((weights_ * values).sum() + weight * prior) / (
+            weights_.sum() + weight
+        ), weights_.sum() + weight
 
     usual, _ = mean(used, 0.999, -1.0, 5.0)
     quick_usual, _ = mean(quick, 0.999, 0.02, 5.0)
-    his_used, his_quick = (
+    user_used, user_quick = (
         mean(values, 0.85, mean(values, 0.85, general, 2.0)[0], 2.0)
         for values, general in ((used, usual), (quick, quick_usual))
     )
     since = 2100.0  # of the one that is running
-    known, counts = his_used[1], 5.0
-    expected = (known * his_used[0] + counts * max(his_used[0], np.log(min(since / 1024, 1)))) / (
+    known, counts = user_used[1], 5.0
+    expected = (known * user_used[0] + counts * max(user_used[0], np.log(min(since / 1024, 1)))) / (
         known + counts
     )
-    expected_inverse_runtime = (known * his_quick[0] + counts * min(his_quick[0], 10 / since)) / (
+    expected_inverse_runtime = (known * user_quick[0] + counts * min(user_quick[0], 10 / since)) / (
         known + counts
     )
     for number, predicted_jobs in (
@@ -116,8 +118,10 @@ def test_overestimating_user_is_learned_during_run():
         "start_s"
     ]
     assert start[5] < start[2]
-    blind = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).policy, backfill="none").jobs()["start_s"]
-    assert blind[5] > blind[2]
+    saf_starts = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).policy, backfill="none").jobs()[
+        "start_s"
+    ]
+    assert saf_starts[5] > saf_starts[2]
 
 
 def test_max_wait_bounds_waits():
@@ -137,18 +141,20 @@ def test_max_wait_bounds_waits():
     assert 1200 < bound <= 1200 + 640 + 10
     by_age = LinearAgent(saf_weights(), max_wait_s=0.0).policy
     synthetic_jobs = kw.lublin(300, 64, load=1.2, seed=3)
-    ours, theirs = (
-        kw.simulate(synthetic_jobs, CLUSTER, who, backfill="none").jobs()["start_s"]
-        for who in (by_age, "fcfs")
+    agent_starts, policy_starts = (
+        kw.simulate(synthetic_jobs, CLUSTER, policy, backfill="none").jobs()["start_s"]
+        for policy in (by_age, "fcfs")
     )
-    assert np.array_equal(ours, theirs)
+    assert np.array_equal(agent_starts, policy_starts)
 
 
 def test_fallback_policy_is_used():
     agent = LinearAgent(default_weights(), fallback_policy="f2")
     jobs = kw.lublin(300, 64, load=1.2, seed=3)
-    ours, theirs = (kw.simulate(jobs, CLUSTER, who, "easy").jobs()["start_s"] for who in (agent.policy, "f2"))
-    assert np.array_equal(ours, theirs)
+    agent_starts, policy_starts = (
+        kw.simulate(jobs, CLUSTER, policy, "easy").jobs()["start_s"] for policy in (agent.policy, "f2")
+    )
+    assert np.array_equal(agent_starts, policy_starts)
     assert agent.policy.name == "agent"
     with pytest.raises(UnknownNameError, match="policy"):
         LinearAgent(default_weights(), fallback_policy="f22")
@@ -162,10 +168,10 @@ def test_saf_weights_give_order_of_saf():
         runtime_s=[100, 50, 20, 10, 400, 7],
         nodes=[64, 60, 40, 33, 64, 50],
     )
-    ours = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).policy, backfill="none")
-    theirs = kw.simulate(jobs, CLUSTER, "saf", backfill="none")
-    assert np.array_equal(ours.start_s, theirs.start_s)
-    assert np.array_equal(ours.job, theirs.job)
+    agent_starts = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).policy, backfill="none")
+    policy_starts = kw.simulate(jobs, CLUSTER, "saf", backfill="none")
+    assert np.array_equal(agent_starts.start_s, policy_starts.start_s)
+    assert np.array_equal(agent_starts.job, policy_starts.job)
 
 
 def test_three_jobs_whose_order_is_obvious():
@@ -223,7 +229,7 @@ def damaged(**changes):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", "it is not JSON, or is cut off"),
         (damaged()[:-40], "it is not JSON, or is cut off"),
@@ -252,10 +258,10 @@ def damaged(**changes):
         (damaged(user_history={"all_users": {"99": [1.0, 0.0, 0.0]}, "users": {}}), "not rows of 3 numbers"),
     ],
 )
-def test_damaged_file_is_an_error(tmp_path, text, words):
+def test_damaged_file_is_an_error(tmp_path, text, message):
     path = tmp_path / "agent.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         load_agent(path)
 
 

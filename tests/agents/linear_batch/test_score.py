@@ -29,7 +29,7 @@ def test_history_uses_requested_limits_not_predictions():
     np.testing.assert_array_equal(starts(limited, same), starts(JOBS, agent))
 
 
-def waiting(told_s, before=()):
+def waiting(predicted_s, before=()):
     """One node: jobs of `before` seconds of user 0 end one after another, then users 0 and 1 have one waiting each."""
     ran = [*before, *([10.0] if before else [100.0]), 600.0, 600.0]
     ahead = len(ran) - 2
@@ -38,7 +38,7 @@ def waiting(told_s, before=()):
         submit_s=[float(n) for n in range(len(ran))],
         runtime_s=ran,
         limit_s=[3600.0] * len(ran),
-        estimate_s=[3600.0] * ahead + list(told_s),
+        estimate_s=[3600.0] * ahead + list(predicted_s),
         planned_s=[3600.0] * len(ran),
         nodes=[1] * len(ran),
         user=[0] * (ahead - 1) + [2, 0, 1],
@@ -46,8 +46,8 @@ def waiting(told_s, before=()):
 
 
 def first(jobs):
-    begun = starts(jobs, LinearAgent(default_weights()), kw.Cluster.from_nodes(1))
-    return int(np.argmin(begun[-2:]))
+    start_s = starts(jobs, LinearAgent(default_weights()), kw.Cluster.from_nodes(1))
+    return int(np.argmin(start_s[-2:]))
 
 
 def test_job_predicted_shorter_goes_first():

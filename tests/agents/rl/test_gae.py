@@ -21,8 +21,10 @@ def at(*steps: int) -> torch.Tensor:
 
 
 def advantages(terminated=NO, truncated=NO, *, after=AFTER, trace=0.5):
-    found = generalized_advantages(REWARDS, VALUES, after, terminated, truncated, gamma=0.9, gae_lambda=trace)
-    return found.flatten().tolist()
+    result = generalized_advantages(
+        REWARDS, VALUES, after, terminated, truncated, gamma=0.9, gae_lambda=trace
+    )
+    return result.flatten().tolist()
 
 
 def test_gae_values():
@@ -35,18 +37,18 @@ def test_gae_values():
 
 
 def test_termination_cuts_and_has_value_zero():
-    found = advantages(terminated=at(1))
-    assert found[1] == pytest.approx(2 - 20)
-    assert found[0] == pytest.approx(9 + 0.45 * (2 - 20))
-    assert found[2:] == pytest.approx(advantages()[2:])
+    result = advantages(terminated=at(1))
+    assert result[1] == pytest.approx(2 - 20)
+    assert result[0] == pytest.approx(9 + 0.45 * (2 - 20))
+    assert result[2:] == pytest.approx(advantages()[2:])
 
 
 def test_truncation_bootstraps_from_last_state():
     after = AFTER.clone()
     after[1] = 7.0  # of the final observation
-    found = advantages(truncated=at(1), after=after)
-    assert found[1] == pytest.approx(2 + 0.9 * 7 - 20)
-    assert found[0] == pytest.approx(9 + 0.45 * found[1])
+    result = advantages(truncated=at(1), after=after)
+    assert result[1] == pytest.approx(2 + 0.9 * 7 - 20)
+    assert result[0] == pytest.approx(9 + 0.45 * result[1])
 
 
 def test_values_after_termination_are_ignored():

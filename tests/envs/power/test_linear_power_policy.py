@@ -30,7 +30,7 @@ def with_weights(agent, **changed):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("slowdown", "always", "timeout_s", "reserve"),
+    ("slowdown", "when_crowded", "timeout_s", "reserve"),
     [(1.1, False, 100, 2), (1.5, True, 300, 0), (1.3, False, 10, 5)],
 )
 def test_hand_tuned_controls_are_points_of_the_policy_space(seed, slowdown, when_crowded, timeout_s, reserve):
