@@ -62,13 +62,13 @@ def test_a_custom_term_that_repeats_a_built_in_one_gives_the_same_returns(mode):
     assert len(ended) > 3
     assert [row[:2] + row[3:] for row in ended] == [row[:2] + row[3:] for row in expected_ended]
     assert [row[2] for row in ended] == pytest.approx([row[2] for row in expected_ended])
-    if mode is AutoresetMode.NEXT_STEP:  # the step that begins an episode costs nothing
+    if mode is AutoresetMode.NEXT_STEP:  # the cost of the step that begins an episode is 0
         for step, env, *_ in ended[:2]:
             assert rewards[step + 1, env] == expected[step + 1, env] == 0
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
-def test_custom_functions_change_nothing_else(mode):
+def test_custom_functions_do_not_change_other_outputs(mode):
     zero = RewardTerm("zero", lambda started: np.zeros(started.num_envs))
     own = batch(
         3, reward={"slowdown": 1.0, zero: 5.0}, features=[Feature("share16", my_share)], autoreset_mode=mode

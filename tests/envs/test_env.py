@@ -101,7 +101,7 @@ def test_return_equals_episode_metric(term, backfill_order):
     assert total == pytest.approx(-2.0 * metrics[term])
     assert infos["episode"]["r"][0] == pytest.approx(total)
     assert infos["episode"]["metric"][0] == pytest.approx(-total)
-    if term == "slowdown":  # and the figure is the one everybody reads
+    if term == "slowdown":  # equals the metric of `kilowait.metrics`
         replayed = kw.simulate(window, MACHINE, "saf", "easy")
         vec = batch(jobs, backfill_order="agent")
         run_window(vec, jobs["estimate_s"] * jobs["nodes"], first)
@@ -231,7 +231,7 @@ def test_no_job_starts_before_an_overdue_job():
     vec = batch(jobs, episode_jobs=120, max_wait_s=bound, backfill_order="agent")
     vec.reset(options={"first": 0})
     over, guarded = False, 0
-    longest_first = -jobs["nodes"] * jobs["estimate_s"]  # starves the small ones
+    longest_first = -jobs["nodes"] * jobs["estimate_s"]  # starves small jobs
     while not over:
         a = vec.simulator.buffers
         shown = int(a.copies["shown"][0])

@@ -70,7 +70,7 @@ def test_choice_matches_exhaustive_search(depth):
             1, jobs=jobs, cluster=MACHINE, episode_jobs=len(jobs), autoreset_mode=AutoresetMode.DISABLED
         )
         vec.reset()
-        if vec.simulator.states.clock["now"][0, 0] != NOW_S:  # nobody fits then
+        if vec.simulator.states.clock["now"][0, 0] != NOW_S:  # no waiting job fits then
             continue
         expert = LookAheadExpert(LookAhead(depth=depth), vec.simulator, jobs, MACHINE)
         chosen = int(vec.simulator.buffers.slots[0, expert.choose()[0]])
@@ -97,7 +97,7 @@ def test_demonstrations_of_width_one_are_the_base_policy(behind):
     assert (observation["mask"][rows, observation["action"]] == 1).all()
     length = np.where(observation["mask"] == 1, observation["jobs"][:, :, 0], np.inf)
     shortest = length == length.min(axis=1, keepdims=True)
-    waited = np.where(shortest, observation["jobs"][:, :, 4], -np.inf)  # of equals the one that came first
+    waited = np.where(shortest, observation["jobs"][:, :, 4], -np.inf)  # ties go to the job submitted first
     assert shortest[rows, observation["action"]].all() and (shortest.sum(axis=1) > 1).any()
     assert np.array_equal(waited[rows, observation["action"]], waited.max(axis=1))
     assert sorted(set(observation["episode"].tolist())) == list(range(6))
@@ -122,7 +122,7 @@ def test_wait_bound_is_respected_and_hold_is_never_chosen():
         ).all()
         share = observation["jobs"][:, :, 4][observation["mask"][:, :24] == 1]  # wait / (wait + 1 h)
         longest[bound] = float(np.max(3600 * share / (1 - share)))
-    assert longest[600.0] <= 600.5 < longest[np.inf]  # whoever has waited longer goes without asking
+    assert longest[600.0] <= 600.5 < longest[np.inf]  # jobs that have waited longer start without a decision
 
 
 def test_expert_skips_unselected_copies_and_does_not_change_the_state():

@@ -29,7 +29,7 @@ def test_width_one_is_the_base_policy(seed, cluster, backfill, base):
     jobs = crowded(120, seed)
     lookahead_starts = starts(jobs, cluster, LookAhead(base, width=1), backfill)
     assert np.array_equal(lookahead_starts, starts(jobs, cluster, base, backfill))
-    if backfill == "easy":  # and of any other it is not
+    if backfill == "easy":  # wider look-ahead gives another schedule
         assert not np.array_equal(lookahead_starts, starts(jobs, cluster, LookAhead(base, width=8), backfill))
 
 
@@ -43,7 +43,8 @@ def test_width_one_is_the_base_policy_with_planned_run_times(overrun):
 
 
 def test_simulated_futures_use_planned_run_times():
-    """As `test_improves_on_saf_...`, where only planned run times show which job is short."""
+    """As `test_improves_on_saf_with_two_jobs_in_the_wrong_order`, but only planned run times show which job is
+    short."""
     jobs = kw.JobTable(
         job_id=[1, 2, 3],
         submit_s=[0, 1, 1],
@@ -111,7 +112,7 @@ def test_unknown_run_times_do_not_affect_decisions(seed, base):
         np.array_equal(again[before_split], log["start_s"][before_split])
         and (again[~before_split] > split_s).all()
     )
-    assert not np.array_equal(again, log["start_s"])  # the alteration was felt, later
+    assert not np.array_equal(again, log["start_s"])  # the change has an effect later
 
 
 def test_runs_are_deterministic_and_respect_capacity():

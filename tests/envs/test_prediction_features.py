@@ -23,7 +23,7 @@ def batch(table: kw.JobTable, **arguments) -> BatchVectorEnv:
 
 
 def jobs(**columns) -> kw.JobTable:
-    """At 7,200 s one runs and two wait, of which one fits."""
+    """At 7,200 s one job runs and two wait, of which one fits."""
     return kw.JobTable(
         job_id=[1, 2, 3],
         submit_s=[0, 3600, 7200],
@@ -53,7 +53,7 @@ def test_prediction_feature_values():
     assert rows[0]["expected_inverse_runtime"] == 0.25
     assert rows[1]["expected_inverse_runtime"] == pytest.approx(
         10 / 1800
-    )  # of the estimate, where nobody knows
+    )  # from the estimate, where there is no prediction
     assert rows[0]["cut"] == pytest.approx(np.log(0.25) / 3) and rows[1]["cut"] == 0
     assert rows[0]["place"] == 0 and rows[1]["place"] == 0.5 and rows[1]["fits"] == 1
     assert not observation["jobs"][0, 2:].any()
@@ -129,4 +129,4 @@ def test_power_features_use_predicted_power():
     )
     assert (
         vec.power_setup.power_tables.above_w > half.power_setup.power_tables.above_w
-    ).any()  # what is paid for is drawn
+    ).any()  # the reward uses the actual power

@@ -1,4 +1,4 @@
-"""Preference weights drawn for every episode: observation, reward, snapshot."""
+"""Preference weights sampled for every episode: observation, reward, snapshot."""
 
 import gymnasium
 import numpy as np
@@ -119,7 +119,7 @@ def test_snapshot_includes_preferences_and_their_random_stream(make):
         batch(preferences=None).restore(batch().snapshot())
 
 
-def test_a_preference_can_be_given_at_a_reset():
+def test_reset_takes_a_preference():
     vec = batch()
     observation, _ = vec.reset(options={"preference": {"slowdown": 3, "fairness": 1}})
     assert observation["summary"][:, -2:].tolist() == [[0.25, 0.75]] * 3

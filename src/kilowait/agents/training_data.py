@@ -16,16 +16,16 @@ from kilowait.jobs import JobTable
 __all__ = ["CURRICULA", "TrainingTable", "SyntheticMix", "joined_table"]
 
 CURRICULA = {
-    "mixed": "all the time, each window at random",
-    "synthetic-first": "synthetic jobs only in the first part of the training, of the length of their share",
+    "mixed": "mixed at random during the whole training",
+    "synthetic-first": "only synthetic jobs at first, for their share of the training; then only log jobs",
 }
 """When synthetic jobs are used, by name."""
 
 WEEK_S = 7 * 86400.0
 USER_COLUMNS = ("user", "account")
-"""Numbered anew by each generator; an episode is within one part, so equal numbers of different parts cannot meet."""
+"""Columns that each generator numbers from 0; an episode lies within one part, so numbers of two parts never mix."""
 REQUEST_COLUMNS = ("runtime_s", "estimate_s", "nodes", "cores", "memory_mb", "gpus", "queue")
-"""What a job requests; beyond run time, estimate and nodes only columns that all parts have."""
+"""Columns of the run time and the request of a job; those that not all parts have are left out."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -172,10 +172,10 @@ def _table(rows: Any, length: int) -> Floats:
             table[int(row)] = np.reshape(values, STATISTICS)
     except (AttributeError, TypeError, ValueError, IndexError):
         raise InputError(
-            f"its user history holds {rows!r:.80}, not rows of {STATISTICS} numbers: train it again"
+            f"its user history contains {rows!r:.80}, not rows of {STATISTICS} numbers: train it again"
         ) from None
     if not np.isfinite(table).all() or (table[:, 0] < 0).any():
         raise InputError(
-            "its user history holds numbers that are not finite, or weights below 0: train it again"
+            "its user history contains numbers that are not finite, or weights below 0: train it again"
         )
     return table

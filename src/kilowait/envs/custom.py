@@ -127,8 +127,8 @@ class RewardTerm:
     ...     cluster=kw.Cluster.from_nodes(64),
     ...     reward={"slowdown": 1.0, wide: 0.1},
     ... )
-    >>> seen, _ = vec.reset(seed=0)
-    >>> vec.step(seen["mask"].argmax(axis=1))[4]["wide_wait_h"].shape
+    >>> observation, _ = vec.reset(seed=0)
+    >>> vec.step(observation["mask"].argmax(axis=1))[4]["wide_wait_h"].shape
     (2,)
     """
 

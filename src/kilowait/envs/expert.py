@@ -110,7 +110,7 @@ def record_demonstrations(
 
     >>> import kilowait as kw
     >>> jobs = kw.lublin(300, 64, load=1.2, seed=1)
-    >>> observation = record_demonstrations(
+    >>> demonstrations = record_demonstrations(
     ...     jobs,
     ...     kw.Cluster.from_nodes(64),
     ...     DecisionSettings(queue_window=32),
@@ -119,7 +119,12 @@ def record_demonstrations(
     ...     seed=0,
     ...     episode_jobs=64,
     ... )
-    >>> bool((observation["mask"][np.arange(len(observation["action"])), observation["action"]] == 1).all())
+    >>> bool(
+    ...     (
+    ...         demonstrations["mask"][np.arange(len(demonstrations["action"])), demonstrations["action"]]
+    ...         == 1
+    ...     ).all()
+    ... )
     True
     """
     if episodes < 1:

@@ -1,7 +1,7 @@
 """Observation of `kilowait/Batch-v0`: name, unit and scale of every number about the queue and the machine.
 
 Numbers are scaled by fixed units (hours, days, the size of the machine), never by statistics of a log. No data of later
-jobs leaks into them, and an agent can be moved to another machine. The true run time is not among them.
+jobs leaks into them, and an agent can be used on another machine. The true run time is not among them.
 """
 
 from __future__ import annotations

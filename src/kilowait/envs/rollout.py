@@ -48,7 +48,7 @@ def run_policy(
     >>> import kilowait as kw
     >>> jobs = kw.JobTable(job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 3], nodes=[2, 2, 2])
     >>> log = run_policy(
-    ...     jobs, kw.Cluster.from_nodes(2), lambda seen: seen["mask"].sum(axis=1) - 1
+    ...     jobs, kw.Cluster.from_nodes(2), lambda observation: observation["mask"].sum(axis=1) - 1
     ... )  # the last submitted
     >>> log.jobs()["start_s"].tolist()
     [0.0, 12.0, 9.0]

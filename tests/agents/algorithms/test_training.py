@@ -170,7 +170,7 @@ def test_resumed_training_equals_uninterrupted(name, tmp_path):
         assert weights(resumed) == weights(uninterrupted), stopped
         without_rates = [replace(one, steps_per_s=0.0) for one in resumed.history]
         assert repr(without_rates) == repr([replace(one, steps_per_s=0.0) for one in uninterrupted.history])
-        # Not only the weights: everything that a next update would depend on.
+        # Not only the weights: all state that the next update depends on.
         assert digest(folder) == digest(tmp_path / "whole")
 
 

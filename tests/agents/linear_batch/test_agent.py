@@ -92,7 +92,7 @@ def test_ended_jobs_change_score_of_their_user_most():
         mean(values, 0.85, mean(values, 0.85, general, 2.0)[0], 2.0)
         for values, general in ((used, usual), (quick, quick_usual))
     )
-    since = 2100.0  # of the one that is running
+    since = 2100.0  # run time so far of the running job
     known, counts = user_used[1], 5.0
     expected = (known * user_used[0] + counts * max(user_used[0], np.log(min(since / 1024, 1)))) / (
         known + counts
@@ -109,7 +109,8 @@ def test_ended_jobs_change_score_of_their_user_most():
 
 
 def test_overestimating_user_is_learned_during_run():
-    """Both ask for an hour; ann's jobs take a minute. Her third goes before his, though his came first."""
+    """Both users request an hour; user 0's jobs take a minute, so that its third job precedes an earlier job of user
+    1."""
     jobs = kw.JobTable(
         job_id=range(1, 7), submit_s=[0, 1, 2, 3, 4, 5], runtime_s=[60, 60, 3600, 3600, 3600, 60],
         estimate_s=[3600] * 6, nodes=[64] * 6, user=[0, 0, 1, 1, 1, 0],
@@ -161,7 +162,7 @@ def test_fallback_policy_is_used():
 
 
 def test_saf_weights_give_order_of_saf():
-    """On jobs whose areas all differ, as sums of logarithms may round ties apart."""
+    """On jobs with different areas, as rounding of logarithms may break ties differently."""
     jobs = kw.JobTable(
         job_id=range(1, 7),
         submit_s=[0, 1, 1, 1, 1, 1],
@@ -174,7 +175,7 @@ def test_saf_weights_give_order_of_saf():
     assert np.array_equal(agent_starts.job, policy_starts.job)
 
 
-def test_three_jobs_whose_order_is_obvious():
+def test_order_of_three_jobs_by_one_weight():
     jobs = kw.JobTable(job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[100, 50, 10], nodes=[64, 64, 64])
     shortest = LinearAgent(np.eye(12)[0]).policy
     assert kw.simulate(jobs, CLUSTER, shortest, backfill="none").jobs()["start_s"].tolist() == [0, 110, 100]

@@ -38,13 +38,13 @@ def same_schedule(one, other):
 
 @pytest.mark.parametrize("types", ["any", "fastest"])
 @pytest.mark.parametrize("policy", list(POLICY_WEIGHTS))
-def test_rule_agent_schedules_as_policy(policy, types):
+def test_policy_agent_gives_same_schedule_as_policy(policy, types):
     assert same_schedule(
         run(policy_agent(policy, GPUS, gpu_type_order=types)), run(policy, gpu_type_order=types)
     )
 
 
-def test_rule_agent_with_migration_and_placement():
+def test_policy_agent_with_migration_and_placement():
     log = run(policy_agent("las", GPUS, gpu_type_order="fastest", placement="best", migrate=True))
     settings = {"placement": "best", "gpu_type_order": "fastest"}
     assert log.run["migrate"] and log.run["placement"] == "best" and log.run["preempt"]

@@ -61,7 +61,7 @@ def test_padding_does_not_change_scores(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_order_of_the_queue_does_not_matter(kind):
+def test_order_of_queue_does_not_change_scores(kind):
     observation = queues()
     actor, _ = both(kind)
     order = torch.tensor([5, 2, 0, 4, 1, 3])

@@ -122,7 +122,7 @@ def test_units_are_means_of_saf():
         kw.simulate(jobs[lo : lo + 40], MACHINE, "saf", "easy").jobs()["wait_s"].mean() for lo in (0, 50, 100)
     ]
     assert units["wait"] == pytest.approx(np.mean(waits) / 3600)
-    assert units["sla"] == 1.0, "nobody waits four hours here"
+    assert units["sla"] == 1.0, "no job waits four hours"
     with pytest.raises(UnknownNameError, match="unknown reward term 'wiat'"):
         term_units(vec, [0, 50, 100], ["wiat", "sla"])
 

@@ -150,7 +150,7 @@ def test_network_round_trip(tmp_path, build, kind):
     observation = {name: torch.from_numpy(rows) for name, rows in TwoJobs(4).reset(seed=0)[0].items()}
     assert torch.equal(original.scores(observation), loaded.scores(observation))
     assert loaded.provenance == {"trace": "KTH", "seed": 5}
-    with safe_open(path, framework="np") as file:  # anybody's safetensors can read it
+    with safe_open(path, framework="np") as file:  # readable by the safetensors library
         assert any("weights/body" in name for name in file.keys())  # noqa: SIM118
 
 

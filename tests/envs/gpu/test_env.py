@@ -60,10 +60,10 @@ def test_policy_run_through_env_matches_engine_log(seed, types, placement):
 
 
 @pytest.mark.parametrize("placement", ["fgd", "capacity"])
-def test_placements_that_look_at_the_mix_of_jobs(placement):
+def test_placements_that_use_the_job_mix(placement):
     jobs = crowded(60, 3)
     vec = gpu_env(jobs, gpu_settings=skip_settings(placement=placement))
-    for _ in range(2):  # what the first episode has found must not be taken for true in the second
+    for _ in range(2):  # caches of the first episode must not be used in the second
         run_window(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
         assert same_segments(
             log_of(vec), kw.simulate(jobs, machine(), "sjf", "skip", placement=placement, gpu_speeds="none")
@@ -131,7 +131,7 @@ def test_mask_allows_exactly_the_jobs_that_fit():
         },
         {"gpu_settings": GpuSettings(round_interval_s=45.0, rounds=True), "max_wait_s": 500.0},
     ],
-    ids=["plain", "placements", "costly", "places", "nothing kept", "rounds"],
+    ids=["plain", "placements", "costly", "places", "no checkpoint", "rounds"],
 )
 def test_return_equals_episode_metric(arguments):
     jobs = crowded(150, 7)
@@ -222,7 +222,7 @@ def test_truncated_episode_counts_costs_so_far():
     assert first_observation["mask"].any() and np.array_equal(terms, same_terms)
 
 
-def test_a_far_horizon_changes_nothing():
+def test_horizon_after_the_end_has_no_effect():
     assert run_random_episode(gpu_env(horizon_s=1e7))[0] == pytest.approx(run_random_episode(gpu_env())[0])
 
 
@@ -344,7 +344,7 @@ def test_preemption_is_limited_and_not_in_the_instant_of_the_start():
     )
     vec.reset(seed=0)
     over = False
-    while not over:  # whoever can be put out is
+    while not over:  # preempt whenever possible
         mask = vec.action_masks()[0]
         victims = np.flatnonzero(mask[vec.decision_settings.queue_window * vec.observation_spec.choices : -1])
         action = (
@@ -412,7 +412,7 @@ def test_oversized_jobs_are_dropped():
 
 
 def test_stale_events_do_not_fill_the_arrays():
-    n = 500  # five long jobs share each GPU with many short ones: every start and end puts their ends off
+    n = 500  # five long jobs share each GPU with many short ones: every start and end delays their ends
     short = np.arange(n) >= 10
     jobs = kw.JobTable(
         job_id=np.arange(n),
@@ -426,7 +426,7 @@ def test_stale_events_do_not_fill_the_arrays():
     vec = gpu_env(jobs, cluster=cluster, episode_jobs=n, hold=True)
     run_window(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
     log = log_of(vec)
-    assert vec.simulator.states.events.shape[1] < 2 * 5 * (n - 10)  # fewer than were put off
+    assert vec.simulator.states.events.shape[1] < 2 * 5 * (n - 10)  # fewer than the delayed ends
     assert same_segments(log, kw.simulate(jobs, cluster, "sjf", "skip", gpu_speeds="none"))
 
 

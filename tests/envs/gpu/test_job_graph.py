@@ -75,7 +75,9 @@ def test_edges_of_a_known_queue():
     for action in (0, 0):  # the first two start, on A100 and T4
         observation, *_ = vec.step(np.array([action]))
     while vec.simulator.buffers.copies["shown"][0] < 3:
-        observation, *_ = vec.step(np.array([vec.observation_spec.actions - 1]))  # wait for the others
+        observation, *_ = vec.step(
+            np.array([vec.observation_spec.actions - 1])
+        )  # hold until the others arrive
     numbers = vec.simulator.buffers.slots[0, [0, 1, 2, 4, 5]].tolist()
     assert numbers[:3] == [2, 3, 4] and set(numbers[3:]) == {0, 1}
     edges = {
@@ -86,7 +88,7 @@ def test_edges_of_a_known_queue():
     assert edges[2, 3] == COMPETE | NEAR  # four A100 and one of any type, a second apart: two A100 are free
     assert edges[2, 4] == 0  # A100 only and T4 only
     assert edges[3, 4] == COMPETE  # both may use T4, of which three are wanted and two free
-    assert edges[2, 0] == USER | COMPETE  # it lies on the A100 that the wide one wants
+    assert edges[2, 0] == USER | COMPETE  # it runs on the A100 GPUs that the wide job needs
     assert edges[3, 1] == USER  # same account; of T4 there is enough for one
     assert edges[0, 1] == NEAR and edges[1, 0] == NEAR  # both run
     assert not observation["edges"][0, 3].any() and not observation["edges"][0, :, 3].any()

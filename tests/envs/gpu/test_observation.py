@@ -53,7 +53,7 @@ def test_features_mask_and_summary():
     assert observation["mask"][0, :3].tolist() == [1, 0, 1] and observation["mask"][0, -1] == 1
     observation, *_ = vec.step(
         np.array([vec.observation_spec.actions - 1])
-    )  # wait for job 4, which shares job 2's GPU
+    )  # hold until job 4 arrives, which shares job 2's GPU
     rows = rows_of(vec, observation)
     assert [row["running"] for row in rows] == [0, 0, 0, 0, 1, 1]
     assert rows[0]["length"] == rows[0]["remaining"] == pytest.approx(0)
@@ -81,7 +81,9 @@ def test_features_mask_and_summary():
     assert summary["ahead"] == pytest.approx(np.log1p((3 * 8 + 0.5 * 3) / 8) / 3)
     assert summary["release"] == pytest.approx(3 / 4) and summary["ending"] == 0 == summary["hidden"]
     assert summary["day_sin"] == pytest.approx(np.sin(2 * np.pi / 12), abs=1e-6)
-    observation, *_ = vec.step(np.array([4 * 3]))  # put the first out: it waits again, with what it has done
+    observation, *_ = vec.step(
+        np.array([4 * 3])
+    )  # preempt the first job: it waits again with its completed work
     again = rows_of(vec, observation)[0]
     assert (again["running"], again["hour"]) == (0, 0) and again["remaining"] == pytest.approx(np.log(8) / 3)
     assert again["attained"] == pytest.approx(2 / 3) and again["length"] == pytest.approx(np.log(10) / 3)
@@ -89,7 +91,7 @@ def test_features_mask_and_summary():
 
 def test_more_jobs_than_slots_shows_the_oldest_and_the_smallest_fitting_jobs():
     n = 40
-    wide = np.arange(n) % 4 == 0  # these do not fit beside the first
+    wide = np.arange(n) % 4 == 0  # jobs that do not fit beside the first
     jobs = kw.JobTable(
         job_id=range(n + 1),
         submit_s=[0] + [1] * n,

@@ -91,8 +91,7 @@ class LogPart:
 class WindowSampler:
     """Samples training windows from the log's training jobs, from synthetic jobs, or from both.
 
-    Users of synthetic jobs are not users of the log: their history is kept apart, except for the statistics of all
-    users.
+    Users of synthetic jobs are not users of the log: their history is separate, except for the statistics of all users.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class WindowSampler:
         *,
         until_s: float,
     ) -> None:
-        """`until_s`: submission time of the first validation job; those jobs are not learned from."""
+        """`until_s`: submission time of the first validation job; later jobs are not used for training."""
         self._synthetic_mix = synthetic_mix
         synthetic = () if synthetic_mix is None else synthetic_mix.generated
         self._log = None

@@ -1,14 +1,14 @@
 """Score of the linear batch agent: twelve features of a waiting job, four of them statistics of ended jobs.
 
 A job's *class* is its user and its estimate's bucket (half an octave wide). For every bucket, every user and every
-class, three statistics of ended jobs are kept: their weight, the logarithm of the share of their request that they
+class, three statistics of ended jobs are stored: their weight, the logarithm of the share of their request that they
 used, and their inverse run time (10 s / run time: 1 for a job that ends within 10 s, 1/60 for ten minutes). The weight
 of older jobs decays. Running jobs of a class give a lower bound on the run time of its jobs.
 
 The estimate here is the user's own, also where run times are predicted. A prediction counts as a few more ended jobs of
-the class: it is made at submission, and jobs that end during the wait say more, but only about their own class.
+the class: it is computed at submission; jobs that end during the wait are better evidence, but only for their class.
 
-The score is compiled into the engine; `kilowait.agents.user_history` lays out the parameters.
+The score is compiled into the engine; `kilowait.agents.user_history` builds the parameter array.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ MOMENTS = 5
 start times.
 """
 NODES, USERS, MAX_WAIT, HEADER = COUNT, COUNT + 1, COUNT + 2, COUNT + 3
-"""Places in the parameters after the weights: nodes of the machine, number of users, longest wait; then statistics."""
+"""Positions in the parameters after the weights: nodes of the machine, number of users, longest wait; then
+statistics."""
 
 USER_DECAY = 0.85
 """Decay of the weight of a user's earlier jobs when another job ends."""
@@ -173,7 +174,7 @@ def requested_s(job: Any) -> Any:
 
 
 def _statistics(job: Any, now: float, parameters: Any) -> tuple[float, float, float, float]:
-    """Statistics of a job's class: see `recall`."""
+    """Statistics of a job's class: see `class_statistics`."""
     return class_statistics(
         parameters,
         user_of(job, parameters),
@@ -242,7 +243,7 @@ def _compiled_replay() -> Any:
 
 
 NO_HISTORY = (-1.0, -1.0, 0.02, 0.02)
-"""Result of `recall` before any job has ended."""
+"""Result of `class_statistics` before any job has ended."""
 
 
 def features(
@@ -254,8 +255,8 @@ def features(
 ) -> Floats:
     """The features computed by numpy, one job a row, for inspection.
 
-    `recalled` is the result of `recall` for each job: ln(share of the request used) of all users and of this job,
-    inverse run time of all users and of this job.
+    `compiled_statistics` is the result of `class_statistics` for each job: ln(share of the request used) of all users
+    and of this job, inverse run time of all users and of this job.
 
     >>> dict(zip(FEATURES, features(3600, 8, 0, 16)[0].round(2).tolist()))["share"]
     0.5

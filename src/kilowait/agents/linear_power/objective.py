@@ -97,7 +97,7 @@ class EvaluationWindows:
                 self.vec.reset(options={"first": first_rows})
                 run = (
                     power_policy_kernel(*arrays, weights) if run is None else run
-                )  # looking up the compiled function takes longer than running it
+                )  # looking up the compiled function takes longer than a run
                 list(pool.map(lambda bounds: run(*arrays, weights, *bounds), pairwise(cuts)))  # noqa: B023
                 spent[row] = simulator.buffers.finished[:, self.objective_column]
                 slowdown[row] = 1.0 + simulator.buffers.finished[:, 3]

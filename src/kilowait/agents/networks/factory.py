@@ -47,8 +47,8 @@ def network(
     >>> spec = LoadedSpec(("length", "wait"), ("hour",), slots=3, choices=1, extra=1, graph=False)
     >>> agent = network(spec, "kernel", width=16)
     >>> jobs = torch.tensor([[[1.0, 0.5], [2.0, 0.1], [0.0, 0.0]]])
-    >>> seen = {"jobs": jobs, "summary": torch.zeros(1, 1), "mask": torch.tensor([[1, 0, 0, 1]])}
-    >>> logits, value = agent(seen)
+    >>> observation = {"jobs": jobs, "summary": torch.zeros(1, 1), "mask": torch.tensor([[1, 0, 0, 1]])}
+    >>> logits, value = agent(observation)
     >>> torch.isfinite(logits).tolist(), tuple(value.shape)
     ([[True, False, False, True]], (1,))
     """

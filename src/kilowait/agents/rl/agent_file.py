@@ -55,7 +55,7 @@ def load_network(
         network = from_config(state["spec"], state["config"])
         network.load_state_dict(state["weights"])
     except (KilowaitError, KeyError, TypeError, RuntimeError) as problem:
-        raise InputError(f"{path} holds no network that this kilowait can build: {problem}") from None
+        raise InputError(f"{path} contains no network that this kilowait can build: {problem}") from None
     network.provenance = state["provenance"]
     return network.eval()
 

@@ -58,7 +58,7 @@ def write_state(path: Path, format: str, state: Mapping[str, Any]) -> Path:
 
 
 def read_state(path: Path, format: str) -> dict[str, Any]:
-    """The state in a file; a damaged or foreign file raises an InputError with the reason."""
+    """The state in a file; a damaged file, or one of another program, raises an InputError with the reason."""
     arrays: Arrays = {}
     try:
         with safe_open(path, framework="np") as file:

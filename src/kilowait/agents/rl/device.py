@@ -87,7 +87,7 @@ class DeviceTransfer:
                 return arrays
             return {name: into[name].copy_(array) for name, array in arrays.items()}
         if self._arrived is not None:
-            self._arrived.synchronize()  # the previous copy from pinned memory has finished
+            self._arrived.synchronize()  # wait until the previous copy from pinned memory has finished
         transferred = {}
         for name, array in arrays.items():
             pinned = self._pinned.get(name)
@@ -103,10 +103,10 @@ class DeviceTransfer:
 
 
 def with_an_action(observation: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
-    """The observation, with at least one allowed action in every environment.
+    """The observation with at least one allowed action in every environment.
 
-    Where the queue is empty there may be no allowed action, and yet simulated time must advance: then action 0 is the
-    only one, so nothing is learned from it. Where jobs wait and no action is allowed, the environment is wrong.
+    Where the queue is empty there may be no allowed action although simulated time must advance: then action 0 is the
+    only allowed one, so nothing is learned from it. Where jobs wait and no action is allowed, the environment is wrong.
 
     >>> empty = {"jobs": np.zeros((1, 2, 3)), "mask": np.zeros((1, 2), np.int8)}
     >>> with_an_action(empty)["mask"].tolist()
@@ -119,7 +119,7 @@ def with_an_action(observation: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, 
     if wrong.any():
         raise TrainingError(
             f"environment {int(np.argmax(wrong))} has waiting jobs and allows no action at all; "
-            "its mask must have a 1, if only for the hold action"
+            "its mask must allow at least one action, for example the hold action"
         )
     mask = observation["mask"].copy()
     mask[no_action, 0] = 1

@@ -34,7 +34,7 @@ def generalized_advantages(
         terminated: bool; the episode ended here.
         truncated: bool; the episode was truncated here.
         gamma: discount factor a step.
-        gae_lambda: 0 looks one step ahead and trusts the values; 1 uses the rewards to the end of the rollout.
+        gae_lambda: 0 uses one reward and the value after it; 1 uses all rewards to the end of the rollout.
 
     >>> one = torch.ones(2, 1)
     >>> no = torch.zeros(2, 1, dtype=torch.bool)

@@ -1,7 +1,7 @@
 """Prioritized replay buffer with n-step returns: a ring of the transitions of all environments.
 
 Observations are stored once; the observation after a step is found n slots further on. A step is sampled only when its
-n following steps are stored. Where an episode was truncated, earlier steps look ahead only to the last stored state,
+n following steps are stored. Where an episode was truncated, returns of earlier steps end at the last stored state,
 and the truncated step itself is left out: its next observation is never stored.
 """
 
@@ -78,7 +78,7 @@ class ReplayBuffer:
         return max(0, min(self.stored_steps, self.slots) - self.n_steps) * self.envs
 
     def store_observation(self, observation: Mapping[str, npt.NDArray[Any]]) -> dict[str, Tensor]:
-        """Write the current observation into the next slot; returns it as tensors on the device, to act on."""
+        """Write the current observation into the next slot; returns it as tensors on the device."""
         if not self.observations:
             self.observations = {
                 name: torch.zeros(
@@ -97,7 +97,7 @@ class ReplayBuffer:
         terminated: npt.NDArray[np.bool_],
         truncated: npt.NDArray[np.bool_],
     ) -> None:
-        """Store the actions for the observation that was placed, with their rewards and ends of episodes."""
+        """Store the actions for the stored observation, with their rewards and ends of episodes."""
         slot = self.stored_steps % self.slots
         self.actions[slot] = actions
         self.rewards[slot] = torch.from_numpy(rewards.astype(np.float32)).to(self.device)

@@ -33,7 +33,7 @@ class SumTree:
         return self.sums[self.first + leaves]
 
     def set(self, leaves: Tensor, weights: Tensor | float) -> None:
-        """Set weights; of a leaf that is given twice, one of the two."""
+        """Set weights; if a leaf is given twice, one of its two weights is used."""
         nodes = self.first + leaves
         if isinstance(weights, Tensor):
             weights = weights.to(self.sums.dtype)

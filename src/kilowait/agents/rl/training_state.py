@@ -32,7 +32,7 @@ FORMAT = "kilowait checkpoint"
 LAST = "last.safetensors"
 AGENT = "agent.pt"
 MAX_CHECKPOINT_INTERVAL_S = 120.0
-"""Longest time between checkpoints, seconds, whatever the settings say."""
+"""Maximum time between checkpoints, seconds, independent of the settings."""
 
 Progress = Callable[[Update], None]
 Validate = Callable[[Any], float]
@@ -119,7 +119,7 @@ class TrainingState:
         if resume is None:
             if self.warm is not None:
                 self.warm(self.network, self.identity["algorithm"], self.identity["seed"])
-                self._validate()  # training has to improve on it
+                self._validate()  # the trained network must be better than it
             self._since = perf_counter()
             return self.vec.reset(seed=self.identity["seed"])[0]
         path = Path(resume)

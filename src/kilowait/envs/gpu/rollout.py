@@ -51,7 +51,9 @@ def run_gpu_policy(
     ...     job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 3], nodes=[1] * 3, gpus=[4] * 3
     ... )
     >>> machine = kw.Cluster([kw.NodeGroup("t4", nodes=1, gpus=4, gpu_type="T4", node_level=True)])
-    >>> newest_first = lambda seen: seen["mask"].shape[1] - 1 - seen["mask"][:, ::-1].argmax(axis=1)
+    >>> newest_first = lambda observation: (
+    ...     observation["mask"].shape[1] - 1 - observation["mask"][:, ::-1].argmax(axis=1)
+    ... )
     >>> run_gpu_policy(jobs, machine, newest_first).jobs()["start_s"].tolist()
     [0.0, 12.0, 9.0]
     """

@@ -44,8 +44,8 @@ class GpuVectorEnv(EngineVectorEnv):
     ...     jobs=jobs,
     ...     cluster=cluster,
     ... )
-    >>> seen, _ = vec.reset(seed=0)
-    >>> seen["jobs"].shape, bool(seen["mask"].any())
+    >>> observation, _ = vec.reset(seed=0)
+    >>> observation["jobs"].shape, bool(observation["mask"].any())
     ((4, 128, 23), True)
     """
 

@@ -62,7 +62,7 @@ def run_energy_policy(
 
     >>> import kilowait as kw
     >>> jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[60, 60], nodes=[2, 2])
-    >>> slowest = lambda seen: np.array([np.flatnonzero(seen["mask"][0, :384])[-1]])
+    >>> slowest = lambda observation: np.array([np.flatnonzero(observation["mask"][0, :384])[-1]])
     >>> log = run_energy_policy(
     ...     jobs, kw.Cluster.from_nodes(2), slowest, power=PowerConfig("taurus", power_controls="dvfs=1.1")
     ... )

@@ -52,8 +52,12 @@ class EnergyVectorEnv(EngineVectorEnv):
     ...     carbon=Series.constant(400, "g/kWh"),
     ...     power_controls="sleep=break-even+dvfs=1.1",
     ... )
-    >>> seen, _ = vec.reset(seed=0)
-    >>> seen["jobs"].shape, vec.unwrapped.observation_spec.choices, vec.unwrapped.observation_spec.extra
+    >>> observation, _ = vec.reset(seed=0)
+    >>> (
+    ...     observation["jobs"].shape,
+    ...     vec.unwrapped.observation_spec.choices,
+    ...     vec.unwrapped.observation_spec.extra,
+    ... )
     ((4, 128, 13), 3, 3)
     """
 
