@@ -90,9 +90,9 @@ def demonstrations(lookahead, copies=4, **arguments):
     )
 
 
-@pytest.mark.parametrize("behind", ["saf", "agent"])
-def test_demonstrations_of_width_one_are_the_base_policy(behind):
-    observation = demonstrations(LookAhead("sjf", width=1), backfill_order=behind)
+@pytest.mark.parametrize("backfill_order", ["saf", "agent"])
+def test_demonstrations_of_width_one_are_the_base_policy(backfill_order):
+    observation = demonstrations(LookAhead("sjf", width=1), backfill_order=backfill_order)
     rows = np.arange(len(observation["action"]))
     assert (observation["mask"][rows, observation["action"]] == 1).all()
     length = np.where(observation["mask"] == 1, observation["jobs"][:, :, 0], np.inf)
@@ -101,7 +101,7 @@ def test_demonstrations_of_width_one_are_the_base_policy(behind):
     assert shortest[rows, observation["action"]].all() and (shortest.sum(axis=1) > 1).any()
     assert np.array_equal(waited[rows, observation["action"]], waited.max(axis=1))
     assert sorted(set(observation["episode"].tolist())) == list(range(6))
-    wide = demonstrations(LookAhead("sjf"), backfill_order=behind)
+    wide = demonstrations(LookAhead("sjf"), backfill_order=backfill_order)
     assert not np.array_equal(wide["action"], observation["action"])
 
 

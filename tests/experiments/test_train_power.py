@@ -97,7 +97,7 @@ def test_graph_network_trains_and_runs(tmp_path):
 
 
 def test_scenario_accepts_power_agent(tmp_path):
-    path = from_controls(32, longer=0.1, timeout_s=600, power_controls=LEVERS).save(tmp_path / "agent.json")
+    path = from_controls(32, slowdown=0.1, timeout_s=600, power_controls=LEVERS).save(tmp_path / "agent.json")
     asked = Scenario(
         "lublin:300:32:0.5:3", policy=f"agent:{path}", power=PowerSettings("taurus"), power_controls=LEVERS
     )
@@ -130,7 +130,7 @@ def test_power_terms_need_power_model():
 
 def test_agent_is_compared_with_hand_tuned_controls():
     windows = [JOBS[0:150], JOBS[150:300], JOBS[300:450]]
-    agent = from_controls(32, longer=0.1, timeout_s=600)
+    agent = from_controls(32, slowdown=0.1, timeout_s=600)
     found = evaluate_power_agent(
         bind_agent_power(agent, POWERING.meter, LEVERS),
         windows,

@@ -41,12 +41,12 @@ def test_save_and_load(tmp_path):
     ("old", "new", "message"),
     [
         ('"version": 2', '"version": 7', "version 7"),
-        ('"longer"', '"shorter"', "needs"),
+        ('"slowdown"', '"speedup"', "needs"),
         ("0.5", '"x"', "damaged"),
     ],
 )
 def test_damaged_file_is_an_error(tmp_path, old, new, message):
-    path = from_controls(8, longer=0.5).save(tmp_path / "agent.json")
+    path = from_controls(8, slowdown=0.5).save(tmp_path / "agent.json")
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(InputError, match=message):
         kw.load_agent(path)

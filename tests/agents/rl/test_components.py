@@ -11,7 +11,7 @@ from kilowait.agents.algorithms.sac import target_entropy
 from kilowait.agents.rl.categorical_returns import project
 from kilowait.agents.rl.device import DeviceTransfer, TorchRng, use_device
 from kilowait.agents.rl.env_protocol import check_vector, final_observation
-from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
+from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
 from kilowait.agents.rl.lagrangian import LagrangeMultiplier
 from kilowait.agents.rl.results import TrainingError
 from kilowait.errors import InputError, UnknownNameError
@@ -44,14 +44,14 @@ def test_multiplier_follows_cost():
 
 
 def test_costs_are_summed_over_episodes():
-    episodes = Episodes(2, "watts")
+    episodes = EpisodeStatistics(2, "watts")
     episodes.step({"watts": np.array([1.0, 2.0])}, np.array([False, False]))
     episodes.step({"watts": np.array([1.0, 2.0])}, np.array([True, False]))
     assert episodes.means()["cost"] == 2.0
     episodes.step({"watts": np.array([7.0, 2.0])}, np.array([True, True]))
     assert episodes.means()["cost"] == (7 + 6) / 2
     with pytest.raises(InputError, match="infos has no cost 'joules'; this environment gives watts"):
-        Episodes(2, "joules").step({"watts": np.zeros(2)}, np.zeros(2, bool))
+        EpisodeStatistics(2, "joules").step({"watts": np.zeros(2)}, np.zeros(2, bool))
 
 
 def test_projection_keeps_probability_and_mean():

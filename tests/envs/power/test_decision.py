@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kilowait.cluster import Cluster
-from kilowait.envs.kernels.decision import BEHIND, HEAD
+from kilowait.envs.kernels.decision import BACKFILLING, HEAD
 from kilowait.envs.kernels.decision_power import NODES
 from tests.envs.power.workloads import (
     MACHINE,
@@ -244,7 +244,7 @@ def test_backfill_allows_only_fitting_dvfs_states():
     levels = vec.observation_spec.choices
     vec.step(np.array([0]))  # a reservation for the second job
     a = vec.simulator.buffers
-    assert a.copies["phase"][0] == BEHIND
+    assert a.copies["phase"][0] == BACKFILLING
     may = np.flatnonzero(a.mask[0, : 4 * levels])
     factor = vec.power_setup.power_controls.factor[0, 2]
     assert may.tolist() == (levels + np.flatnonzero(2 + 900 * factor[:levels] <= 1000)).tolist()

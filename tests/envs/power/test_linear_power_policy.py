@@ -58,7 +58,7 @@ def test_linear_policy_reproduces_hand_tuned_controls(seed, slowdown, when_crowd
     agent = from_controls(
         16,
         order=order,
-        longer=slowdown - 1,
+        slowdown=slowdown - 1,
         when_crowded=when_crowded,
         timeout_s=timeout_s,
         reserve=reserve / 16,
@@ -72,7 +72,7 @@ def test_linear_policy_reproduces_hand_tuned_controls(seed, slowdown, when_crowd
 
 def test_only_long_jobs_are_slowed_down():
     jobs = untied(quiet(150, 3), 3).with_columns(beta=None, power_w=None)
-    agent = with_weights(from_controls(16, timeout_s=300), longer=0.2, longer_length=1.0, crowded=0.0)
+    agent = with_weights(from_controls(16, timeout_s=300), slowdown=0.2, slowdown_length=1.0, crowded=0.0)
     log = kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", power_controls=FREE)), "easy")
     slow = log.level > 0
     by_job = jobs["estimate_s"][log.job]
@@ -112,7 +112,7 @@ def test_jobs_are_shifted_while_the_signal_is_high_and_all_run():
 def test_decisions_do_not_depend_on_row_order():
     jobs = untied(quiet(80, 6), 6)
     order = np.random.default_rng(0).permutation(80)
-    agent = from_controls(16, longer=0.5, when_crowded=True, timeout_s=100).bind_power(
+    agent = from_controls(16, slowdown=0.5, when_crowded=True, timeout_s=100).bind_power(
         PowerConfig("taurus", power_controls=FREE)
     )
     first = kw.simulate(jobs, MACHINE, agent, "easy").jobs()["end_s"]

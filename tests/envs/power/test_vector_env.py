@@ -151,7 +151,7 @@ def test_power_and_node_observation_values():
     assert row["saving"] == pytest.approx(1 - relative[may].min(), abs=1e-6)
     summary = dict(zip(vec.observation_spec.summary, observation["summary"][0].tolist(), strict=True))
     assert summary["power"] == pytest.approx((600 + 12 * 9.75) / (16 * full_w))
-    assert (summary["idle"], summary["asleep"], summary["turning"]) == (0.0, 0.75, 0.0)
+    assert (summary["idle"], summary["asleep"], summary["in_transition"]) == (0.0, 0.75, 0.0)
     assert "carbon" not in summary
 
 

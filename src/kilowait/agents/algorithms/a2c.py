@@ -21,7 +21,7 @@ from kilowait.agents.rl.device import (
 )
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
-from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
+from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
 from kilowait.agents.rl.gae import n_step_returns
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.results import TrainingResult
@@ -105,7 +105,7 @@ def train_a2c(
         )
         rng = TorchRng(seed, "agents.a2c", torch_device)
         scale = ReturnScale(vec.num_envs, settings.gamma)
-        episodes = Episodes(vec.num_envs)
+        episodes = EpisodeStatistics(vec.num_envs)
         rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(torch_device))
         training = TrainingState(
             "a2c", vec, settings, seed=seed, updates=updates, network=agent,

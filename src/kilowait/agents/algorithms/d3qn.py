@@ -28,7 +28,7 @@ from kilowait.agents.rl.device import (
 )
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
-from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
+from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.replay_buffer import ReplayBatch, ReplayBuffer
 from kilowait.agents.rl.results import TrainingResult
@@ -131,7 +131,7 @@ def train_d3qn(
         )
         rng = TorchRng(seed, "agents.d3qn", torch_device)
         scale = ReturnScale(vec.num_envs, settings.gamma)
-        episodes = Episodes(vec.num_envs)
+        episodes = EpisodeStatistics(vec.num_envs)
         replay = ReplayBuffer(
             settings.buffer_size, vec.num_envs, DeviceTransfer(torch_device),
             n_steps=settings.n_steps, gamma=settings.gamma, per_alpha=settings.per_alpha,

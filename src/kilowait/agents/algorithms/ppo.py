@@ -26,7 +26,7 @@ from kilowait.agents.rl.device import (
 )
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
-from kilowait.agents.rl.episode_stats import Episodes, ReturnScale, step_cost
+from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale, step_cost
 from kilowait.agents.rl.gae import generalized_advantages
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.lagrangian import LagrangeMultiplier
@@ -141,7 +141,7 @@ def train_ppo(
         )
         rng = TorchRng(seed, "agents.ppo", torch_device)
         scale = ReturnScale(vec.num_envs, settings.gamma)
-        episodes = Episodes(vec.num_envs, settings.cost)
+        episodes = EpisodeStatistics(vec.num_envs, settings.cost)
         dual = LagrangeMultiplier(settings.cost_limit, settings.cost_rate)
         rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(torch_device))
         training = TrainingState(

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.rng import stream
 
-__all__ = ["EvolutionStrategy", "minimise"]
+__all__ = ["EvolutionStrategy", "minimize"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -146,7 +146,7 @@ class EvolutionStrategy:
             setattr(self, f"_{name}", np.array(state[name]))
 
 
-def minimise(
+def minimize(
     function: Callable[[Floats], float],
     start: npt.ArrayLike,
     *,
@@ -157,7 +157,7 @@ def minimise(
 ) -> tuple[Floats, float]:
     """The best point found in `generations` generations, and its value.
 
-    >>> point, value = minimise(
+    >>> point, value = minimize(
     ...     lambda x: float(((x - 1) ** 2).sum()), [0, 0], step=0.5, seed=1, generations=40
     ... )
     >>> np.round(point, 3).tolist()

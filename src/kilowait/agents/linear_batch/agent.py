@@ -68,10 +68,17 @@ def default_weights() -> Floats:
     expected inverse run time. That is halfway to Smith's rule (weight over work), as a job's slowdown weighs
     1 / run time.
 
-    >>> dict(zip(FEATURES, default_weights().tolist()))["quick"]
+    >>> dict(zip(FEATURES, default_weights().tolist()))["user_inverse_runtime"]
     -0.5
     """
-    return named_weights(length=1.0, width=1.0, usual=1.0, habit=1.0, quick_usual=-0.5, quick=-0.5)
+    return named_weights(
+        length=1.0,
+        width=1.0,
+        used_share=1.0,
+        user_used_share=1.0,
+        inverse_runtime=-0.5,
+        user_inverse_runtime=-0.5,
+    )
 
 
 def named_weights(**weights: float) -> Floats:

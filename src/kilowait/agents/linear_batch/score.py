@@ -47,10 +47,10 @@ FEATURES: dict[str, str] = {
     "age": "ln(1 + wait / 1 h) / 3",
     "patience": "ln(1 + wait / estimate) / 3",
     "urgency": "ln(1 + wait / expected run time, at least 10 s) / 3",
-    "usual": "ln(share of the request used; mean of all jobs with such a request) / 3",
-    "habit": "the same for this user's jobs, minus usual",
-    "quick_usual": "ln(10 s / run time, at most 1; mean of all jobs with such a request) / 3",
-    "quick": "the same for this user's jobs, minus quick_usual",
+    "used_share": "ln(share of the request used; mean of all jobs with such a request) / 3",
+    "user_used_share": "the same for this user's jobs, minus used_share",
+    "inverse_runtime": "ln(10 s / run time, at most 1; mean of all jobs with such a request) / 3",
+    "user_inverse_runtime": "the same for this user's jobs, minus inverse_runtime",
 }
 """Features of the agent, in the order of its weights. wait: time since the job joined the queue."""
 
@@ -88,11 +88,11 @@ def bucket_of(estimate_s: float) -> int:
 
 
 @kernel
-def add(parameters: Any, at: int, decay: float, used: float, quick: float) -> None:
+def add(parameters: Any, at: int, decay: float, used: float, inverse: float) -> None:
     """Add an ended job to the statistics that begin at `at`."""
     parameters[at] = decay * parameters[at] + 1.0
     parameters[at + 1] = decay * parameters[at + 1] + used
-    parameters[at + 2] = decay * parameters[at + 2] + quick
+    parameters[at + 2] = decay * parameters[at + 2] + inverse
 
 
 @kernel
@@ -100,13 +100,13 @@ def add_ended_job(parameters: Any, user: int, estimate_s: float, ran_s: float) -
     """Add an ended job to all its statistics; user -1 is an unknown user."""
     bucket = bucket_of(estimate_s)
     used = log(min(max(ran_s, 1.0) / estimate_s, 1.0))
-    quick = 10.0 / max(ran_s, 10.0)
-    add(parameters, HEADER + MOMENTS * bucket, ALL_USERS_DECAY, used, quick)
+    inverse = 10.0 / max(ran_s, 10.0)
+    add(parameters, HEADER + MOMENTS * bucket, ALL_USERS_DECAY, used, inverse)
     if user >= 0:
         by_user = HEADER + MOMENTS * BUCKETS
         by_class = by_user + MOMENTS * int(parameters[USERS])
-        add(parameters, by_user + MOMENTS * user, USER_DECAY, used, quick)
-        add(parameters, by_class + MOMENTS * (user * BUCKETS + bucket), USER_DECAY, used, quick)
+        add(parameters, by_user + MOMENTS * user, USER_DECAY, used, inverse)
+        add(parameters, by_class + MOMENTS * (user * BUCKETS + bucket), USER_DECAY, used, inverse)
 
 
 @kernel
@@ -120,32 +120,32 @@ def class_statistics(
     """
     bucket = bucket_of(estimate_s)
     at = HEADER + MOMENTS * bucket
-    usual = (parameters[at + 1] - PRIOR_JOBS) / (parameters[at] + PRIOR_JOBS)
-    quick_usual = (parameters[at + 2] + 0.02 * PRIOR_JOBS) / (parameters[at] + PRIOR_JOBS)
-    used, quick = usual, quick_usual
+    used_all = (parameters[at + 1] - PRIOR_JOBS) / (parameters[at] + PRIOR_JOBS)
+    inverse_all = (parameters[at + 2] + 0.02 * PRIOR_JOBS) / (parameters[at] + PRIOR_JOBS)
+    used, inverse = used_all, inverse_all
     if user >= 0:
         at = HEADER + MOMENTS * (BUCKETS + user)
         used = (parameters[at + 1] + SHRINKAGE * used) / (parameters[at] + SHRINKAGE)
-        quick = (parameters[at + 2] + SHRINKAGE * quick) / (parameters[at] + SHRINKAGE)
+        inverse = (parameters[at + 2] + SHRINKAGE * inverse) / (parameters[at] + SHRINKAGE)
     weight = SHRINKAGE
     if predicted_s < estimate_s:
         weight = SHRINKAGE + PREDICTION_WEIGHT
         used = (SHRINKAGE * used + PREDICTION_WEIGHT * log(predicted_s / estimate_s)) / weight
-        quick = (SHRINKAGE * quick + PREDICTION_WEIGHT * max(predicted_inverse, 1e-6)) / weight
+        inverse = (SHRINKAGE * inverse + PREDICTION_WEIGHT * max(predicted_inverse, 1e-6)) / weight
     if user >= 0:
         at = HEADER + MOMENTS * (BUCKETS + int(parameters[USERS]) + user * BUCKETS + bucket)
         previous_weight, weight = weight, parameters[at] + weight
         used = (parameters[at + 1] + previous_weight * used) / weight
-        quick = (parameters[at + 2] + previous_weight * quick) / weight
+        inverse = (parameters[at + 2] + previous_weight * inverse) / weight
         running = parameters[at + 3]
         if running > 0.5:
             since_s = now - parameters[at + 4] / running
             running_weight = RUNNING_WEIGHT * min(running, 3.0)
             min_used = max(used, log(min(max(since_s, 1.0) / estimate_s, 1.0)))
-            max_quick = min(quick, 10.0 / max(since_s, 10.0))
+            max_inverse = min(inverse, 10.0 / max(since_s, 10.0))
             used = (weight * used + running_weight * min_used) / (weight + running_weight)
-            quick = (weight * quick + running_weight * max_quick) / (weight + running_weight)
-    return usual, used, quick_usual, quick
+            inverse = (weight * inverse + running_weight * max_inverse) / (weight + running_weight)
+    return used_all, used, inverse_all, inverse
 
 
 @kernel
@@ -199,7 +199,7 @@ def _score(job: Any, now: float, parameters: Any) -> Any:
     wait_s = max(now - job.submit_s, 0.0)
     if wait_s > parameters[MAX_WAIT]:
         return OVERDUE_SCORE - wait_s
-    usual, used, quick_usual, quick = class_statistics(
+    used_all, used, inverse_all, inverse = class_statistics(
         parameters, user, estimate_s, now, job.estimate_s, job.expected_inverse_runtime
     )
     nodes = float(job.nodes)
@@ -211,8 +211,8 @@ def _score(job: Any, now: float, parameters: Any) -> Any:
     total += parameters[5] * log1p(wait_s / 3600.0) / 3.0
     total += parameters[6] * log1p(wait_s / estimate_s) / 3.0
     total += parameters[7] * log1p(wait_s / max(estimate_s * exp(used), 10.0)) / 3.0
-    total += parameters[8] * usual / 3.0 + parameters[9] * (used - usual) / 3.0
-    return total + parameters[10] * log(quick_usual) / 3.0 + parameters[11] * log(quick / quick_usual) / 3.0
+    total += parameters[8] * used_all / 3.0 + parameters[9] * (used - used_all) / 3.0
+    return total + parameters[10] * log(inverse_all) / 3.0 + parameters[11] * log(inverse / inverse_all) / 3.0
 
 
 def _add_ended_jobs(order: Any, user: Any, estimate_s: Any, ran_s: Any, parameters: Any) -> None:
@@ -263,7 +263,7 @@ def features(
     """
     estimate = np.maximum(np.atleast_1d(np.asarray(estimate_s, np.float64)), 1.0)
     size, wait = np.asarray(nodes, np.float64), np.maximum(np.asarray(wait_s, np.float64), 0.0)
-    usual, used, quick_usual, quick = np.moveaxis(np.asarray(compiled_statistics, np.float64), -1, 0)
+    used_all, used, inverse_all, inverse = np.moveaxis(np.asarray(compiled_statistics, np.float64), -1, 0)
     length = np.log(estimate / 3600.0) / 3.0
     columns = (
         length,
@@ -274,9 +274,9 @@ def features(
         np.log1p(wait / 3600.0) / 3.0,
         np.log1p(wait / estimate) / 3.0,
         np.log1p(wait / np.maximum(estimate * np.exp(used), 10.0)) / 3.0,
-        usual / 3.0,
-        (used - usual) / 3.0,
-        np.log(quick_usual) / 3.0,
-        np.log(quick / quick_usual) / 3.0,
+        used_all / 3.0,
+        (used - used_all) / 3.0,
+        np.log(inverse_all) / 3.0,
+        np.log(inverse / inverse_all) / 3.0,
     )
     return np.stack(np.broadcast_arrays(*columns), axis=1)

@@ -52,7 +52,7 @@ Floats = npt.NDArray[np.float64]
 
 STARTS: dict[str, Callable[[], Floats]] = {
     "default": default_weights,
-    "expected area": lambda: named_weights(length=1.0, width=1.0, usual=1.0, habit=1.0),
+    "expected area": lambda: named_weights(length=1.0, width=1.0, used_share=1.0, user_used_share=1.0),
     "area": saf_weights,
 }
 """Candidates for the start of the search, the default first."""

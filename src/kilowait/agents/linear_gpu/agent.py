@@ -60,7 +60,7 @@ FEATURES: dict[str, str] = {
     "priority": "p / (1 + p); 0 for priorities below 0",
     "running": "1: running; 0: waiting",
     "speed": "ln(speed on its fastest type)",
-    "choosy": "ln(speed on its fastest type / speed on its slowest)",
+    "speed_ratio": "ln(speed on its fastest type / speed on its slowest)",
 }
 """Features of a job, waiting or (with preemption) running; the smallest weighted sum goes first."""
 
@@ -68,8 +68,8 @@ TYPE_FEATURES: dict[str, str] = {
     "slow": "-ln(its speed on the type)",
     "slow_length": "slow x ln(estimate / 1 h) / 3",
     "slow_width": "slow x ln(GPUs) / ln(1 + GPUs of the machine)",
-    "rate": "ln(FP32 TFLOPS of the type / those of a V100); 0 where not known",
-    "rate_length": "rate x ln(estimate / 1 h) / 3",
+    "tflops": "ln(FP32 TFLOPS of the type / those of a V100); 0 where not known",
+    "tflops_length": "tflops x ln(estimate / 1 h) / 3",
 }
 """Features of a job on a GPU type; the type with the smallest weighted sum is tried first, equal types together."""
 

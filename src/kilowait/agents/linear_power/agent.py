@@ -41,9 +41,9 @@ VERSION = 2
 
 WEIGHTS: dict[str, str] = {
     **{name: f"order: per {meaning}" for name, meaning in JOB_FEATURES.items()},
-    "longer": "largest relative increase of a job's run time by DVFS",
-    "longer_length": "added to it, per ln(estimate / 1 h) / 3",
-    "longer_width": "added to it, per ln(nodes) / ln(1 + nodes of the machine)",
+    "slowdown": "largest relative increase of a job's run time by DVFS",
+    "slowdown_length": "added to it, per ln(estimate / 1 h) / 3",
+    "slowdown_width": "added to it, per ln(nodes) / ln(1 + nodes of the machine)",
     **SYSTEM_FEATURES,
 }
 """Meaning of each weight, in order."""
@@ -55,7 +55,9 @@ NEVER_LN_S = 20.0
 class LinearPowerAgent:
     """Weights of the power controls and the job order; see `WEIGHTS`.
 
-    >>> agent = from_controls(255, longer=0.1, timeout_s=600)  # the order of SAF, dvfs=1.1, sleep=timeout:600
+    >>> agent = from_controls(
+    ...     255, slowdown=0.1, timeout_s=600
+    ... )  # the order of SAF, dvfs=1.1, sleep=timeout:600
     >>> agent.explain()[0]
     ('timeout', 6.396929655216146)
     """
@@ -150,7 +152,7 @@ def from_controls(
     machine_nodes: int,
     *,
     order: Mapping[str, float] | None = None,
-    longer: float = 0.0,
+    slowdown: float = 0.0,
     when_crowded: bool = False,
     timeout_s: float | None = None,
     reserve: float = 0.0,
@@ -163,7 +165,7 @@ def from_controls(
         machine_nodes: nodes of the machine.
         order: weights of `job_features.JOB_FEATURES`, age and patience, 0 for those not named; None: smallest area
             first.
-        longer: largest relative increase of the run time, to save energy (dvfs=1.1: 0.1).
+        slowdown: largest relative increase of the run time, to save energy (dvfs=1.1: 0.1).
         when_crowded: whether also where more nodes are requested than are free.
         timeout_s: idle seconds after which nodes sleep; None: they do not.
         reserve: idle nodes that are kept awake, as a share of the machine's.
@@ -172,7 +174,7 @@ def from_controls(
     """
     weights = dict.fromkeys(WEIGHTS, 0.0)
     weights |= saf_order(machine_nodes) if order is None else order
-    weights["longer"], weights["crowded"] = longer, 0.0 if when_crowded else -longer
+    weights["slowdown"], weights["crowded"] = slowdown, 0.0 if when_crowded else -slowdown
     weights["timeout"] = NEVER_LN_S if timeout_s is None else log(max(timeout_s, 1.0))
     weights["spare"] = reserve
     return LinearPowerAgent(np.array([weights[name] for name in WEIGHTS]), power_controls, signal)

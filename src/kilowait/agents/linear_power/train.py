@@ -36,13 +36,13 @@ SLOWDOWN_PENALTY = 5.0
 """Penalty of each per cent of slowdown above the limit, in per cent of the objective."""
 
 _SCALES: dict[str, float] = {
-    "longer": 0.2, "longer_length": 0.2, "longer_width": 0.2, "crowded": 0.2, "backlog": 0.2, "behind": 0.2,
+    "slowdown": 0.2, "slowdown_length": 0.2, "slowdown_width": 0.2, "crowded": 0.2, "backlog": 0.2, "backfill": 0.2,
     "signal": 1.0, "timeout": 2.0, "timeout_waiting": 2.0, "timeout_busy": 2.0, "spare": 0.05, "spare_demand": 0.5,
     "spare_waiting": 0.05, "hold": 0.5,
 }  # fmt: skip
 """Scale of each weight: changes of about equal effect; the weights of the job order together have length 1."""
 SCALES: Floats = np.array([_SCALES.get(name, 1.0) for name in WEIGHTS])
-_DVFS_WEIGHTS = ("longer", "longer_length", "longer_width", "crowded", "backlog", "behind")
+_DVFS_WEIGHTS = ("slowdown", "slowdown_length", "slowdown_width", "crowded", "backlog", "backfill")
 _SLEEP_WEIGHTS = ("timeout", "timeout_waiting", "timeout_busy", "spare", "spare_demand", "spare_waiting")
 _SIGNAL_WEIGHTS = ("signal", "hold")
 
@@ -56,7 +56,7 @@ def hand_tuned_starts(cluster: Cluster, max_slowdown: float, break_even_s: float
     35
     """
     agents = []
-    for longer, when_crowded in [(0.0, False)] + [
+    for slowdown, when_crowded in [(0.0, False)] + [
         (slowdown, when_crowded)
         for slowdown in (max_slowdown / 3, max_slowdown)
         for when_crowded in (False, True)
@@ -66,7 +66,7 @@ def hand_tuned_starts(cluster: Cluster, max_slowdown: float, break_even_s: float
                 agents.append(
                     from_controls(
                         cluster.nodes,
-                        longer=longer,
+                        slowdown=slowdown,
                         when_crowded=when_crowded,
                         timeout_s=timeout_s,
                         reserve=reserve,

@@ -20,7 +20,7 @@ from kilowait.agents.networks.spec import ObservationSpecProtocol
 __all__ = ["ActorCritic", "DuelingQ"]
 
 
-class Outputs(nn.Module):
+class OutputLayers(nn.Module):
     """Output layers: `numbers` for every action, and `numbers` for the state."""
 
     def __init__(
@@ -61,7 +61,7 @@ class ActorCritic(nn.Module):
         super().__init__()
         self.spec, self.config = spec, config
         self.body = body
-        self.outputs = Outputs(spec, body.width, 1, gain=0.01)  # the initial policy is nearly uniform
+        self.outputs = OutputLayers(spec, body.width, 1, gain=0.01)  # the initial policy is nearly uniform
 
     def forward(self, observation: Observation) -> tuple[Tensor, Tensor]:
         """Logits (B, A), -inf where the mask forbids, and values (B,)."""
@@ -102,7 +102,7 @@ class DuelingQ(nn.Module):
         super().__init__()
         self.spec, self.config, self.atoms = spec, config, atoms
         self.body = body
-        self.outputs = Outputs(spec, body.width, atoms, gain=1.0, noisy=noisy)
+        self.outputs = OutputLayers(spec, body.width, atoms, gain=1.0, noisy=noisy)
         self.register_buffer("support", torch.linspace(*span, atoms), persistent=False)
 
     def forward(self, observation: Observation) -> Tensor:

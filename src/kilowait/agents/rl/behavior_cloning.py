@@ -27,7 +27,7 @@ from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.rl.device import DeviceTransfer, TorchRng
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
-from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
+from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
 from kilowait.agents.rl.gae import generalized_advantages
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.results import Update
@@ -157,7 +157,7 @@ def imitate(
     optimizer = torch.optim.Adam(network.parameters(), settings.learning_rate, eps=1e-5)
     rng = TorchRng(seed, "agents.imitation", device)
     scale = ReturnScale(vec.num_envs, settings.gamma)
-    episodes = Episodes(vec.num_envs)
+    episodes = EpisodeStatistics(vec.num_envs)
     rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(device))
     actor = cast(ActorCritic, lambda observations: _scores_and_value(network, observations))
     training = TrainingState(

@@ -15,7 +15,14 @@ from kilowait.agents.rl.results import TrainingError
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.rng import stream
 
-__all__ = ["PRECISIONS", "DeviceTransfer", "TorchRng", "use_device", "lower_precision", "with_an_action"]
+__all__ = [
+    "PRECISIONS",
+    "DeviceTransfer",
+    "TorchRng",
+    "use_device",
+    "lower_precision",
+    "ensure_allowed_action",
+]
 
 PRECISIONS = ("float32", "bf16")
 
@@ -80,7 +87,7 @@ class DeviceTransfer:
         self, observation: Mapping[str, npt.NDArray[Any]], into: Mapping[str, Tensor] | None = None
     ) -> dict[str, Tensor]:
         """The observation as tensors on the device, written `into` existing tensors if given."""
-        observation = with_an_action(observation)
+        observation = ensure_allowed_action(observation)
         arrays = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in observation.items()}
         if self.device.type != "cuda":
             if into is None:
@@ -102,14 +109,14 @@ class DeviceTransfer:
         return transferred
 
 
-def with_an_action(observation: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
+def ensure_allowed_action(observation: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
     """The observation with at least one allowed action in every environment.
 
     Where the queue is empty there may be no allowed action although simulated time must advance: then action 0 is the
     only allowed one, so nothing is learned from it. Where jobs wait and no action is allowed, the environment is wrong.
 
     >>> empty = {"jobs": np.zeros((1, 2, 3)), "mask": np.zeros((1, 2), np.int8)}
-    >>> with_an_action(empty)["mask"].tolist()
+    >>> ensure_allowed_action(empty)["mask"].tolist()
     [[1, 0]]
     """
     no_action = ~(observation["mask"] != 0).any(-1)

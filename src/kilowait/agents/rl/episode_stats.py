@@ -10,16 +10,16 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 
-__all__ = ["Episodes", "ReturnScale"]
+__all__ = ["EpisodeStatistics", "ReturnScale"]
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 
-class Episodes:
+class EpisodeStatistics:
     """Returns, objectives and costs of the episodes that ended since the last call of `means`.
 
-    >>> episodes = Episodes(2)
+    >>> episodes = EpisodeStatistics(2)
     >>> ended = {"r": np.array([-3.0, 0.0]), "metric": np.array([7.0, 0.0])}
     >>> episodes.step({"episode": ended, "_episode": np.array([True, False])}, np.array([True, False]))
     >>> episodes.means()["return"], episodes.means()["return"]

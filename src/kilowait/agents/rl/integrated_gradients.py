@@ -27,7 +27,7 @@ from kilowait.agents.explanations import (
     typical_decisions,
 )
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.rl.device import use_device, with_an_action
+from kilowait.agents.rl.device import ensure_allowed_action, use_device
 from kilowait.cluster import Cluster
 from kilowait.envs.gpu import observation_spec as gpu
 from kilowait.envs.observation_spec import FEATURES, PREDICTION_FEATURES, SUMMARY
@@ -140,7 +140,7 @@ def record_decisions(
     count, steps = 0, 0
     longest = max(64, 4 * max_decisions // vec.num_envs)  # where queues are short, decisions are rare
     while count < max_decisions and steps < longest:
-        observation = {name: array.copy() for name, array in with_an_action(observation).items()}
+        observation = {name: array.copy() for name, array in ensure_allowed_action(observation).items()}
         with torch.no_grad():
             scores = network.scores(
                 {name: torch.from_numpy(array).to(device) for name, array in observation.items()}

@@ -33,11 +33,11 @@ from kilowait.engine.kernels.reservations import (
 from kilowait.engine.kernels.scheduling_pass import backfill
 from kilowait.engine.kernels.state import state_without_refcount
 
-__all__ = ["ASK", "OVER", "apply", "eligible", "finish_pass", "advance_to_decision"]
+__all__ = ["DECISION", "OVER", "apply", "eligible", "finish_pass", "advance_to_decision"]
 
-BETWEEN, HEAD, BEHIND = 0, 1, 2
+BETWEEN, HEAD, BACKFILLING = 0, 1, 2
 """Phases: between passes; choosing the head of the queue; choosing backfill candidates."""
-ASK, OVER = 1, 0
+DECISION, OVER = 1, 0
 HAS_RESERVATION = 1.0
 """Key in the queue of a job that got its reservation in this pass."""
 
@@ -138,7 +138,7 @@ def finish_pass(s: Any, copy: Any) -> None:
 def advance_to_decision(
     s: Any, copy: Any, order: Any, agent_backfills: bool, hold: bool, max_wait_s: float
 ) -> int:
-    """Advance until the agent has a choice (ASK) or every job has started (OVER)."""
+    """Advance until the agent has a choice (DECISION) or every job has started (OVER)."""
     s = state_without_refcount(s)
     order = without_refcount(order)
     no_parameters = s.line_s  # placeholder for policy parameters
@@ -166,13 +166,13 @@ def advance_to_decision(
                     only = overdue_job
                     count = 1
                 if count > 1 or (count == 1 and hold and overdue_job < 0 and next_event_s(s) < np.inf):
-                    return ASK
+                    return DECISION
                 if count == 1:
                     apply(s, copy, only)
                     continue
             if k.depth > 0 and any_fits(s):
                 if agent_backfills:
-                    copy.phase = BEHIND
+                    copy.phase = BACKFILLING
                 else:
                     for i in range(k.queue_lo, k.queue_hi):
                         s.queue[i].key = order[assume_nonnegative(copy.first + s.queue[i].job)]
@@ -180,10 +180,10 @@ def advance_to_decision(
                     finish_pass(s, copy)
             else:
                 finish_pass(s, copy)
-        if copy.phase == BEHIND:
+        if copy.phase == BACKFILLING:
             count, only = choices(s, copy.phase, 2) if any_fits(s) else (0, -1)
             if count > 1:
-                return ASK
+                return DECISION
             if count == 1:
                 apply(s, copy, only)
             else:

@@ -40,8 +40,8 @@ from kilowait.engine.kernels.jit import kernel, noinline, without_refcount
 from kilowait.envs.kernels.state_stack_gpu import log_arrays_without_refcount
 
 __all__ = [
-    "ASK",
-    "CUT",
+    "DECISION",
+    "TRUNCATED",
     "OVER",
     "PASS",
     "allowed",
@@ -60,7 +60,7 @@ __all__ = [
 
 BETWEEN, PASS, PASSED = 0, 1, 2
 """Phases: between passes; within a pass; at the end of a pass, when running jobs may migrate."""
-OVER, ASK, CUT = 0, 1, 2
+OVER, DECISION, TRUNCATED = 0, 1, 2
 """Every job has finished; the agent has a choice; the episode is truncated."""
 
 
@@ -253,7 +253,8 @@ def advance_to_decision(
     s: Any, copy: Any, source: Any, fitting_cache: Any, by_type: bool, hold: bool, victims: bool, starts: int,
     max_wait_s: float,
 ) -> int:  # fmt: skip
-    """Advance until the agent has a choice (ASK), every job has finished (OVER), or the horizon is reached (CUT)."""
+    """Advance until the agent has a choice (DECISION), every job has finished (OVER), or the horizon is reached
+    (TRUNCATED)."""
     s = gpu_state_without_refcount(s)
     source = log_arrays_without_refcount(source)
     fitting_cache = without_refcount(fitting_cache)
@@ -268,7 +269,7 @@ def advance_to_decision(
             if k.queue_hi == k.queue_lo and k.running + k.ending == 0 and not any_arrival_left(s):
                 return OVER
             if k.now >= copy.until_s:
-                return CUT
+                return TRUNCATED
             outcome = _advance(s)
             if outcome == FULL and not dropped:
                 dropped = True
@@ -305,9 +306,9 @@ def advance_to_decision(
             count == 1 and (len(source.codes) > 1 or (by_type and first & (first - 1) != 0))
         )
         if several_choices or (count == 1 and hold and may_hold(s, late_fits)):
-            return ASK
+            return DECISION
         if victims and not late_fits and any_preemptible(s, source.may, starts):
-            return ASK
+            return DECISION
         if count == 0:
             copy.phase = PASSED
         else:

@@ -28,9 +28,9 @@ from kilowait.engine.kernels.scheduling_pass import anything_free
 from kilowait.engine.kernels.state import TIMER
 from kilowait.envs.kernels import decision
 from kilowait.envs.kernels.decision import (
-    ASK,
-    BEHIND,
+    BACKFILLING,
     BETWEEN,
+    DECISION,
     HAS_RESERVATION,
     HEAD,
     OVER,
@@ -73,7 +73,7 @@ def eligible(s: Any, phase: int, at: int) -> bool:
             waiting.key != HAS_RESERVATION
             and s.job_state[assume_nonnegative(waiting.job)].allowed & s.clock[0].open_groups != 0
         )
-    return phase != BEHIND or fits(s, waiting.job, 0)
+    return phase != BACKFILLING or fits(s, waiting.job, 0)
 
 
 @kernel
@@ -141,8 +141,8 @@ def worth_choosing(s: Any, wake_ahead: bool) -> bool:
 
 @noinline
 def advance_to_decision(s: Any, copy: Any, source: Any, env_settings: Any) -> int:
-    """Advance until the agent has a choice (ASK), every job has ended (OVER), or, where node state changes are kept for
-    a log, their array is full (FULL).
+    """Advance until the agent has a choice (DECISION), every job has ended (OVER), or, where node state changes are
+    kept for a log, their array is full (FULL).
     """
     s = power_state_without_refcount(s)
     source = log_arrays_without_refcount(source)
@@ -175,20 +175,20 @@ def advance_to_decision(s: Any, copy: Any, source: Any, env_settings: Any) -> in
                 and worth_choosing(s, env_settings.wake_ahead != 0)
                 and any_eligible(s, HEAD)
             ):
-                return ASK
+                return DECISION
             copy.phase = NODES
             if k.depth > 0 and any_fits(s):
                 if env_settings.agent_backfills != 0:
-                    copy.phase = BEHIND
+                    copy.phase = BACKFILLING
                 else:
                     for i in range(k.queue_lo, k.queue_hi):
                         s.queue[i].key = order[assume_nonnegative(copy.first + s.queue[i].job)]
                     backfill(s, k.queue_lo, False, -1, 0, zero_score, no_parameters)
-        if copy.phase == BEHIND:
-            if any_fits(s) and any_eligible(s, BEHIND):
-                return ASK
+        if copy.phase == BACKFILLING:
+            if any_fits(s) and any_eligible(s, BACKFILLING):
+                return DECISION
             copy.phase = NODES
         if copy.phase == NODES:
             if env_settings.sleep_actions != 0 and copy.sleep_decided == 0 and (can_sleep(s) or can_wake(s)):
-                return ASK
+                return DECISION
             finish_pass(s, copy)

@@ -29,7 +29,7 @@ from kilowait.engine.kernels.jit import (
 from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.envs.kernels import decision_power
 from kilowait.envs.kernels.decision import (
-    BEHIND,
+    BACKFILLING,
     BETWEEN,
     HEAD,
     OVER,
@@ -66,7 +66,7 @@ SYSTEM_FEATURES: dict[str, str] = {
     "patience": "order: per ln(1 + wait / estimate) / 3",
     "crowded": "slowdown: where jobs request more nodes than are free",
     "backlog": "slowdown: per ln(1 + waiting node-hours / nodes of the machine)",
-    "behind": "slowdown: for backfilled jobs",
+    "backfill": "slowdown: for backfilled jobs",
     "signal": "slowdown: per (carbon intensity or price now / its mean forecast for 24 h) - 1",
     "timeout": "sleep: ln of the seconds that nodes stay idle",
     "timeout_waiting": "sleep: added to that while jobs wait",
@@ -88,7 +88,7 @@ class PowerPolicyWeights(NamedTuple):
     """Weights for the kernel; N jobs of the log, R kinds of jobs, L DVFS states."""
 
     first: Floats  # (N,) constant part of the priority, smaller first
-    longer: Floats  # (N,) constant part of the allowed slowdown, less 1
+    allowed_slowdown: Floats  # (N,) constant part of the allowed slowdown, less 1
     slow: Floats  # (R, L) slowdown
     spent: Floats  # (R, L) watts x slowdown, of the power caused by the job
     weights: Floats  # (len(MOMENT),)
@@ -96,7 +96,11 @@ class PowerPolicyWeights(NamedTuple):
 
 
 def power_policy_weights(
-    power_setup: PowerSetup, first: Floats, longer: Floats, weights: npt.ArrayLike, signal: str | None
+    power_setup: PowerSetup,
+    first: Floats,
+    allowed_slowdown: Floats,
+    weights: npt.ArrayLike,
+    signal: str | None,
 ) -> PowerPolicyWeights:
     """Weights for the jobs of `powered`; `signal` is carbon, price or None."""
     power_tables, power_controls, model = (
@@ -120,7 +124,7 @@ def power_policy_weights(
     watts = np.maximum(watts, 0.0)  # a job that draws less than its idle nodes adds nothing
     return PowerPolicyWeights(
         np.ascontiguousarray(first, np.float64),
-        np.ascontiguousarray(longer, np.float64),
+        np.ascontiguousarray(allowed_slowdown, np.float64),
         np.ascontiguousarray(slow),
         np.ascontiguousarray(watts * slow),
         np.ascontiguousarray(weights, np.float64),
@@ -133,7 +137,7 @@ def policy_without_refcount(a: Any) -> PowerPolicyWeights:
     """The weights without reference counts."""
     return PowerPolicyWeights(
         without_refcount(a.first),
-        without_refcount(a.longer),
+        without_refcount(a.allowed_slowdown),
         without_refcount(a.slow),
         without_refcount(a.spent),
         without_refcount(a.weights),
@@ -184,7 +188,7 @@ def crowded(s: Any) -> float:
 
 
 @maybe_inline
-def level_for(source: Any, policy: Any, log_row: int, longer: float) -> int:
+def level_for(source: Any, policy: Any, log_row: int, allowed_slowdown: float) -> int:
     """The DVFS state with the minimum energy within the allowed slowdown."""
     kind = assume_nonnegative(source.kind[log_row])
     may = source.may[kind]
@@ -192,7 +196,7 @@ def level_for(source: Any, policy: Any, log_row: int, longer: float) -> int:
     for level in range(1, len(may)):
         if (
             may[level] != 0
-            and policy.slow[kind, level] - 1.0 <= longer + TOLERANCE
+            and policy.slow[kind, level] - 1.0 <= allowed_slowdown + TOLERANCE
             and policy.spent[kind, level] < policy.spent[kind, best]
         ):
             best = level
@@ -271,11 +275,11 @@ def run_power_policy(s: Any, copy: Any, source: Any, env_settings: Any, policy: 
                     shifting = True
                     continue
                 log_row = assume_nonnegative(copy.first + job)
-                longer = policy.longer[log_row] + extra_slowdown
-                if copy.phase == BEHIND:
-                    longer += w[BACKFILL]
-                level_wanted = level_for(source, policy, log_row, longer)
-                if copy.phase == BEHIND and not fits(s, job, level_wanted):
+                allowed_slowdown = policy.allowed_slowdown[log_row] + extra_slowdown
+                if copy.phase == BACKFILLING:
+                    allowed_slowdown += w[BACKFILL]
+                level_wanted = level_for(source, policy, log_row, allowed_slowdown)
+                if copy.phase == BACKFILLING and not fits(s, job, level_wanted):
                     continue
                 best = job
                 level = level_wanted

@@ -21,7 +21,7 @@ from kilowait.engine.kernels.jit import (
 )
 from kilowait.engine.kernels.state import state_without_refcount
 from kilowait.envs.kernels.decision import (
-    BEHIND,
+    BACKFILLING,
     HEAD,
     eligible,
     most_free,
@@ -132,7 +132,7 @@ def write_observation(
     summary[2] = log1p(work / (3600.0 * nodes)) / 3.0
     summary[3] = log1p(float(k.running)) / 5.0
     summary[4] = release / (release + 3600.0)
-    summary[5] = 1.0 if copy.phase == BEHIND else 0.0
+    summary[5] = 1.0 if copy.phase == BACKFILLING else 0.0
     summary[6] = (waiting - shown) / waiting if waiting > 0 else 0.0
     day = 2.0 * pi * (now / 86400.0 - np.floor(now / 86400.0))
     week = 2.0 * pi * (now / 604800.0 - np.floor(now / 604800.0))

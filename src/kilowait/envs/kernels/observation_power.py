@@ -13,7 +13,7 @@ from kilowait.engine.kernels.jit import (
 )
 from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.envs.kernels import observation
-from kilowait.envs.kernels.decision import BEHIND, HEAD
+from kilowait.envs.kernels.decision import BACKFILLING, HEAD
 from kilowait.envs.kernels.decision_power import (
     NODES,
     eligible,
@@ -125,14 +125,14 @@ def write_observation(
         edges,
     )
     late = overdue(s, env_settings.max_wait_s) if copy.phase == HEAD else -1
-    chooses = copy.phase in (HEAD, BEHIND)
+    chooses = copy.phase in (HEAD, BACKFILLING)
     for i in range(assume_nonnegative(copy.shown)):
         job = assume_nonnegative(slots[i])
         log_row = assume_nonnegative(copy.first + job)
         may = source.may[assume_nonnegative(source.kind[log_row])]
         for level in range(levels):
             allowed = chooses and choosable[i] != 0 and may[level] != 0
-            if allowed and level > 0 and copy.phase == BEHIND:
+            if allowed and level > 0 and copy.phase == BACKFILLING:
                 allowed = fits(s, job, level)
             mask[i * levels + level] = allowed
     for i in range(copy.shown * levels, before * levels):

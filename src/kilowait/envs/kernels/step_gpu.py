@@ -25,8 +25,8 @@ from kilowait.envs.batched_sim_base import (
     START_PREPARED,
 )
 from kilowait.envs.kernels.decision_gpu import (
-    ASK,
-    CUT,
+    DECISION,
+    TRUNCATED,
     advance_to_decision,
     end_gpu_pass,
     preempt_job,
@@ -244,8 +244,8 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             continue
         if actions[b] == START_PREPARED:
             outcome = advance_copy(s, a, source, b)
-            copy.over = outcome != ASK
-            a.over[b] = outcome != ASK
+            copy.over = outcome != DECISION
+            a.over[b] = outcome != DECISION
             observe(s, a, source, b)
             continue
         if copy.over or actions[b] == BEGIN:
@@ -272,7 +272,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
         )
         copy.steps += 1
         observe(s, a, source, b)
-        over = outcome != ASK
+        over = outcome != DECISION
         copy.over = over
         if over:
             store_finished_episode(a, b)
@@ -280,7 +280,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
                 begin(s, a, source, b)
                 observe(s, a, source, b)
         a.over[b] = over
-        a.cut[b] = outcome == CUT
+        a.cut[b] = outcome == TRUNCATED
 
 
 @cache

@@ -25,7 +25,7 @@ SUMMARY: dict[str, str] = {
     "power": "IT power now / IT power with every node at full load; nodes that boot for a job count as idle",
     "idle": "free nodes that are awake / nodes of the machine",
     "asleep": "nodes asleep / nodes of the machine",
-    "turning": "nodes shutting down or booting / nodes of the machine",
+    "in_transition": "nodes shutting down or booting / nodes of the machine",
 }
 """Summary of the machine, the queue and the time; `signal_summary` comes after it."""
 
