@@ -59,7 +59,7 @@ class LookAheadExpert:
         thread_count = max(1, min(threads or os.cpu_count() or 1, simulator.copies))
         first = State(*(array[0] for array in simulator.states))
         self._work_arrays = [lookahead.work_arrays(first) for _ in range(thread_count)]
-        self._cuts = [simulator.copies * i // thread_count for i in range(thread_count + 1)]
+        self._bounds = [simulator.copies * i // thread_count for i in range(thread_count + 1)]
         self._kernel = choice_kernel(simulator.states, simulator.buffers, self._work_arrays[0])
         self._pool = ThreadPoolExecutor(thread_count)
 
@@ -78,7 +78,7 @@ class LookAheadExpert:
                 lo,
                 hi,
             )
-            for work_arrays, (lo, hi) in zip(self._work_arrays, pairwise(self._cuts), strict=True)
+            for work_arrays, (lo, hi) in zip(self._work_arrays, pairwise(self._bounds), strict=True)
         ]
         for future in futures:
             future.result()

@@ -205,10 +205,10 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
                 self.episode_preferences.seed(first_seed)
         if "first" in options:
             first = np.asarray(options["first"], np.int64)
-            final = len(self.jobs) - self.episode_jobs
-            if first.shape not in ((), (self.num_envs,)) or (first < 0).any() or (first > final).any():
+            last = len(self.jobs) - self.episode_jobs
+            if first.shape not in ((), (self.num_envs,)) or (first < 0).any() or (first > last).any():
                 raise InputError(
-                    f"episodes cannot begin at rows {first}; give rows from 0 to {final}, one for all or one per copy"
+                    f"episodes cannot begin at rows {first}; give rows from 0 to {last}, one for all or one per copy"
                 )
             self.simulator.buffers.copies["next_first"][which] = np.broadcast_to(first, self.num_envs)[which]
         if self.episode_preferences is not None:
@@ -367,8 +367,8 @@ class BatchVectorEnv(EngineVectorEnv):
     ...     jobs=jobs,
     ...     cluster=kw.Cluster.from_nodes(64),
     ... )
-    >>> spec, _ = vec.reset(seed=0)
-    >>> spec["jobs"].shape, bool(spec["mask"].any())
+    >>> observation, _ = vec.reset(seed=0)
+    >>> observation["jobs"].shape, bool(observation["mask"].any())
     ((4, 128, 10), True)
     """
 

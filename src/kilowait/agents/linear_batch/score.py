@@ -251,11 +251,11 @@ def features(
     nodes: npt.ArrayLike,
     wait_s: npt.ArrayLike,
     machine_nodes: int,
-    compiled_statistics: npt.ArrayLike = NO_HISTORY,
+    statistics: npt.ArrayLike = NO_HISTORY,
 ) -> Floats:
     """The features computed by numpy, one job a row, for inspection.
 
-    `compiled_statistics` is the result of `class_statistics` for each job: ln(share of the request used) of all users
+    `statistics` is the result of `class_statistics` for each job: ln(share of the request used) of all users
     and of this job, inverse run time of all users and of this job.
 
     >>> dict(zip(FEATURES, features(3600, 8, 0, 16)[0].round(2).tolist()))["share"]
@@ -263,7 +263,7 @@ def features(
     """
     estimate = np.maximum(np.atleast_1d(np.asarray(estimate_s, np.float64)), 1.0)
     size, wait = np.asarray(nodes, np.float64), np.maximum(np.asarray(wait_s, np.float64), 0.0)
-    used_all, used, inverse_all, inverse = np.moveaxis(np.asarray(compiled_statistics, np.float64), -1, 0)
+    used_all, used, inverse_all, inverse = np.moveaxis(np.asarray(statistics, np.float64), -1, 0)
     length = np.log(estimate / 3600.0) / 3.0
     columns = (
         length,

@@ -208,8 +208,8 @@ def best_policy(
 
     Its `provenance` contains the names of the policy, the order of types and the placement.
     """
-    candidates_all = policy_agents(cluster, placements, migrate)
-    candidates = [agent for agent in candidates_all if agent.provenance["policy"] in policies]
+    every_agent = policy_agents(cluster, placements, migrate)
+    candidates = [agent for agent in every_agent if agent.provenance["policy"] in policies]
     with ThreadPoolExecutor(1) as pool:
         evaluate = _evaluator(pool, cluster, speeds, objective)
         training = _windows(jobs, even_starts(jobs, windows, window_jobs), window_jobs)

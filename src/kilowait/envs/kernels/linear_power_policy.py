@@ -91,7 +91,7 @@ class PowerPolicyWeights(NamedTuple):
     allowed_slowdown: Floats  # (N,) constant part of the allowed slowdown, less 1
     slow: Floats  # (R, L) slowdown
     spent: Floats  # (R, L) watts x slowdown, of the power caused by the job
-    weights: Floats  # (len(MOMENT),)
+    weights: Floats  # (len(SYSTEM_FEATURES),)
     signal: int  # 0: carbon, 1: price; -1: neither
 
 

@@ -68,7 +68,7 @@ ENV_SETTINGS = np.dtype(
 class StepBuffers(NamedTuple):
     """Observations, rewards and bookkeeping; one row per copy."""
 
-    env_settings: npt.NDArray[Any]  # (1,) HOW
+    env_settings: npt.NDArray[Any]  # (1,) ENV_SETTINGS
     weights: npt.NDArray[np.float64]  # (terms,)
     copies: npt.NDArray[Any]  # (B,) COPY
     jobs: npt.NDArray[np.float32]  # (B, slots, features)

@@ -61,7 +61,7 @@ GPU_ENV_SETTINGS = np.dtype(
 class GpuStepBuffers(NamedTuple):
     """Observations, rewards and bookkeeping; one row per copy."""
 
-    env_settings: npt.NDArray[Any]  # (1,) HOW
+    env_settings: npt.NDArray[Any]  # (1,) GPU_ENV_SETTINGS
     weights: npt.NDArray[np.float64]  # (terms,)
     copies: npt.NDArray[Any]  # (B,) COPY
     jobs: npt.NDArray[np.float32]  # (B, slots, features)
