@@ -151,7 +151,7 @@ def user_history_of(tables: Sequence[JobTable]) -> UserHistory:
 
     >>> one = JobTable(job_id=[1], submit_s=[9], runtime_s=[60], nodes=[1], user=[3])
     >>> user_history = user_history_of([without_users(one, until_s=9), one])
-    >>> list(user_history.users), float(user_history.usual[:, 0].sum()) > 1.5
+    >>> list(user_history.users), float(user_history.all_users[:, 0].sum()) > 1.5
     (['3'], True)
     """
     tables = [log_part.sorted() for log_part in tables]
