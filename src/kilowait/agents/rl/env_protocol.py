@@ -43,7 +43,7 @@ class VectorEnvProtocol(Protocol):
 
 
 def check_vector(vec: VectorEnvProtocol, *, checkpoints: bool) -> None:
-    """Raise an error for an environment with which training would silently go wrong.
+    """Raise an error for an environment on which training would be wrong without an error.
 
     Args:
         vec: the environment.
@@ -54,8 +54,8 @@ def check_vector(vec: VectorEnvProtocol, *, checkpoints: bool) -> None:
     name = getattr(mode, "name", mode)
     if name is not None and str(name).upper() != "SAME_STEP":
         raise InputError(
-            f"the environment resets by {name}; learning needs AutoresetMode.SAME_STEP, or the first step of every "
-            "episode is learned from although it does nothing"
+            f"the environment resets by {name}; learning needs AutoresetMode.SAME_STEP, as otherwise the first step of "
+            "every episode would be learned from although it does nothing"
         )
     if checkpoints and not (hasattr(vec, "snapshot") and hasattr(vec, "restore")):
         raise InputError(

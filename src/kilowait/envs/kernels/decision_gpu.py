@@ -1,13 +1,14 @@
 """Decision points of a scheduling pass on a GPU cluster: which waiting job starts, and on which GPU type.
 
 There are no reservations: only jobs that fit now can be chosen. The pass continues until no job fits, or the agent
-holds.
+takes the hold action.
+
 If there is only one possible action, it is applied without a decision of the agent. With preemption the agent decides
 at every pass in which jobs wait; a job that started in this instant cannot be preempted, so a pass ends.
 
-A job that has waited longer than the bound has precedence: until it fits, no other job starts on the types it may use.
+Until a job that has waited longer than the bound fits, no other job starts on the types it may use.
 
-With `migrate` of the settings, running jobs migrate at the end of a pass, as with any policy.
+With the setting `migrate`, running jobs migrate at the end of a pass, as with any policy.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def fitting_types(s: Any, fitting_cache: Any, moment: int, job: int) -> int:
 
 @noinline
 def _search(s: Any, job: int) -> int:
-    """The same, without the cache. Which pieces fit does not depend on the placement policy."""
+    """As `fitting_types`, without the cache. Which pieces fit does not depend on the placement policy."""
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     bits = 0
@@ -155,7 +156,7 @@ def any_arrival_left(s: Any) -> bool:
 
 @kernel
 def may_hold(s: Any, late_fits: bool) -> bool:
-    """Whether the agent may hold: another event must be to come."""
+    """Whether the agent may hold: another event must follow."""
     k = s.clock[0]
     return not late_fits and (k.running + k.ending > 0 or any_arrival_left(s))
 

@@ -92,7 +92,7 @@ apply = specialize(decision.apply, place=place, start=start, reserve=reserve)
 
 @kernel
 def may_hold(s: Any, max_wait_for_hold_s: float) -> bool:
-    """Whether an event is to come, or the longest-waiting job may be held."""
+    """Whether another event follows, or the longest-waiting job may be held."""
     k = s.clock[0]
     if k.running > 0 or k.next_arrival < len(s.arrivals) or k.next_change < len(s.changes):
         return True
@@ -120,7 +120,7 @@ def hold(s: Any, copy: Any, source: Any, hold_s: float, max_wait_for_hold_s: flo
 
 @kernel
 def drop_hold_timer(s: Any, copy: Any) -> None:
-    """Remove the timer of a hold if no job waits and no other event is to come."""
+    """Remove the timer of a hold if no job waits and no other event follows."""
     k = s.clock[0]
     if (
         k.events == 1

@@ -290,7 +290,7 @@ def run_power_policy(s: Any, copy: Any, source: Any, env_settings: Any, policy: 
                 set_sleep_policy(s, policy, env_settings.nodes)
                 hold(s, copy, source, env_settings.hold_s, env_settings.max_wait_for_hold_s)
             elif shifting:
-                shift_s = 0.0  # no other event is to come: start the first job
+                shift_s = 0.0  # no other event follows: start the first job
                 continue
             else:
                 copy.phase = NODES
