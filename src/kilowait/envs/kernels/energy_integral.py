@@ -1,9 +1,10 @@
 """Exact energy, CO2 and cost of node state changes, computed incrementally.
 
-IT power is that of the idle machine, plus the power of each running job above its idle nodes, plus the change of power
-by each node state change from its time on. Let X(t) be the integral of 1, the carbon intensity or the price. The sum up
-to T is (watts of the idle machine) x X(T) + sum of (watts of a job) x (X(end) - X(start)) + sum of (watts of a change)
-x (X(T) - X(time)), so each job and change is added once. A future change, as when nodes boot for a job, is added at once.
+IT power is that of the idle machine, plus the power of each running job above its idle nodes, plus the change of
+power by each node state change from its time on. Let X(t) be the integral of 1, the carbon intensity or the price.
+The sum up to T is (watts of the idle machine) x X(T) + sum of (watts of a job) x (X(end) - X(start)) + sum of (watts
+of a change) x (X(T) - X(time)), so each job and change is added once. A future change, as when nodes boot for a job,
+is added at once.
 """
 
 from __future__ import annotations
