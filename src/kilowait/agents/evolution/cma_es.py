@@ -135,9 +135,9 @@ class EvolutionStrategy:
         """Restore the state.
 
         >>> search = EvolutionStrategy([3.0, -2.0], step=1.0, seed=0)
-        >>> state, best_index = search.state_dict(), search.ask()
+        >>> state, first = search.state_dict(), search.ask()
         >>> search.load_state_dict(state)
-        >>> bool((search.ask() == best_index).all())
+        >>> bool((search.ask() == first).all())
         True
         """
         self.mean, self.step, self.generation = np.array(state["mean"]), state["step"], state["generation"]

@@ -154,9 +154,9 @@ def user_history_of(tables: Sequence[JobTable]) -> UserHistory:
     >>> list(user_history.users), float(user_history.all_users[:, 0].sum()) > 1.5
     (['3'], True)
     """
-    tables = [log_part.sorted() for log_part in tables]
+    tables = [table.sorted() for table in tables]
     columns: dict[str, Any] = {
-        name: np.concatenate([log_part.column(name) for log_part in tables])
+        name: np.concatenate([table.column(name) for table in tables])
         for name in ("submit_s", "runtime_s", "estimate_s", "nodes", "user")
     }
     labels = {"user": tables[-1].labels["user"]} if "user" in tables[-1].labels else {}

@@ -54,7 +54,7 @@ FEATURES: dict[str, str] = {
     "width": "ln(GPUs) / ln(1 + GPUs of the machine); shares of a GPU count as fractions",
     "share": "GPUs / GPUs of the machine",
     "attained": "ln(1 + GPU-hours attained) / 3",
-    "age": "days since submission",
+    "age": "days since it joined the queue",
     "wait": "ln(1 + time without an allocation / 1 h) / 3",
     "patience": "ln(1 + time without an allocation / estimate) / 3",
     "priority": "p / (1 + p); 0 for priorities below 0",
