@@ -138,7 +138,7 @@ def test_replay_state_round_trip(steps):
     again.load_state_dict(buffer.state_dict())
     assert torch.equal(again.tree.sums, buffer.tree.sums)
     one, other = (replay.sample(50, torch.Generator().manual_seed(5)) for replay in (buffer, again))
-    for name in ("actions", "rewards", "discounts", "weights", "places"):
+    for name in ("actions", "rewards", "discounts", "weights", "indices"):
         assert torch.equal(getattr(one, name), getattr(other, name)), name
     assert torch.equal(one.next_observation["summary"], other.next_observation["summary"])
 
