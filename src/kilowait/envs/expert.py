@@ -190,14 +190,14 @@ def _choose(
 
 
 @cache
-def _compiled(stack: Any, buffers: Any, work_arrays: Any) -> Callable[..., Any]:
+def _compiled(states: Any, buffers: Any, work_arrays: Any) -> Callable[..., Any]:
     number = types.int64
-    signature = types.void(stack, buffers, work_arrays, types.int64[::1], SCORER, PARAMETERS, number, number)
+    signature = types.void(states, buffers, work_arrays, types.int64[::1], SCORER, PARAMETERS, number, number)
     return compile_entry(_choose, signature, "envs")
 
 
-def choice_kernel(stack: Any, buffers: Any, work_arrays: Any) -> Callable[..., Any]:
+def choice_kernel(states: Any, buffers: Any, work_arrays: Any) -> Callable[..., Any]:
     """The kernel compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64)
-    return _compiled(numba.typeof(stack), numba.typeof(buffers), numba.typeof(work_arrays))
+    return _compiled(numba.typeof(states), numba.typeof(buffers), numba.typeof(work_arrays))

@@ -197,9 +197,9 @@ def load_agent(path: str | PathLike[str]) -> LinearAgent:
             f"{source} contains no agent: it is not JSON, or is cut off; write it again with kilowait train"
         ) from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        found = data.get("format") if isinstance(data, dict) else type(data).__name__
+        format_found = data.get("format") if isinstance(data, dict) else type(data).__name__
         raise InputError(
-            f"{source} contains no agent: its format is {found!r}, not {FORMAT!r}; "
+            f"{source} contains no agent: its format is {format_found!r}, not {FORMAT!r}; "
             "name the agent.json that kilowait train wrote"
         )
     if data.get("version") != VERSION:

@@ -145,16 +145,16 @@ def record_decisions(
             scores = network.scores(
                 {name: torch.from_numpy(array).to(device) for name, array in observation.items()}
             )
-            best, places = scores.topk(min(2, scores.shape[1]), dim=1)
-        action = places[:, 0].cpu().numpy()
+            best_scores, best_actions = scores.topk(min(2, scores.shape[1]), dim=1)
+        action = best_actions[:, 0].cpu().numpy()
         several = (_selectable(observation["mask"], spec).sum(axis=1) > 1) & (
             action < spec.slots * spec.choices
         )
         row = {
             **observation,
-            "action": places[:, 0],
-            "other": places[:, -1],
-            "margin": best[:, 0] - best[:, -1],
+            "action": best_actions[:, 0],
+            "other": best_actions[:, -1],
+            "margin": best_scores[:, 0] - best_scores[:, -1],
         }
         for name, array in row.items():
             values = array.cpu().numpy() if isinstance(array, Tensor) else array
@@ -301,8 +301,8 @@ def _attention(
         int(job) for job in np.argsort(-weights[extra + slot, extra:], kind="stable") if job not in jobs_shown
     ]
     jobs_shown = [*jobs_shown, *most_attended][: min(ATTENTION_JOBS, slots_used)]
-    places = [*range(extra), *(extra + job for job in jobs_shown)]
-    inner = weights[np.ix_(places, places)]
+    tokens = [*range(extra), *(extra + job for job in jobs_shown)]
+    inner = weights[np.ix_(tokens, tokens)]
     rest = np.clip(1.0 - inner.sum(axis=1, keepdims=True), 0.0, 1.0)
     return Attention(
         tuple(_job_description(network.spec.features, jobs[job], cluster) for job in jobs_shown),
