@@ -270,7 +270,7 @@ def test_missing_and_binary_files_are_errors(tmp_path):
     with pytest.raises(InputError, match="train one with kilowait train"):
         load_agent(tmp_path / "none.json")
     (tmp_path / "agent.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="holds no agent"):
+    with pytest.raises(InputError, match="contains no agent"):
         load_agent(tmp_path / "agent.json")
     with pytest.raises(InputError, match="cannot write the agent"):
         LinearAgent(np.ones(12)).save(tmp_path / "agent.json" / "below.json")
