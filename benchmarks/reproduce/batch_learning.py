@@ -153,7 +153,9 @@ def run_task(log: str, path: str, algo: str, seed: int, folder: Path, seconds: f
         policy = agent.policy if algo == "cma-es" else agent
         output = {"values": evaluate(path, policy), "training_s": training_s}
         if algo == "cma-es":
-            output["went"] = {name: agent.provenance[name] for name in ("began_at", "went", "kept_rule")}
+            output["went"] = {
+                name: agent.provenance[name] for name in ("start", "accepted_step", "fallback_policy")
+            }
         if log == "lublin_256":
             output["their_windows"] = on_their_windows(path, policy)
     Path(f"{stem}.judged.json").write_text(json.dumps(output) + "\n", encoding="utf-8")

@@ -156,7 +156,7 @@ def evaluate_policies(
     for rule in BASELINES:
         for migrate in (False, True):
             best = best_policy(
-                split(all_jobs).train, cluster, rules=(rule,), migrate=(migrate,), window_jobs=window_jobs,
+                split(all_jobs).train, cluster, policies=(rule,), migrate=(migrate,), window_jobs=window_jobs,
                 speeds=lambda some: run_speeds("auto", some, cluster),
             )  # fmt: skip
             types, placement = best.provenance["gpu_type_order"], best.provenance["placement"]

@@ -169,20 +169,16 @@ def _search_outcome(provenance: Mapping[str, Any] | None) -> str:
     """How far CMA-ES moved from its initial policy; empty for networks.
 
     >>> (
-    ...     _search_outcome(
-    ...         {"began_at": "usual", "went": "nowhere: nothing clearly better", "kept_rule": None}
-    ...     ),
+    ...     _search_outcome({"start": "default", "accepted_step": 0.0, "fallback_policy": None}),
     ...     _search_outcome(None),
     ... )
     ('nowhere', '')
     """
     if provenance is None:
         return ""
-    return (
-        f"kept {provenance['kept_rule']}"
-        if provenance["kept_rule"] is not None
-        else str(provenance["went"]).partition(":")[0]
-    )
+    if provenance["fallback_policy"] is not None:
+        return f"kept {provenance['fallback_policy']}"
+    return {0.0: "nowhere", 0.5: "half the way", 1.0: "all the way"}[provenance["accepted_step"]]
 
 
 def _interval(ends: Sequence[float] | None) -> str:

@@ -171,7 +171,9 @@ def run_cell(cell: Cell, plan: Plan, folder: Path) -> str:
         if cell.task != "cma-es":
             output["steps"] = plan.steps
         else:
-            output["went"] = {name: agent.provenance[name] for name in ("began_at", "went", "kept_rule")}
+            output["went"] = {
+                name: agent.provenance[name] for name in ("start", "accepted_step", "fallback_policy")
+            }
     content = json.dumps(output) + "\n"
     _write_atomically(cell.file(folder), lambda part: part.write_text(content, encoding="utf-8"))
     return _duration(cell, start_s, cpu_start_s)

@@ -28,7 +28,7 @@ def envs(kind="kernel", **more):
     )  # fmt: skip
 
 
-def made(make, kind, vec):
+def trained_network(make, kind, vec):
     """A network with clearly different scores."""
     net = make(vec.spec_of_observation, kind, seed=2, width=16)
     with torch.no_grad():
@@ -40,15 +40,15 @@ def made(make, kind, vec):
 @pytest.mark.parametrize("kind", ["kernel", "attention", "gat"])
 def test_contributions_sum_to_margin_difference(make, kind):
     vec = envs(kind)
-    net = made(make, kind, vec)
-    found = record_decisions(net, vec, FIRST, most=60)
-    rows = np.arange(0, len(found), 7)
-    shares = attribute(net, found, rows, steps=256)
-    gained = shares.margin - shares.usual
-    assert np.abs(gained).max() > 0.01
-    sums = shares.job.sum(axis=1) + shares.summary.sum(axis=1)
-    assert np.abs(sums - gained).max() < 0.01 * np.abs(gained).max()
-    assert np.allclose(shares.margin, found.margin[rows], atol=1e-4)
+    net = trained_network(make, kind, vec)
+    decisions = record_decisions(net, vec, FIRST, max_decisions=60)
+    rows = np.arange(0, len(decisions), 7)
+    attributions = attribute(net, decisions, rows, steps=256)
+    margin_change = attributions.margin - attributions.usual
+    assert np.abs(margin_change).max() > 0.01
+    sums = attributions.job.sum(axis=1) + attributions.summary.sum(axis=1)
+    assert np.abs(sums - margin_change).max() < 0.01 * np.abs(margin_change).max()
+    assert np.allclose(attributions.margin, decisions.margin[rows], atol=1e-4)
 
 
 def test_unused_features_have_no_contribution():
@@ -60,32 +60,35 @@ def test_unused_features_have_no_contribution():
         net.body.job.weight[0, 0] = -1.0
         net.body.job.bias[0] = 10.0
         net.outputs.job.weight[0, 0] = 1.0
-    told = explain_network(net, vec, FIRST, MACHINE)
-    assert [part.name for part in told.usual if part.mean > 0] == ["length"]
-    assert told.usual[0].leaning == pytest.approx(-1.0, rel=1e-3)
-    for case in told.cases:
+    explanation = explain_network(net, vec, FIRST, MACHINE)
+    assert [part.name for part in explanation.usual if part.mean > 0] == ["length"]
+    assert explanation.usual[0].leaning == pytest.approx(-1.0, rel=1e-3)
+    for case in explanation.cases:
         length = next(part for part in case.parts if part.name == "length")
         assert length.moved == pytest.approx(length.usual - length.value, rel=1e-3, abs=1e-5)
         assert case.chosen["estimate_s"] <= case.other["estimate_s"]
 
 
-@pytest.mark.parametrize(("kind", "whole"), [("attention", True), ("gat", False)])
-def test_attention_rows_sum_to_1(kind, whole):
+@pytest.mark.parametrize(("kind", "with_summary"), [("attention", True), ("gat", False)])
+def test_attention_rows_sum_to_1(kind, with_summary):
     vec = envs(kind)
-    told = explain_network(made(network, kind, vec), vec, FIRST, MACHINE)
-    assert [case.which for case in told.cases] == list(TYPICAL_DECISIONS)
-    for case in told.cases:
-        assert case.attention.whole == whole
-        assert 2 <= len(case.attention.jobs) <= integrated_gradients.SHOWN
+    explanation = explain_network(trained_network(network, kind, vec), vec, FIRST, MACHINE)
+    assert [case.which for case in explanation.cases] == list(TYPICAL_DECISIONS)
+    for case in explanation.cases:
+        assert case.attention.whole == with_summary
+        assert 2 <= len(case.attention.jobs) <= integrated_gradients.ATTENTION_JOBS
         weights = np.array(case.attention.weights)
-        assert weights.shape == (len(case.attention.jobs) + whole, len(case.attention.jobs) + whole + 1)
+        assert weights.shape == (
+            len(case.attention.jobs) + with_summary,
+            len(case.attention.jobs) + with_summary + 1,
+        )
         assert np.allclose(weights.sum(axis=1), 1.0, atol=1e-5)
         assert case.attention.jobs[0] == case.chosen
 
 
 def test_explanation_is_deterministic_and_small():
     vec = envs()
-    net = made(network, "kernel", vec)
+    net = trained_network(network, "kernel", vec)
     net.train()
     once = explain_network(net, vec, FIRST, MACHINE)
     assert net.training
@@ -98,7 +101,7 @@ def test_explanation_is_deterministic_and_small():
 
 def test_jobs_are_described_in_plain_units():
     vec = envs()
-    net = made(network, "kernel", vec)
+    net = trained_network(network, "kernel", vec)
     known = set(zip(JOBS["nodes"].tolist(), np.maximum(JOBS["estimate_s"], 1).tolist(), strict=True))
     for case in explain_network(net, vec, FIRST, MACHINE).cases:
         for job in (case.chosen, case.other):
@@ -121,17 +124,17 @@ def test_no_explanation_without_choices():
 
 def test_linear_contributions_are_weight_times_difference():
     weights = np.linspace(0.5, -0.5, len(FEATURES)) + 0.1
-    told = explain_linear_agent(LinearAgent(weights), JOBS, MACHINE)
-    assert len(told.cases) == 3
-    for case in told.cases:
+    explanation = explain_linear_agent(LinearAgent(weights), JOBS, MACHINE)
+    assert len(explanation.cases) == 3
+    for case in explanation.cases:
         moved = {part.name: part.moved for part in case.parts}
         assert list(moved) == list(FEATURES)
         assert sum(moved.values()) == pytest.approx(case.margin - case.usual)
         for weight, part in zip(weights, case.parts, strict=True):
             assert part.moved == pytest.approx(weight * (part.usual - part.value))
         assert case.margin > 0
-    assert np.allclose([part.leaning for part in told.usual if part.mean > 0],
-                       [-w for w, part in zip(weights, told.usual, strict=True) if part.mean > 0])  # fmt: skip
+    assert np.allclose([part.leaning for part in explanation.usual if part.mean > 0],
+                       [-w for w, part in zip(weights, explanation.usual, strict=True) if part.mean > 0])  # fmt: skip
 
 
 def test_explanation_uses_agents_own_run(monkeypatch):
@@ -139,8 +142,8 @@ def test_explanation_uses_agents_own_run(monkeypatch):
 
     logs = []
 
-    def simulate(*how):
-        logs.append(kw.simulate(*how))
+    def simulate(*arguments):
+        logs.append(kw.simulate(*arguments))
         return logs[-1]
 
     monkeypatch.setattr(explanations, "simulate", simulate)

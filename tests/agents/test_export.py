@@ -21,7 +21,7 @@ from kilowait.synth import gpu_workload
 SIZES = {"width": 16, "depth": 1, "heads": 2}
 
 
-def made(kind, vec, seed=0):
+def network_with_clear_scores(kind, vec, seed=0):
     """A network with clearly different scores: those of initial heads are nearly equal."""
     agent = network(vec.spec_of_observation, kind, seed=seed, **SIZES)
     with torch.no_grad():
@@ -50,7 +50,7 @@ def gpus():
     )
 
 
-WORLDS = {
+CASES = {
     "batch-kernel": ("kernel", lambda: batch(False)),
     "batch-attention": ("attention", lambda: batch(False)),
     "batch-gat": ("gat", lambda: batch(True)),
@@ -59,38 +59,40 @@ WORLDS = {
 }
 
 
-@pytest.fixture(scope="module", params=WORLDS)
-def world(request):
+@pytest.fixture(scope="module", params=CASES)
+def exported_case(request):
     """A network and observations of its episodes: batches of five and of one."""
-    kind, make = WORLDS[request.param]
+    kind, make = CASES[request.param]
     vec = make()
-    agent = made(kind, vec)
-    seen, _ = vec.reset(seed=0)
-    shown = []
+    agent = network_with_clear_scores(kind, vec)
+    observation, _ = vec.reset(seed=0)
+    observations = []
     for _ in range(40):
-        shown.append({name: array.copy() for name, array in seen.items()})
-        seen = vec.step(greedy_actions(agent, seen))[0]
+        observations.append({name: array.copy() for name, array in observation.items()})
+        observation = vec.step(greedy_actions(agent, observation))[0]
     vec.close()
-    shown += [{name: array[:1] for name, array in one.items()} for one in shown[:5]]
-    return agent, shown
+    observations += [{name: array[:1] for name, array in one.items()} for one in observations[:5]]
+    return agent, observations
 
 
 def run_onnx(path):
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return lambda seen: session.run(["scores"], seen)[0]
+    return lambda observation: session.run(["scores"], observation)[0]
 
 
 def run_torchscript(path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         loaded = torch.jit.load(path)
-    return lambda seen: loaded(*(torch.from_numpy(array) for array in seen.values())).detach().numpy()
+    return lambda observation: (
+        loaded(*(torch.from_numpy(array) for array in observation.values())).detach().numpy()
+    )
 
 
 def run_pt2(path):
     loaded = torch.export.load(path).module()
-    return lambda seen: (
-        loaded(**{name: torch.from_numpy(array) for name, array in seen.items()}).detach().numpy()
+    return lambda observation: (
+        loaded(**{name: torch.from_numpy(array) for name, array in observation.items()}).detach().numpy()
     )
 
 
@@ -98,49 +100,51 @@ RUNNERS = {"onnx": run_onnx, "torchscript": run_torchscript, "pt2": run_pt2}
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_exported_network_takes_same_actions(world, to, tmp_path):
-    agent, shown = world
+def test_exported_network_takes_same_actions(exported_case, to, tmp_path):
+    agent, observations = exported_case
     if to == "pt2" and agent.config["kind"] == "attention":
         pytest.skip("onnx goes through the same program")
     path = tmp_path / f"agent.{to}"
-    assert list(export_network(agent, path, to=to)) == list(shown[0])
+    assert list(export_network(agent, path, to=to)) == list(observations[0])
     run = RUNNERS[to](path)
-    chosen = []
-    for seen in shown:
-        scores = run(seen)
-        wanted = greedy_actions(agent, seen)
-        assert np.array_equal(np.isneginf(scores), seen["mask"] == 0)
-        assert np.array_equal(scores.argmax(axis=1), wanted)
-        chosen += wanted.tolist()
-    assert len(set(chosen)) > 1  # not always the first
+    actions = []
+    for observation in observations:
+        scores = run(observation)
+        expected = greedy_actions(agent, observation)
+        assert np.array_equal(np.isneginf(scores), observation["mask"] == 0)
+        assert np.array_equal(scores.argmax(axis=1), expected)
+        actions += expected.tolist()
+    assert len(set(actions)) > 1  # not always the first
     if to == "onnx":
-        check_what_the_file_says(onnx.load(path), agent, list(shown[0]))
+        check_onnx_file(onnx.load(path), agent, list(observations[0]))
 
 
-def check_what_the_file_says(model, agent, inputs):
+def check_onnx_file(model, agent, inputs):
     onnx.checker.check_model(model)
     assert [one.name for one in model.graph.input] == inputs
     assert [one.name for one in model.graph.output] == ["scores"]
     assert {one.version for one in model.opset_import if one.domain == ""} == {OPSET}
-    about = json.loads({one.key: one.value for one in model.metadata_props}["kilowait"])
-    assert about["features"] == list(agent.spec.features) and about["slots"] == agent.spec.slots
+    metadata = json.loads({one.key: one.value for one in model.metadata_props}["kilowait"])
+    assert metadata["features"] == list(agent.spec.features) and metadata["slots"] == agent.spec.slots
 
 
 def test_q_networks_with_atoms_and_noise_are_exported_without_noise(tmp_path):
     vec = batch(False)
     agent = q_network(vec.spec_of_observation, "kernel", noisy=True, atoms=5, **SIZES)
-    agent.draw_noise(torch.Generator().manual_seed(1))
+    agent.sample_noise(torch.Generator().manual_seed(1))
     agent.train()
-    seen, _ = vec.reset(seed=1)
+    observation, _ = vec.reset(seed=1)
     export_network(agent, tmp_path / "q.ts", to="torchscript")
-    assert np.array_equal(run_torchscript(tmp_path / "q.ts")(seen).argmax(1), greedy_actions(agent, seen))
+    assert np.array_equal(
+        run_torchscript(tmp_path / "q.ts")(observation).argmax(1), greedy_actions(agent, observation)
+    )
     assert agent.training
     vec.close()
 
 
 def test_errors(tmp_path, monkeypatch):
     vec = batch(False)
-    agent = made("kernel", vec)
+    agent = network_with_clear_scores("kernel", vec)
     with pytest.raises(UnknownNameError, match="did you mean 'onnx'"):
         export_network(agent, tmp_path / "x", to="onxx")
     (tmp_path / "file").write_text("")

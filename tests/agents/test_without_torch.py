@@ -27,19 +27,19 @@ for name in ("network", "train_ppo", "load_network"):
 
 
 def test_without_torch():
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=120, check=True
     )
-    said = "this needs torch, which is not installed: pip install 'kilowait[learn]'"
-    assert done.stdout.splitlines() == [said] * 3
+    message = "this needs torch, which is not installed: pip install 'kilowait[learn]'"
+    assert process.stdout.splitlines() == [message] * 3
 
 
 def test_linear_agents_load_no_torch():
     code = "import sys; from kilowait.agents import LinearAgent; print('torch' in sys.modules)"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
     )
-    assert done.stdout == "False\n"
+    assert process.stdout == "False\n"
 
 
 def test_all_public_names_exist():

@@ -38,7 +38,7 @@ def test_exported_network_runs_in_onnxruntime(kilowait, agent):
 
 def test_error_messages(kilowait, agent, tmp_path):
     assert "did you mean 'torchscript'" in kilowait("export", agent, "--to", "torchscrip").error()
-    assert "holds no agent.pt" in kilowait("export", tmp_path).error()
+    assert "contains no agent.pt" in kilowait("export", tmp_path).error()
     (tmp_path / "broken.pt").write_bytes(b"\x00" * 64)
     assert "cut off" in kilowait("export", tmp_path / "broken.pt").error()
     (tmp_path / "file").write_text("")

@@ -38,12 +38,12 @@ def batch(copies=1, **arguments):
 
 def episodes(vec, steps=200):
     """Rewards, ended episodes and final infos of a fixed sequence of actions."""
-    seen, _ = vec.reset(seed=3)
+    observation, _ = vec.reset(seed=3)
     rewards, ended = [], []
     for i in range(steps):
-        allowed = seen["mask"].sum(axis=1)
+        allowed = observation["mask"].sum(axis=1)
         action = np.where(allowed > 0, (allowed - 1) * (i % 3) // 2, 0)
-        seen, reward, over, cut, info = vec.step(action)
+        observation, reward, over, cut, info = vec.step(action)
         rewards.append(reward)
         if (over | cut).any():
             ended += [
@@ -62,13 +62,13 @@ def test_a_custom_term_that_repeats_a_built_in_one_gives_the_same_returns(mode):
     assert len(ended) > 3
     assert [row[:2] + row[3:] for row in ended] == [row[:2] + row[3:] for row in expected_ended]
     assert [row[2] for row in ended] == pytest.approx([row[2] for row in expected_ended])
-    if mode is AutoresetMode.NEXT_STEP:  # the step that begins an episode costs nothing
+    if mode is AutoresetMode.NEXT_STEP:  # the cost of the step that begins an episode is 0
         for step, env, *_ in ended[:2]:
             assert rewards[step + 1, env] == expected[step + 1, env] == 0
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
-def test_custom_functions_change_nothing_else(mode):
+def test_custom_functions_do_not_change_other_outputs(mode):
     zero = RewardTerm("zero", lambda started: np.zeros(started.num_envs))
     own = batch(
         3, reward={"slowdown": 1.0, zero: 5.0}, features=[Feature("share16", my_share)], autoreset_mode=mode
@@ -117,17 +117,19 @@ def test_the_event_records_cover_every_job_of_the_episode_once():
 def test_a_custom_feature_is_the_last_column_of_the_shown_jobs():
     feature = Feature("age", lambda shown: shown.wait_s, scale=3600.0)
     vec = batch(2, features=[Feature("share16", my_share), feature], job_info=True)
-    seen, info = vec.reset(seed=0)
+    observation, info = vec.reset(seed=0)
     assert vec.observation_spec.features[-2:] == ("share16", "age")
-    assert seen["jobs"].shape == vec.observation_space["jobs"].shape and vec.observation_space.contains(seen)
+    assert observation["jobs"].shape == vec.observation_space[
+        "jobs"
+    ].shape and vec.observation_space.contains(observation)
     for _ in range(30):
         shown = info["job_id"] >= 0
         nodes = np.where(shown, vec.jobs["nodes"][np.maximum(info["job_id"], 0)], 0)
-        assert seen["jobs"][:, :, -2] == pytest.approx(nodes / 16)
+        assert observation["jobs"][:, :, -2] == pytest.approx(nodes / 16)
         now = vec.simulator.states.clock["now"]
         wait = np.where(shown, now - vec.jobs["submit_s"][np.maximum(info["job_id"], 0)], 0)
-        assert seen["jobs"][:, :, -1] == pytest.approx(wait / 3600, rel=1e-6)
-        seen, *_, info = vec.step(seen["mask"].argmax(axis=1))
+        assert observation["jobs"][:, :, -1] == pytest.approx(wait / 3600, rel=1e-6)
+        observation, *_, info = vec.step(observation["mask"].argmax(axis=1))
 
 
 def test_info_names_the_shown_jobs_and_the_reward_terms():
@@ -140,16 +142,16 @@ def test_info_names_the_shown_jobs_and_the_reward_terms():
         reward={"slowdown": 1.0, my_wait: 0.5},
     ).unwrapped
     assert isinstance(env, BatchEnv)
-    seen, info = env.reset(seed=0)
+    observation, info = env.reset(seed=0)
     total, over = dict.fromkeys(["slowdown", "wait", "sla", "fairness", "my_wait"], 0.0), False
     earned = 0.0
     while not over:
-        shown = seen["jobs"].any(axis=1)
+        shown = observation["jobs"].any(axis=1)
         assert info["job_id"].shape == info["user"].shape == (8,)
         assert np.array_equal(info["job_id"] >= 0, shown)
         users = env.vector.jobs["user"][info["job_id"][shown]]  # crowded() numbers its jobs from 0
         assert np.array_equal(info["user"][shown], users)
-        seen, reward, over, _, info = env.step(int(seen["mask"].argmax()))
+        observation, reward, over, _, info = env.step(int(observation["mask"].argmax()))
         earned += reward
         for name in total:
             total[name] += info[name]
@@ -163,19 +165,19 @@ def test_info_names_the_shown_jobs_and_the_reward_terms():
 
 def test_a_snapshot_includes_the_custom_terms():
     vec = batch(2, reward={my_wait: 1.0})
-    seen, _ = vec.reset(seed=4)
+    observation, _ = vec.reset(seed=4)
     for _ in range(20):
-        seen, *_ = vec.step(seen["mask"].argmax(axis=1))
+        observation, *_ = vec.step(observation["mask"].argmax(axis=1))
     saved = vec.snapshot()
 
-    def rest(vec, seen):
+    def rest(vec, observation):
         rows = []
         for _ in range(100):
-            seen, reward, over, _, info = vec.step(seen["mask"].argmax(axis=1))
+            observation, reward, over, _, info = vec.step(observation["mask"].argmax(axis=1))
             rows += [reward, info["episode"]["r"] if over.any() else reward]
         return np.array(rows)
 
-    expected = rest(vec, seen)
+    expected = rest(vec, observation)
     other = batch(2, reward={my_wait: 1.0})
     assert np.array_equal(rest(other, other.restore(saved)), expected)
 
@@ -195,17 +197,17 @@ def test_the_other_environments_take_custom_functions_too(environment):
             2, jobs=crowded(100, 1), cluster=MACHINE, power="taurus", episode_jobs=30, queue_window=8,
             reward={"energy": 1.0, count: 1.0}, features=[feature], job_info=True, autoreset_mode="SameStep",
         )  # fmt: skip
-    seen, info = vec.reset(seed=0)
+    observation, info = vec.reset(seed=0)
     random = np.random.default_rng(0)
     ended = 0
     for _ in range(400):
-        assert np.array_equal(seen["jobs"][:, :, -1] > 0, info["job_id"] >= 0)
-        assert seen["jobs"][:, :, -1][info["job_id"] >= 0] == pytest.approx(
+        assert np.array_equal(observation["jobs"][:, :, -1] > 0, info["job_id"] >= 0)
+        assert observation["jobs"][:, :, -1][info["job_id"] >= 0] == pytest.approx(
             info["user"][info["job_id"] >= 0] + 1
         )
-        allowed = [np.flatnonzero(mask) for mask in seen["mask"]]
+        allowed = [np.flatnonzero(mask) for mask in observation["mask"]]
         action = np.array([random.choice(each) if len(each) else 0 for each in allowed])
-        seen, _, over, _, info = vec.step(action)
+        observation, _, over, _, info = vec.step(action)
         for env in np.flatnonzero(over):
             ended += 1
             assert info["episode"]["custom_terms"][env, 0] >= 30  # a preempted job starts more than once
@@ -276,9 +278,9 @@ def test_wrong_definitions():
 )
 def test_wrong_results_of_a_reward_term(function, message):
     vec = batch(2, reward={RewardTerm("bad", function): 1.0})
-    seen, _ = vec.reset(seed=0)
+    observation, _ = vec.reset(seed=0)
     with pytest.raises((InputError, UnknownNameError), match=message):
-        vec.step(seen["mask"].argmax(axis=1))
+        vec.step(observation["mask"].argmax(axis=1))
 
 
 @pytest.mark.parametrize(
@@ -302,7 +304,7 @@ def test_run_policy_shows_the_custom_features():
     expected = kw.simulate(jobs, MACHINE, "sjf", "easy", backfill_order="saf").jobs()["start_s"]
     shortest = Feature("estimate_s", lambda shown: shown["estimate_s"])
 
-    def decide(seen):
-        return np.argmin(np.where(seen["mask"] == 1, seen["jobs"][:, :, -1], np.inf), axis=1)
+    def decide(observation):
+        return np.argmin(np.where(observation["mask"] == 1, observation["jobs"][:, :, -1], np.inf), axis=1)
 
     assert np.array_equal(run_policy(jobs, MACHINE, decide, features=[shortest]).jobs()["start_s"], expected)

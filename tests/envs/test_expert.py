@@ -70,10 +70,10 @@ def test_choice_matches_exhaustive_search(depth):
             1, jobs=jobs, cluster=MACHINE, episode_jobs=len(jobs), autoreset_mode=AutoresetMode.DISABLED
         )
         vec.reset()
-        if vec.simulator.states.clock["now"][0, 0] != NOW_S:  # nobody fits then
+        if vec.simulator.states.clock["now"][0, 0] != NOW_S:  # no waiting job fits then
             continue
-        teacher = LookAheadExpert(LookAhead(depth=depth), vec.simulator, jobs, MACHINE)
-        chosen = int(vec.simulator.buffers.slots[0, teacher.choose()[0]])
+        expert = LookAheadExpert(LookAhead(depth=depth), vec.simulator, jobs, MACHINE)
+        chosen = int(vec.simulator.buffers.slots[0, expert.choose()[0]])
         candidates = np.arange(4, len(jobs))
         costs = {job: future(jobs, job, depth) for job in candidates.tolist()}
         assert costs[chosen] == pytest.approx(min(costs.values()))
@@ -83,30 +83,30 @@ def test_choice_matches_exhaustive_search(depth):
     assert other > 5
 
 
-def lesson(lookahead, copies=4, **how):
-    asking = DecisionSettings(queue_window=24, **how)
+def demonstrations(lookahead, copies=4, **arguments):
+    decision_settings = DecisionSettings(queue_window=24, **arguments)
     return record_demonstrations(
-        crowded(200, 3), MACHINE, asking, lookahead, 6, seed=1, episode_jobs=50, copies=copies
+        crowded(200, 3), MACHINE, decision_settings, lookahead, 6, seed=1, episode_jobs=50, copies=copies
     )
 
 
-@pytest.mark.parametrize("behind", ["saf", "agent"])
-def test_demonstrations_of_width_one_are_the_base_policy(behind):
-    seen = lesson(LookAhead("sjf", width=1), backfill_order=behind)
-    rows = np.arange(len(seen["action"]))
-    assert (seen["mask"][rows, seen["action"]] == 1).all()
-    length = np.where(seen["mask"] == 1, seen["jobs"][:, :, 0], np.inf)
+@pytest.mark.parametrize("backfill_order", ["saf", "agent"])
+def test_demonstrations_of_width_one_are_the_base_policy(backfill_order):
+    observation = demonstrations(LookAhead("sjf", width=1), backfill_order=backfill_order)
+    rows = np.arange(len(observation["action"]))
+    assert (observation["mask"][rows, observation["action"]] == 1).all()
+    length = np.where(observation["mask"] == 1, observation["jobs"][:, :, 0], np.inf)
     shortest = length == length.min(axis=1, keepdims=True)
-    waited = np.where(shortest, seen["jobs"][:, :, 4], -np.inf)  # of equals the one that came first
-    assert shortest[rows, seen["action"]].all() and (shortest.sum(axis=1) > 1).any()
-    assert np.array_equal(waited[rows, seen["action"]], waited.max(axis=1))
-    assert sorted(set(seen["episode"].tolist())) == list(range(6))
-    wide = lesson(LookAhead("sjf"), backfill_order=behind)
-    assert not np.array_equal(wide["action"], seen["action"])
+    waited = np.where(shortest, observation["jobs"][:, :, 4], -np.inf)  # ties go to the job submitted first
+    assert shortest[rows, observation["action"]].all() and (shortest.sum(axis=1) > 1).any()
+    assert np.array_equal(waited[rows, observation["action"]], waited.max(axis=1))
+    assert sorted(set(observation["episode"].tolist())) == list(range(6))
+    wide = demonstrations(LookAhead("sjf"), backfill_order=backfill_order)
+    assert not np.array_equal(wide["action"], observation["action"])
 
 
 def test_demonstrations_are_the_same_on_any_number_of_copies():
-    one, many = lesson(LookAhead(), copies=1), lesson(LookAhead(), copies=6, graph=True)
+    one, many = demonstrations(LookAhead(), copies=1), demonstrations(LookAhead(), copies=6, graph=True)
     assert set(many) - set(one) == {"edges"} and len(many["edges"]) == len(many["action"])
     order = np.argsort(many["episode"], kind="stable")
     assert all(np.array_equal(one[name], many[name][order]) for name in one)
@@ -115,24 +115,26 @@ def test_demonstrations_are_the_same_on_any_number_of_copies():
 def test_wait_bound_is_respected_and_hold_is_never_chosen():
     longest = {}
     for bound in (600.0, np.inf):
-        seen = lesson(LookAhead(), max_wait_s=bound, hold=True)
-        rows = np.arange(len(seen["action"]))
-        assert (seen["mask"][rows, seen["action"]] == 1).all() and (seen["action"] < 24).all()
-        share = seen["jobs"][:, :, 4][seen["mask"][:, :24] == 1]  # wait / (wait + 1 h)
+        observation = demonstrations(LookAhead(), max_wait_s=bound, hold=True)
+        rows = np.arange(len(observation["action"]))
+        assert (observation["mask"][rows, observation["action"]] == 1).all() and (
+            observation["action"] < 24
+        ).all()
+        share = observation["jobs"][:, :, 4][observation["mask"][:, :24] == 1]  # wait / (wait + 1 h)
         longest[bound] = float(np.max(3600 * share / (1 - share)))
-    assert longest[600.0] <= 600.5 < longest[np.inf]  # whoever has waited longer goes without asking
+    assert longest[600.0] <= 600.5 < longest[np.inf]  # jobs that have waited longer start without a decision
 
 
 def test_expert_skips_unselected_copies_and_does_not_change_the_state():
     vec = BatchVectorEnv(3, jobs=crowded(200, 3), cluster=MACHINE, episode_jobs=50)
     vec.reset(seed=0)
     before = vec.snapshot()
-    teacher = LookAheadExpert(LookAhead(), vec.simulator, vec.jobs, MACHINE, threads=2)
-    actions = teacher.choose(np.array([True, False, True]))
-    assert actions[1] == NOTHING and np.array_equal(teacher.choose()[[0, 2]], actions[[0, 2]])
+    expert = LookAheadExpert(LookAhead(), vec.simulator, vec.jobs, MACHINE, threads=2)
+    actions = expert.choose(np.array([True, False, True]))
+    assert actions[1] == NOTHING and np.array_equal(expert.choose()[[0, 2]], actions[[0, 2]])
     after = vec.snapshot()
     assert all(np.array_equal(before[name], after[name]) for name in before)
-    teacher.close()
+    expert.close()
     vec.close()
 
 

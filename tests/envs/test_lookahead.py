@@ -27,23 +27,24 @@ def starts(jobs, cluster, policy, backfill="easy", **settings):
 @pytest.mark.parametrize("base", ["saf", "f1", "wfp3", "random"])
 def test_width_one_is_the_base_policy(seed, cluster, backfill, base):
     jobs = crowded(120, seed)
-    looked = starts(jobs, cluster, LookAhead(base, width=1), backfill)
-    assert np.array_equal(looked, starts(jobs, cluster, base, backfill))
-    if backfill == "easy":  # and of any other it is not
-        assert not np.array_equal(looked, starts(jobs, cluster, LookAhead(base, width=8), backfill))
+    lookahead_starts = starts(jobs, cluster, LookAhead(base, width=1), backfill)
+    assert np.array_equal(lookahead_starts, starts(jobs, cluster, base, backfill))
+    if backfill == "easy":  # wider look-ahead gives another schedule
+        assert not np.array_equal(lookahead_starts, starts(jobs, cluster, LookAhead(base, width=8), backfill))
 
 
 @pytest.mark.parametrize("overrun", ["double", "steps", "quantile"])
 def test_width_one_is_the_base_policy_with_planned_run_times(overrun):
     jobs = planned(crowded(120, 3), 3)
-    rule = starts(jobs, MACHINE, "saf", overrun=overrun)
-    assert np.array_equal(starts(jobs, MACHINE, LookAhead("saf", width=1), overrun=overrun), rule)
-    looked = starts(jobs, MACHINE, LookAhead("saf", width=8), overrun=overrun)
-    assert np.isfinite(looked).all() and not np.array_equal(looked, rule)
+    base_starts = starts(jobs, MACHINE, "saf", overrun=overrun)
+    assert np.array_equal(starts(jobs, MACHINE, LookAhead("saf", width=1), overrun=overrun), base_starts)
+    lookahead_starts = starts(jobs, MACHINE, LookAhead("saf", width=8), overrun=overrun)
+    assert np.isfinite(lookahead_starts).all() and not np.array_equal(lookahead_starts, base_starts)
 
 
 def test_simulated_futures_use_planned_run_times():
-    """As `test_improves_on_saf_...`, where only planned run times show which job is short."""
+    """As `test_improves_on_saf_with_two_jobs_in_the_wrong_order`, but only planned run times show which job is
+    short."""
     jobs = kw.JobTable(
         job_id=[1, 2, 3],
         submit_s=[0, 1, 1],
@@ -66,13 +67,17 @@ def test_dependencies_and_cancellations_are_simulated():
         think_s=np.full(n, 5.0),
         cancel_s=np.where(np.arange(n) % 9 == 4, jobs["submit_s"] + 100, np.inf),
     )
-    rule = kw.simulate(jobs, MACHINE, "sjf", "easy")
-    looked = kw.simulate(jobs, MACHINE, LookAhead("sjf", width=1), "easy")
-    assert np.array_equal(looked.jobs()["start_s"], rule.jobs()["start_s"], equal_nan=True)
-    assert (looked.job_outcome == rule.job_outcome).all() and len(np.unique(rule.job_outcome)) > 1
+    base_starts = kw.simulate(jobs, MACHINE, "sjf", "easy")
+    lookahead_starts = kw.simulate(jobs, MACHINE, LookAhead("sjf", width=1), "easy")
+    assert np.array_equal(lookahead_starts.jobs()["start_s"], base_starts.jobs()["start_s"], equal_nan=True)
+    assert (lookahead_starts.job_outcome == base_starts.job_outcome).all() and len(
+        np.unique(base_starts.job_outcome)
+    ) > 1
     wide = kw.simulate(jobs, MACHINE, LookAhead("sjf"), "easy")
     wait = wide.jobs()["start_s"] - wide.eligible_s
-    assert np.nanmin(wait) >= 0 and (np.isfinite(wait) == (wide.job_outcome != rule.job_outcome[4])).all()
+    assert (
+        np.nanmin(wait) >= 0 and (np.isfinite(wait) == (wide.job_outcome != base_starts.job_outcome[4])).all()
+    )
 
 
 def test_improves_on_saf_with_two_jobs_in_the_wrong_order():
@@ -96,15 +101,18 @@ def test_improves_on_saf_with_two_jobs_in_the_wrong_order():
 def test_unknown_run_times_do_not_affect_decisions(seed, base):
     jobs, policy = crowded(150, seed), LookAhead(base, width=6)
     log = kw.simulate(jobs, MACHINE, policy, "easy").jobs()
-    until = float(np.median(log["start_s"]))
-    later = log["start_s"] + jobs["runtime_s"] > until
+    split_s = float(np.median(log["start_s"]))
+    later = log["start_s"] + jobs["runtime_s"] > split_s
     random = np.random.default_rng(seed)
-    others = np.maximum(until - log["start_s"], 0) + random.integers(1, 4000, len(jobs))
-    altered = jobs.with_columns(runtime_s=np.where(later, others, jobs["runtime_s"]))
+    other_run_times = np.maximum(split_s - log["start_s"], 0) + random.integers(1, 4000, len(jobs))
+    altered = jobs.with_columns(runtime_s=np.where(later, other_run_times, jobs["runtime_s"]))
     again = starts(altered, MACHINE, policy)
-    decided = log["start_s"] <= until
-    assert np.array_equal(again[decided], log["start_s"][decided]) and (again[~decided] > until).all()
-    assert not np.array_equal(again, log["start_s"])  # the alteration was felt, later
+    before_split = log["start_s"] <= split_s
+    assert (
+        np.array_equal(again[before_split], log["start_s"][before_split])
+        and (again[~before_split] > split_s).all()
+    )
+    assert not np.array_equal(again, log["start_s"])  # the change has an effect later
 
 
 def test_runs_are_deterministic_and_respect_capacity():
@@ -113,10 +121,10 @@ def test_runs_are_deterministic_and_respect_capacity():
         first = kw.simulate(jobs, cluster, LookAhead(width=12, depth=5), 2)
         again = kw.simulate(jobs, cluster, LookAhead(width=12, depth=5), 2)
         assert np.array_equal(first.start_s, again.start_s) and np.array_equal(first.job, again.job)
-        held = jobs["nodes"][first.job]
+        nodes = jobs["nodes"][first.job]
         for at in first.start_s:
-            there = (first.start_s <= at) & (at < first.end_s)
-            used = np.bincount(first.group[there], held[there], len(cluster.groups))
+            running = (first.start_s <= at) & (at < first.end_s)
+            used = np.bincount(first.group[running], nodes[running], len(cluster.groups))
             assert (used <= [group.nodes for group in cluster.groups]).all()
 
 
@@ -126,12 +134,12 @@ def test_work_is_bounded_by_width_and_depth(width, depth):
     simulator = Simulator(crowded(200, 2), MACHINE, Settings("easy"), policy=external_policy())
     state = simulator.state._replace(need=simulator.state.need.copy())
     policy = LookAhead(width=width, depth=depth)
-    stage = policy.stage(state)
-    run_for(state, stage)(state, stage, *policy.scoring(simulator.table, MACHINE))
-    plan = stage.plan[0]
+    work_arrays = policy.work_arrays(state)
+    run_for(state, work_arrays)(state, work_arrays, *policy.scoring(simulator.table, MACHINE))
+    plan = work_arrays.plan[0]
     assert int(state.clock["segments"][0]) == 200
-    assert 0 < plan.decisions < plan.rehearsals <= width * plan.decisions
-    assert plan.starts < plan.rehearsals * (depth + 2 * 16)  # one pass starts no more than 16 jobs
+    assert 0 < plan.decisions < plan.simulations <= width * plan.decisions
+    assert plan.starts < plan.simulations * (depth + 2 * 16)  # one pass starts no more than 16 jobs
 
 
 def test_lookahead_is_selected_by_name():
@@ -146,7 +154,7 @@ def test_lookahead_is_selected_by_name():
 
 def test_input_errors():
     jobs = crowded(20, 0)
-    for text, words in (
+    for text, message in (
         ("lookahead:width", "not written as name=value"),
         ("lookahead:width=x", "not a whole number"),
         ("lookahead:width=0", "from 1 to"),
@@ -155,7 +163,7 @@ def test_input_errors():
         ("lookahead:base=easy+", "cannot simulate 'easy.'"),
         ("saf", "is not a look-ahead policy"),
     ):
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=message):
             LookAhead.from_text(text)
     with pytest.raises(UnknownNameError, match="width"):
         LookAhead.from_text("lookahead:widht=3")

@@ -17,13 +17,13 @@ from tests.envs.power.workloads import energy, quiet
 NAN = float("nan")
 
 
-def batch(table: kw.JobTable, **how) -> BatchVectorEnv:
+def batch(table: kw.JobTable, **arguments) -> BatchVectorEnv:
     """One copy on 16 nodes."""
-    return BatchVectorEnv(1, jobs=table, cluster=kw.Cluster.from_nodes(16), threads=1, **how)
+    return BatchVectorEnv(1, jobs=table, cluster=kw.Cluster.from_nodes(16), threads=1, **arguments)
 
 
 def jobs(**columns) -> kw.JobTable:
-    """At 7,200 s one runs and two wait, of which one fits."""
+    """At 7,200 s one job runs and two wait, of which one fits."""
     return kw.JobTable(
         job_id=[1, 2, 3],
         submit_s=[0, 3600, 7200],
@@ -34,7 +34,7 @@ def jobs(**columns) -> kw.JobTable:
     )
 
 
-TELLING = {
+PREDICTIONS = {
     "planned_s": [40000, 7200, 2700],
     "expected_inverse_runtime": [0.1, 0.25, NAN],
     "limit_s": [50000, 14400, NAN],
@@ -42,32 +42,34 @@ TELLING = {
 
 
 def test_prediction_feature_values():
-    vec = batch(jobs(**TELLING), episode_jobs=3, queue_window=4, prediction_features=True)
-    seen, _ = vec.reset()
+    vec = batch(jobs(**PREDICTIONS), episode_jobs=3, queue_window=4, prediction_features=True)
+    observation, _ = vec.reset()
     assert vec.observation_spec.features == (*FEATURES, *PREDICTION_FEATURES)
-    rows = [dict(zip(vec.observation_spec.features, row.tolist(), strict=True)) for row in seen["jobs"][0]]
+    rows = [
+        dict(zip(vec.observation_spec.features, row.tolist(), strict=True)) for row in observation["jobs"][0]
+    ]
     assert rows[0]["bound"] == pytest.approx(np.log(2) / 3)
     assert rows[1]["bound"] == pytest.approx(np.log(0.75) / 3)
     assert rows[0]["expected_inverse_runtime"] == 0.25
     assert rows[1]["expected_inverse_runtime"] == pytest.approx(
         10 / 1800
-    )  # of the estimate, where nobody knows
+    )  # from the estimate, where there is no prediction
     assert rows[0]["cut"] == pytest.approx(np.log(0.25) / 3) and rows[1]["cut"] == 0
     assert rows[0]["place"] == 0 and rows[1]["place"] == 0.5 and rows[1]["fits"] == 1
-    assert not seen["jobs"][0, 2:].any()
-    plain, _ = batch(jobs(**TELLING), episode_jobs=3, queue_window=4).reset()
-    np.testing.assert_array_equal(seen["jobs"][:, :, : len(FEATURES)], plain["jobs"])
+    assert not observation["jobs"][0, 2:].any()
+    plain, _ = batch(jobs(**PREDICTIONS), episode_jobs=3, queue_window=4).reset()
+    np.testing.assert_array_equal(observation["jobs"][:, :, : len(FEATURES)], plain["jobs"])
 
 
 def test_planned_run_time_is_at_most_the_request():
-    told = prediction_features(jobs(**{**TELLING, "planned_s": [40000, 99999, NAN]}))
-    assert told[1, 0] == pytest.approx(np.log(4) / 3)
-    assert told[2, 0] == pytest.approx(np.log(0.5) / 3)  # the estimate, where nothing is planned
+    features = prediction_features(jobs(**{**PREDICTIONS, "planned_s": [40000, 99999, NAN]}))
+    assert features[1, 0] == pytest.approx(np.log(4) / 3)
+    assert features[2, 0] == pytest.approx(np.log(0.5) / 3)  # the estimate, where nothing is planned
 
 
 def test_prediction_features_are_off_by_default():
     assert DecisionSettings().observation_spec.features == tuple(FEATURES)
-    assert batch(jobs(**TELLING), episode_jobs=3).observation_spec.features == tuple(FEATURES)
+    assert batch(jobs(**PREDICTIONS), episode_jobs=3).observation_spec.features == tuple(FEATURES)
     assert feature_names(False) == tuple(OF_ENERGY)
 
 
@@ -83,25 +85,33 @@ def test_prediction_features_with_power():
         limit_s=log["estimate_s"] * 4,
         expected_inverse_runtime=np.full(60, 0.5),
     )
-    plain, told = energy(log, episode_jobs=40), energy(log, episode_jobs=40, prediction_features=True)
-    assert told.observation_spec.features == feature_names(True)
-    seen, more = plain.reset(seed=1)[0], told.reset(seed=1)[0]
-    looked = 0
+    plain, with_predictions = (
+        energy(log, episode_jobs=40),
+        energy(log, episode_jobs=40, prediction_features=True),
+    )
+    assert with_predictions.observation_spec.features == feature_names(True)
+    observation, extended = plain.reset(seed=1)[0], with_predictions.reset(seed=1)[0]
+    checked_jobs = 0
     for _ in range(200):
-        own = {name: more["jobs"][0][:, at] for at, name in enumerate(told.observation_spec.features)}
+        columns_by_name = {
+            name: extended["jobs"][0][:, at]
+            for at, name in enumerate(with_predictions.observation_spec.features)
+        }
         for at, name in enumerate(plain.observation_spec.features):
-            np.testing.assert_array_equal(own[name], seen["jobs"][0][:, at])
-        there = seen["jobs"][0].any(axis=1)
-        np.testing.assert_allclose((own["bound"] - own["length"])[there], np.log(2) / 3, atol=1e-6)
-        np.testing.assert_allclose(own["cut"][there], -np.log(4) / 3, atol=1e-6)
-        assert (own["expected_inverse_runtime"] == np.where(there, 0.5, 0)).all()
-        looked += int(there.sum())
-        action = seen["mask"].argmax(axis=1)
-        seen, _, over, *_ = plain.step(action)
-        more = told.step(action)[0]
+            np.testing.assert_array_equal(columns_by_name[name], observation["jobs"][0][:, at])
+        there = observation["jobs"][0].any(axis=1)
+        np.testing.assert_allclose(
+            (columns_by_name["bound"] - columns_by_name["length"])[there], np.log(2) / 3, atol=1e-6
+        )
+        np.testing.assert_allclose(columns_by_name["cut"][there], -np.log(4) / 3, atol=1e-6)
+        assert (columns_by_name["expected_inverse_runtime"] == np.where(there, 0.5, 0)).all()
+        checked_jobs += int(there.sum())
+        action = observation["mask"].argmax(axis=1)
+        observation, _, over, *_ = plain.step(action)
+        extended = with_predictions.step(action)[0]
         if over[0]:
             break
-    assert looked > 20
+    assert checked_jobs > 20
 
 
 def test_power_features_use_predicted_power():
@@ -119,4 +129,4 @@ def test_power_features_use_predicted_power():
     )
     assert (
         vec.power_setup.power_tables.above_w > half.power_setup.power_tables.above_w
-    ).any()  # what is paid for is drawn
+    ).any()  # the reward uses the actual power

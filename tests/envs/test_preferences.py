@@ -1,4 +1,4 @@
-"""Preference weights drawn for every episode: observation, reward, snapshot."""
+"""Preference weights sampled for every episode: observation, reward, snapshot."""
 
 import gymnasium
 import numpy as np
@@ -16,11 +16,11 @@ from tests.envs.workloads import crowded
 UNITS = {"fairness": 3.0, "slowdown": 0.5}
 
 
-def batch(copies=3, mode=AutoresetMode.SAME_STEP, **how):
-    how = {"preferences": UNITS, **how}
+def batch(copies=3, mode=AutoresetMode.SAME_STEP, **arguments):
+    arguments = {"preferences": UNITS, **arguments}
     return BatchVectorEnv(
         copies, jobs=crowded(200, 0), cluster=Cluster.from_nodes(16), episode_jobs=30, queue_window=16,
-        autoreset_mode=mode, threads=1, **how,
+        autoreset_mode=mode, threads=1, **arguments,
     )  # fmt: skip
 
 
@@ -40,8 +40,10 @@ def gpu(copies=3, mode=AutoresetMode.SAME_STEP):
     )  # fmt: skip
 
 
-def choices(seen, random):
-    return np.array([random.choice(np.flatnonzero(mask)) if mask.any() else 0 for mask in seen["mask"]])
+def choices(observation, random):
+    return np.array(
+        [random.choice(np.flatnonzero(mask)) if mask.any() else 0 for mask in observation["mask"]]
+    )
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
@@ -52,61 +54,61 @@ def test_return_is_minus_the_metric_weighted_by_the_shown_preference(make, mode)
     units = np.array([vec.episode_preferences.preferences.units[name] for name in terms])
     places = [list(vec.reward.terms).index(name) for name in terms]
     assert vec.observation_spec.summary[-len(terms) :] == tuple(f"prefers_{name}" for name in terms)
-    seen, _ = vec.reset(seed=4)
-    total, ended, met = np.zeros(3), 0, []
+    observation, _ = vec.reset(seed=4)
+    total, ended, preferences_seen = np.zeros(3), 0, []
     for _ in range(3000):
-        weights = seen["summary"][:, -len(terms) :].copy()
+        weights = observation["summary"][:, -len(terms) :].copy()
         assert weights.sum(axis=1) == pytest.approx(np.ones(3), abs=1e-6)
         exact = vec.episode_preferences.weights.copy()
-        seen, reward, over, _, told = vec.step(choices(seen, random))
+        observation, reward, over, _, infos = vec.step(choices(observation, random))
         total += reward
         if over.any():
             for copy in np.flatnonzero(over):
-                figures = told["episode"]["terms"][copy][places]
+                metrics = infos["episode"]["terms"][copy][places]
                 assert total[copy] == pytest.approx(
-                    -(exact[copy] * figures / units).sum(), abs=1e-9, rel=1e-9
+                    -(exact[copy] * metrics / units).sum(), abs=1e-9, rel=1e-9
                 )
-                assert told["episode"]["r"][copy] == pytest.approx(total[copy], abs=1e-9, rel=1e-9)
-                assert told["episode"]["metric"][copy] == pytest.approx(-total[copy], abs=1e-9, rel=1e-9)
-                assert np.array_equal(told["episode"]["preference"][copy], exact[copy])
-                met.append(tuple(exact[copy]))
+                assert infos["episode"]["r"][copy] == pytest.approx(total[copy], abs=1e-9, rel=1e-9)
+                assert infos["episode"]["metric"][copy] == pytest.approx(-total[copy], abs=1e-9, rel=1e-9)
+                assert np.array_equal(infos["episode"]["preference"][copy], exact[copy])
+                preferences_seen.append(tuple(exact[copy]))
             if mode is AutoresetMode.SAME_STEP:
-                assert np.array_equal(told["final_obs"]["summary"][over][:, -len(terms) :], weights[over])
+                assert np.array_equal(infos["final_obs"]["summary"][over][:, -len(terms) :], weights[over])
             else:
-                assert np.array_equal(seen["summary"][:, -len(terms) :][over], weights[over])
+                assert np.array_equal(observation["summary"][:, -len(terms) :][over], weights[over])
             total[over] = 0.0
             ended += int(over.sum())
         if ended > 8:
             break
-    assert len(set(met)) == len(met) > 8, "every episode has its own preference"
+    assert len(set(preferences_seen)) == len(preferences_seen) > 8, "every episode has its own preference"
 
 
 def test_windows_and_observations_are_the_same_without_preferences():
-    plain, drawn = batch(preferences=None), batch()
+    plain, with_preferences = batch(preferences=None), batch()
     before, _ = plain.reset(seed=9)
-    after, _ = drawn.reset(seed=9)
+    after, _ = with_preferences.reset(seed=9)
     random = np.random.default_rng(0)
     for _ in range(200):
         actions = choices(before, random)
         assert np.array_equal(before["summary"], after["summary"][:, :-2])
-        before, _, _, _, told = plain.step(actions)
-        after, _, _, _, same = drawn.step(actions)
-        assert np.array_equal(told["terms"], same["terms"])
+        before, _, _, _, infos = plain.step(actions)
+        after, _, _, _, same = with_preferences.step(actions)
+        assert np.array_equal(infos["terms"], same["terms"])
 
 
 @pytest.mark.parametrize("make", [batch, energy, gpu])
 def test_snapshot_includes_preferences_and_their_random_stream(make):
     first, second = make(), make()
     random = np.random.default_rng(3)
-    seen, _ = first.reset(seed=1)
+    observation, _ = first.reset(seed=1)
     for _ in range(25):
-        seen = first.step(choices(seen, random))[0]
+        observation = first.step(choices(observation, random))[0]
     again = second.restore(first.snapshot())
     ended = 0
     for _ in range(400):
-        assert all(np.array_equal(seen[name], again[name]) for name in seen)
-        actions = choices(seen, random)
-        seen, reward, over, _, _ = first.step(actions)
+        assert all(np.array_equal(observation[name], again[name]) for name in observation)
+        actions = choices(observation, random)
+        observation, reward, over, _, _ = first.step(actions)
         again, same, *_ = second.step(actions)
         assert np.array_equal(reward, same)
         ended += int(over.sum())
@@ -117,18 +119,18 @@ def test_snapshot_includes_preferences_and_their_random_stream(make):
         batch(preferences=None).restore(batch().snapshot())
 
 
-def test_a_preference_can_be_given_at_a_reset():
+def test_reset_takes_a_preference():
     vec = batch()
-    seen, _ = vec.reset(options={"preference": {"slowdown": 3, "fairness": 1}})
-    assert seen["summary"][:, -2:].tolist() == [[0.25, 0.75]] * 3
+    observation, _ = vec.reset(options={"preference": {"slowdown": 3, "fairness": 1}})
+    assert observation["summary"][:, -2:].tolist() == [[0.25, 0.75]] * 3
     rows = preference_grid(2, 2)
-    seen, _ = vec.reset(options={"preference": rows, "first": 5})
-    assert np.array_equal(seen["summary"][:, -2:], rows)
+    observation, _ = vec.reset(options={"preference": rows, "first": 5})
+    assert np.array_equal(observation["summary"][:, -2:], rows)
     with pytest.raises(UnknownNameError, match="unknown preference 'fairnes'; did you mean 'fairness'"):
         vec.reset(options={"preference": {"fairnes": 1}})
     with pytest.raises(InputError, match="with a sum of 1"):
         vec.reset(options={"preference": [0.5, 0.6]})
-    with pytest.raises(InputError, match="draws no preferences"):
+    with pytest.raises(InputError, match="samples no preferences"):
         batch(preferences=None).reset(options={"preference": rows})
 
 
@@ -137,14 +139,14 @@ def test_single_env_shows_its_preference():
         "kilowait/Batch-v0", jobs=crowded(60, 1), cluster=Cluster.from_nodes(16), episode_jobs=20,
         preferences=UNITS,
     )  # fmt: skip
-    seen, _ = env.reset(seed=2, options={"preference": {"fairness": 1}})
-    assert env.observation_space.contains(seen)
-    assert seen["summary"][-2:].tolist() == [1.0, 0.0]
+    observation, _ = env.reset(seed=2, options={"preference": {"fairness": 1}})
+    assert env.observation_space.contains(observation)
+    assert observation["summary"][-2:].tolist() == [1.0, 0.0]
     total, over = 0.0, False
     while not over:
-        seen, reward, over, _, told = env.step(int(np.flatnonzero(seen["mask"])[-1]))
+        observation, reward, over, _, infos = env.step(int(np.flatnonzero(observation["mask"])[-1]))
         total += reward
-    assert total == pytest.approx(-told["episode_terms"][3] / 3.0, abs=1e-9)
+    assert total == pytest.approx(-infos["episode_terms"][3] / 3.0, abs=1e-9)
     other, _ = env.reset(seed=2)
     assert 0 < other["summary"][-2] < 1 and other["summary"][-2:].sum() == pytest.approx(1)
 

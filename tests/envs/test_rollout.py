@@ -24,10 +24,10 @@ def test_saf_from_observations_matches_saf(seed):
         decided_by(lambda rows: rows[:, AREA]),
         decision_settings=DecisionSettings(backfill_order="agent", queue_window=64),
     )
-    by_rule = kw.simulate(jobs, machine, "saf", "easy")
+    engine_log = kw.simulate(jobs, machine, "saf", "easy")
     areas = np.float32(np.log1p(jobs["estimate_s"] * jobs["nodes"] / (16 * 3600)) / 3)
     assert len(np.unique(areas)) == len(np.unique(jobs["estimate_s"] * jobs["nodes"]))  # no ties by rounding
-    assert np.array_equal(log.jobs()["start_s"], by_rule.jobs()["start_s"])
+    assert np.array_equal(log.jobs()["start_s"], engine_log.jobs()["start_s"])
     assert log.run["policy"] == "agent"
 
 
@@ -52,6 +52,6 @@ def test_outages_dependencies_and_cancellations_are_simulated():
         decision_settings=DecisionSettings(backfill_order="agent", queue_window=96),
         settings=Settings("easy"),
     )
-    rule = kw.simulate(jobs, machine, "sjf", "easy")
-    assert np.array_equal(log.jobs()["start_s"], rule.jobs()["start_s"], equal_nan=True)
-    assert (log.job_outcome == rule.job_outcome).all() and len(np.unique(rule.job_outcome)) > 1
+    engine_log = kw.simulate(jobs, machine, "sjf", "easy")
+    assert np.array_equal(log.jobs()["start_s"], engine_log.jobs()["start_s"], equal_nan=True)
+    assert (log.job_outcome == engine_log.job_outcome).all() and len(np.unique(engine_log.job_outcome)) > 1

@@ -47,7 +47,7 @@ def smallest(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return np.argmin(np.where(mask[:, : scores.shape[1]] == 1, scores, np.inf), axis=1)
 
 
-def play(vec, scores, first: int) -> np.ndarray:
+def run_window(vec, scores, first: int) -> np.ndarray:
     """Run the window from row `first` in copy 0 by `scores` (one per job of the log); returns start times."""
     assert vec.num_envs == 1
     vec.reset(options={"first": first})
@@ -65,9 +65,11 @@ def play(vec, scores, first: int) -> np.ndarray:
 def decided_by(static_scores):
     """A decision function for `run_policy`: the allowed slot of the smallest score of the features."""
 
-    def decide(seen):
-        scores = static_scores(seen["jobs"][0])
-        return np.array([int(np.argmin(np.where(seen["mask"][0, : len(scores)] == 1, scores, np.inf)))])
+    def decide(observation):
+        scores = static_scores(observation["jobs"][0])
+        return np.array(
+            [int(np.argmin(np.where(observation["mask"][0, : len(scores)] == 1, scores, np.inf)))]
+        )
 
     return decide
 

@@ -156,7 +156,7 @@ class TestCalendar:
         assert column["hour"] == [0, 0, 2, 0, 0, 2]
         assert column["left"] == [1, 0, 0, 1, 0, 0]
         assert [value == 0 for value in column["since"]] == (~calendar.start).tolist()
-        assert column["pace"][2] > column["pace"][3] > 0 == column["pace"][5]
+        assert column["arrival_rate"][2] > column["pace"][3] > 0 == column["pace"][5]
 
     def test_frequent_jobs_and_daily_work(self):
         calendar = self.calendar_of_six_jobs()

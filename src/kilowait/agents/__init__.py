@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         train_sac,
     )
     from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation
-    from kilowait.agents.evolution.cma_es import EvolutionStrategy, minimise
+    from kilowait.agents.evolution.cma_es import EvolutionStrategy, minimize
     from kilowait.agents.evolution.objectives import mean_bsld
     from kilowait.agents.io import load_agent
     from kilowait.agents.linear_batch.agent import LinearAgent
@@ -45,7 +45,7 @@ _HOME = {
     "load_agent": "io",
     "SyntheticMix": "training_data",
     "EvolutionStrategy": "evolution.cma_es",
-    "minimise": "evolution.cma_es",
+    "minimize": "evolution.cma_es",
     "Generation": "evolution.checkpoint",
     "CheckpointDir": "evolution.checkpoint",
     "mean_bsld": "evolution.objectives",
@@ -92,7 +92,7 @@ __all__ = [
     "load_agent",
     "load_network",
     "mean_bsld",
-    "minimise",
+    "minimize",
     "network",
     "q_network",
     "save_network",

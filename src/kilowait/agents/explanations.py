@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.agents.linear_batch.agent import FEATURES, LinearAgent
-from kilowait.agents.linear_batch.score import compiled, compiled_recall, features
+from kilowait.agents.linear_batch.score import compiled, compiled_statistics, features
 from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.settings import Settings
@@ -101,14 +101,14 @@ class FeatureImportance:
     of: str
     meaning: str
     mean: float
-    """Mean of the absolute values of `Part.moved`."""
+    """Mean of the absolute values of `FeatureContribution.moved`."""
     leaning: float
     """Slope of the margin over the feature; above 0, larger values favour a job."""
 
 
 @dataclass(frozen=True)
 class AgentExplanation:
-    """What an agent's decisions depend on."""
+    """Which features an agent's decisions depend on."""
 
     score: str
     """What the margin is a difference of: logits, Q values or scores."""
@@ -128,7 +128,8 @@ class AgentExplanation:
 def typical_decisions(
     queue: npt.NDArray[np.int64], margin: Floats, distinguishable: npt.NDArray[np.bool_]
 ) -> list[tuple[str, int]]:
-    """The decision (row) of each kind in `TYPICAL`, each row at most once; fewer where there are fewer decisions.
+    """The decision (row) of each kind in `TYPICAL_DECISIONS`, each row at most once; fewer if decisions are
+    few.
 
     Args:
         queue: number of jobs that could be chosen.
@@ -140,30 +141,30 @@ def typical_decisions(
     ... )
     [('the longest queue', 1), ('the most doubtful choice', 0), ('the clearest choice', 3)]
     """
-    found: list[tuple[str, int]] = []
-    left = distinguishable.copy()
-    for which, rank in zip(TYPICAL_DECISIONS, (queue.astype(np.float64), -margin, margin), strict=True):
-        if left.any():
-            row = int(np.argmax(np.where(left, rank, -np.inf)))
-            found.append((which, row))
-            left[row] = False
-    return found
+    decisions: list[tuple[str, int]] = []
+    remaining = distinguishable.copy()
+    for kind, rank in zip(TYPICAL_DECISIONS, (queue.astype(np.float64), -margin, margin), strict=True):
+        if remaining.any():
+            row = int(np.argmax(np.where(remaining, rank, -np.inf)))
+            decisions.append((kind, row))
+            remaining[row] = False
+    return decisions
 
 
 def feature_importances(
-    names: Sequence[tuple[str, str]], away: Floats, moved: Floats, meaning: Mapping[str, str]
+    names: Sequence[tuple[str, str]], differences: Floats, moved: Floats, meaning: Mapping[str, str]
 ) -> tuple[FeatureImportance, ...]:
     """Averages over decisions; `away` (from the baseline) and `moved` (contribution) are (decisions, features).
 
-    >>> found = feature_importances(
+    >>> importances = feature_importances(
     ...     [("length", "job")], np.array([[-1.0], [2.0]]), np.array([[0.5], [-1.0]]), {}
     ... )
-    >>> found[0].mean, found[0].leaning
+    >>> importances[0].mean, importances[0].leaning
     (0.75, -0.5)
     """
     mean = np.abs(moved).mean(axis=0)
-    squares = (away**2).sum(axis=0)
-    leaning = (away * moved).sum(axis=0) / np.where(squares > 0, squares, 1.0)
+    squares = (differences**2).sum(axis=0)
+    leaning = (differences * moved).sum(axis=0) / np.where(squares > 0, squares, 1.0)
     return tuple(
         FeatureImportance(name, of, meaning.get(name, ""), float(mean[place]), float(leaning[place]))
         for place, (name, of) in enumerate(names)
@@ -179,41 +180,52 @@ def explain_linear_agent(
 
     >>> import kilowait as kw
     >>> agent = LinearAgent([1.0, *[0.0] * (len(FEATURES) - 1)])
-    >>> found = explain_linear_agent(agent, kw.lublin(200, 32, load=1.1, seed=1), kw.Cluster.from_nodes(32))
+    >>> explanation = explain_linear_agent(
+    ...     agent, kw.lublin(200, 32, load=1.1, seed=1), kw.Cluster.from_nodes(32)
+    ... )
     >>> (
-    ...     [part.name for part in found.usual if part.mean > 0],
-    ...     found.usual[0].leaning,
+    ...     [part.name for part in explanation.usual if part.mean > 0],
+    ...     explanation.usual[0].leaning,
     ... )  # shorter jobs go first
     (['length'], -1.0)
     """
     if agent.fallback_policy is not None:
         return None
-    lines = _queues(agent, jobs.sorted()[:WINDOW_JOBS], cluster, backfill)
-    if not lines:
+    queues = _queues(agent, jobs.sorted()[:WINDOW_JOBS], cluster, backfill)
+    if not queues:
         return None
     weights = agent.weights
-    queue = np.array([len(line) for line in lines], np.int64)
-    seen = [features(line[:, 0], line[:, 1], line[:, 2], cluster.nodes, line[:, 3:]) for line in lines]
-    order = [np.argsort(rows @ weights, kind="stable") for rows in seen]
-    chosen = np.stack([rows[first[0]] for rows, first in zip(seen, order, strict=True)])
-    other = np.stack([rows[first[1]] for rows, first in zip(seen, order, strict=True)])
-    usual = np.stack([rows[first[1:]].mean(axis=0) for rows, first in zip(seen, order, strict=True)])
+    queue = np.array([len(queue_features) for queue_features in queues], np.int64)
+    feature_rows = [
+        features(
+            queue_features[:, 0],
+            queue_features[:, 1],
+            queue_features[:, 2],
+            cluster.nodes,
+            queue_features[:, 3:],
+        )
+        for queue_features in queues
+    ]
+    order = [np.argsort(rows @ weights, kind="stable") for rows in feature_rows]
+    chosen = np.stack([rows[first[0]] for rows, first in zip(feature_rows, order, strict=True)])
+    other = np.stack([rows[first[1]] for rows, first in zip(feature_rows, order, strict=True)])
+    usual = np.stack([rows[first[1:]].mean(axis=0) for rows, first in zip(feature_rows, order, strict=True)])
     margin, moved = (other - chosen) @ weights, (usual - chosen) * weights
     cases = []
-    for which, row in typical_decisions(queue, margin, margin != 0):
+    for kind, row in typical_decisions(queue, margin, margin != 0):
         named = zip(FEATURES, chosen[row], usual[row], moved[row], strict=True)
-        facts = [
+        described = [
             {"nodes": float(nodes), "estimate_s": float(estimate_s), "wait_s": float(wait_s)}
-            for estimate_s, nodes, wait_s, *_ in (lines[row][order[row][place]] for place in (0, 1))
+            for estimate_s, nodes, wait_s, *_ in (queues[row][order[row][place]] for place in (0, 1))
         ]
         cases.append(
             ExplainedDecision(
-                which=which,
-                choices=len(lines[row]),
+                which=kind,
+                choices=len(queues[row]),
                 margin=float(margin[row]),
                 usual=float(margin[row] - moved[row].sum()),
-                chosen=facts[0],
-                other=facts[1],
+                chosen=described[0],
+                other=described[1],
                 parts=tuple(
                     FeatureContribution(name, "job", float(a), float(b), float(c)) for name, a, b, c in named
                 ),
@@ -221,26 +233,26 @@ def explain_linear_agent(
         )
     names = [(name, "job") for name in FEATURES]
     means = feature_importances(names, chosen - usual, moved, FEATURES)
-    return AgentExplanation("scores", len(lines), len(lines), means, tuple(cases))
+    return AgentExplanation("scores", len(queues), len(queues), means, tuple(cases))
 
 
 def _queues(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str | int) -> list[Floats]:
     """For every time when several jobs waited: estimate, nodes, wait and user-history statistics of each job."""
-    instants: dict[float, dict[int, tuple[float, ...]]] = {}
+    queues_by_time: dict[float, dict[int, tuple[float, ...]]] = {}
     weights, nodes = agent.weights, cluster.nodes
-    remember, recall = compiled(), compiled_recall()
+    score_function, statistics_function = compiled(), compiled_statistics()
 
     def score(job: Any, now: float, parameters: Any) -> float:
         if job["ran_s"] != 0:
-            return float(remember(job, now, parameters))
+            return float(score_function(job, now, parameters))
         limit_s = float(job["limit_s"])
         requested_s = limit_s if np.isfinite(limit_s) else float(job["estimate_s"])
-        known = (requested_s, float(job["nodes"]), max(now - float(job["submit_s"]), 0.0))
-        statistics = recall(job, now, parameters)
-        instants.setdefault(now, {})[int(job["number"])] = (*known, *statistics)
-        return float(features(*known, nodes, statistics)[0] @ weights)
+        request = (requested_s, float(job["nodes"]), max(now - float(job["submit_s"]), 0.0))
+        statistics = statistics_function(job, now, parameters)
+        queues_by_time.setdefault(now, {})[int(job["number"])] = (*request, *statistics)
+        return float(features(*request, nodes, statistics)[0] @ weights)
 
-    rule = PriorityPolicy(
+    policy = PriorityPolicy(
         agent.name,
         score,
         agent.parameters(jobs, cluster),
@@ -248,9 +260,12 @@ def _queues(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str 
         compiled=False,
         observes_jobs=True,
     )
-    simulate(jobs, cluster, rule, backfill)
-    lines = [np.array([line[number] for number in sorted(line)]) for line in instants.values()]
-    return [line for line in lines if len(line) > 1]
+    simulate(jobs, cluster, policy, backfill)
+    queues = [
+        np.array([queue_features[number] for number in sorted(queue_features)])
+        for queue_features in queues_by_time.values()
+    ]
+    return [queue_features for queue_features in queues if len(queue_features) > 1]
 
 
 def _rounded(value: Any) -> Any:

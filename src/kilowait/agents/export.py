@@ -39,12 +39,12 @@ class Exportable(nn.Module):
     def __init__(self, network: ActorCritic | DuelingQ) -> None:
         super().__init__()
         self.network = deepcopy(network).cpu().eval()
-        self.network.body.whole = True
+        self.network.body.all_slots = True
 
     def forward(self, jobs: Tensor, mask: Tensor, summary: Tensor, edges: Tensor | None = None) -> Tensor:
         """(B, actions) scores; larger is better, -inf where the mask forbids."""
-        seen = {"jobs": jobs, "mask": mask, "summary": summary}
-        return self.network.scores(seen if edges is None else {**seen, "edges": edges})
+        observation = {"jobs": jobs, "mask": mask, "summary": summary}
+        return self.network.scores(observation if edges is None else {**observation, "edges": edges})
 
 
 def export_network(
@@ -66,14 +66,14 @@ def export_network(
         raise UnknownNameError("format of a network", to, FORMATS)
     path = Path(path)
     inputs = _example(network)
-    metadata = json.dumps({**spec_to_dict(network.spec), "made": network.config})
+    metadata = json.dumps({**spec_to_dict(network.spec), "config": network.config})
     with _quiet(), torch.no_grad():
         content = FORMATS[to](Exportable(network), inputs, metadata)
-    beside = path.with_name(path.name + ".part")
+    temporary = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(content)
-        os.replace(beside, path)
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
     except OSError as problem:
         raise InputError(f"cannot write {path}: {problem.strerror}; name another file") from None
     return {
@@ -152,7 +152,7 @@ def _dynamic(inputs: dict[str, Tensor]) -> dict[str, Any]:
 def _quiet() -> Iterator[None]:
     """Silence deprecation warnings of TorchScript and progress messages of onnxscript."""
     loggers = [logging.getLogger(name) for name in ("torch", "torch.onnx", "onnxscript", "onnx_ir")]
-    before = [logger.level for logger in loggers]
+    levels = [logger.level for logger in loggers]
     try:
         for logger in loggers:
             logger.setLevel(logging.ERROR)
@@ -160,5 +160,5 @@ def _quiet() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(loggers, before, strict=True):
+        for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)

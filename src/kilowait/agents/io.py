@@ -7,8 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kilowait.agents.linear_batch import agent as linear
-from kilowait.agents.linear_gpu import agent as placed
+from kilowait.agents.linear_batch import agent as linear_batch
+from kilowait.agents.linear_gpu import agent as linear_gpu
 from kilowait.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["load_agent"]
 
-LINEAR_POWER_FORMAT = "kilowait steering agent"
+LINEAR_POWER_FORMAT = "kilowait linear power agent"
 """Format of the files of `agents.linear_power`."""
+LINEAR_POWER_VERSION_1_FORMAT = "kilowait steering agent"
+"""Name of that format up to version 1."""
 
 
 def load_agent(
@@ -30,14 +32,14 @@ def load_agent(
 ) -> LinearAgent | LinearGpuAgent | LinearPowerAgent | NetworkAgent | GpuNetworkAgent | EnergyNetworkAgent:
     """The agent in a file, or in a folder written by ``kilowait train``: a linear agent or a network.
 
-    A damaged or foreign file raises an InputError with the reason.
+    A damaged file, or one of another program, raises an InputError with the reason.
     """
     source = Path(path)
     if source.is_dir():
-        found = [source / name for name in ("agent.pt", "agent.json") if (source / name).exists()]
-        if not found:
-            raise InputError(f"{source} holds no agent.pt or agent.json; train one with kilowait train")
-        source = found[0]
+        candidates = [source / name for name in ("agent.pt", "agent.json") if (source / name).exists()]
+        if not candidates:
+            raise InputError(f"{source} contains no agent.pt or agent.json; train one with kilowait train")
+        source = candidates[0]
     try:
         with source.open("rb") as file:
             beginning = file.read(1)
@@ -53,13 +55,13 @@ def load_agent(
 def _linear_agent(source: Path) -> LinearAgent | LinearGpuAgent | LinearPowerAgent:
     """The agent of a JSON file: a linear batch agent, GPU agent or power agent."""
     data = _document(source)
-    if data.get("format") == placed.FORMAT:
-        return placed.agent_from(data, source)
-    if data.get("format") == LINEAR_POWER_FORMAT:
+    if data.get("format") in (linear_gpu.FORMAT, linear_gpu.VERSION_1_FORMAT):
+        return linear_gpu.agent_from(data, source)
+    if data.get("format") in (LINEAR_POWER_FORMAT, LINEAR_POWER_VERSION_1_FORMAT):
         from kilowait.agents.linear_power.agent import power_agent_from_dict  # here, as envs need an extra
 
         return power_agent_from_dict(data, source)
-    return linear.load_agent(source)
+    return linear_batch.load_agent(source)
 
 
 def _document(source: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from kilowait.envs.preferences import Preferences, preference_grid
 __all__ = ["preference_metrics", "least_work_first", "preferences_for", "term_units", "weighted_metric"]
 
 Floats = npt.NDArray[np.float64]
-VALIDATED = 4
+VALIDATION_GRID_STEPS = 4
 """Grid steps of the weights of two terms in validation: five preferences."""
 
 
@@ -29,13 +29,15 @@ def least_work_first(spec: ObservationSpecProtocol) -> Callable[[Mapping[str, An
     allowed action is taken. On Batch-v0 that is SAF; on Energy-v0 it is SAF at full speed, with node sleep controlled
     by the sleep setting of the power controls.
     """
-    place = spec.features.index("area" if "area" in spec.features else "work")
+    column = spec.features.index("area" if "area" in spec.features else "work")
 
     def decide(observation: Mapping[str, Any]) -> npt.NDArray[np.int64]:
         mask = observation["mask"]
         jobs = mask[:, : spec.slots * spec.choices : spec.choices] != 0
-        least = np.where(jobs, observation["jobs"][:, :, place], np.inf).argmin(axis=1)
-        actions: npt.NDArray[np.int64] = np.where(jobs.any(axis=1), least * spec.choices, mask.argmax(axis=1))
+        smallest = np.where(jobs, observation["jobs"][:, :, column], np.inf).argmin(axis=1)
+        actions: npt.NDArray[np.int64] = np.where(
+            jobs.any(axis=1), smallest * spec.choices, mask.argmax(axis=1)
+        )
         return actions
 
     return decide
@@ -54,13 +56,13 @@ def term_units(vec: Any, first: npt.ArrayLike, terms: Iterable[str]) -> dict[str
     return {name: value if value > 0 else 1.0 for name, value in measured.items()}
 
 
-def preferences_for(terms: int, parts: int | None = None) -> Floats:
+def preferences_for(terms: int, grid_steps: int | None = None) -> Floats:
     """(points, terms) the preference grid of a Pareto front: two terms in tenths, three in quarters, more in halves.
 
     >>> len(preferences_for(2)), len(preferences_for(3)), len(preferences_for(4))
     (11, 15, 10)
     """
-    return preference_grid(terms, parts or {2: 10, 3: 4}.get(terms, 2))
+    return preference_grid(terms, grid_steps or {2: 10, 3: 4}.get(terms, 2))
 
 
 def preference_metrics(
@@ -71,15 +73,15 @@ def preference_metrics(
     `vec` samples no preferences itself and has one sub-environment a window.
     """
     terms = preference_terms(network.spec)
-    places = [tuple(vec.reward.terms).index(name) for name in terms]
+    columns = [tuple(vec.reward.terms).index(name) for name in terms]
     with use_device(next(network.parameters()).device, 1):  # more threads are slower for so few rows
-        found = [
+        metrics = [
             term_metrics(with_fixed_preference(network, dict(zip(terms, weights, strict=True))), vec, first)[
-                :, places
+                :, columns
             ]
             for weights in preferences
         ]
-    return np.stack(found)
+    return np.stack(metrics)
 
 
 def weighted_metric(
@@ -87,6 +89,6 @@ def weighted_metric(
 ) -> float:
     """Mean weighted metric of the windows over a few fixed preferences: for validation."""
     terms = preference_terms(network.spec)
-    preferences = preferences_for(len(terms), VALIDATED if len(terms) == 2 else 2)
-    figures = preference_metrics(network, vec, first, preferences).mean(axis=1)
-    return float((preferences * figures / [units[name] for name in terms]).sum(axis=1).mean())
+    preferences = preferences_for(len(terms), VALIDATION_GRID_STEPS if len(terms) == 2 else 2)
+    metrics = preference_metrics(network, vec, first, preferences).mean(axis=1)
+    return float((preferences * metrics / [units[name] for name in terms]).sum(axis=1).mean())

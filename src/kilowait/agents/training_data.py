@@ -16,16 +16,16 @@ from kilowait.jobs import JobTable
 __all__ = ["CURRICULA", "TrainingTable", "SyntheticMix", "joined_table"]
 
 CURRICULA = {
-    "mixed": "all the time, each window at random",
-    "synthetic-first": "synthetic jobs only in the first part of the training, of the length of their share",
+    "mixed": "mixed at random during the whole training",
+    "synthetic-first": "only synthetic jobs at first, for their share of the training; then only log jobs",
 }
 """When synthetic jobs are used, by name."""
 
 WEEK_S = 7 * 86400.0
-PEOPLE = ("user", "account")
-"""Numbered anew by each generator; an episode is within one part, so equal numbers of different parts cannot meet."""
-TAKEN = ("runtime_s", "estimate_s", "nodes", "cores", "memory_mb", "gpus", "queue")
-"""What a job requests; beyond run time, estimate and nodes only columns that all parts have."""
+USER_COLUMNS = ("user", "account")
+"""Columns that each generator numbers from 0; an episode lies within one part, so numbers of two parts never mix."""
+REQUEST_COLUMNS = ("runtime_s", "estimate_s", "nodes", "cores", "memory_mb", "gpus", "queue")
+"""Columns of the run time and the request of a job; those that not all parts have are left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class SyntheticMix:
     @property
     def tables(self) -> dict[str, JobTable]:
         """The synthetic job tables by name, for messages."""
-        return {f"generated ({place})": table for place, table in enumerate(self.generated, 1)}
+        return {f"generated ({number})": table for number, table in enumerate(self.generated, 1)}
 
     def share_at(self, done: float) -> float:
         """The share of synthetic jobs after this share, 0 to 1, of the training."""
@@ -87,53 +87,58 @@ class TrainingTable:
     jobs: JobTable
     parts: tuple[tuple[int, int], ...]
     """First row of each part, and the row after its last; an episode stays within one part."""
-    real: bool
+    has_log_jobs: bool
     """Whether the first part contains the log's jobs."""
 
     def weights(self, share: float) -> list[float]:
         """Sampling probability of each part at this share of synthetic jobs."""
-        if not self.real:
+        if not self.has_log_jobs:
             return [1.0 / len(self.parts)] * len(self.parts)
         synthetic = len(self.parts) - 1
         return [1.0 - share, *([share / synthetic] * synthetic)]
 
 
-def joined_table(jobs: JobTable, mixture: SyntheticMix) -> TrainingTable:
+def joined_table(jobs: JobTable, synthetic_mix: SyntheticMix) -> TrainingTable:
     """Log jobs (unless only synthetic jobs are trained on), followed by those of each generator.
 
     Synthetic jobs are shifted by whole weeks, which keeps hours and weekdays.
 
-    >>> real = JobTable(job_id=[7, 8], submit_s=[0, 60], runtime_s=[9, 9], nodes=[1, 1])
+    >>> has_log_jobs = JobTable(job_id=[7, 8], submit_s=[0, 60], runtime_s=[9, 9], nodes=[1, 1])
     >>> synthetic = JobTable(job_id=[1], submit_s=[30], runtime_s=[5], nodes=[2])
-    >>> laid = joined_table(real, SyntheticMix((synthetic,), 0.5))
-    >>> laid.parts, laid.jobs["submit_s"].tolist()
+    >>> table = joined_table(has_log_jobs, SyntheticMix((synthetic,), 0.5))
+    >>> table.parts, table.jobs["submit_s"].tolist()
     (((0, 2), (2, 3)), [0.0, 60.0, 604830.0])
-    >>> laid.weights(0.2)
+    >>> table.weights(0.2)
     [0.8, 0.2]
     """
-    real = not mixture.alone
-    tables = [_plain(table) for table in ([jobs] if real else []) + list(mixture.generated)]
-    moved, parts, row, free_s = [], [], 0, -np.inf
+    has_log_jobs = not synthetic_mix.alone
+    tables = [_plain(table) for table in ([jobs] if has_log_jobs else []) + list(synthetic_mix.generated)]
+    submits, parts, row, last_submit_s = [], [], 0, -np.inf
     for table in tables:
         submit = table["submit_s"]
-        weeks = 0.0 if free_s == -np.inf else np.floor((free_s - submit[0]) / WEEK_S) + 1
-        moved.append(submit + weeks * WEEK_S)
+        weeks = 0.0 if last_submit_s == -np.inf else np.floor((last_submit_s - submit[0]) / WEEK_S) + 1
+        submits.append(submit + weeks * WEEK_S)
         parts.append((row, row + len(table)))
-        row, free_s = row + len(table), float(moved[-1][-1])
+        row, last_submit_s = row + len(table), float(submits[-1][-1])
     queues = tables[0].labels.get("queue")
-    known = [name for name in TAKEN if all(name in table for table in tables)]
+    shared_columns = [name for name in REQUEST_COLUMNS if all(name in table for table in tables)]
     if any(table.labels.get("queue") != queues for table in tables):
-        known = [
-            name for name in known if name != "queue"
+        shared_columns = [
+            name for name in shared_columns if name != "queue"
         ]  # the numbers mean other queues in the other table
     columns: dict[str, Any] = {
-        name: np.concatenate([table.column(name) for table in tables]) for name in (*known, *PEOPLE)
+        name: np.concatenate([table.column(name) for table in tables])
+        for name in (*shared_columns, *USER_COLUMNS)
     }
-    labels = {"queue": queues} if "queue" in known and queues is not None else {}
+    labels = {"queue": queues} if "queue" in shared_columns and queues is not None else {}
     joined = JobTable(
-        job_id=np.arange(1, row + 1), submit_s=np.concatenate(moved), labels=labels, meta=jobs.meta, **columns
+        job_id=np.arange(1, row + 1),
+        submit_s=np.concatenate(submits),
+        labels=labels,
+        meta=jobs.meta,
+        **columns,
     )
-    return TrainingTable(joined, tuple(parts), real)
+    return TrainingTable(joined, tuple(parts), has_log_jobs)
 
 
 def _plain(table: JobTable) -> JobTable:

@@ -23,15 +23,15 @@ __all__ = ["UserHistory", "user_histories", "parameters_for"]
 
 Floats = npt.NDArray[np.float64]
 
-KEPT = 3
-"""Statistics of a class that are kept after a run: weight, ln(share used), inverse run time."""
+STATISTICS = 3
+"""Statistics of a class that are stored after a run: weight, ln(share used), inverse run time."""
 
 
 @dataclass(frozen=True, eq=False)
 class UserHistory:
     """Statistics by estimate and by user; see `kilowait.agents.linear_batch.score`."""
 
-    usual: Floats = field(default_factory=lambda: np.zeros((BUCKETS, KEPT)))
+    all_users: Floats = field(default_factory=lambda: np.zeros((BUCKETS, STATISTICS)))
     """(64, 3) for each bucket of estimates: weight, sum of ln(share used), sum of inverse run times."""
     users: Mapping[str, Floats] = field(default_factory=dict)
     """(65, 3) by user name: all jobs of the user, then by bucket."""
@@ -39,7 +39,7 @@ class UserHistory:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; classes without jobs are left out."""
         return {
-            "usual": _rows(self.usual),
+            "all_users": _rows(self.all_users),
             "users": {name: _rows(numbers) for name, numbers in sorted(self.users.items())},
         }
 
@@ -48,12 +48,12 @@ class UserHistory:
         """The inverse of `to_dict`."""
         if (
             not isinstance(data, dict)
-            or set(data) != {"usual", "users"}
+            or set(data) != {"all_users", "users"}
             or not isinstance(data["users"], dict)
         ):
-            raise InputError("its user history does not consist of usual and users: train it again")
+            raise InputError("its user history does not consist of all_users and users: train it again")
         users = {name: _table(rows, BUCKETS + 1) for name, rows in data["users"].items()}
-        return cls(_table(data["usual"], BUCKETS), users)
+        return cls(_table(data["all_users"], BUCKETS), users)
 
 
 def user_histories(jobs: JobTable, cuts: Iterable[int]) -> dict[int, UserHistory]:
@@ -68,35 +68,44 @@ def user_histories(jobs: JobTable, cuts: Iterable[int]) -> dict[int, UserHistory
     ...     user=[0, 0],
     ...     labels={"user": ("ann",)},
     ... )
-    >>> {cut: memory.users["ann"][0, 0].item() for cut, memory in user_histories(jobs, [1, 2]).items()}
+    >>> {
+    ...     cut: user_history.users["ann"][0, 0].item()
+    ...     for cut, user_history in user_histories(jobs, [1, 2]).items()
+    ... }
     {1: 1.0, 2: 1.85}
     """
     ordered = jobs.sorted()
     names, user = _users(ordered)
-    estimate, ran = _times(ordered)
+    estimate, ran = _requested_and_run_s(ordered)
     end = ordered["submit_s"] + ran  # the order of ends, as far as it is known without a schedule
     parameters = _layout(np.zeros(COUNT), 1, np.inf, UserHistory(), names, np.zeros(0))
-    found: dict[int, UserHistory] = {}
+    histories: dict[int, UserHistory] = {}
     done = 0
     for cut in sorted({min(max(cut, 0), len(ordered)) for cut in cuts}):
         order = done + np.argsort(end[done:cut], kind="stable")
         replay_ended_jobs(order, user, estimate, ran, parameters)
         done = cut
-        found[cut] = _memory(parameters, names)
-    return found
+        histories[cut] = _user_history(parameters, names)
+    return histories
 
 
 def parameters_for(
-    weights: Floats, jobs: JobTable, nodes: int, memory: UserHistory, trust: float, max_wait_s: float = np.inf
+    weights: Floats,
+    jobs: JobTable,
+    nodes: int,
+    user_history: UserHistory,
+    prior_weight: float,
+    max_wait_s: float = np.inf,
 ) -> Floats:
     """Initial parameters of the compiled score for a run of these jobs: weights, machine, history, users.
 
-    `trust`, 0 to 1: weight of the stored history relative to jobs of this run. `max_wait_s`: jobs that have waited
-    longer go first.
+    `prior_weight`, 0 to 1: weight of the stored history relative to jobs of this run. `max_wait_s`: jobs that have
+    waited longer go first.
     """
     names, user = _users(jobs.sorted())
     discounted = UserHistory(
-        memory.usual, {name: trust * memory.users[name] for name in names if name in memory.users}
+        user_history.all_users,
+        {name: prior_weight * user_history.users[name] for name in names if name in user_history.users},
     )
     return _layout(weights, nodes, max_wait_s, discounted, names, user)
 
@@ -104,14 +113,14 @@ def parameters_for(
 def _users(jobs: JobTable) -> tuple[list[str], npt.NDArray[np.int64]]:
     """Names of the users of these jobs, and the user number of each job; -1: unknown."""
     codes = jobs.column("user")
-    present, place = np.unique(codes, return_inverse=True)
+    user_codes, index = np.unique(codes, return_inverse=True)
     labels = jobs.labels.get("user")
-    known = present >= 0
-    names = [str(code) if labels is None else labels[code] for code in present[known].tolist()]
-    return names, np.where(codes < 0, -1, place - np.count_nonzero(~known)).astype(np.int64)
+    is_known = user_codes >= 0
+    names = [str(code) if labels is None else labels[code] for code in user_codes[is_known].tolist()]
+    return names, np.where(codes < 0, -1, index - np.count_nonzero(~is_known)).astype(np.int64)
 
 
-def _times(jobs: JobTable) -> tuple[Floats, Floats]:
+def _requested_and_run_s(jobs: JobTable) -> tuple[Floats, Floats]:
     requested_s = jobs["estimate_s"]
     if "limit_s" in jobs:  # then the estimate may be a prediction
         requested_s = np.where(np.isnan(jobs["limit_s"]), requested_s, jobs["limit_s"])
@@ -122,34 +131,34 @@ def _layout(
     weights: Floats,
     nodes: int,
     max_wait_s: float,
-    memory: UserHistory,
+    user_history: UserHistory,
     names: list[str],
     user: npt.NDArray[Any],
 ) -> Floats:
     """The parameters in one array, in the layout of `linear_batch.score`."""
     count = len(names)
-    known = np.zeros((BUCKETS + count + count * BUCKETS, MOMENTS))
-    known[:BUCKETS, :KEPT] = memory.usual
-    for place, name in enumerate(names):
-        if name in memory.users:
-            first = BUCKETS + count + place * BUCKETS
-            known[BUCKETS + place, :KEPT] = memory.users[name][0]
-            known[first : first + BUCKETS, :KEPT] = memory.users[name][1:]
-    return np.concatenate([weights, [nodes, count, max_wait_s], known.ravel(), user])
+    statistics = np.zeros((BUCKETS + count + count * BUCKETS, MOMENTS))
+    statistics[:BUCKETS, :STATISTICS] = user_history.all_users
+    for index, name in enumerate(names):
+        if name in user_history.users:
+            first = BUCKETS + count + index * BUCKETS
+            statistics[BUCKETS + index, :STATISTICS] = user_history.users[name][0]
+            statistics[first : first + BUCKETS, :STATISTICS] = user_history.users[name][1:]
+    return np.concatenate([weights, [nodes, count, max_wait_s], statistics.ravel(), user])
 
 
-def _memory(parameters: Floats, names: list[str]) -> UserHistory:
+def _user_history(parameters: Floats, names: list[str]) -> UserHistory:
     """The user history in the parameters: the inverse of `_layout`."""
     count = len(names)
     size = BUCKETS + count + count * BUCKETS
-    known = parameters[HEADER : HEADER + size * MOMENTS].reshape(size, MOMENTS)[:, :KEPT]
-    by_class = known[BUCKETS + count :].reshape(count, BUCKETS, KEPT)
+    statistics = parameters[HEADER : HEADER + size * MOMENTS].reshape(size, MOMENTS)[:, :STATISTICS]
+    by_class = statistics[BUCKETS + count :].reshape(count, BUCKETS, STATISTICS)
     users = {
-        name: np.concatenate([known[BUCKETS + place][None], by_class[place]])
-        for place, name in enumerate(names)
-        if known[BUCKETS + place, 0] > 0
+        name: np.concatenate([statistics[BUCKETS + index][None], by_class[index]])
+        for index, name in enumerate(names)
+        if statistics[BUCKETS + index, 0] > 0
     }
-    return UserHistory(known[:BUCKETS].copy(), users)
+    return UserHistory(statistics[:BUCKETS].copy(), users)
 
 
 def _rows(numbers: Floats) -> dict[str, list[float]]:
@@ -157,16 +166,16 @@ def _rows(numbers: Floats) -> dict[str, list[float]]:
 
 
 def _table(rows: Any, length: int) -> Floats:
-    table = np.zeros((length, KEPT))
+    table = np.zeros((length, STATISTICS))
     try:
         for row, values in rows.items():
-            table[int(row)] = np.reshape(values, KEPT)
+            table[int(row)] = np.reshape(values, STATISTICS)
     except (AttributeError, TypeError, ValueError, IndexError):
         raise InputError(
-            f"its user history holds {rows!r:.80}, not rows of {KEPT} numbers: train it again"
+            f"its user history contains {rows!r:.80}, not rows of {STATISTICS} numbers: train it again"
         ) from None
     if not np.isfinite(table).all() or (table[:, 0] < 0).any():
         raise InputError(
-            "its user history holds numbers that are not finite, or weights below 0: train it again"
+            "its user history contains numbers that are not finite, or weights below 0: train it again"
         )
     return table

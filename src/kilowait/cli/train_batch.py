@@ -96,15 +96,16 @@ def search_outcome(agent: Any) -> str:
     """How the search ended, in one sentence.
 
     >>> from kilowait.agents import LinearAgent
-    >>> search_outcome(LinearAgent([1.0] * 12, provenance={"began_at": "usual", "went": "half the way"}))
-    "the search started at 'usual'; the agent is half the way from there to the best candidate"
+    >>> search_outcome(LinearAgent([1.0] * 12, provenance={"start": "default", "accepted_step": 0.5}))
+    "the search started at 'default'; the agent is half the way from there to the best candidate"
     """
     if agent.fallback_policy is not None:
         return (
             f"on the training jobs {agent.fallback_policy} was better than any candidate of the search: "
             "the agent is that policy"
         )
-    start, step = agent.provenance["began_at"], agent.provenance["went"]
-    if step.startswith("nowhere"):
+    start, step = agent.provenance["start"], agent.provenance["accepted_step"]
+    if step == 0.0:
         return f"the search found nothing clearly better than its start, {start!r}: the agent is that"
-    return f"the search started at {start!r}; the agent is {step} from there to the best candidate"
+    share = "half" if step == 0.5 else "all"
+    return f"the search started at {start!r}; the agent is {share} the way from there to the best candidate"

@@ -85,7 +85,7 @@ def train_gpu_agent(
         console.json_document({"agent": agent.provenance, "judged": evaluation, "out": out})
         return
     print(f"the best policy on the training jobs is {start_description(agent)}")
-    if agent.provenance["kept_the_rule"]:
+    if agent.provenance["policy_kept"]:
         print(
             "no candidate of the search is significantly better on the validation jobs: the agent is that policy"
         )

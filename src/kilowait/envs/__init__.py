@@ -1,7 +1,7 @@
 """Gymnasium environments: `kilowait/Batch-v0`, `kilowait/Gpu-v0` and `kilowait/Energy-v0`, single and vectorized.
 
 ``import kilowait.envs`` registers them; so does the module prefix of ``"kilowait.envs:kilowait/Batch-v0"`` in
-``gymnasium.make``. The engine and its compiled kernels are imported when the first environment is made.
+``gymnasium.make``. The engine and its compiled kernels are imported when the first environment is created.
 """
 
 from __future__ import annotations

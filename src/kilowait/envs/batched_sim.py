@@ -16,7 +16,7 @@ from kilowait.engine.kernels.state import State
 from kilowait.engine.pools import resource_pools
 from kilowait.engine.settings import Settings
 from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
-from kilowait.envs.kernels.state_stack import COPY, source_of, stack_of
+from kilowait.envs.kernels.state_stack import COPY, prepare_log_arrays, stack_states
 from kilowait.envs.kernels.step import (
     ENV_SETTINGS,
     StepBuffers,
@@ -105,86 +105,90 @@ class BatchedSimulator(BatchedSimulatorBase):
         state: State | None = None,
     ) -> None:
         """`state`: the state of a simulator of all jobs, which the only copy advances; None: new states."""
-        seen, terms = decision_settings.observation_spec, len(TERMS)
+        spec, terms = decision_settings.observation_spec, len(TERMS)
         order = (
             None if decision_settings.backfill_order == "agent" else resolve(decision_settings.backfill_order)
         )
-        machine = resource_pools(cluster)
-        whole = build_initial_state(jobs, machine, decision_settings.settings, external_policy(), None)
+        resources = resource_pools(cluster)
+        log_state = build_initial_state(jobs, resources, decision_settings.settings, external_policy(), None)
         if state is None:
-            stack = stack_of(
+            states = stack_states(
                 build_initial_state(
-                    jobs[:episode_jobs], machine, decision_settings.settings, external_policy(), None
+                    jobs[:episode_jobs], resources, decision_settings.settings, external_policy(), None
                 ),
                 copies,
             )
         else:
             rows: list[Any] = [array[None] for array in state._replace(need=state.need.copy())]
-            stack = State(*rows)
+            states = State(*rows)
         account = jobs["account"] if "account" in jobs else np.full(len(jobs), -1)
-        source = source_of(
-            whole,
+        log_arrays = prepare_log_arrays(
+            log_state,
             fixed_features(jobs, cluster.nodes, predictions=decision_settings.prediction_features),
             user_numbers(jobs),
             np.ascontiguousarray(account, np.int64),
-            np.zeros(len(jobs)) if order is None else static_scores(order, jobs, cluster, whole.jobs),
+            np.zeros(len(jobs)) if order is None else static_scores(order, jobs, cluster, log_state.jobs),
             episode_jobs,
             copies,
         )
         env_settings = np.zeros(1, ENV_SETTINGS).view(np.recarray)
-        env_settings["nodes"] = sum(int(whole.pools["capacity"][lo]) for lo in whole.groups["pool_lo"])
+        env_settings["nodes"] = sum(
+            int(log_state.pools["capacity"][lo]) for lo in log_state.groups["pool_lo"]
+        )
         env_settings["max_wait_s"], env_settings["sla_s"] = decision_settings.max_wait_s, reward.sla_s
         env_settings["agent_backfills"], env_settings["hold"] = order is None, decision_settings.hold
         env_settings["autoreset"] = autoreset
-        edges = seen.slots if seen.graph else 0
-        scene = StepBuffers(
+        edges = spec.slots if spec.graph else 0
+        buffers = StepBuffers(
             env_settings=env_settings,
             weights=reward.vector(),
             copies=np.zeros(copies, COPY).view(np.recarray),
-            jobs=np.zeros((copies, seen.slots, len(seen.features)), np.float32),
-            mask=np.zeros((copies, seen.actions), np.int8),
-            summary=np.zeros((copies, len(seen.summary)), np.float32),
-            slots=np.zeros((copies, seen.slots), np.int64),
+            jobs=np.zeros((copies, spec.slots, len(spec.features)), np.float32),
+            mask=np.zeros((copies, spec.actions), np.int8),
+            summary=np.zeros((copies, len(spec.summary)), np.float32),
+            slots=np.zeros((copies, spec.slots), np.int64),
             edges=np.zeros((copies, edges, edges), np.uint8),
             reward=np.zeros(copies),
             terms=np.zeros((copies, terms)),
             settled=np.zeros((copies, terms)),
-            paid=np.zeros((copies, terms)),
+            accrued=np.zeros((copies, terms)),
             over=np.zeros(copies, np.bool_),
-            last_summary=np.zeros((copies, len(seen.summary)), np.float32),
+            last_summary=np.zeros((copies, len(spec.summary)), np.float32),
             finished=np.zeros((copies, 3 + terms)),
         )
-        scene.copies["pace"] = 1.0
-        super().__init__(step_for(stack, scene, source), stack, scene, source, copies, threads)
+        buffers.copies["arrival_rate"] = 1.0
+        super().__init__(step_for(states, buffers, log_arrays), states, buffers, log_arrays, copies, threads)
 
     def observed(self, copy: bool = True) -> Observation:
         """The current observation, as new arrays or as those that the next step overwrites."""
-        shown = super().observed(copy)
+        observation = super().observed(copy)
         if self.buffers.edges.size:
-            shown["edges"] = self.buffers.edges.copy() if copy else self.buffers.edges
-        return shown
+            observation["edges"] = self.buffers.edges.copy() if copy else self.buffers.edges
+        return observation
 
     def _changing_arrays(self) -> dict[str, npt.NDArray[Any]]:
         return super()._changing_arrays() | {"user_weight": self.log_arrays.user_weight}
 
 
 def static_scores(
-    policy: PriorityPolicy, jobs: JobTable, cluster: Cluster, seen: npt.NDArray[Any]
+    policy: PriorityPolicy, jobs: JobTable, cluster: Cluster, job_records: npt.NDArray[Any]
 ) -> npt.NDArray[np.float64]:
     """Scores, one per job, of a priority policy whose order does not depend on time."""
-    found = []
+    scores = []
     if policy.compiled and not (policy.time_dependent or policy.observes_jobs or policy.predicts):
         values = policy.parameters if policy.prepare is None else policy.prepare(jobs, cluster)
         for shift_s in (0.0, 86400.0):
-            seen["submit_s"] = jobs["submit_s"] + shift_s
-            seen["since_first_s"] = seen["submit_s"] - jobs["submit_s"][0]
-            seen["number"] = np.arange(len(jobs))
-            found.append(np.zeros(len(jobs)))
-            scoring()(np.asarray(seen), found[-1], policy.score, np.ascontiguousarray(values, np.float64))
-    orders = [np.argsort(scores, kind="stable") for scores in found]
+            job_records["submit_s"] = jobs["submit_s"] + shift_s
+            job_records["since_first_s"] = job_records["submit_s"] - jobs["submit_s"][0]
+            job_records["number"] = np.arange(len(jobs))
+            scores.append(np.zeros(len(jobs)))
+            scoring()(
+                np.asarray(job_records), scores[-1], policy.score, np.ascontiguousarray(values, np.float64)
+            )
+    orders = [np.argsort(values, kind="stable") for values in scores]
     if not orders or not np.array_equal(orders[0], orders[1]):
         raise InputError(
             f"the backfill order {policy.name!r} changes during the run, or is not compiled; use "
             'fcfs, sjf, saf or another policy with a static order, or "agent" to let the agent choose'
         )
-    return found[0]
+    return scores[0]

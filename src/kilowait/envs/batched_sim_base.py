@@ -38,7 +38,8 @@ decision."""
 class BatchedSimulatorBase:
     """Environment copies of one simulation, advanced together.
 
-    `scene` is a tuple of arrays with one row per copy, among them copies (records with `next_first` and `pace`), jobs,
+    `buffers` is a tuple of arrays with one row per copy, among them copies (records with `next_first` and
+    `arrival_rate`), jobs,
     mask, summary, reward, terms, over, finished (return, steps, replaced actions, then the terms), last_summary, and
     the weights of the terms.
     """
@@ -52,7 +53,7 @@ class BatchedSimulatorBase:
         copies: int,
         threads: int | None,
     ) -> None:
-        """`kernel` is called with stack, scene, source, actions, and the first and last + 1 copy to step."""
+        """`kernel` is called with states, buffers, log_arrays, actions, and the first and last + 1 copy to step."""
         self.states, self.buffers, self.log_arrays, self.copies = states, buffers, log_arrays, copies
         self._kernel = kernel
         self._zeros: Observation = {}
@@ -66,11 +67,11 @@ class BatchedSimulatorBase:
         if self._pool is None:
             kernel(*fixed, 0, self.copies)
             return
-        cuts = [self.copies * i // self._threads for i in range(self._threads + 1)]
-        parts = [self._pool.submit(kernel, *fixed, lo, hi) for lo, hi in pairwise(cuts[1:])]
-        kernel(*fixed, 0, cuts[1])
-        for part in parts:
-            part.result()
+        bounds = [self.copies * i // self._threads for i in range(self._threads + 1)]
+        futures = [self._pool.submit(kernel, *fixed, lo, hi) for lo, hi in pairwise(bounds[1:])]
+        kernel(*fixed, 0, bounds[1])
+        for future in futures:
+            future.result()
 
     def begin(self, which: npt.NDArray[np.bool_]) -> None:
         """Begin the next episode of these copies."""
@@ -78,8 +79,8 @@ class BatchedSimulatorBase:
 
     def observed(self, copy: bool = True) -> Observation:
         """The current observation, as new arrays or as those that the next step overwrites."""
-        a = self.buffers
-        observation: Observation = {"jobs": a.jobs, "mask": a.mask, "summary": a.summary}
+        buffers = self.buffers
+        observation: Observation = {"jobs": buffers.jobs, "mask": buffers.mask, "summary": buffers.summary}
         return {name: array.copy() for name, array in observation.items()} if copy else observation
 
     def final_observation(self) -> Observation:
@@ -91,7 +92,7 @@ class BatchedSimulatorBase:
         return {**self._zeros, "summary": self.buffers.last_summary.copy()}
 
     def truncated(self) -> npt.NDArray[np.bool_]:
-        """Which of the episodes that are over were cut off before their end."""
+        """Which of the ended episodes were truncated."""
         return np.zeros(self.copies, np.bool_)
 
     def now_s(self) -> Floats:
@@ -139,19 +140,19 @@ class BatchedSimulatorBase:
         }
 
     def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore a snapshot; the simulator must be made with the same arguments."""
-        own = self._changing_arrays()
-        if set(own) != set(saved) or any(own[name].nbytes != saved[name].nbytes for name in own):
+        """Restore a snapshot; the simulator must be created with the same arguments."""
+        arrays = self._changing_arrays()
+        if set(arrays) != set(saved) or any(arrays[name].nbytes != saved[name].nbytes for name in arrays):
             raise InputError(
-                "the snapshot is of an environment of another size; make the environment with the same arguments"
+                "the snapshot is of an environment of another size; create the environment with the same arguments"
             )
-        for name, array in own.items():
+        for name, array in arrays.items():
             if array.nbytes:
                 array.reshape(-1).view(np.ndarray)[:] = np.frombuffer(saved[name].tobytes(), array.dtype)
 
     def _changing_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        arrays = {f"stack.{name}": array for name, array in self.states._asdict().items()}
-        return arrays | {f"scene.{name}": array for name, array in self.buffers._asdict().items()}
+        arrays = {f"states.{name}": array for name, array in self.states._asdict().items()}
+        return arrays | {f"buffers.{name}": array for name, array in self.buffers._asdict().items()}
 
     def close(self) -> None:
         """Stop the threads."""

@@ -56,8 +56,8 @@ class StartedJobs:
 
     def __getitem__(self, column: str) -> npt.NDArray[Any]:
         if column in ("submit_s", "start_s"):
-            own: npt.NDArray[Any] = getattr(self, column)
-            return own
+            times: npt.NDArray[Any] = getattr(self, column)
+            return times
         return self.jobs.column(column)[self.row]
 
     @property
@@ -127,8 +127,8 @@ class RewardTerm:
     ...     cluster=kw.Cluster.from_nodes(64),
     ...     reward={"slowdown": 1.0, wide: 0.1},
     ... )
-    >>> seen, _ = vec.reset(seed=0)
-    >>> vec.step(seen["mask"].argmax(axis=1))[4]["wide_wait_h"].shape
+    >>> observation, _ = vec.reset(seed=0)
+    >>> vec.step(observation["mask"].argmax(axis=1))[4]["wide_wait_h"].shape
     (2,)
     """
 
@@ -322,7 +322,8 @@ class CustomFunctions:
         """Restore a snapshot; returns the entries that are not of custom functions."""
         if "custom.totals" not in saved or np.shape(saved["custom.totals"]) != self.totals.shape:
             raise InputError(
-                "the snapshot has no sums of these custom reward terms; make the environment with the same reward terms"
+                "the snapshot has no sums of these custom reward terms; create the environment with the same "
+                "reward terms"
             )
         self.totals = np.array(saved["custom.totals"])
         self._starts = np.array(saved["custom.starts"])

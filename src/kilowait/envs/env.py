@@ -18,7 +18,7 @@ __all__ = ["BatchEnv", "SingleEnv"]
 class SingleEnv(gym.Env[Observation, np.int64]):
     """A single environment: a vector environment with one copy.
 
-    `info` has after `reset` and every `step`, unless the environment is made with ``job_info=False``:
+    `info` has after `reset` and every `step`, unless the environment is created with ``job_info=False``:
 
     - ``job_id``, ``user`` (slots,): id and user of the job in each slot of the observation; -1 in empty slots.
 
@@ -34,13 +34,13 @@ class SingleEnv(gym.Env[Observation, np.int64]):
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012 - as Gymnasium declares it
-    many: type[EngineVectorEnv]
+    vector_env_type: type[EngineVectorEnv]
     """The vector environment class it wraps."""
 
     def __init__(self, *, job_info: bool = True, **arguments: Any) -> None:
         """Arguments as of the vector environment; `job_info` is on unless it is turned off."""
-        make: Any = self.many
-        self._vector: EngineVectorEnv = make(
+        vector_env_type: Any = self.vector_env_type
+        self._vector: EngineVectorEnv = vector_env_type(
             1, autoreset_mode=AutoresetMode.DISABLED, copy=False, threads=1, job_info=job_info, **arguments
         )
         self.observation_space = self._vector.single_observation_space
@@ -54,7 +54,7 @@ class SingleEnv(gym.Env[Observation, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode: on a window drawn by the seed, or at row ``options["first"]`` of the log."""
+        """Begin an episode: on a window sampled by the seed, or at row ``options["first"]`` of the log."""
         super().reset(seed=seed)
         observation, infos = self._vector.reset(seed=seed, options=options)
         info = {name: array[0] for name, array in infos.items()}
@@ -62,18 +62,18 @@ class SingleEnv(gym.Env[Observation, np.int64]):
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Take one action."""
-        batch, reward, over, cut, infos = self._vector.step(np.array([action], np.int64))
+        batch, reward, terminated, truncated, infos = self._vector.step(np.array([action], np.int64))
         info: dict[str, Any] = {
             name: value[0] for name, value in infos.items() if name not in ("episode", "_episode")
         }
-        if over[0] or cut[0]:
+        if terminated[0] or truncated[0]:
             episode = infos["episode"]
             info["episode_terms"] = episode["terms"][0]
             info["replaced_actions"] = int(episode["invalid"][0])
             if "custom_terms" in episode:
                 info["episode_custom_terms"] = episode["custom_terms"][0]
         observation = {name: array[0].copy() for name, array in batch.items()}
-        return observation, float(reward[0]), bool(over[0]), bool(cut[0]), info
+        return observation, float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Which actions are allowed; sb3-contrib's MaskablePPO calls this method."""
@@ -91,4 +91,4 @@ class BatchEnv(SingleEnv):
     ((11,), 128, (128,))
     """
 
-    many = BatchVectorEnv
+    vector_env_type = BatchVectorEnv

@@ -23,7 +23,7 @@ from kilowait.engine.kernels.jit import compile_entry
 from kilowait.engine.kernels.state import State
 from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.batched_sim_base import NOTHING, BatchedSimulatorBase
-from kilowait.envs.kernels.decision import place_of
+from kilowait.envs.kernels.decision import queue_position
 from kilowait.envs.kernels.lookahead import best_choice, copy_state, lookahead_without_refcount
 from kilowait.envs.kernels.state_stack import nth_state
 from kilowait.envs.kernels.step import buffers_without_refcount
@@ -41,8 +41,8 @@ Demonstrations = dict[str, npt.NDArray[Any]]
 class LookAheadExpert:
     """The action that look-ahead would choose in each environment copy.
 
-    Only shown jobs with an allowed action are candidates. Where the agent also chooses backfill candidates, look-ahead
-    simulates these choices too.
+    Only observed jobs with an allowed action are candidates. Where the agent also chooses backfill candidates,
+    look-ahead simulates these choices too.
     """
 
     def __init__(
@@ -56,26 +56,33 @@ class LookAheadExpert:
         """`jobs` and `cluster` are those of the environment; `threads`: None, one per core."""
         self.lookahead, self.simulator, self.jobs = lookahead, simulator, jobs
         self._scoring = lookahead.scoring(jobs, cluster)
-        parts = max(1, min(threads or os.cpu_count() or 1, simulator.copies))
+        thread_count = max(1, min(threads or os.cpu_count() or 1, simulator.copies))
         first = State(*(array[0] for array in simulator.states))
-        self._stages = [lookahead.stage(first) for _ in range(parts)]
-        self._cuts = [simulator.copies * i // parts for i in range(parts + 1)]
-        self._kernel = choice_kernel(simulator.states, simulator.buffers, self._stages[0])
-        self._pool = ThreadPoolExecutor(parts)
+        self._work_arrays = [lookahead.work_arrays(first) for _ in range(thread_count)]
+        self._bounds = [simulator.copies * i // thread_count for i in range(thread_count + 1)]
+        self._kernel = choice_kernel(simulator.states, simulator.buffers, self._work_arrays[0])
+        self._pool = ThreadPoolExecutor(thread_count)
 
-    def choose(self, asked: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.int64]:
-        """(copies,) an action for each copy; `NOTHING` for those that are not in `asked`."""
-        board = self.simulator
-        actions = np.zeros(board.copies, np.int64) if asked is None else np.where(asked, 0, NOTHING)
-        work = [
+    def choose(self, selected: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.int64]:
+        """(copies,) an action for each copy; `NOTHING` for those that are not in `selected`."""
+        simulator = self.simulator
+        actions = np.zeros(simulator.copies, np.int64) if selected is None else np.where(selected, 0, NOTHING)
+        futures = [
             self._pool.submit(
-                self._kernel, board.states, board.buffers, stage, actions, *self._scoring, lo, hi
+                self._kernel,
+                simulator.states,
+                simulator.buffers,
+                work_arrays,
+                actions,
+                *self._scoring,
+                lo,
+                hi,
             )
-            for stage, (lo, hi) in zip(self._stages, pairwise(self._cuts), strict=True)
+            for work_arrays, (lo, hi) in zip(self._work_arrays, pairwise(self._bounds), strict=True)
         ]
-        for part in work:
-            part.result()
-        self.lookahead.raise_on_nan(board.states, self.jobs)
+        for future in futures:
+            future.result()
+        self.lookahead.raise_on_nan(simulator.states, self.jobs)
         return actions
 
     def close(self) -> None:
@@ -98,12 +105,12 @@ def record_demonstrations(
     """Demonstrations: observations and actions of look-ahead in episodes of `kilowait/Batch-v0`, one row per decision.
 
     Returns the observation (`jobs`, `mask`, `summary`, and `edges` with a graph), `action`, and `episode`, the number
-    of
-    the episode. The seed draws the windows. Rows are the same for any number of copies and threads, except their order.
+    of the episode. The seed determines the windows. Rows are the same for any number of copies and threads, except
+    their order.
 
     >>> import kilowait as kw
     >>> jobs = kw.lublin(300, 64, load=1.2, seed=1)
-    >>> seen = record_demonstrations(
+    >>> demonstrations = record_demonstrations(
     ...     jobs,
     ...     kw.Cluster.from_nodes(64),
     ...     DecisionSettings(queue_window=32),
@@ -112,7 +119,12 @@ def record_demonstrations(
     ...     seed=0,
     ...     episode_jobs=64,
     ... )
-    >>> bool((seen["mask"][np.arange(len(seen["action"])), seen["action"]] == 1).all())
+    >>> bool(
+    ...     (
+    ...         demonstrations["mask"][np.arange(len(demonstrations["action"])), demonstrations["action"]]
+    ...         == 1
+    ...     ).all()
+    ... )
     True
     """
     if episodes < 1:
@@ -126,31 +138,33 @@ def record_demonstrations(
         threads=threads,
         **{field.name: getattr(decision_settings, field.name) for field in fields(decision_settings)},
     )
-    board, scene = vec.simulator, vec.simulator.buffers
-    teacher = LookAheadExpert(lookahead, board, vec.jobs, cluster, threads)
+    simulator, buffers = vec.simulator, vec.simulator.buffers
+    expert = LookAheadExpert(lookahead, simulator, vec.jobs, cluster, threads)
     windows = stream(seed, "envs.teaching").integers(0, len(vec.jobs) - episode_jobs + 1, episodes)
-    coming = deque(enumerate(windows.tolist()))
-    playing = np.full(board.copies, -1)
-    free = np.ones(board.copies, np.bool_)
+    pending = deque(enumerate(windows.tolist()))
+    episode_of_copy = np.full(simulator.copies, -1)
+    idle = np.ones(simulator.copies, np.bool_)
     rows: list[Demonstrations] = []
     while True:
-        for copy in np.flatnonzero(free):
-            playing[copy], scene.copies["next_first"][copy] = coming.popleft() if coming else (-1, 0)
-        begun = free & (playing >= 0)
-        if begun.any():
-            board.begin(begun)
-        on = playing >= 0
-        if not on.any():
+        for copy in np.flatnonzero(idle):
+            episode_of_copy[copy], buffers.copies["next_first"][copy] = (
+                pending.popleft() if pending else (-1, 0)
+            )
+        starting = idle & (episode_of_copy >= 0)
+        if starting.any():
+            simulator.begin(starting)
+        running = episode_of_copy >= 0
+        if not running.any():
             break
-        actions = teacher.choose(on)
-        shown = on & scene.mask.any(axis=1)  # an episode without a decision has an empty mask
-        seen = {name: array[shown] for name, array in board.observed(copy=False).items()}
-        rows.append({**seen, "action": actions[shown], "episode": playing[shown]})
-        board.step(actions)
-        free = on & scene.over
-        playing[free] = -1
+        actions = expert.choose(running)
+        deciding = running & buffers.mask.any(axis=1)  # an episode without a decision has an empty mask
+        observation = {name: array[deciding] for name, array in simulator.observed(copy=False).items()}
+        rows.append({**observation, "action": actions[deciding], "episode": episode_of_copy[deciding]})
+        simulator.step(actions)
+        idle = running & buffers.over
+        episode_of_copy[idle] = -1
     vec.close()
-    teacher.close()
+    expert.close()
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
 
@@ -169,21 +183,21 @@ def _choose(
             a.slot[i] = -1
         for action in range(buffers.copies[b].shown):
             if buffers.mask[b, action] != 0:
-                a.slot[place_of(s, buffers.slots[b, action]) - k.queue_lo] = action
+                a.slot[queue_position(s, buffers.slots[b, action]) - k.queue_lo] = action
         copy_state(s, a, score, parameters)
         chosen = best_choice(a, score, parameters)
         actions[b] = a.slot[chosen] if chosen >= 0 else 0
 
 
 @cache
-def _compiled(stack: Any, buffers: Any, stage: Any) -> Callable[..., Any]:
+def _compiled(states: Any, buffers: Any, work_arrays: Any) -> Callable[..., Any]:
     number = types.int64
-    signature = types.void(stack, buffers, stage, types.int64[::1], SCORER, PARAMETERS, number, number)
+    signature = types.void(states, buffers, work_arrays, types.int64[::1], SCORER, PARAMETERS, number, number)
     return compile_entry(_choose, signature, "envs")
 
 
-def choice_kernel(stack: Any, buffers: Any, stage: Any) -> Callable[..., Any]:
+def choice_kernel(states: Any, buffers: Any, work_arrays: Any) -> Callable[..., Any]:
     """The kernel compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64)
-    return _compiled(numba.typeof(stack), numba.typeof(buffers), numba.typeof(stage))
+    return _compiled(numba.typeof(states), numba.typeof(buffers), numba.typeof(work_arrays))

@@ -40,7 +40,7 @@ from kilowait.envs.kernels.lookahead import (
     copy_state,
     lookahead_without_refcount,
     score_of,
-    stage_of,
+    work_arrays_for,
 )
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
@@ -50,7 +50,7 @@ __all__ = ["OBJECTIVES", "LOOKAHEAD", "LookAhead"]
 
 OBJECTIVES = ("bsld", "wait")
 """Cost of a waiting job in a simulated future: bounded slowdown, with the estimate as run time, or wait."""
-MOST_WIDTH, MOST_DEPTH = 1024, 1_000_000
+MAX_WIDTH, MAX_DEPTH = 1024, 1_000_000
 LOOKAHEAD = "lookahead"
 
 
@@ -79,19 +79,19 @@ class LookAhead:
     """One of OBJECTIVES, summed over the waiting jobs."""
 
     def __post_init__(self) -> None:
-        for what, value, most in (("width", self.width, MOST_WIDTH), ("depth", self.depth, MOST_DEPTH)):
-            if not 1 <= value <= most:
+        for parameter, value, maximum in (("width", self.width, MAX_WIDTH), ("depth", self.depth, MAX_DEPTH)):
+            if not 1 <= value <= maximum:
                 raise InputError(
-                    f"the {what} of look-ahead is {value}; give a whole number from 1 to {most:,}"
+                    f"the {parameter} of look-ahead is {value}; give a whole number from 1 to {maximum:,}"
                 )
         if self.objective not in OBJECTIVES:
             raise UnknownNameError("objective of look-ahead", self.objective, OBJECTIVES)
-        base = self._rule
+        base = self._base_policy
         if not base.compiled or base.node_level or base.half_life_s > 0 or base.predicts:
             raise InputError(
                 f"look-ahead cannot simulate {base.name!r}, which is not compiled, is for GPU clusters, "
-                f"predicts run times "
-                "or depends on the usage of users; use saf, sjf, f1 or another policy of the job and the time alone"
+                "predicts run times or depends on the usage of users; use saf, sjf, f1 or another "
+                "policy of the job and the time alone"
             )
 
     @classmethod
@@ -101,11 +101,11 @@ class LookAhead:
         >>> LookAhead.from_text("lookahead:base=sjf:width=4")
         LookAhead(base='sjf', width=4, depth=64, objective='bsld')
         """
-        word, *settings = text.strip().split(":")
-        if word != LOOKAHEAD:
+        prefix, *settings = text.strip().split(":")
+        if prefix != LOOKAHEAD:
             raise InputError(f"{text!r} is not a look-ahead policy; write {LOOKAHEAD}:base=saf:width=8")
         known = [field.name for field in fields(cls)]
-        given: dict[str, Any] = {}
+        parameters: dict[str, Any] = {}
         for setting in settings:
             key, equals, value = setting.partition("=")
             if not equals:
@@ -115,30 +115,34 @@ class LookAhead:
             if key in ("width", "depth"):
                 if not (value.isascii() and value.isdigit()):
                     raise InputError(f"policy {text!r}: {key} is {value!r}, which is not a whole number")
-                given[key] = int(value)
+                parameters[key] = int(value)
             else:
-                given[key] = value
-        return cls(**given)
+                parameters[key] = value
+        return cls(**parameters)
 
     @property
-    def _rule(self) -> PriorityPolicy:
+    def _base_policy(self) -> PriorityPolicy:
         return resolve(self.base)
 
     @property
     def name(self) -> str:
         """Name in logs; `from_text` reads it if the base policy has a plain name."""
-        other = "" if self.objective == OBJECTIVES[0] else f":objective={self.objective}"
-        return f"{LOOKAHEAD}:base={self._rule.name}:width={self.width}:depth={self.depth}{other}"
+        objective_text = "" if self.objective == OBJECTIVES[0] else f":objective={self.objective}"
+        return (
+            f"{LOOKAHEAD}:base={self._base_policy.name}:width={self.width}:depth={self.depth}{objective_text}"
+        )
 
-    def stage(self, state: State) -> LookaheadState:
+    def work_arrays(self, state: State) -> LookaheadState:
         """Work arrays to simulate decisions in this state."""
-        return stage_of(state, self.width, self.depth, self.objective == "wait", self._rule.time_dependent)
+        return work_arrays_for(
+            state, self.width, self.depth, self.objective == "wait", self._base_policy.time_dependent
+        )
 
     def scoring(self, jobs: JobTable, cluster: Cluster) -> tuple[Any, npt.NDArray[np.float64]]:
         """Score function and parameters of the base policy for these jobs, for the kernels."""
-        rule = self._rule
-        values = rule.parameters if rule.prepare is None else rule.prepare(jobs, cluster)
-        return rule.score, np.ascontiguousarray(values, np.float64)
+        policy = self._base_policy
+        values = policy.parameters if policy.prepare is None else policy.prepare(jobs, cluster)
+        return policy.score, np.ascontiguousarray(values, np.float64)
 
     def run(self, inputs: RunInputs) -> ExecutionLog:
         """Run the jobs with this policy."""
@@ -153,8 +157,8 @@ class LookAhead:
                 f"backfill is {settings.backfill!r} and schedule_per {settings.schedule_per!r}; look-ahead needs "
                 "schedule_per='instant' and backfill none, easy or a number of reservations"
             )
-        if self._rule.placement is not None:
-            settings = replace(settings, placement=self._rule.placement)
+        if self._base_policy.placement is not None:
+            settings = replace(settings, placement=self._base_policy.placement)
         simulator = Simulator(
             jobs,
             cluster,
@@ -165,13 +169,12 @@ class LookAhead:
         if simulator.power_controls is not None:
             raise InputError(
                 "look-ahead does not simulate power controls or load shifting; leave power controls and "
-                "hold_until_s out, "
-                "or use another policy"
+                "hold_until_s out, or use another policy"
             )
         state: State = simulator.state
         state = state._replace(need=state.need.copy())  # of the same type as in the work arrays
-        stage = self.stage(state)
-        run_for(state, stage)(state, stage, *self.scoring(simulator.table, cluster))
+        work_arrays = self.work_arrays(state)
+        run_for(state, work_arrays)(state, work_arrays, *self.scoring(simulator.table, cluster))
         self.raise_on_nan(state, simulator.table)
         return simulator.log()
 
@@ -180,8 +183,8 @@ class LookAhead:
         bad = int(np.max(state.clock["bad_score"]))
         if bad:
             raise InputError(
-                f"the base policy {self._rule.name!r} of look-ahead gave a job (number {bad - 1} of {len(jobs):,}) the "
-                "score NaN; a score must be a number (inf is one)"
+                f"the base policy {self._base_policy.name!r} of look-ahead gave a job (number {bad - 1} of "
+                f"{len(jobs):,}) the score NaN; a score must be a number (inf is one)"
             )
 
 
@@ -216,12 +219,12 @@ def _run(t: Any, a: Any, score: Any, parameters: Any) -> None:
 
 
 @cache
-def _compiled(state: Any, stage: Any) -> Callable[..., Any]:
-    return compile_entry(_run, types.void(state, stage, SCORER, PARAMETERS), "envs")
+def _compiled(state: Any, work_arrays: Any) -> Callable[..., Any]:
+    return compile_entry(_run, types.void(state, work_arrays, SCORER, PARAMETERS), "envs")
 
 
-def run_for(state: State, stage: LookaheadState) -> Callable[..., Any]:
+def run_for(state: State, work_arrays: LookaheadState) -> Callable[..., Any]:
     """Kernel (state, stage, score, parameters) of a whole run, compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64)
-    return _compiled(numba.typeof(state), numba.typeof(stage))
+    return _compiled(numba.typeof(state), numba.typeof(work_arrays))

@@ -1,7 +1,7 @@
 """Observation of `kilowait/Batch-v0`: name, unit and scale of every number about the queue and the machine.
 
 Numbers are scaled by fixed units (hours, days, the size of the machine), never by statistics of a log. No data of later
-jobs leaks into them, and an agent can be moved to another machine. The true run time is not among them.
+jobs leaks into them, and an agent can be used on another machine. The true run time is not among them.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def fixed_features(
         nodes / machine_nodes,
         np.log1p(estimate * nodes / (machine_nodes * 3600.0)) / 3.0,
     )
-    found = np.ascontiguousarray(np.stack(columns, axis=1), np.float32)
-    return np.concatenate([found, prediction_features(jobs)], axis=1) if predictions else found
+    features = np.ascontiguousarray(np.stack(columns, axis=1), np.float32)
+    return np.concatenate([features, prediction_features(jobs)], axis=1) if predictions else features
 
 
 def prediction_features(jobs: JobTable) -> npt.NDArray[np.float32]:
@@ -150,8 +150,8 @@ def prediction_features(jobs: JobTable) -> npt.NDArray[np.float32]:
         )
     times = resolve_job_times(jobs)
     estimate = np.maximum(times.estimate_s, 1.0)
-    asked = jobs.column("limit_s")
-    request = np.where(np.isnan(asked), estimate, np.maximum(asked, 1.0))
+    limit_s = jobs.column("limit_s")
+    request = np.where(np.isnan(limit_s), estimate, np.maximum(limit_s, 1.0))
     columns = (
         np.log(np.maximum(times.planned_s, 1.0) / 3600.0) / 3.0,
         times.expected_inverse_runtime,

@@ -1,7 +1,7 @@
-"""Preferences: weights of reward terms, drawn anew for every episode and shown to the agent (multi-objective RL).
+"""Preferences: weights of reward terms, sampled for every episode and observed by the agent (multi-objective RL).
 
 A preference-conditioned network learns all trade-offs between the terms at once. Terms differ in scale, so each has a
-fixed unit: an episode costs the sum of weight x metric / unit. Weights are 0 or above and sum to 1; they are drawn
+fixed unit: an episode costs the sum of weight x metric / unit. Weights are 0 or above and sum to 1; they are sampled
 uniformly from this simplex (Dirichlet(1, ..., 1)).
 """
 
@@ -51,16 +51,16 @@ def preference_text(preference: Mapping[str, float]) -> str:
     return "+".join(f"{name}={weight:g}" for name, weight in preference.items())
 
 
-def preference_grid(terms: int, parts: int) -> Floats:
-    """(points, terms) all preferences whose weights are multiples of 1 / parts, in order of the last term.
+def preference_grid(terms: int, grid_steps: int) -> Floats:
+    """(points, terms) all preferences whose weights are multiples of 1 / grid_steps, in order of the last term.
 
     >>> preference_grid(2, 2).tolist()
     [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
     >>> len(preference_grid(3, 4))
     15
     """
-    drawn = combinations_with_replacement(range(terms), parts)
-    return np.array([np.bincount(each, minlength=terms) / parts for each in drawn])
+    combinations = combinations_with_replacement(range(terms), grid_steps)
+    return np.array([np.bincount(each, minlength=terms) / grid_steps for each in combinations])
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ class Preferences:
         for name, unit in self.units.items():
             if not isinstance(name, str):
                 raise InputError(
-                    f"preferences are for built-in reward terms, and {name!r} is none; give its name"
+                    f"preferences are for built-in reward terms, and {name!r} is not one; give the "
+                    "name of a built-in term"
                 )
             if name not in self.known:
                 raise UnknownNameError("reward term", name, self.known)
@@ -101,21 +102,21 @@ class Preferences:
 
     def cost_per_metric(self, weights: npt.ArrayLike) -> Floats:
         """(..., all terms) factor of each metric in the cost, for these weights, (..., terms)."""
-        given = np.asarray(weights, np.float64)
-        whole = np.zeros((*given.shape[:-1], len(self.known)))
-        for place, (name, unit) in enumerate(self.units.items()):
-            whole[..., self.known.index(name)] = given[..., place] / unit
-        return whole
+        weights_array = np.asarray(weights, np.float64)
+        factors = np.zeros((*weights_array.shape[:-1], len(self.known)))
+        for index, (name, unit) in enumerate(self.units.items()):
+            factors[..., self.known.index(name)] = weights_array[..., index] / unit
+        return factors
 
 
 class EpisodePreferences:
     """Preference of every environment copy in its current episode, and the random stream of the next ones."""
 
     def __init__(self, preferences: Preferences, copies: int, seed: int) -> None:
-        """Draws a first preference for every copy; `begin` draws the next ones."""
+        """Samples a first preference for every copy; `begin` samples the next ones."""
         self.preferences = preferences
         self.weights = np.zeros((copies, len(preferences.terms)))
-        self._shown = np.zeros((copies, len(preferences.terms)), np.float32)
+        self._observed_weights = np.zeros((copies, len(preferences.terms)), np.float32)
         self._cost_per_metric = np.zeros((copies, len(preferences.known)))
         self.seed(seed)
 
@@ -124,40 +125,45 @@ class EpisodePreferences:
         self._random = stream(seed, "envs.preferences")
         self.begin(np.ones(len(self.weights), np.bool_))
 
-    def begin(self, which: npt.NDArray[np.bool_], given: Any = None) -> None:
-        """Preferences of the episodes that these copies begin: random ones, or `given`.
+    def begin(self, which: npt.NDArray[np.bool_], weights: Any = None) -> None:
+        """Preferences of the episodes that these copies begin: random ones, or `weights`.
 
-        `given` is a mapping from terms to weights, for all copies, or an array, (terms,) or (copies, terms).
+        `weights` is a mapping from terms to weights, for all copies, or an array, (terms,) or (copies, terms).
         """
         terms = self.preferences.terms
         if not which.any():
             return
-        if given is None:
+        if weights is None:
             self.weights[which] = self._random.dirichlet(np.ones(len(terms)), int(which.sum()))
         else:
-            asked = (
-                weights_from(given, terms) if isinstance(given, Mapping) else np.asarray(given, np.float64)
+            weights = (
+                weights_from(weights, terms)
+                if isinstance(weights, Mapping)
+                else np.asarray(weights, np.float64)
             )
-            if asked.shape not in ((len(terms),), self.weights.shape) or not _on_simplex(asked):
+            if weights.shape not in ((len(terms),), self.weights.shape) or not _on_simplex(weights):
                 raise InputError(
-                    f"preferences {asked.tolist()}; give weights of {', '.join(terms)}, 0 or above, with a sum of 1, "
+                    f"preferences {weights.tolist()}; give weights of {', '.join(terms)}, 0 or above, with a sum of 1, "
                     "one row for all or one per copy"
                 )
-            self.weights[which] = np.broadcast_to(asked, self.weights.shape)[which]
+            self.weights[which] = np.broadcast_to(weights, self.weights.shape)[which]
         self._update()
 
     def _update(self) -> None:
-        self._shown = self.weights.astype(np.float32)
+        self._observed_weights = self.weights.astype(np.float32)
         self._cost_per_metric = self.preferences.cost_per_metric(self.weights)
 
-    def cost(self, figures: Floats) -> Floats:
+    def cost(self, metrics: Floats) -> Floats:
         """(copies,) cost of these metrics, (copies, all terms), under the preference of each copy."""
-        cost: Floats = np.einsum("ct,ct->c", figures, self._cost_per_metric)
+        cost: Floats = np.einsum("ct,ct->c", metrics, self._cost_per_metric)
         return cost
 
-    def shown(self, seen: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    def with_preferences(self, observation: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
         """The observation with the preference weights at the end of its summary."""
-        return {**seen, "summary": np.concatenate([seen["summary"], self._shown], axis=1)}
+        return {
+            **observation,
+            "summary": np.concatenate([observation["summary"], self._observed_weights], axis=1),
+        }
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """The state, for `restore`."""

@@ -1,8 +1,8 @@
 """Reward terms of `kilowait/Batch-v0` and their weights; the return of an episode is minus their weighted sum.
 
-Each term is a metric of the whole episode, paid as it accrues: its value if every waiting job started now, less that
-value at the step before. The steps of an episode therefore sum to the metric, whatever the agent decided, and no credit
-is delayed to the end.
+Each term is a metric of the whole episode, charged as it accrues: its value if every waiting job started now, less that
+value at the step before. The steps of an episode therefore sum to the metric, whatever decisions are taken, and no
+credit is delayed to the end.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def run_policy(
     >>> import kilowait as kw
     >>> jobs = kw.JobTable(job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 3], nodes=[2, 2, 2])
     >>> log = run_policy(
-    ...     jobs, kw.Cluster.from_nodes(2), lambda seen: seen["mask"].sum(axis=1) - 1
+    ...     jobs, kw.Cluster.from_nodes(2), lambda observation: observation["mask"].sum(axis=1) - 1
     ... )  # the last submitted
     >>> log.jobs()["start_s"].tolist()
     [0.0, 12.0, 9.0]
@@ -56,7 +56,7 @@ def run_policy(
     decision_settings = DecisionSettings() if decision_settings is None else decision_settings
     settings = decision_settings.settings if settings is None else settings
     simulator = Simulator(jobs, cluster, settings, policy=replace(external_policy(), name=name))
-    board = BatchedSimulator(
+    env_simulator = BatchedSimulator(
         simulator.table,
         cluster,
         decision_settings,
@@ -67,17 +67,19 @@ def run_policy(
         threads=1,
         state=simulator.state,
     )
-    a: Any = board.buffers
-    a.copies["jobs"] = np.iinfo(np.int64).max  # run to the last event: some jobs may never start
-    board.step(np.array([START_PREPARED]))
+    buffers: Any = env_simulator.buffers
+    buffers.copies["jobs"] = np.iinfo(np.int64).max  # run to the last event: some jobs may never start
+    env_simulator.step(np.array([START_PREPARED]))
     if isinstance(decide, NetworkWeights):
-        inference_kernel(board.states, board.buffers, board.log_arrays, decide)(
-            board.states, board.buffers, board.log_arrays, decide, 0, 1
+        inference_kernel(env_simulator.states, env_simulator.buffers, env_simulator.log_arrays, decide)(
+            env_simulator.states, env_simulator.buffers, env_simulator.log_arrays, decide, 0, 1
         )
     custom = CustomFunctions(
-        board, simulator.table, features=check_features(features, decision_settings.observation_spec.features)
+        env_simulator,
+        simulator.table,
+        features=check_features(features, decision_settings.observation_spec.features),
     )
-    while not a.over[0]:
-        observation = custom.add_features(board.observed(copy=False))
-        board.step(np.ascontiguousarray(decide(observation), np.int64))  # type: ignore[operator]
+    while not buffers.over[0]:
+        observation = custom.add_features(env_simulator.observed(copy=False))
+        env_simulator.step(np.ascontiguousarray(decide(observation), np.int64))  # type: ignore[operator]
     return simulator.log()

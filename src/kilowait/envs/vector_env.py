@@ -42,7 +42,7 @@ __all__ = [
     "kernel_autoreset",
     "plain_jobs",
     "default_reward",
-    "space_of",
+    "observation_space_of",
 ]
 
 MODES = {
@@ -51,7 +51,7 @@ MODES = {
     AutoresetMode.DISABLED: DISABLED,
 }
 """Gymnasium's autoreset modes, as the kernels number them."""
-Stepped = tuple[
+StepResult = tuple[
     Observation, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]
 ]
 
@@ -89,13 +89,13 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         features: Sequence[Feature] = (),
         job_info: bool = False,
     ) -> None:
-        """Wrap this simulator, whose observations `seen` describes; episodes are windows of `jobs`."""
+        """Wrap this simulator, whose observations `observation_spec` describes; episodes are windows of `jobs`."""
         self.simulator, self.jobs, self.episode_jobs = simulator, jobs, episode_jobs
         self.autoreset_mode = autoreset_mode
         self.num_envs, self.copy = simulator.copies, copy
         self.episode_preferences: EpisodePreferences | None = None
-        self._parts = np.array([[0, len(jobs)]])
-        self._weights: list[float] | None = None
+        self._ranges = np.array([[0, len(jobs)]])
+        self._range_weights: list[float] | None = None
         self.custom: CustomFunctions | None = None
         """Custom reward terms and features, if there are any."""
         terms = self.reward.custom_terms()
@@ -118,7 +118,8 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
             self.draw_preferences(preferences, seed=seed)
 
     def draw_preferences(self, units: Mapping[str, float], *, seed: int = 0) -> None:
-        """From the next reset on, draw weights of these terms for every episode, observe them, and reward by them.
+        """From the next reset on, sample weights of these terms for every episode; observe them and weight the reward
+        by them.
 
         Args:
             units: reward term to its unit; an episode costs the sum of weight x metric / unit.
@@ -127,7 +128,7 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         preferences = Preferences(units, tuple(self.reward.terms))
         if self.episode_preferences is not None:
             raise InputError(
-                "this environment draws preferences already; make another environment for other terms"
+                "this environment samples preferences already; create another environment for other terms"
             )
         self.episode_preferences = EpisodePreferences(preferences, self.num_envs, seed)
         self._set_observation_spec(
@@ -137,9 +138,9 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
             )
         )
 
-    def _set_observation_spec(self, seen: ObservationSpec) -> None:
-        self.observation_spec = seen
-        self.single_observation_space = space_of(seen)
+    def _set_observation_spec(self, spec: ObservationSpec) -> None:
+        self.observation_spec = spec
+        self.single_observation_space = observation_space_of(spec)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
 
     @property
@@ -152,32 +153,32 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         self._draw_windows(np.ones(self.num_envs, np.bool_))
 
     def _draw_windows(self, which: npt.NDArray[np.bool_]) -> None:
-        """Draw where the next episodes of these copies begin."""
+        """Sample the first rows of the next episodes of these copies."""
         count = int(which.sum())
-        low, high = self._parts[0]
-        if self._weights is not None:
-            low, high = self._parts[self._random.choice(len(self._parts), count, p=self._weights)].T
+        low, high = self._ranges[0]
+        if self._range_weights is not None:
+            low, high = self._ranges[self._random.choice(len(self._ranges), count, p=self._range_weights)].T
         first = self._random.integers(low, high - self.episode_jobs + 1, count)
         self.simulator.buffers.copies["next_first"][which] = first
 
-    def set_episode_ranges(self, parts: Sequence[tuple[int, int]], weights: Sequence[float]) -> None:
-        """Draw the windows of later episodes from these parts of the log only; a window lies within one part.
+    def set_episode_ranges(self, ranges: Sequence[tuple[int, int]], weights: Sequence[float]) -> None:
+        """Sample the windows of later episodes from these ranges of the log only; a window lies within one range.
 
         Args:
-            parts: first row of each part, in order of submission, and the row after its last.
-            weights: probability of each part; they sum to 1.
+            ranges: first row of each range, in order of submission, and the row after its last.
+            weights: probability of each range; they sum to 1.
         """
-        for low, high in parts:
+        for low, high in ranges:
             if not 0 <= low <= high - self.episode_jobs <= len(self.jobs) - self.episode_jobs:
                 raise InputError(
-                    f"a part has rows {low:,} to {high:,} of {len(self.jobs):,}, and an episode {self.episode_jobs:,} "
+                    f"a range has rows {low:,} to {high:,} of {len(self.jobs):,}, and an episode {self.episode_jobs:,} "
                     "jobs; use shorter episodes, or more jobs"
                 )
-        if len(weights) != len(parts) or min(weights) < 0 or not np.isclose(sum(weights), 1.0):
+        if len(weights) != len(ranges) or min(weights) < 0 or not np.isclose(sum(weights), 1.0):
             raise InputError(
-                f"{len(parts)} parts have the weights {list(weights)}; give one weight per part, with a sum of 1"
+                f"{len(ranges)} ranges have the weights {list(weights)}; give one weight per range, with a sum of 1"
             )
-        self._parts, self._weights = np.array(parts), list(weights)
+        self._ranges, self._range_weights = np.array(ranges), list(weights)
         self._draw_windows(np.ones(self.num_envs, np.bool_))
 
     def reset(
@@ -186,7 +187,7 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         """Begin episodes: of all copies, or of those in ``options["reset_mask"]``.
 
         ``options["first"]``, one row of the log for all copies or one per copy, sets where they begin. Where
-        preferences are drawn, ``options["preference"]`` replaces them: a mapping from terms to weights, or an array
+        preferences are sampled, ``options["preference"]`` replaces them: a mapping from terms to weights, or an array
         with one row per copy.
         """
         which = np.ones(self.num_envs, np.bool_)
@@ -198,10 +199,10 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
                     f"reset_mask has shape {which.shape}; give {self.num_envs} booleans, at least one of them true"
                 )
         if seed is not None:
-            only = seed if isinstance(seed, int) else next((s for s in seed if s is not None), 0)
-            self._seed_windows(only)
+            first_seed = seed if isinstance(seed, int) else next((s for s in seed if s is not None), 0)
+            self._seed_windows(first_seed)
             if self.episode_preferences is not None:
-                self.episode_preferences.seed(only)
+                self.episode_preferences.seed(first_seed)
         if "first" in options:
             first = np.asarray(options["first"], np.int64)
             last = len(self.jobs) - self.episode_jobs
@@ -214,7 +215,7 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
             self.episode_preferences.begin(which, options.get("preference"))
         elif "preference" in options:
             raise InputError(
-                "this environment draws no preferences; make it with preferences={term: unit, ...}"
+                "this environment samples no preferences; create it with preferences={term: unit, ...}"
             )
         self._begin_episodes(which)
         self._draw_windows(which)
@@ -230,7 +231,9 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         if self.custom is not None:
             observation = self.custom.add_features(observation)
         return (
-            observation if self.episode_preferences is None else self.episode_preferences.shown(observation)
+            observation
+            if self.episode_preferences is None
+            else self.episode_preferences.with_preferences(observation)
         )
 
     def _job_info(self) -> dict[str, Any]:
@@ -239,72 +242,85 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         rows = self.simulator.shown_rows()
         return {"job_id": self._job_ids[rows], "user": self._users[rows]}
 
-    def step(self, actions: npt.NDArray[np.int64]) -> Stepped:
+    def step(self, actions: npt.NDArray[np.int64]) -> StepResult:
         """One decision in each copy. An action the mask forbids is replaced by the first it allows, and counted."""
-        choice = np.ascontiguousarray(actions, np.int64)
+        checked_actions = np.ascontiguousarray(actions, np.int64)
         if (
-            choice.shape != (self.num_envs,)
-            or choice.min() < 0
-            or choice.max() >= self.observation_spec.actions
+            checked_actions.shape != (self.num_envs,)
+            or checked_actions.min() < 0
+            or checked_actions.max() >= self.observation_spec.actions
         ):
             raise InputError(
-                f"actions {choice}; give {self.num_envs} whole numbers from 0 to {self.observation_spec.actions - 1}"
+                f"actions {checked_actions}; give {self.num_envs} whole numbers from 0 to "
+                f"{self.observation_spec.actions - 1}"
             )
-        a = self.simulator.buffers
-        if self.autoreset_mode is AutoresetMode.DISABLED and a.over.any():
+        buffers = self.simulator.buffers
+        if self.autoreset_mode is AutoresetMode.DISABLED and buffers.over.any():
             raise gym.error.ResetNeeded("some episodes are over; reset them with options={'reset_mask': ...}")
-        same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
-        before = None if self.episode_preferences is None and self.custom is None else a.over.copy()
-        self.simulator.step(choice)
-        terms = a.terms.copy()
+        resets_at_once = self.autoreset_mode is AutoresetMode.SAME_STEP
+        before = None if self.episode_preferences is None and self.custom is None else buffers.over.copy()
+        self.simulator.step(checked_actions)
+        terms = buffers.terms.copy()
         infos: dict[str, Any] = {"terms": terms, **dict(zip(self.term_names, terms.T, strict=False))}
-        reward = a.reward.copy()
-        over = a.over.copy()
-        cut = self.simulator.truncated()
+        reward = buffers.reward.copy()
+        ended = buffers.over.copy()
+        truncated = self.simulator.truncated()
         if self.custom is not None and before is not None:
-            if not same_step:
+            if not resets_at_once:
                 self.custom.begin_episodes(before)
             costs = self.custom.step_costs(before)
             if self.custom.terms:
                 reward -= costs @ self.custom.weights
                 infos |= {"custom_terms": costs}
                 infos |= {term.name: costs[:, i] for i, term in enumerate(self.custom.terms)}
-        if over.any():
-            infos |= self._episode_infos(over)
-            if self.custom is not None and same_step:  # the kernel does not: see kernel_autoreset
-                self._begin_episodes(over)
-            self._draw_windows(over)
+        if ended.any():
+            infos |= self._episode_infos(ended)
+            if (
+                self.custom is not None and resets_at_once
+            ):  # the kernel does not begin them: see kernel_autoreset
+                self._begin_episodes(ended)
+            self._draw_windows(ended)
         if self.episode_preferences is not None and before is not None:
             reward = -self.episode_preferences.cost(terms)
-            self.episode_preferences.begin(over if same_step else before)
-        return self._observe(self.copy), reward, over & ~cut, over & cut, infos | self._job_info()
+            self.episode_preferences.begin(ended if resets_at_once else before)
+        return (
+            self._observe(self.copy),
+            reward,
+            ended & ~truncated,
+            ended & truncated,
+            infos | self._job_info(),
+        )
 
-    def _episode_infos(self, over: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    def _episode_infos(self, ended: npt.NDArray[np.bool_]) -> dict[str, Any]:
         """The part of `infos` about episodes that ended in this step."""
-        a = self.simulator.buffers
-        done = a.finished.copy()
+        buffers = self.simulator.buffers
+        finished = buffers.finished.copy()
         episode = {
-            "r": done[:, 0],
-            "l": done[:, 1].astype(np.int64),
-            "invalid": done[:, 2].astype(np.int64),
-            "metric": done[:, 3:] @ a.weights,
-            "terms": done[:, 3:],
+            "r": finished[:, 0],
+            "l": finished[:, 1].astype(np.int64),
+            "invalid": finished[:, 2].astype(np.int64),
+            "metric": finished[:, 3:] @ buffers.weights,
+            "terms": finished[:, 3:],
         }
         if self.custom is not None and self.custom.terms:
             cost = self.custom.totals @ self.custom.weights
             episode["custom_terms"] = self.custom.totals.copy()
             episode |= {"r": episode["r"] - cost, "metric": episode["metric"] + cost}
         if self.episode_preferences is not None:
-            cost = self.episode_preferences.cost(done[:, 3:])
+            cost = self.episode_preferences.cost(finished[:, 3:])
             episode |= {"r": -cost, "metric": cost, "preference": self.episode_preferences.weights.copy()}
-        infos: dict[str, Any] = {"episode": episode, "_episode": over}
+        infos: dict[str, Any] = {"episode": episode, "_episode": ended}
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             if self.custom is not None:  # the copies have not begun their next episodes yet
-                last = self._observe(True)
+                final = self._observe(True)
             else:
-                last = self.simulator.final_observation()
-                last = last if self.episode_preferences is None else self.episode_preferences.shown(last)
-            infos |= {"final_obs": last, "_final_obs": over}
+                final = self.simulator.final_observation()
+                final = (
+                    final
+                    if self.episode_preferences is None
+                    else self.episode_preferences.with_preferences(final)
+                )
+            infos |= {"final_obs": final, "_final_obs": ended}
         return infos
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
@@ -316,7 +332,7 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         """Scale the arrivals of episodes that begin from now on to `factor` times the rate of the log."""
         if not (np.isfinite(factor) and factor > 0):
             raise InputError(f"the arrival rate is scaled by {factor}; give a number above 0")
-        self.simulator.buffers.copies["pace"] = factor
+        self.simulator.buffers.copies["arrival_rate"] = factor
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """Everything that the next steps depend on, as plain arrays, for `restore`."""
@@ -327,7 +343,7 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         return {**self.simulator.snapshot(), **random, **preferences, **custom}
 
     def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> Observation:
-        """Restore a snapshot; the environment must be made with the same arguments."""
+        """Restore a snapshot; the environment must be created with the same arguments."""
         saved = saved if self.episode_preferences is None else self.episode_preferences.restore(saved)
         saved = saved if self.custom is None else self.custom.restore(saved)
         self.simulator.restore({name: array for name, array in saved.items() if name != "random"})
@@ -351,8 +367,8 @@ class BatchVectorEnv(EngineVectorEnv):
     ...     jobs=jobs,
     ...     cluster=kw.Cluster.from_nodes(64),
     ... )
-    >>> seen, _ = vec.reset(seed=0)
-    >>> seen["jobs"].shape, bool(seen["mask"].any())
+    >>> observation, _ = vec.reset(seed=0)
+    >>> observation["jobs"].shape, bool(observation["mask"].any())
     ((4, 128, 10), True)
     """
 
@@ -374,7 +390,7 @@ class BatchVectorEnv(EngineVectorEnv):
         copy: bool = True,
         seed: int = 0,
         job_info: bool = False,
-        **asking: Any,
+        **decision_settings: Any,
     ) -> None:
         """A vector environment.
 
@@ -386,7 +402,7 @@ class BatchVectorEnv(EngineVectorEnv):
             reward: reward term to weight; None: {"slowdown": 1}. A term is a name in `reward_terms.TERMS`, a
                 `kilowait.envs.RewardTerm`, or a function of the jobs that started in the step.
             features: custom features of the shown jobs (`kilowait.envs.Feature`), after the built-in ones.
-            preferences: instead of a reward: reward terms whose weights are drawn anew for every episode, and the unit
+            preferences: instead of a reward: reward terms whose weights are sampled for every episode, and the unit
                 of each (see `kilowait.envs.preferences`).
             sla_s: wait that violates the service level, seconds.
             autoreset_mode: as Gymnasium defines it.
@@ -394,7 +410,8 @@ class BatchVectorEnv(EngineVectorEnv):
             copy: whether every step returns new arrays, or the same ones, overwritten.
             seed: seed of the windows, until `reset` is given one.
             job_info: whether `infos` has ids and users of the shown jobs.
-            asking: fields of `DecisionSettings`: slots, backfill, backfill_order, max_wait_s, hold, graph ...
+            decision_settings: fields of `DecisionSettings`: queue_window, backfill, backfill_order, max_wait_s, hold,
+                graph ...
         """
         check_sizes(num_envs, jobs, episode_jobs, threads)
         if cluster.node_level or cluster.outages or cluster.reservations:
@@ -403,10 +420,10 @@ class BatchVectorEnv(EngineVectorEnv):
                 "kilowait/Batch-v0 does not simulate; use kilowait/Gpu-v0 for GPU clusters, or a cluster "
                 "without outages and reservations"
             )
-        self.cluster, self.decision_settings = cluster, DecisionSettings(**asking)
+        self.cluster, self.decision_settings = cluster, DecisionSettings(**decision_settings)
         self.reward = Reward(default_reward(reward, preferences, {"slowdown": 1.0}), sla_s)
         mode, table = AutoresetMode(autoreset_mode), plain_jobs(jobs)
-        board = BatchedSimulator(
+        simulator = BatchedSimulator(
             table,
             cluster,
             self.decision_settings,
@@ -417,7 +434,7 @@ class BatchVectorEnv(EngineVectorEnv):
             threads=threads,
         )
         super().__init__(
-            board,
+            simulator,
             self.decision_settings.observation_spec,
             table,
             episode_jobs=episode_jobs,
@@ -442,14 +459,15 @@ def kernel_autoreset(mode: AutoresetMode, reward: Reward, features: Sequence[Fea
 def default_reward(
     reward: RewardWeights | None, preferences: Mapping[str, float] | None, default: Mapping[str, float]
 ) -> RewardWeights:
-    """The fixed weights. Where preferences are drawn the default weights stand in; the reward does not use them."""
+    """The fixed weights. Where preferences are sampled, the default weights are placeholders; the reward does not use
+    them."""
     if reward is not None and preferences is not None:
         raise InputError("both reward and preferences are given; leave one of the two out")
     return default if reward is None else reward
 
 
 def check_sizes(num_envs: int, jobs: JobTable, episode_jobs: int, threads: int | None) -> None:
-    """Raise an error unless an environment of these sizes can be made of this log."""
+    """Raise an error unless an environment of these sizes can be created from this log."""
     if num_envs < 1 or episode_jobs < 1 or (threads is not None and threads < 1):
         raise InputError(
             f"{num_envs} copies of {episode_jobs} jobs on {threads} threads; give at least 1 of each"
@@ -473,13 +491,13 @@ def drop_dependencies(jobs: JobTable) -> JobTable:
     return jobs.with_columns(**dict.fromkeys(dropped))
 
 
-def space_of(seen: ObservationSpec) -> spaces.Dict:
+def observation_space_of(spec: ObservationSpec) -> spaces.Dict:
     """The Gymnasium space of these observations."""
-    parts: dict[str, spaces.Space[Any]] = {
-        "jobs": spaces.Box(-np.inf, np.inf, (seen.slots, len(seen.features)), np.float32),
-        "mask": spaces.Box(0, 1, (seen.actions,), np.int8),
-        "summary": spaces.Box(-np.inf, np.inf, (len(seen.summary),), np.float32),
+    ranges: dict[str, spaces.Space[Any]] = {
+        "jobs": spaces.Box(-np.inf, np.inf, (spec.slots, len(spec.features)), np.float32),
+        "mask": spaces.Box(0, 1, (spec.actions,), np.int8),
+        "summary": spaces.Box(-np.inf, np.inf, (len(spec.summary),), np.float32),
     }
-    if seen.graph:
-        parts["edges"] = spaces.Box(0, 7, (seen.slots, seen.slots), np.uint8)
-    return spaces.Dict(parts)
+    if spec.graph:
+        ranges["edges"] = spaces.Box(0, 7, (spec.slots, spec.slots), np.uint8)
+    return spaces.Dict(ranges)

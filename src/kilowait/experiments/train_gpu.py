@@ -78,7 +78,7 @@ def start_description(agent: LinearGpuAgent) -> str:
     'srtf, fastest, migration, placement first'
     """
     start = agent.provenance["start"]
-    parts = [start["rule"]]
+    parts = [start["policy"]]
     parts += ["fastest"] if start["gpu_type_order"] == "fastest" else []
     parts += ["migration"] if start["migrate"] else []
     return ", ".join([*parts, f"placement {start['placement']}"])

@@ -53,9 +53,9 @@ class TrainingLogger:
         if self._folder is None:
             return
         try:
-            from kilowait.agents.rl.logger import board
+            from kilowait.agents.rl.logger import tensorboard_writer
 
-            self._tensorboard = board(self._folder)
+            self._tensorboard = tensorboard_writer(self._folder)
         except ImportError:
             pass
         self._folder = None

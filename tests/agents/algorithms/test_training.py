@@ -51,30 +51,30 @@ SOLVED = {
 @pytest.mark.parametrize("name", SOLVED)
 def test_algorithm_finds_optimal_policy(name):
     train, settings = SOLVED[name]
-    trained = train(TwoJobs(64), settings, seed=0)
-    assert excess(trained.network) == 0.0
-    assert trained.settings == settings
-    last = trained.history[-1]
-    assert last.number == last.of == len(trained.history)
-    assert last.steps_per_s > 0 and last.mean_return > trained.history[0].mean_return
+    result = train(TwoJobs(64), settings, seed=0)
+    assert excess(result.network) == 0.0
+    assert result.settings == settings
+    last = result.history[-1]
+    assert last.number == last.of == len(result.history)
+    assert last.steps_per_s > 0 and last.mean_return > result.history[0].mean_return
     assert last.metric == -last.mean_return
 
 
 def test_untrained_network_is_not_optimal():
     """Check that the test above can fail."""
-    trained = train_ppo(TwoJobs(8), replace(PPO, total_timesteps=1, learning_rate=1e-9), seed=0)
-    assert excess(trained.network) > 0.5
+    result = train_ppo(TwoJobs(8), replace(PPO, total_timesteps=1, learning_rate=1e-9), seed=0)
+    assert excess(result.network) > 0.5
 
 
 @pytest.mark.slow
 def test_constraint_holds_at_the_cost_of_reward():
     """Shortest first is now a cost, allowed in one episode of ten."""
     settings = replace(PPO, total_timesteps=60_000, cost="short_first", cost_limit=0.1, cost_rate=0.02)
-    trained = train_ppo(TwoJobs(64), settings, seed=0)
-    late = [one.losses["cost"] for one in trained.history[-10:]]
-    assert np.mean(late) <= 0.1 < trained.history[0].losses["cost"]
-    assert trained.history[-1].losses["price"] > 0
-    assert excess(trained.network) > 1.0
+    result = train_ppo(TwoJobs(64), settings, seed=0)
+    late = [one.losses["cost"] for one in result.history[-10:]]
+    assert np.mean(late) <= 0.1 < result.history[0].losses["cost"]
+    assert result.history[-1].losses["multiplier"] > 0
+    assert excess(result.network) > 1.0
 
 
 QUICK = {
@@ -122,8 +122,8 @@ ENVS, UPDATES = 4, 6
 def quick(name, **changes):
     """Six updates; episodes are truncated early, so that every rollout contains truncations."""
     train, settings = QUICK[name]
-    every = {"total_timesteps": UPDATES * 4 * ENVS, "checkpoint_every": 1, "validate_every": 2}
-    settings = replace(settings, **{**every, **changes})
+    defaults = {"total_timesteps": UPDATES * 4 * ENVS, "checkpoint_every": 1, "validate_every": 2}
+    settings = replace(settings, **{**defaults, **changes})
 
     def run(**arguments):
         return train(TwoJobs(ENVS, horizon=3), settings, seed=7, **arguments)
@@ -131,15 +131,15 @@ def quick(name, **changes):
     return run
 
 
-def weights(trained) -> bytes:
-    return b"".join(value.numpy().tobytes() for value in trained.network.state_dict().values())
+def weights(result) -> bytes:
+    return b"".join(value.numpy().tobytes() for value in result.network.state_dict().values())
 
 
 def digest(folder) -> str:
     """Digest of all tensors and arrays of the last checkpoint: optimizers, random states, environments, replay …"""
     with safe_open(folder / "last.safetensors", framework="np") as file:
-        found: str = json.loads(file.metadata()["kilowait"])["digest"]
-    return found
+        results: str = json.loads(file.metadata()["kilowait"])["digest"]
+    return results
 
 
 class Stopped(Exception):
@@ -154,53 +154,59 @@ def stop_after(number):
     return progress
 
 
-def judge(network) -> float:
+def validation_score(network) -> float:
     """Deterministic and not monotone, so that the best and the last network differ."""
     return float(sum(p.detach().double().sum() for p in network.parameters())) % 1.0
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_resumed_training_equals_uninterrupted(name, tmp_path):
-    whole = quick(name)(checkpoint_dir=tmp_path / "whole")
+    uninterrupted = quick(name)(checkpoint_dir=tmp_path / "whole")
     for stopped in range(1, UPDATES):
         folder = tmp_path / str(stopped)
         with pytest.raises(Stopped):
             quick(name)(checkpoint_dir=folder, progress=stop_after(stopped))
-        again = quick(name)(checkpoint_dir=folder, resume=folder)
-        assert weights(again) == weights(whole), stopped
-        forget = [replace(one, steps_per_s=0.0) for one in again.history]
-        assert repr(forget) == repr([replace(one, steps_per_s=0.0) for one in whole.history])
-        # Not only the weights: everything that a next update would depend on.
+        resumed = quick(name)(checkpoint_dir=folder, resume=folder)
+        assert weights(resumed) == weights(uninterrupted), stopped
+        without_rates = [replace(one, steps_per_s=0.0) for one in resumed.history]
+        assert repr(without_rates) == repr([replace(one, steps_per_s=0.0) for one in uninterrupted.history])
+        # Not only the weights: all state that the next update depends on.
         assert digest(folder) == digest(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("name", ["ppo", "d3qn"])
 def test_resume_from_checkpoint_older_than_stop(name, tmp_path):
     """The checkpoint is older than the stop, and the best network is older than the checkpoint."""
-    whole = quick(name, checkpoint_every=2)(validate=judge)
+    uninterrupted = quick(name, checkpoint_every=2)(validate=validation_score)
     with pytest.raises(Stopped):
-        quick(name, checkpoint_every=2)(validate=judge, checkpoint_dir=tmp_path, progress=stop_after(5))
-    again = quick(name, checkpoint_every=2)(validate=judge, checkpoint_dir=tmp_path, resume=tmp_path)
-    assert weights(again) == weights(whole)
-    validations = [one.validation for one in whole.history if not math.isnan(one.validation)]
-    assert len(validations) == 3 and whole.history[-1].best == min(validations) == judge(whole.network)
-    kept = load_network(tmp_path / "agent.pt", Spec())
-    assert judge(kept) == judge(whole.network)
-    assert kept.provenance["algorithm"] == name and kept.provenance["settings"]["sizes"]["width"] == 8
+        quick(name, checkpoint_every=2)(
+            validate=validation_score, checkpoint_dir=tmp_path, progress=stop_after(5)
+        )
+    resumed = quick(name, checkpoint_every=2)(
+        validate=validation_score, checkpoint_dir=tmp_path, resume=tmp_path
+    )
+    assert weights(resumed) == weights(uninterrupted)
+    validations = [one.validation for one in uninterrupted.history if not math.isnan(one.validation)]
+    assert len(validations) == 3 and uninterrupted.history[-1].best == min(validations) == validation_score(
+        uninterrupted.network
+    )
+    loaded = load_network(tmp_path / "agent.pt", Spec())
+    assert validation_score(loaded) == validation_score(uninterrupted.network)
+    assert loaded.provenance["algorithm"] == name and loaded.provenance["settings"]["sizes"]["width"] == 8
 
 
 def test_first_update_writes_checkpoint(tmp_path):
     with pytest.raises(Stopped):
         quick("sac", checkpoint_every=500)(checkpoint_dir=tmp_path, progress=stop_after(3))
-    again = quick("sac", checkpoint_every=500)(checkpoint_dir=tmp_path, resume=tmp_path)
-    assert weights(again) == weights(quick("sac", checkpoint_every=500)(checkpoint_dir=tmp_path / "whole"))
+    resumed = quick("sac", checkpoint_every=500)(checkpoint_dir=tmp_path, resume=tmp_path)
+    assert weights(resumed) == weights(quick("sac", checkpoint_every=500)(checkpoint_dir=tmp_path / "whole"))
 
 
 def test_seed_determines_result():
     train, settings = QUICK["ppo"]
     settings = replace(settings, total_timesteps=64)
-    found = [weights(train(TwoJobs(ENVS), settings, seed=seed, threads=1)) for seed in (0, 0, 1)]
-    assert found[0] == found[1] != found[2]
+    results = [weights(train(TwoJobs(ENVS), settings, seed=seed, threads=1)) for seed in (0, 0, 1)]
+    assert results[0] == results[1] != results[2]
 
 
 def test_global_random_state_is_unchanged(tmp_path):
@@ -213,16 +219,16 @@ def test_global_random_state_is_unchanged(tmp_path):
 
 def test_patience_stops_and_best_network_is_returned():
     values = iter([5.0, 3.0, 4.0, 3.5, 1.0])
-    seen = []
+    validated_weights = []
 
-    def falling(network):
-        seen.append({name: value.clone() for name, value in network.state_dict().items()})
+    def validate(network):
+        validated_weights.append({name: value.clone() for name, value in network.state_dict().items()})
         return next(values)
 
-    trained = quick("ppo", validate_every=1, patience=2)(validate=falling)
-    assert len(trained.history) == 4 and trained.history[-1].best == 3.0
-    for name, value in trained.network.state_dict().items():
-        assert torch.equal(value, seen[1][name])
+    result = quick("ppo", validate_every=1, patience=2)(validate=validate)
+    assert len(result.history) == 4 and result.history[-1].best == 3.0
+    for name, value in result.network.state_dict().items():
+        assert torch.equal(value, validated_weights[1][name])
 
 
 def test_non_finite_loss_stops_and_keeps_last_checkpoint(tmp_path):
@@ -230,9 +236,9 @@ def test_non_finite_loss_stops_and_keeps_last_checkpoint(tmp_path):
     settings = replace(settings, total_timesteps=96, checkpoint_every=1, cost=None)
     with pytest.raises(TrainingError) as caught:
         train(TwoJobs(ENVS, broken_after=9), settings, seed=0, checkpoint_dir=tmp_path)
-    said = str(caught.value)
-    assert said.startswith("update 3: policy is nan; value is nan. the last good checkpoint is ")
-    assert f"{tmp_path}/last.safetensors (update 2)" in said and "lower the learning rate" in said
+    message = str(caught.value)
+    assert message.startswith("update 3: policy is nan; value is nan. the last good checkpoint is ")
+    assert f"{tmp_path}/last.safetensors (update 2)" in message and "lower the learning rate" in message
     assert read_state(tmp_path / "last.safetensors", "kilowait checkpoint")["number"] == 2
     with pytest.raises(TrainingError, match=r"update 1: .*no checkpoint was written"):
         train(TwoJobs(ENVS, broken_after=1), settings, seed=0)

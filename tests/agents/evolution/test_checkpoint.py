@@ -29,19 +29,23 @@ GPU_JOBS = gpu_workload(300, GPUS, load=1.4, seed=5, shared=0.3)
 QUICK = {"seed": 1, "generations": 3, "population": 4, "windows": 2, "window_jobs": 60}
 
 
-def train_batch_agent(**how):
-    return train(*PARTS, MACHINE, **{**QUICK, **how})
+def train_batch_agent(**settings):
+    return train(*PARTS, MACHINE, **{**QUICK, **settings})
 
 
-def train_power_agent(**how):
+def train_power_agent(**settings):
     return train_linear_power(
-        *PARTS, MACHINE, PowerConfig("taurus", power_controls="sleep=timeout:600"), **{**QUICK, **how}
+        *PARTS, MACHINE, PowerConfig("taurus", power_controls="sleep=timeout:600"), **{**QUICK, **settings}
     )
 
 
-def train_gpu_agent(**how):
-    own = {"speeds": lambda jobs: run_speeds("auto", jobs, GPUS), "placements": ("first",), "window_jobs": 40}
-    return train_linear_gpu(GPU_JOBS[:100], GPU_JOBS[100:], GPUS, **{**QUICK, **own, **how})
+def train_gpu_agent(**settings):
+    gpu_settings = {
+        "speeds": lambda jobs: run_speeds("auto", jobs, GPUS),
+        "placements": ("first",),
+        "window_jobs": 40,
+    }
+    return train_linear_gpu(GPU_JOBS[:100], GPU_JOBS[100:], GPUS, **{**QUICK, **gpu_settings, **settings})
 
 
 SEARCHES = {"batch": train_batch_agent, "power": train_power_agent, "gpu": train_gpu_agent}
@@ -63,14 +67,14 @@ def search(request, tmp_path_factory):
     )
 
 
-def killed_at(moment, monkeypatch, run, folder):
+def killed_at(checkpoint_number, monkeypatch, run, folder):
     """Kill the search at the checkpoint of number `moment`, before the new file replaces the old one."""
     times, replaced = 0, os.replace
 
     def replace_or_die(*paths):
         nonlocal times
         times += 1
-        if times == moment:
+        if times == checkpoint_number:
             raise Killed
         replaced(*paths)
 
@@ -81,27 +85,27 @@ def killed_at(moment, monkeypatch, run, folder):
 
 
 def test_search_killed_at_any_checkpoint_resumes_exactly(search, tmp_path, monkeypatch):
-    run, whole, history = search
+    run, uninterrupted, history = search
     agent, history_again = run(checkpoint_dir=CheckpointDir(tmp_path / "never"))
-    assert agent.save(tmp_path / "agent.json").read_bytes() == whole
+    assert agent.save(tmp_path / "agent.json").read_bytes() == uninterrupted
     last = json.loads((tmp_path / "never" / FILE).read_text())["state"]
-    starts = -(-len(last["tried"]) // 4)
+    starts = -(-len(last["start_scores"]) // 4)
     # while the first and the last starts are evaluated, in the second generation and in the last
-    for moment in (2, 1 + starts, 3 + starts, 4 + starts):
-        folder = tmp_path / str(moment)
-        killed_at(moment, monkeypatch, run, folder)
+    for checkpoint_number in (2, 1 + starts, 3 + starts, 4 + starts):
+        folder = tmp_path / str(checkpoint_number)
+        killed_at(checkpoint_number, monkeypatch, run, folder)
         reported = []
         agent, history_again = run(
             checkpoint_dir=CheckpointDir(folder, resume=True), progress=reported.append
         )
-        assert agent.save(folder / "agent.json").read_bytes() == whole
+        assert agent.save(folder / "agent.json").read_bytes() == uninterrupted
         assert [str(one) for one in history_again] == history
-        done = max(0, moment - 2 - starts)
+        done = max(0, checkpoint_number - 2 - starts)
         assert [one.number for one in reported] == list(range(done + 1, 4))
 
 
 def test_search_killed_twice_resumes_exactly(search, tmp_path):
-    run, whole, _ = search
+    run, uninterrupted, _ = search
 
     def kill_at(number):
         def kill(done):
@@ -114,7 +118,7 @@ def test_search_killed_twice_resumes_exactly(search, tmp_path):
         with pytest.raises(Killed):
             run(checkpoint_dir=CheckpointDir(tmp_path, resume), progress=kill_at(number))
     agent, _ = run(checkpoint_dir=CheckpointDir(tmp_path, resume=True), threads=2)
-    assert agent.save(tmp_path / "agent.json").read_bytes() == whole
+    assert agent.save(tmp_path / "agent.json").read_bytes() == uninterrupted
 
 
 def test_finished_search_can_be_resumed_and_extended(tmp_path):
@@ -132,48 +136,48 @@ def test_finished_search_can_be_resumed_and_extended(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory):
+def started_search(tmp_path_factory):
     folder = tmp_path_factory.mktemp("begun")
     train_batch_agent(checkpoint_dir=CheckpointDir(folder), generations=1)
     return folder
 
 
 @pytest.mark.parametrize(
-    ("run", "changes", "words"),
+    ("run", "changes", "message"),
     [
         (
             train_batch_agent,
             {"seed": 2},
-            "begun with seed 1, and this is 2; resume with the same, or start again",
+            "started with seed 1, and this is 2; resume with the same, or start again",
         ),
         (train_batch_agent, {"objective": "mean_wait_s"}, "objective 'mean_bsld', and this is 'mean_wait_s'"),
         (train_batch_agent, {"backfill": "none"}, "backfill 'easy', and this is 'none'"),
         (train_batch_agent, {"max_wait_s": 3600.0}, "max_wait_s None, and this is 3600"),
         (train_batch_agent, {"population": 6}, "population 4, and this is 6"),
-        (train_power_agent, {}, "search 'of a score', and this is 'of levers'"),
+        (train_power_agent, {}, "search 'linear batch agent', and this is 'linear power agent'"),
     ],
 )
-def test_resume_with_other_settings_keeps_file(begun, run, changes, words):
-    kept = (begun / FILE).read_bytes()
-    with pytest.raises(InputError, match=words):
-        run(checkpoint_dir=CheckpointDir(begun, resume=True), **changes)
-    assert (begun / FILE).read_bytes() == kept
+def test_resume_with_other_settings_keeps_file(started_search, run, changes, message):
+    before = (started_search / FILE).read_bytes()
+    with pytest.raises(InputError, match=message):
+        run(checkpoint_dir=CheckpointDir(started_search, resume=True), **changes)
+    assert (started_search / FILE).read_bytes() == before
 
 
 def test_slowdown_limit_and_placements_are_part_of_identity(tmp_path):
     train_power_agent(checkpoint_dir=CheckpointDir(tmp_path / "power_controls"), generations=1)
-    with pytest.raises(InputError, match=r"promise \[1.1, 'saf'\], and this is \[1.3, 'saf'\]"):
+    with pytest.raises(InputError, match=r"slowdown_limit \[1.1, 'saf'\], and this is \[1.3, 'saf'\]"):
         train_power_agent(
             checkpoint_dir=CheckpointDir(tmp_path / "power_controls", resume=True), sla=SlowdownLimit(1.3)
         )
-    train_gpu_agent(checkpoint_dir=CheckpointDir(tmp_path / "placed"), generations=1)
+    train_gpu_agent(checkpoint_dir=CheckpointDir(tmp_path / "gpu"), generations=1)
     with pytest.raises(InputError, match=r"placements \['first'\], and this is \['best'\]"):
-        train_gpu_agent(checkpoint_dir=CheckpointDir(tmp_path / "placed", resume=True), placements=("best",))
+        train_gpu_agent(checkpoint_dir=CheckpointDir(tmp_path / "gpu", resume=True), placements=("best",))
 
 
 def test_invalid_search_writes_nothing(tmp_path):
-    def begin():
-        raise AssertionError("the search began")
+    def on_start():
+        raise AssertionError("the search started")
 
     for run, wrong in (
         (train_batch_agent, {"window_jobs": 5000}),
@@ -181,44 +185,44 @@ def test_invalid_search_writes_nothing(tmp_path):
         (train_gpu_agent, {"window_jobs": 900}),
     ):
         with pytest.raises(InputError):
-            run(checkpoint_dir=CheckpointDir(tmp_path, begin=begin), **wrong)
+            run(checkpoint_dir=CheckpointDir(tmp_path, on_start=on_start), **wrong)
     assert not list(tmp_path.iterdir())
 
 
 def test_nan_and_infinity_survive_checkpoint(tmp_path):
     checkpoint = SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path))
     values = np.array([[1.0, np.nan], [np.inf, 0.1 + 0.2]])
-    checkpoint.starts([0, 1], lambda some: values)
+    checkpoint.start_scores([0, 1], lambda some: values)
     search = EvolutionStrategy([0.0, 0.0], step=1.0, seed=0)
     assert next(checkpoint.remaining_generations(search, np.random.default_rng(0))) == 1
     checkpoint.close(Generation(1, 2, np.nan, -np.inf, 1.0, 0.1))
     again = SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path, resume=True))
-    assert np.array_equal(again.starts([0, 1], lambda some: np.zeros((2, 2))), values, equal_nan=True)
+    assert np.array_equal(again.start_scores([0, 1], lambda some: np.zeros((2, 2))), values, equal_nan=True)
     assert str(again.history) == str(checkpoint.history)
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "message"),
     [
         (lambda text: text[: len(text) // 2], "cut off"),
         (lambda text: text.replace('"seed": 0', '"seed": 1'), "is damaged: its digest does not match"),
         (
-            lambda text: text.replace('"version": 1', '"version": 3'),
-            "of version 3; this kilowait reads version 1",
+            lambda text: text.replace('"version": 2', '"version": 3'),
+            "of version 3; this kilowait reads version 2",
         ),
         (lambda text: "[1, 2]", "kilowait did not write it"),
         (lambda text: '{"format": "a list"}', "kilowait did not write it"),
     ],
 )
-def test_damaged_checkpoint_is_an_error(tmp_path, damage, words):
+def test_damaged_checkpoint_is_an_error(tmp_path, damage, message):
     SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path))
     (tmp_path / FILE).write_text(damage((tmp_path / FILE).read_text()))
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path, resume=True))
 
 
 def test_unwritable_and_empty_folders_are_errors(tmp_path):
-    with pytest.raises(InputError, match="holds no search to resume; begin one without --resume"):
+    with pytest.raises(InputError, match="contains no search to resume; start one without --resume"):
         SearchCheckpoint({}, 2, CheckpointDir(tmp_path, resume=True))
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write"):

@@ -45,19 +45,19 @@ def waiting(number=0, **known):
 def test_compiled_score_equals_formula():
     random = np.random.default_rng(0)
     weights = random.normal(size=len(FEATURES))
-    rule = LinearAgent(weights).policy
-    nobody = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
-    parameters = rule.prepare(nobody, CLUSTER)
+    policy = LinearAgent(weights).policy
+    unknown_user = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
+    parameters = policy.prepare(unknown_user, CLUSTER)
     for _ in range(200):
         job = waiting(
             submit_s=random.uniform(0, 1e6), estimate_s=random.uniform(1, 1e5), nodes=random.integers(1, 65)
         )
         now = job["submit_s"] + random.uniform(0, 1e5)
         wait_s = now - job["submit_s"]
-        wanted = plain_score(weights, job["estimate_s"], job["nodes"], wait_s, 64)
-        assert rule.score(job, now, parameters) == pytest.approx(wanted, rel=1e-12)
+        expected_score = plain_score(weights, job["estimate_s"], job["nodes"], wait_s, 64)
+        assert policy.score(job, now, parameters) == pytest.approx(expected_score, rel=1e-12)
         by_numpy = features(job["estimate_s"], job["nodes"], wait_s, 64)[0] @ weights
-        assert by_numpy == pytest.approx(wanted, rel=1e-12)
+        assert by_numpy == pytest.approx(expected_score, rel=1e-12)
 
 
 def test_ended_jobs_change_score_of_their_user_most():
@@ -71,43 +71,46 @@ def test_ended_jobs_change_score_of_their_user_most():
         user=[4, 4, 9],
     )
     weights = np.random.default_rng(3).normal(size=len(FEATURES))
-    rule = LinearAgent(weights).policy
-    parameters = rule.prepare(jobs, CLUSTER)
+    policy = LinearAgent(weights).policy
+    parameters = policy.prepare(jobs, CLUSTER)
     same = {"estimate_s": 1024.0, "nodes": 1}
-    rule.score(waiting(1, ran_s=-1.0, **same), 0.0, parameters)
+    policy.score(waiting(1, ran_s=-1.0, **same), 0.0, parameters)
     for ran_s in (4.0, 512.0, 1024.0):
-        rule.score(waiting(0, ran_s=-1.0, **same), 2000.0 - ran_s, parameters)
-        rule.score(waiting(0, ran_s=ran_s, **same), 2000.0, parameters)
+        policy.score(waiting(0, ran_s=-1.0, **same), 2000.0 - ran_s, parameters)
+        policy.score(waiting(0, ran_s=ran_s, **same), 2000.0, parameters)
     used, quick = np.log([4 / 1024, 0.5, 1.0]), np.array([1.0, 10 / 512, 10 / 1024])
 
     def mean(values, fade, prior, weight):
-        kept = fade ** np.arange(len(values))[::-1]
-        return ((kept * values).sum() + weight * prior) / (kept.sum() + weight), kept.sum() + weight
+        weights_ = fade ** np.arange(len(values))[::-1]
+        return ((weights_ * values).sum() + weight * prior) / (
+            weights_.sum() + weight
+        ), weights_.sum() + weight
 
     usual, _ = mean(used, 0.999, -1.0, 5.0)
     quick_usual, _ = mean(quick, 0.999, 0.02, 5.0)
-    his_used, his_quick = (
+    user_used, user_quick = (
         mean(values, 0.85, mean(values, 0.85, general, 2.0)[0], 2.0)
         for values, general in ((used, usual), (quick, quick_usual))
     )
-    since = 2100.0  # of the one that is running
-    known, counts = his_used[1], 5.0
-    expected = (known * his_used[0] + counts * max(his_used[0], np.log(min(since / 1024, 1)))) / (
+    since = 2100.0  # run time so far of the running job
+    known, counts = user_used[1], 5.0
+    expected = (known * user_used[0] + counts * max(user_used[0], np.log(min(since / 1024, 1)))) / (
         known + counts
     )
-    expected_inverse_runtime = (known * his_quick[0] + counts * min(his_quick[0], 10 / since)) / (
+    expected_inverse_runtime = (known * user_quick[0] + counts * min(user_quick[0], 10 / since)) / (
         known + counts
     )
-    for number, told in (
+    for number, predicted_jobs in (
         (0, (usual, expected, quick_usual, expected_inverse_runtime)),
         (2, (usual, usual, quick_usual, quick_usual)),
     ):
-        found = rule.score(waiting(number, submit_s=2000.0, **same), 2100.0, parameters)
-        assert found == pytest.approx(plain_score(weights, 1024.0, 1, 100.0, 64, *told), rel=1e-12)
+        found = policy.score(waiting(number, submit_s=2000.0, **same), 2100.0, parameters)
+        assert found == pytest.approx(plain_score(weights, 1024.0, 1, 100.0, 64, *predicted_jobs), rel=1e-12)
 
 
 def test_overestimating_user_is_learned_during_run():
-    """Both ask for an hour; ann's jobs take a minute. Her third goes before his, though his came first."""
+    """Both users request an hour; user 0's jobs take a minute, so that its third job precedes an earlier job of user
+    1."""
     jobs = kw.JobTable(
         job_id=range(1, 7), submit_s=[0, 1, 2, 3, 4, 5], runtime_s=[60, 60, 3600, 3600, 3600, 60],
         estimate_s=[3600] * 6, nodes=[64] * 6, user=[0, 0, 1, 1, 1, 0],
@@ -116,8 +119,10 @@ def test_overestimating_user_is_learned_during_run():
         "start_s"
     ]
     assert start[5] < start[2]
-    blind = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).policy, backfill="none").jobs()["start_s"]
-    assert blind[5] > blind[2]
+    saf_starts = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).policy, backfill="none").jobs()[
+        "start_s"
+    ]
+    assert saf_starts[5] > saf_starts[2]
 
 
 def test_max_wait_bounds_waits():
@@ -136,38 +141,41 @@ def test_max_wait_bounds_waits():
     assert starving > 3600
     assert 1200 < bound <= 1200 + 640 + 10
     by_age = LinearAgent(saf_weights(), max_wait_s=0.0).policy
-    made = kw.lublin(300, 64, load=1.2, seed=3)
-    ours, theirs = (
-        kw.simulate(made, CLUSTER, who, backfill="none").jobs()["start_s"] for who in (by_age, "fcfs")
+    synthetic_jobs = kw.lublin(300, 64, load=1.2, seed=3)
+    agent_starts, policy_starts = (
+        kw.simulate(synthetic_jobs, CLUSTER, policy, backfill="none").jobs()["start_s"]
+        for policy in (by_age, "fcfs")
     )
-    assert np.array_equal(ours, theirs)
+    assert np.array_equal(agent_starts, policy_starts)
 
 
 def test_fallback_policy_is_used():
     agent = LinearAgent(default_weights(), fallback_policy="f2")
     jobs = kw.lublin(300, 64, load=1.2, seed=3)
-    ours, theirs = (kw.simulate(jobs, CLUSTER, who, "easy").jobs()["start_s"] for who in (agent.policy, "f2"))
-    assert np.array_equal(ours, theirs)
+    agent_starts, policy_starts = (
+        kw.simulate(jobs, CLUSTER, policy, "easy").jobs()["start_s"] for policy in (agent.policy, "f2")
+    )
+    assert np.array_equal(agent_starts, policy_starts)
     assert agent.policy.name == "agent"
     with pytest.raises(UnknownNameError, match="policy"):
         LinearAgent(default_weights(), fallback_policy="f22")
 
 
 def test_saf_weights_give_order_of_saf():
-    """On jobs whose areas all differ, as sums of logarithms may round ties apart."""
+    """On jobs with different areas, as rounding of logarithms may break ties differently."""
     jobs = kw.JobTable(
         job_id=range(1, 7),
         submit_s=[0, 1, 1, 1, 1, 1],
         runtime_s=[100, 50, 20, 10, 400, 7],
         nodes=[64, 60, 40, 33, 64, 50],
     )
-    ours = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).policy, backfill="none")
-    theirs = kw.simulate(jobs, CLUSTER, "saf", backfill="none")
-    assert np.array_equal(ours.start_s, theirs.start_s)
-    assert np.array_equal(ours.job, theirs.job)
+    agent_starts = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).policy, backfill="none")
+    policy_starts = kw.simulate(jobs, CLUSTER, "saf", backfill="none")
+    assert np.array_equal(agent_starts.start_s, policy_starts.start_s)
+    assert np.array_equal(agent_starts.job, policy_starts.job)
 
 
-def test_three_jobs_whose_order_is_obvious():
+def test_order_of_three_jobs_by_one_weight():
     jobs = kw.JobTable(job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[100, 50, 10], nodes=[64, 64, 64])
     shortest = LinearAgent(np.eye(12)[0]).policy
     assert kw.simulate(jobs, CLUSTER, shortest, backfill="none").jobs()["start_s"].tolist() == [0, 110, 100]
@@ -194,7 +202,7 @@ def test_save_and_load_are_exact(tmp_path):
     again = load_agent(path)
     assert np.array_equal(again.weights, weights)
     assert np.array_equal(again.parameters(jobs, CLUSTER), agent.parameters(jobs, CLUSTER))
-    assert sorted(again.memory.users) == ["ann", 'bob "b"']
+    assert sorted(again.user_history.users) == ["ann", 'bob "b"']
     assert (again.prior_weight, again.fallback_policy) == (0.3, "f1")
     assert (again.name, again.provenance, again.policy.name) == ("mine", {"seed": 0, "trace": "x"}, "mine")
 
@@ -210,19 +218,19 @@ def test_weights_are_validated_and_read_only():
 def damaged(**changes):
     good = {
         "format": "kilowait linear agent",
-        "version": 2,
+        "version": 3,
         "name": "agent",
         "weights": dict.fromkeys(FEATURES, 0.5),
-        "trust": 0.25,
-        "kept": None,
+        "prior_weight": 0.25,
+        "fallback_policy": None,
         "provenance": {},
-        "memory": UserHistory().to_dict(),
+        "user_history": UserHistory().to_dict(),
     }
     return json.dumps({**good, **changes})
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", "it is not JSON, or is cut off"),
         (damaged()[:-40], "it is not JSON, or is cut off"),
@@ -231,7 +239,7 @@ def damaged(**changes):
         ("[1, 2]", "its format is 'list'"),
         ("{}", "its format is None"),
         (damaged(format="something"), "its format is 'something'"),
-        (damaged(version=1), "version 1; this kilowait reads version 2"),
+        (damaged(version=2), "version 2; this kilowait reads version 3"),
         (damaged(weights=[1, 2]), "has weights for"),
         (damaged(weights={"length": 1.0}), "has weights for length; this agent needs length, width"),
         (damaged(weights=dict.fromkeys(FEATURES, "1")), "they must be numbers"),
@@ -239,22 +247,22 @@ def damaged(**changes):
         (damaged(weights=dict.fromkeys(FEATURES, float("nan"))), "give 12 finite numbers"),
         (damaged(weights=dict.fromkeys(FEATURES, 10**400)), "agent.json"),
         (damaged(provenance=3), "the provenance 3"),
-        (damaged(trust="much"), "the trust 'much'"),
-        (damaged(trust=2.0), "weight of the stored user history is 2.0"),
-        (damaged(kept="f9"), "'f9'"),
+        (damaged(prior_weight="much"), "the prior_weight 'much'"),
+        (damaged(prior_weight=2.0), "weight of the stored user history is 2.0"),
+        (damaged(fallback_policy="f9"), "'f9'"),
         (damaged(max_wait_s=-1.0), "longest wait is -1.0 s"),
         (damaged(max_wait_s="long"), "agent.json"),
-        (damaged(kept=["f1"]), "agent.json"),
-        (damaged(memory=None), "its user history does not consist of"),
-        (damaged(memory={"usual": {"0": [1.0]}, "users": {}}), "agent.json"),
-        (damaged(memory={"usual": {"0": [-1.0, 0.0, 0.0]}, "users": {}}), "weights below 0"),
-        (damaged(memory={"usual": {"99": [1.0, 0.0, 0.0]}, "users": {}}), "not rows of 3 numbers"),
+        (damaged(fallback_policy=["f1"]), "agent.json"),
+        (damaged(user_history=None), "its user history does not consist of"),
+        (damaged(user_history={"all_users": {"0": [1.0]}, "users": {}}), "agent.json"),
+        (damaged(user_history={"all_users": {"0": [-1.0, 0.0, 0.0]}, "users": {}}), "weights below 0"),
+        (damaged(user_history={"all_users": {"99": [1.0, 0.0, 0.0]}, "users": {}}), "not rows of 3 numbers"),
     ],
 )
-def test_damaged_file_is_an_error(tmp_path, text, words):
+def test_damaged_file_is_an_error(tmp_path, text, message):
     path = tmp_path / "agent.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         load_agent(path)
 
 
@@ -262,7 +270,7 @@ def test_missing_and_binary_files_are_errors(tmp_path):
     with pytest.raises(InputError, match="train one with kilowait train"):
         load_agent(tmp_path / "none.json")
     (tmp_path / "agent.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="holds no agent"):
+    with pytest.raises(InputError, match="contains no agent"):
         load_agent(tmp_path / "agent.json")
     with pytest.raises(InputError, match="cannot write the agent"):
         LinearAgent(np.ones(12)).save(tmp_path / "agent.json" / "below.json")

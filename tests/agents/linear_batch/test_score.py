@@ -8,7 +8,7 @@ import pytest
 import kilowait as kw
 from kilowait.agents import LinearAgent
 from kilowait.agents.linear_batch import default_weights
-from kilowait.agents.linear_batch.score import PREDICTION_WEIGHT, SHRINK, compiled_recall
+from kilowait.agents.linear_batch.score import PREDICTION_WEIGHT, SHRINKAGE, compiled_statistics
 from kilowait.agents.user_history import UserHistory, parameters_for, user_histories
 from kilowait.engine.interface import JOB
 from kilowait.jobs import JobTable
@@ -23,13 +23,13 @@ def starts(jobs, agent, machine=MACHINE):
 
 def test_history_uses_requested_limits_not_predictions():
     limited = JOBS.with_columns(limit_s=JOBS["estimate_s"], planned_s=JOBS["estimate_s"])
-    told = limited.with_columns(estimate_s=JOBS["runtime_s"])
-    agent = LinearAgent(default_weights(), memory=user_histories(JOBS, [200])[200])
-    same = LinearAgent(default_weights(), memory=user_histories(told, [200])[200])
+    predicted_jobs = limited.with_columns(estimate_s=JOBS["runtime_s"])
+    agent = LinearAgent(default_weights(), user_history=user_histories(JOBS, [200])[200])
+    same = LinearAgent(default_weights(), user_history=user_histories(predicted_jobs, [200])[200])
     np.testing.assert_array_equal(starts(limited, same), starts(JOBS, agent))
 
 
-def waiting(told_s, before=()):
+def waiting(predicted_s, before=()):
     """One node: jobs of `before` seconds of user 0 end one after another, then users 0 and 1 have one waiting each."""
     ran = [*before, *([10.0] if before else [100.0]), 600.0, 600.0]
     ahead = len(ran) - 2
@@ -38,7 +38,7 @@ def waiting(told_s, before=()):
         submit_s=[float(n) for n in range(len(ran))],
         runtime_s=ran,
         limit_s=[3600.0] * len(ran),
-        estimate_s=[3600.0] * ahead + list(told_s),
+        estimate_s=[3600.0] * ahead + list(predicted_s),
         planned_s=[3600.0] * len(ran),
         nodes=[1] * len(ran),
         user=[0] * (ahead - 1) + [2, 0, 1],
@@ -46,8 +46,8 @@ def waiting(told_s, before=()):
 
 
 def first(jobs):
-    begun = starts(jobs, LinearAgent(default_weights()), kw.Cluster.from_nodes(1))
-    return int(np.argmin(begun[-2:]))
+    start_s = starts(jobs, LinearAgent(default_weights()), kw.Cluster.from_nodes(1))
+    return int(np.argmin(start_s[-2:]))
 
 
 def test_job_predicted_shorter_goes_first():
@@ -64,7 +64,7 @@ def test_prediction_weight_in_ended_jobs():
     jobs = waiting([36.0, 3600.0])
     parameters = parameters_for(default_weights(), jobs, 1, UserHistory(), 0.0)
 
-    def told(estimate_s, expected_inverse_runtime):
+    def predicted_jobs(estimate_s, expected_inverse_runtime):
         job = np.zeros(1, JOB)[0]
         job["limit_s"], job["estimate_s"], job["expected_inverse_runtime"], job["number"] = (
             3600.0,
@@ -72,19 +72,19 @@ def test_prediction_weight_in_ended_jobs():
             expected_inverse_runtime,
             1,
         )
-        return compiled_recall()(job, 0.0, parameters)
+        return compiled_statistics()(job, 0.0, parameters)
 
-    usual, used, quick_usual, quick = told(36.0, 0.5)
-    assert told(3600.0, 0.5) == (usual, usual, quick_usual, quick_usual)
+    usual, used, quick_usual, quick = predicted_jobs(36.0, 0.5)
+    assert predicted_jobs(3600.0, 0.5) == (usual, usual, quick_usual, quick_usual)
     assert used == pytest.approx(
-        (SHRINK * usual + PREDICTION_WEIGHT * np.log(0.01)) / (SHRINK + PREDICTION_WEIGHT)
+        (SHRINKAGE * usual + PREDICTION_WEIGHT * np.log(0.01)) / (SHRINKAGE + PREDICTION_WEIGHT)
     )
     assert quick == pytest.approx(
-        (SHRINK * quick_usual + PREDICTION_WEIGHT * 0.5) / (SHRINK + PREDICTION_WEIGHT)
+        (SHRINKAGE * quick_usual + PREDICTION_WEIGHT * 0.5) / (SHRINKAGE + PREDICTION_WEIGHT)
     )
 
 
 def test_reservations_use_predictions():
     agent = LinearAgent(default_weights())
-    told = JOBS.with_columns(limit_s=JOBS["estimate_s"], planned_s=JOBS["runtime_s"])
-    assert not np.array_equal(starts(told, agent), starts(JOBS, agent))
+    predicted_jobs = JOBS.with_columns(limit_s=JOBS["estimate_s"], planned_s=JOBS["runtime_s"])
+    assert not np.array_equal(starts(predicted_jobs, agent), starts(JOBS, agent))

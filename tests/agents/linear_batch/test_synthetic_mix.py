@@ -22,29 +22,29 @@ SYNTHETIC = with_users(kw.lublin(400, 32, load=1.1, seed=2), 3)
 OTHER = with_users(kw.lublin(600, 32, load=0.9, seed=5), 5)
 
 
-def searched(jobs=REAL[:600], mixture=None, **more):
+def trained_agent(jobs=REAL[:600], mixture=None, **more):
     return train(jobs, REAL[600:], CLUSTER, synthetic_mix=mixture, **{**SMALL, **more})[0]
 
 
 def test_seed_determines_agent_and_synthetic_jobs_change_it():
-    mixed = searched(mixture=SyntheticMix((SYNTHETIC,), 0.5)).provenance
-    assert mixed == searched(mixture=SyntheticMix((SYNTHETIC,), 0.5), threads=2).provenance
-    assert mixed["found"] != searched().provenance["found"]
+    mixed = trained_agent(mixture=SyntheticMix((SYNTHETIC,), 0.5)).provenance
+    assert mixed == trained_agent(mixture=SyntheticMix((SYNTHETIC,), 0.5), threads=2).provenance
+    assert mixed["averaged_move"] != trained_agent().provenance["averaged_move"]
     assert mixed["synthetic_share"] == 0.5 and mixed["generated_jobs"] == [400]
 
 
 def test_share_1_ignores_log_training_jobs():
     alone = SyntheticMix((SYNTHETIC,), 1.0)
-    one, other = searched(mixture=alone), searched(OTHER, mixture=alone)
+    one, other = trained_agent(mixture=alone), trained_agent(OTHER, mixture=alone)
     assert one.weights.tolist() == other.weights.tolist()
-    assert one.memory.to_dict() == other.memory.to_dict()
-    assert set(one.memory.users) == {"0", "1", "2", "3", "4"}  # of the validation jobs, which are real
+    assert one.user_history.to_dict() == other.user_history.to_dict()
+    assert set(one.user_history.users) == {"0", "1", "2", "3", "4"}  # of the validation jobs, which are real
     assert one.provenance["trained_on_jobs"] == 0
 
 
 def test_users_of_synthetic_jobs_are_separate():
     alone = WindowSampler(REAL[:600], SyntheticMix((SYNTHETIC,), 1.0), CLUSTER, 100, np.inf, until_s=1e6)
-    assert not alone.final_history.users and alone.final_history.usual[:, 0].sum() > 0
+    assert not alone.final_history.users and alone.final_history.all_users[:, 0].sum() > 0
     mixed = WindowSampler(REAL[:600], SyntheticMix((SYNTHETIC,), 0.5), CLUSTER, 100, np.inf, until_s=1e6)
     real = WindowSampler(REAL[:600], None, CLUSTER, 100, np.inf, until_s=1e6)
     assert mixed.history_with(REAL[600:]).to_dict() == real.history_with(REAL[600:]).to_dict()
@@ -78,15 +78,15 @@ def test_resumed_after_kill_equals_uninterrupted(tmp_path, curriculum):
             raise Killed
 
     with pytest.raises(Killed):
-        searched(mixture=mixture, checkpoint_dir=CheckpointDir(tmp_path), progress=kill)
-    resumed = searched(mixture=mixture, checkpoint_dir=CheckpointDir(tmp_path, resume=True))
-    uninterrupted = searched(mixture=mixture)
+        trained_agent(mixture=mixture, checkpoint_dir=CheckpointDir(tmp_path), progress=kill)
+    resumed = trained_agent(mixture=mixture, checkpoint_dir=CheckpointDir(tmp_path, resume=True))
+    uninterrupted = trained_agent(mixture=mixture)
     assert (
         resumed.weights.tolist() == uninterrupted.weights.tolist()
         and resumed.provenance == uninterrupted.provenance
     )
-    with pytest.raises(kw.errors.InputError, match="was begun with mixture"):
-        searched(
+    with pytest.raises(kw.errors.InputError, match="was started with synthetic_mix"):
+        trained_agent(
             mixture=SyntheticMix((SYNTHETIC,), 0.25, curriculum),
             checkpoint_dir=CheckpointDir(tmp_path, resume=True),
         )

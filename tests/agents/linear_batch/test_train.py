@@ -23,23 +23,23 @@ def jobs():
 
 
 @pytest.fixture(scope="module")
-def parts(jobs):
-    found = split(jobs)
-    return found.train, found.validation
+def split_jobs(jobs):
+    results = split(jobs)
+    return results.train, results.validation
 
 
-def test_weights_do_not_depend_on_threads(parts):
-    found = [
-        train(*parts, CLUSTER, seed=seed, threads=threads, **SMALL)
+def test_weights_do_not_depend_on_threads(split_jobs):
+    results = [
+        train(*split_jobs, CLUSTER, seed=seed, threads=threads, **SMALL)
         for seed, threads in ((0, 1), (0, 3), (1, 1))
     ]
-    weights = [agent.weights.tobytes() for agent, _ in found]
-    histories = [[g.training for g in history] for _, history in found]
+    weights = [agent.weights.tobytes() for agent, _ in results]
+    histories = [[g.training for g in history] for _, history in results]
     assert weights[0] == weights[1]
     assert histories[0] == histories[1] != histories[2]
 
 
-def test_training_learns_custom_objective(jobs, parts):
+def test_training_learns_custom_objective(jobs, split_jobs):
     """With an objective that favours long jobs, training must reverse the initial order (smallest area first)."""
 
     def long_ones_wait(log):
@@ -47,7 +47,7 @@ def test_training_learns_custom_objective(jobs, parts):
         return float(np.average(records["wait_s"], weights=records["run_s"] ** 2)) + 1.0
 
     agent, history = train(
-        *parts,
+        *split_jobs,
         CLUSTER,
         seed=0,
         objective=long_ones_wait,
@@ -59,51 +59,53 @@ def test_training_learns_custom_objective(jobs, parts):
     assert history[-1].best < 0.9
     assert agent.provenance["objective"] == "long_ones_wait"
     later = split(jobs).test
-    of_agent, of_policy = (
+    agent_value, policy_value = (
         long_ones_wait(kw.simulate(later, CLUSTER, policy, "easy")) for policy in (agent, "saf")
     )
-    assert of_agent < 0.9 * of_policy
+    assert agent_value < 0.9 * policy_value
 
 
-def test_clearly_better_policy_becomes_fallback(jobs, parts):
+def test_clearly_better_policy_becomes_fallback(jobs, split_jobs):
     """If the objective is the order of arrival, no search beats first come, first served."""
 
     def disorder(log):
         records = log.jobs()
         return 1.0 + float(np.maximum(0.0, -np.diff(records["start_s"])).mean())
 
-    agent, _ = train(*parts, CLUSTER, seed=0, objective=disorder, backfill="none", **SMALL)
+    agent, _ = train(*split_jobs, CLUSTER, seed=0, objective=disorder, backfill="none", **SMALL)
     assert agent.fallback_policy == "fcfs"
-    of_agent, of_policy = (
+    agent_value, policy_value = (
         kw.simulate(jobs, CLUSTER, policy, backfill="none").jobs()["start_s"]
         for policy in (agent.policy, "fcfs")
     )
-    assert np.array_equal(of_agent, of_policy)
+    assert np.array_equal(agent_value, policy_value)
 
 
-def test_history_contains_users_of_training_and_validation(parts):
+def test_history_contains_users_of_training_and_validation(split_jobs):
     first, second = (
         part.with_columns(user=np.arange(len(part)) % 3 + shift)
-        for part, shift in zip(parts, (0, 2), strict=True)
+        for part, shift in zip(split_jobs, (0, 2), strict=True)
     )
     agent, _ = train(first, second, CLUSTER, seed=0, **SMALL)
-    assert sorted(agent.memory.users) == ["0", "1", "2", "3", "4"]
+    assert sorted(agent.user_history.users) == ["0", "1", "2", "3", "4"]
 
 
-def test_window_history_does_not_depend_on_later_jobs(parts):
+def test_window_history_does_not_depend_on_later_jobs(split_jobs):
     """Changing later jobs does not change the user history at the start of the window."""
-    jobs = parts[0].with_columns(user=np.arange(len(parts[0])) % 7)
+    jobs = split_jobs[0].with_columns(user=np.arange(len(split_jobs[0])) % 7)
     changed = jobs.with_columns(runtime_s=np.where(np.arange(len(jobs)) < 600, jobs["runtime_s"], 1.0))
     for lag in (0, 50, 400):
-        one, other = (LogPart(table, CLUSTER, 150).lagging(600, lag).parameters for table in (jobs, changed))
+        one, other = (
+            LogPart(table, CLUSTER, 150).lagged_window(600, lag).parameters for table in (jobs, changed)
+        )
         assert np.array_equal(one, other)
-    later = LogPart(changed, CLUSTER, 150).lagging(900, 0).parameters
-    assert not np.array_equal(later, LogPart(jobs, CLUSTER, 150).lagging(900, 0).parameters)
+    later = LogPart(changed, CLUSTER, 150).lagged_window(900, 0).parameters
+    assert not np.array_equal(later, LogPart(jobs, CLUSTER, 150).lagged_window(900, 0).parameters)
 
 
-def test_progress_and_provenance(parts):
+def test_progress_and_provenance(split_jobs):
     reported = []
-    agent, history = train(*parts, CLUSTER, seed=0, trace="a log", progress=reported.append, **SMALL)
+    agent, history = train(*split_jobs, CLUSTER, seed=0, trace="a log", progress=reported.append, **SMALL)
     assert reported == history
     assert [g.number for g in history] == [1, 2, 3, 4]
     assert history[-1].best in (1.0, pytest.approx(agent.provenance["validation_relative_to_start"]))
@@ -125,7 +127,7 @@ def test_relative_score_is_symmetric():
 
 
 @pytest.mark.parametrize(
-    ("changes", "problem", "words"),
+    ("changes", "problem", "message"),
     [
         ({"objective": "mean_bslt"}, UnknownNameError, "did you mean 'mean_bsld'"),
         ({"window_jobs": 1500}, InputError, "longer than the 1,200 jobs available"),
@@ -135,6 +137,6 @@ def test_relative_score_is_symmetric():
         ({"seed": -1}, InputError, "must be 0 or more"),
     ],
 )
-def test_invalid_training_settings_are_errors(parts, changes, problem, words):
-    with pytest.raises(problem, match=words):
-        train(*parts, CLUSTER, **{"seed": 0, **SMALL, **changes})
+def test_invalid_training_settings_are_errors(split_jobs, changes, problem, message):
+    with pytest.raises(problem, match=message):
+        train(*split_jobs, CLUSTER, **{"seed": 0, **SMALL, **changes})

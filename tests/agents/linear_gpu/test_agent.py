@@ -25,40 +25,42 @@ JOBS = gpu_workload(300, CLUSTER, load=1.4, seed=5, shared=0.3)
 COUNT = len(FEATURES) + len(TYPE_FEATURES)
 
 
-def run(policy, jobs=JOBS, **way):
+def run(policy, jobs=JOBS, **options):
     policy = as_policy(policy)
     fixed = {"at_limit": "extend", "on_oversized": "drop", "dependencies": False, "placement": None}
-    options = simulate_arguments({**fixed, "gpu": GpuOptions(**way)}, jobs, CLUSTER, policy, "skip")
+    options = simulate_arguments({**fixed, "gpu": GpuOptions(**options)}, jobs, CLUSTER, policy, "skip")
     return kw.simulate(jobs, CLUSTER, policy, "skip", **options)
 
 
-def same(one, other):
+def same_schedule(one, other):
     return np.array_equal(one.start_s, other.start_s) and np.array_equal(one.end_s, other.end_s)
 
 
 @pytest.mark.parametrize("types", ["any", "fastest"])
-@pytest.mark.parametrize("rule", list(POLICY_WEIGHTS))
-def test_rule_agent_schedules_as_policy(rule, types):
-    assert same(run(policy_agent(rule, GPUS, gpu_type_order=types)), run(rule, gpu_type_order=types))
+@pytest.mark.parametrize("policy", list(POLICY_WEIGHTS))
+def test_policy_agent_gives_same_schedule_as_policy(policy, types):
+    assert same_schedule(
+        run(policy_agent(policy, GPUS, gpu_type_order=types)), run(policy, gpu_type_order=types)
+    )
 
 
-def test_rule_agent_with_migration_and_placement():
+def test_policy_agent_with_migration_and_placement():
     log = run(policy_agent("las", GPUS, gpu_type_order="fastest", placement="best", migrate=True))
     settings = {"placement": "best", "gpu_type_order": "fastest"}
     assert log.run["migrate"] and log.run["placement"] == "best" and log.run["preempt"]
     speeds = run_speeds("auto", JOBS, CLUSTER)
     from kilowait.policies.simulation import gpu_settings_for
 
-    placing = gpu_settings_for("las", "skip", migrate=True, **settings)
-    assert same(log, kw.simulate(JOBS, CLUSTER, "las", "skip", settings=placing, speeds=speeds))
+    gpu_settings = gpu_settings_for("las", "skip", migrate=True, **settings)
+    assert same_schedule(log, kw.simulate(JOBS, CLUSTER, "las", "skip", settings=gpu_settings, speeds=speeds))
 
 
 def test_unsorted_jobs_are_scored_correctly():
     weights = np.random.default_rng(0).normal(size=COUNT)
     agent = LinearGpuAgent(weights, {"preempt": True})
     shuffled = np.random.default_rng(1).permutation(len(JOBS))
-    back = run(agent, JOBS[shuffled]).jobs()["end_s"]
-    assert np.array_equal(run(agent).jobs()["end_s"][shuffled], back)
+    reordered_end_s = run(agent, JOBS[shuffled]).jobs()["end_s"]
+    assert np.array_equal(run(agent).jobs()["end_s"][shuffled], reordered_end_s)
 
 
 def test_explicit_gpu_settings_override_agent():
@@ -76,23 +78,23 @@ def test_save_and_load_are_exact(tmp_path):
     again = kw.load_agent(agent.save(tmp_path / "agent.json"))
     assert isinstance(again, LinearGpuAgent) and np.array_equal(again.weights, weights)
     assert again.overrides == agent.overrides and again.provenance == {"seed": 2}
-    assert same(run(agent), run(again))
+    assert same_schedule(run(agent), run(again))
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"version": 9}, "version 9"),
         ({"weights": {"remaining": 1.0}}, "needs remaining, length"),
-        ({"way": {"preempted": True}}, "preempted"),
-        ({"way": {"placement": "nowhere"}}, "nowhere"),
-        ({"way": None}, "train it again"),
+        ({"gpu_settings": {"preempted": True}}, "preempted"),
+        ({"gpu_settings": {"placement": "nowhere"}}, "nowhere"),
+        ({"gpu_settings": None}, "train it again"),
     ],
 )
-def test_damaged_file_is_an_error(tmp_path, change, words):
+def test_damaged_file_is_an_error(tmp_path, change, message):
     path = policy_agent("sjf", GPUS).save(tmp_path / "agent.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         kw.load_agent(path)
 
 
@@ -106,37 +108,37 @@ def test_invalid_weights_and_policies_are_errors():
 QUICK = {"generations": 3, "population": 4, "windows": 2, "window_jobs": 60, "placements": ("first",)}
 
 
-def trained(seed=1, threads=1, log=JOBS):
+def train_agent(seed=1, threads=1, log=JOBS):
     speeds = {"speeds": lambda jobs: run_speeds("auto", jobs, CLUSTER)}
     return train_linear_gpu(log[:60], log[60:], CLUSTER, seed=seed, threads=threads, **speeds, **QUICK)
 
 
 def test_agent_does_not_depend_on_threads():
-    one, history = trained()
-    two, again = trained(threads=2)
+    one, history = train_agent()
+    two, again = train_agent(threads=2)
     assert np.array_equal(one.weights, two.weights) and [h.training for h in history] == [
         h.training for h in again
     ]
-    other = trained(seed=2)[1]
+    other = train_agent(seed=2)[1]
     assert [h.training for h in other] != [h.training for h in history]
 
 
 def test_best_policy_is_start_and_kept_unless_clearly_beaten():
-    agent, _ = trained()
+    agent, _ = train_agent()
     start = agent.provenance["start"]
     best = best_policy(
         JOBS[:60], CLUSTER, windows=2, window_jobs=60, placements=("first",),
         speeds=lambda jobs: run_speeds("auto", jobs, CLUSTER),
     )  # fmt: skip
     assert start == dict(best.provenance)
-    if agent.provenance["kept_the_rule"]:
+    if agent.provenance["policy_kept"]:
         assert np.array_equal(agent.weights, best.weights) and agent.overrides == best.overrides
     else:
-        assert agent.provenance["validation_relative_to_the_rule"] < 1
+        assert agent.provenance["validation_relative_to_policy"] < 1
 
 
 def test_too_few_validation_windows_is_an_error():
     with pytest.raises(InputError, match="--window"):
-        trained(log=JOBS[:200])
+        train_agent(log=JOBS[:200])
     with pytest.raises(UnknownNameError, match="mean_jct_s"):
         train_linear_gpu(JOBS[:60], JOBS[60:], CLUSTER, seed=0, objective="mean_jct")

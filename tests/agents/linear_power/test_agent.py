@@ -13,8 +13,8 @@ from kilowait.experiments.power import PowerSettings, make_power_context
 
 JOBS = kw.lublin(jobs=900, nodes=32, seed=3, load=0.5)
 MACHINE = kw.Cluster.from_nodes(32)
-LEVERS = "sleep=timeout:600+dvfs=2"
-POWER = PowerConfig("taurus", power_controls=LEVERS)
+POWER_CONTROLS = "sleep=timeout:600+dvfs=2"
+POWER = PowerConfig("taurus", power_controls=POWER_CONTROLS)
 QUICK = {"seed": 1, "generations": 3, "population": 6, "windows": 3, "window_jobs": 100}
 
 
@@ -25,12 +25,12 @@ def trained():
 
 def test_save_and_load(tmp_path):
     agent = LinearPowerAgent(
-        np.random.default_rng(0).normal(size=len(WEIGHTS)), LEVERS, "carbon", "green", {"seed": 1}
+        np.random.default_rng(0).normal(size=len(WEIGHTS)), POWER_CONTROLS, "carbon", "green", {"seed": 1}
     )
     again = kw.load_agent(agent.save(tmp_path / "agent.json"))
     assert np.array_equal(again.weights, agent.weights)
     assert (again.power_controls, again.signal, again.name, again.provenance) == (
-        LEVERS,
+        POWER_CONTROLS,
         "carbon",
         "green",
         {"seed": 1},
@@ -38,17 +38,17 @@ def test_save_and_load(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new", "message"),
     [
-        ('"version": 1', '"version": 7', "version 7"),
-        ('"longer"', '"shorter"', "needs"),
+        ('"version": 2', '"version": 7', "version 7"),
+        ('"slowdown"', '"speedup"', "needs"),
         ("0.5", '"x"', "damaged"),
     ],
 )
-def test_damaged_file_is_an_error(tmp_path, old, new, words):
-    path = from_controls(8, longer=0.5).save(tmp_path / "agent.json")
+def test_damaged_file_is_an_error(tmp_path, old, new, message):
+    path = from_controls(8, slowdown=0.5).save(tmp_path / "agent.json")
     path.write_text(path.read_text().replace(old, new, 1))
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         kw.load_agent(path)
 
 
@@ -64,7 +64,7 @@ def test_training_does_not_depend_on_threads(trained):
     again, _ = train_linear_power(JOBS[:540], JOBS[540:720], MACHINE, POWER, threads=2, **QUICK)
     assert np.array_equal(agent.weights, again.weights)
     assert len(history) == 3 and history[-1].best <= 1.0
-    assert agent.provenance["objective"] == "energy" and agent.power_controls == LEVERS
+    assert agent.provenance["objective"] == "energy" and agent.power_controls == POWER_CONTROLS
 
 
 def test_training_objective_equals_accounting(trained):
@@ -72,14 +72,16 @@ def test_training_objective_equals_accounting(trained):
     from kilowait.agents.linear_power.objective import EvaluationWindows
 
     agent = trained[0]
-    seen = EvaluationWindows(JOBS, MACHINE, POWER, 2, 150, "easy", "energy").evaluate(
+    evaluation = EvaluationWindows(JOBS, MACHINE, POWER, 2, 150, "easy", "energy").evaluate(
         [agent], np.array([100, 400]), 1
     )
     meter = make_power_context(PowerSettings("taurus"), JOBS, MACHINE)
     for place, first in enumerate((100, 400)):
-        metrics = run_on(JOBS[first : first + 150], MACHINE, meter, agent.bind_power(POWER), "easy", LEVERS)
-        assert seen.spent[0, place] == pytest.approx(metrics["energy"], rel=1e-9)
-        assert seen.slowdown[0, place] == pytest.approx(metrics["slowdown"], rel=1e-9)
+        metrics = run_on(
+            JOBS[first : first + 150], MACHINE, meter, agent.bind_power(POWER), "easy", POWER_CONTROLS
+        )
+        assert evaluation.spent[0, place] == pytest.approx(metrics["energy"], rel=1e-9)
+        assert evaluation.slowdown[0, place] == pytest.approx(metrics["slowdown"], rel=1e-9)
 
 
 def test_missing_arguments_are_errors():

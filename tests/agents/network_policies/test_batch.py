@@ -29,11 +29,16 @@ MACHINE = kw.Cluster.from_nodes(16)
 @pytest.mark.parametrize("order", ["agent", "saf"])
 @pytest.mark.parametrize("seed", range(3))
 def test_engine_and_python_inference_agree(make, order, seed):
-    asking = DecisionSettings(queue_window=24, backfill_order=order)
-    net = make(asking.observation_spec, "kernel", seed=seed, width=16, depth=2)
+    decision_settings = DecisionSettings(queue_window=24, backfill_order=order)
+    network_ = make(decision_settings.observation_spec, "kernel", seed=seed, width=16, depth=2)
     jobs = crowded(120, seed)
-    inside = NetworkAgent(net, asking).run(RunInputs(jobs, MACHINE, Settings("easy")))
-    outside = run_policy(jobs, MACHINE, lambda seen: greedy_actions(net, seen), decision_settings=asking)
+    inside = NetworkAgent(network_, decision_settings).run(RunInputs(jobs, MACHINE, Settings("easy")))
+    outside = run_policy(
+        jobs,
+        MACHINE,
+        lambda observation: greedy_actions(network_, observation),
+        decision_settings=decision_settings,
+    )
     assert np.array_equal(inside.jobs()["start_s"], outside.jobs()["start_s"])
     assert (
         inside.jobs()["start_s"].tolist()
@@ -42,8 +47,12 @@ def test_engine_and_python_inference_agree(make, order, seed):
 
 
 def test_simulate_accepts_network_agent():
-    asking = DecisionSettings(queue_window=16)
-    agent = NetworkAgent(network(asking.observation_spec, "attention", seed=1, width=16), asking, name="mine")
+    decision_settings = DecisionSettings(queue_window=16)
+    agent = NetworkAgent(
+        network(decision_settings.observation_spec, "attention", seed=1, width=16),
+        decision_settings,
+        name="mine",
+    )
     log = kw.simulate(crowded(60, 1), MACHINE, agent, "easy")
     assert log.run["policy"] == "mine" and np.isfinite(log.jobs()["start_s"]).all()
     with pytest.raises(InputError, match="policy 'mine' orders backfill candidates itself"):
@@ -51,18 +60,20 @@ def test_simulate_accepts_network_agent():
 
 
 def test_loaded_agent_makes_same_decisions(tmp_path):
-    asking = DecisionSettings(queue_window=16, backfill_order="agent", max_wait_s=4000.0)
-    net = network(asking.observation_spec, "kernel", seed=3, width=16)
-    save_network(net, tmp_path / "agent.pt", provenance={"decision_settings": settings_to_dict(asking)})
+    decision_settings = DecisionSettings(queue_window=16, backfill_order="agent", max_wait_s=4000.0)
+    network_ = network(decision_settings.observation_spec, "kernel", seed=3, width=16)
+    save_network(
+        network_, tmp_path / "agent.pt", provenance={"decision_settings": settings_to_dict(decision_settings)}
+    )
     agent = network_agent(tmp_path / "agent.pt")
     jobs = crowded(90, 2)
-    assert agent.decision_settings == asking
+    assert agent.decision_settings == decision_settings
     assert np.array_equal(
         kw.simulate(jobs, MACHINE, agent, "easy").jobs()["start_s"],
-        kw.simulate(jobs, MACHINE, NetworkAgent(net, asking), "easy").jobs()["start_s"],
+        kw.simulate(jobs, MACHINE, NetworkAgent(network_, decision_settings), "easy").jobs()["start_s"],
     )
-    save_network(net, tmp_path / "bare.pt")
-    with pytest.raises(InputError, match="not its decision settings"):
+    save_network(network_, tmp_path / "bare.pt")
+    with pytest.raises(InputError, match="without its decision settings"):
         network_agent(tmp_path / "bare.pt")
 
 
@@ -72,11 +83,11 @@ def test_unsupported_networks_have_no_engine_weights():
 
 
 def test_windows_without_choices_run_to_the_end():
-    lonely = kw.JobTable(
+    sparse_jobs = kw.JobTable(
         job_id=np.arange(6), submit_s=np.arange(6) * 1000.0, runtime_s=np.full(6, 10.0), nodes=np.full(6, 1)
     )
     vec = BatchVectorEnv(
-        2, jobs=lonely, cluster=MACHINE, episode_jobs=3, queue_window=4, autoreset_mode="SameStep"
+        2, jobs=sparse_jobs, cluster=MACHINE, episode_jobs=3, queue_window=4, autoreset_mode="SameStep"
     )
     assert weighted_metrics(network(vec.observation_spec, "kernel", width=8), vec, [0, 3]).tolist() == [
         0.0,
@@ -94,25 +105,32 @@ def predicted(count: int = 60, seed: int = 1) -> kw.JobTable:
 
 
 def test_network_with_prediction_features(tmp_path):
-    asking = DecisionSettings(queue_window=16, backfill_order="agent", prediction_features=True)
-    net = network(asking.observation_spec, "kernel", seed=3, width=16)
-    save_network(net, tmp_path / "agent.pt", provenance={"decision_settings": settings_to_dict(asking)})
+    decision_settings = DecisionSettings(queue_window=16, backfill_order="agent", prediction_features=True)
+    network_ = network(decision_settings.observation_spec, "kernel", seed=3, width=16)
+    save_network(
+        network_, tmp_path / "agent.pt", provenance={"decision_settings": settings_to_dict(decision_settings)}
+    )
     agent = network_agent(tmp_path / "agent.pt")
     assert agent.decision_settings.prediction_features and engine_weights(agent.network) is not None
     inside = kw.simulate(predicted(), MACHINE, agent, "easy").jobs()["start_s"]
     outside = run_policy(
-        predicted(), MACHINE, lambda seen: greedy_actions(net, seen), decision_settings=asking
+        predicted(),
+        MACHINE,
+        lambda observation: greedy_actions(network_, observation),
+        decision_settings=decision_settings,
     )
     assert np.array_equal(inside, outside.jobs()["start_s"])
-    quicker = predicted().with_columns(expected_inverse_runtime=np.linspace(0.01, 1, 60))
-    assert not np.array_equal(inside, kw.simulate(quicker, MACHINE, agent, "easy").jobs()["start_s"])
+    other_predictions = predicted().with_columns(expected_inverse_runtime=np.linspace(0.01, 1, 60))
+    assert not np.array_equal(
+        inside, kw.simulate(other_predictions, MACHINE, agent, "easy").jobs()["start_s"]
+    )
     with pytest.raises(InputError, match="the jobs have no predicted run times"):
         kw.simulate(crowded(60, 1), MACHINE, agent, "easy")
 
 
 def test_agents_without_prediction_field_still_load(tmp_path):
     # What files said then: no word of predictions, and these columns.
-    asked = {
+    saved = {
         "queue_window": 16,
         "backfill": "easy",
         "backfill_order": "agent",
@@ -124,10 +142,12 @@ def test_agents_without_prediction_field_still_load(tmp_path):
         "graph": False,
     }
     names = ("length", "width", "share", "area", "hour", "day", "patience", "fits", "spare", "place")
-    asking = DecisionSettings(queue_window=16, backfill_order="agent")
-    assert asking.observation_spec.features == names and settings_to_dict(asking) == asked
-    net = network(asking.observation_spec, "kernel", seed=3, width=16)
-    save_network(net, tmp_path / "agent.pt", provenance={"decision_settings": asked})
+    decision_settings = DecisionSettings(queue_window=16, backfill_order="agent")
+    assert (
+        decision_settings.observation_spec.features == names and settings_to_dict(decision_settings) == saved
+    )
+    network_ = network(decision_settings.observation_spec, "kernel", seed=3, width=16)
+    save_network(network_, tmp_path / "agent.pt", provenance={"decision_settings": saved})
     agent = network_agent(tmp_path / "agent.pt")
     assert not agent.decision_settings.prediction_features
     for jobs in (crowded(60, 1), predicted()):

@@ -26,26 +26,30 @@ def graph():
     return nodes, (bits != 0) | itself, edges
 
 
-def in_lists(layer: DenseGATv2, nodes, adjacent, edges):
+def pytorch_geometric_result(layer: DenseGATv2, nodes, adjacent, edges):
     """Result of PyTorch Geometric, one graph of the batch at a time."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch_geometric.nn import GATv2Conv
 
-        theirs = GATv2Conv(WIDTH, WIDTH // HEADS, HEADS, add_self_loops=False, edge_dim=edges.shape[-1])
+        reference = GATv2Conv(WIDTH, WIDTH // HEADS, HEADS, add_self_loops=False, edge_dim=edges.shape[-1])
     with torch.no_grad():
-        theirs.lin_l.weight.copy_(layer.source.weight)
-        theirs.lin_l.bias.copy_(layer.source.bias)
-        theirs.lin_r.weight.copy_(layer.target.weight)
-        theirs.lin_r.bias.copy_(layer.target.bias)
-        theirs.lin_edge.weight.copy_(layer.edge.weight)
-        theirs.att.copy_(layer.score[None])
-        theirs.bias.copy_(layer.bias)
-        found = []
-        for one in range(len(nodes)):
-            target, source = adjacent[one].nonzero().T
-            found.append(theirs(nodes[one], torch.stack([source, target]), edges[one, target, source]))
-        return torch.stack(found)
+        reference.lin_l.weight.copy_(layer.source.weight)
+        reference.lin_l.bias.copy_(layer.source.bias)
+        reference.lin_r.weight.copy_(layer.target.weight)
+        reference.lin_r.bias.copy_(layer.target.bias)
+        reference.lin_edge.weight.copy_(layer.edge.weight)
+        reference.att.copy_(layer.score[None])
+        reference.bias.copy_(layer.bias)
+        outputs = []
+        for graph_index in range(len(nodes)):
+            target, source = adjacent[graph_index].nonzero().T
+            outputs.append(
+                reference(
+                    nodes[graph_index], torch.stack([source, target]), edges[graph_index, target, source]
+                )
+            )
+        return torch.stack(outputs)
 
 
 def with_other_biases(layer: DenseGATv2) -> DenseGATv2:
@@ -59,7 +63,9 @@ def test_layer_equals_gatv2(graph):
     nodes, adjacent, edges = graph
     layer = with_other_biases(DenseGATv2(WIDTH, HEADS, edges.shape[-1]))
     ours, weights = layer(nodes, adjacent, edges)
-    torch.testing.assert_close(ours, in_lists(layer, nodes, adjacent, edges), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        ours, pytorch_geometric_result(layer, nodes, adjacent, edges), atol=1e-5, rtol=1e-5
+    )
     assert (weights[:, :, :, :][~adjacent[:, None].expand_as(weights)] == 0).all()
 
 
@@ -69,7 +75,10 @@ def test_layer_equals_gatv2_with_edge_types(graph):
     layer = with_other_biases(DenseGATv2(WIDTH, HEADS, len(EDGE_TYPES)))
     types = edges[..., : len(EDGE_TYPES)]
     torch.testing.assert_close(
-        layer(nodes, adjacent, types)[0], in_lists(layer, nodes, adjacent, types), atol=1e-5, rtol=1e-5
+        layer(nodes, adjacent, types)[0],
+        pytorch_geometric_result(layer, nodes, adjacent, types),
+        atol=1e-5,
+        rtol=1e-5,
     )
 
 
@@ -79,21 +88,21 @@ def test_split_batch_gives_same_result(graph, monkeypatch):
 
     def result():
         layer.zero_grad()
-        found = layer(nodes, adjacent, edges)[0]
-        found.square().sum().backward()
-        return found, layer.score.grad.clone(), layer.edge.weight.grad.clone()
+        outputs = layer(nodes, adjacent, edges)[0]
+        outputs.square().sum().backward()
+        return outputs, layer.score.grad.clone(), layer.edge.weight.grad.clone()
 
     whole = result()
     monkeypatch.setattr(gat, "PAIRS_AT_A_TIME", 1)
-    for one, other in zip(whole, result(), strict=True):
-        torch.testing.assert_close(one, other)
+    for graph_index, other in zip(whole, result(), strict=True):
+        torch.testing.assert_close(graph_index, other)
 
 
 def test_time_encoding_is_asymmetric():
-    code = TimeBetween()(torch.tensor([[0.0, 0.3]]))
-    assert code.shape == (1, 2, 2, 4)
-    assert not torch.allclose(code[0, 0, 1], code[0, 1, 0])
-    torch.testing.assert_close(code[0, 0, 0], code[0, 1, 1])
+    encoding = TimeBetween()(torch.tensor([[0.0, 0.3]]))
+    assert encoding.shape == (1, 2, 2, 4)
+    assert not torch.allclose(encoding[0, 0, 1], encoding[0, 1, 0])
+    torch.testing.assert_close(encoding[0, 0, 0], encoding[0, 1, 1])
 
 
 def test_time_feature_is_found_by_name():

@@ -17,12 +17,12 @@ ACTIONS = SPEC.slots * SPEC.choices + SPEC.extra
 def queues(batch: int = 5, *, seed: int = 0) -> dict[str, torch.Tensor]:
     """Queues of 0 to 4 jobs in the first of six slots."""
     random = np.random.default_rng(seed)
-    there = np.arange(SPEC.slots) < np.arange(batch)[:, None]
-    there[:, 5] = False
-    jobs = random.normal(size=(batch, SPEC.slots, 3)) * there[..., None]
-    mask = np.concatenate([np.repeat(there, SPEC.choices, 1), np.ones((batch, 2))], 1)
+    occupied = np.arange(SPEC.slots) < np.arange(batch)[:, None]
+    occupied[:, 5] = False
+    jobs = random.normal(size=(batch, SPEC.slots, 3)) * occupied[..., None]
+    mask = np.concatenate([np.repeat(occupied, SPEC.choices, 1), np.ones((batch, 2))], 1)
     edges = random.integers(0, 8, (batch, SPEC.slots, SPEC.slots))
-    edges = (edges | edges.transpose(0, 2, 1)) * there[:, :, None] * there[:, None, :]
+    edges = (edges | edges.transpose(0, 2, 1)) * occupied[:, :, None] * occupied[:, None, :]
     return {
         "jobs": torch.tensor(jobs, dtype=torch.float32),
         "summary": torch.tensor(random.normal(size=(batch, 2)), dtype=torch.float32),
@@ -37,114 +37,114 @@ def both(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_shapes_mask_and_gradients(kind):
-    seen = queues()
+    observation = queues()
     actor, q = both(kind)
-    logits, value = actor(seen)
+    logits, value = actor(observation)
     assert logits.shape == (5, ACTIONS) and value.shape == (5,) and value.isfinite().all()
-    for scores in (logits, q(seen), actor.scores(seen), q.scores(seen)):
-        assert torch.equal(scores.isfinite(), seen["mask"] != 0)
-        assert (scores[seen["mask"] == 0] == -torch.inf).all()
-    (logits[seen["mask"] != 0].square().sum() + value.sum()).backward()
+    for scores in (logits, q(observation), actor.scores(observation), q.scores(observation)):
+        assert torch.equal(scores.isfinite(), observation["mask"] != 0)
+        assert (scores[observation["mask"] == 0] == -torch.inf).all()
+    (logits[observation["mask"] != 0].square().sum() + value.sum()).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in actor.parameters())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding_does_not_change_scores(kind):
     """A queue alone, with fewer slots used, is scored as in a batch with longer ones."""
-    seen = queues()
+    observation = queues()
     actor, q = both(kind)
     for place in range(5):
-        alone = {name: rows[place : place + 1] for name, rows in seen.items()}
-        torch.testing.assert_close(actor(alone)[0], actor(seen)[0][place : place + 1])
-        torch.testing.assert_close(actor(alone)[1], actor(seen)[1][place : place + 1])
-        torch.testing.assert_close(q(alone), q(seen)[place : place + 1])
+        alone = {name: rows[place : place + 1] for name, rows in observation.items()}
+        torch.testing.assert_close(actor(alone)[0], actor(observation)[0][place : place + 1])
+        torch.testing.assert_close(actor(alone)[1], actor(observation)[1][place : place + 1])
+        torch.testing.assert_close(q(alone), q(observation)[place : place + 1])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_order_of_the_queue_does_not_matter(kind):
-    seen = queues()
+def test_order_of_queue_does_not_change_scores(kind):
+    observation = queues()
     actor, _ = both(kind)
     order = torch.tensor([5, 2, 0, 4, 1, 3])
-    per_job = seen["mask"][:, : -SPEC.extra].view(5, SPEC.slots, -1)[:, order].flatten(1)
-    turned = {
-        "jobs": seen["jobs"][:, order],
-        "summary": seen["summary"],
-        "mask": torch.cat([per_job, seen["mask"][:, -SPEC.extra :]], 1),
-        "edges": seen["edges"][:, order][:, :, order],
+    per_job = observation["mask"][:, : -SPEC.extra].view(5, SPEC.slots, -1)[:, order].flatten(1)
+    permuted = {
+        "jobs": observation["jobs"][:, order],
+        "summary": observation["summary"],
+        "mask": torch.cat([per_job, observation["mask"][:, -SPEC.extra :]], 1),
+        "edges": observation["edges"][:, order][:, :, order],
     }
-    logits, value = actor(seen)
-    wanted = logits[:, : -SPEC.extra].view(5, SPEC.slots, -1)[:, order].flatten(1)
-    found, same = actor(turned)
-    torch.testing.assert_close(found[:, : -SPEC.extra], wanted)
-    torch.testing.assert_close(found[:, -SPEC.extra :], logits[:, -SPEC.extra :])
+    logits, value = actor(observation)
+    expected = logits[:, : -SPEC.extra].view(5, SPEC.slots, -1)[:, order].flatten(1)
+    result, same = actor(permuted)
+    torch.testing.assert_close(result[:, : -SPEC.extra], expected)
+    torch.testing.assert_close(result[:, -SPEC.extra :], logits[:, -SPEC.extra :])
     torch.testing.assert_close(same, value)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["jobs", "summary", "edges"])
 def test_scores_depend_on_every_input(kind, name):
-    seen = queues()
+    observation = queues()
     actor, _ = both(kind)
-    other = {**seen, name: queues(seed=1)[name]}
-    told = not torch.allclose(actor(seen)[0][4], actor(other)[0][4])
-    assert told == (name != "edges" or kind == "gat")
+    other = {**observation, name: queues(seed=1)[name]}
+    changed = not torch.allclose(actor(observation)[0][4], actor(other)[0][4])
+    assert changed == (name != "edges" or kind == "gat")
 
 
 def test_kernel_gathered_equals_dense():
-    seen = queues()
+    observation = queues()
     body = network(SPEC, "kernel", width=16).body
-    jobs, joined = seen["jobs"], body.summary(seen["summary"])
-    there = (jobs != 0).any(-1)
-    gathered, dense = body._gathered(jobs, there, joined), body._dense(jobs, there, joined)
+    jobs, summary = observation["jobs"], body.summary(observation["summary"])
+    occupied = (jobs != 0).any(-1)
+    gathered, dense = body._gathered(jobs, occupied, summary), body._dense(jobs, occupied, summary)
     torch.testing.assert_close(gathered.pooled, dense.pooled)
-    torch.testing.assert_close(gathered.rows, dense.rows.flatten(0, 1)[gathered.places])
+    torch.testing.assert_close(gathered.rows, dense.rows.flatten(0, 1)[gathered.positions])
 
 
 @pytest.mark.parametrize("kind", ["attention", "gat"])
 def test_attention_weights_sum_to_1(kind):
-    seen = queues()
+    observation = queues()
     body = network(SPEC, kind, width=16, heads=2, depth=2).body
-    layers = body.attention(seen)
+    layers = body.attention(observation)
     assert len(layers) == 2
     for weights in layers:
         assert weights.shape[:2] == (5, 2)
         torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
     first = 1 if kind == "attention" else 0  # the summary's token
-    nobody = layers[0][2, :, :, first + 2 :]  # the third queue has two jobs
-    looked = nobody[:, : first + 2]
-    assert (looked == 0).all()
+    empty_slots = layers[0][2, :, :, first + 2 :]  # the third queue has two jobs
+    weights_to_empty = empty_slots[:, : first + 2]
+    assert (weights_to_empty == 0).all()
 
 
 def test_mean_allowed_advantage_is_zero():
-    seen = queues()
+    observation = queues()
     q = q_network(SPEC, "kernel", width=16)
-    _, state = q.outputs(q.body(seen))
-    allowed = seen["mask"] != 0
-    found = q(seen)
+    _, state = q.outputs(q.body(observation))
+    allowed = observation["mask"] != 0
+    result = q(observation)
     for row in range(5):
-        assert found[row][allowed[row]].mean().item() == pytest.approx(state[row].item(), abs=1e-5)
+        assert result[row][allowed[row]].mean().item() == pytest.approx(state[row].item(), abs=1e-5)
 
 
 def test_atoms_give_distributions():
-    seen = queues()
+    observation = queues()
     q = q_network(SPEC, "attention", width=16, atoms=11, span=(-5.0, 5.0))
-    spread = q.log_distribution(seen).exp()
-    assert spread.shape == (5, ACTIONS, 11)
-    torch.testing.assert_close(spread.sum(-1), torch.ones(5, ACTIONS))
-    allowed = seen["mask"] != 0
-    torch.testing.assert_close(q(seen)[allowed], (spread @ torch.linspace(-5, 5, 11))[allowed])
+    probabilities = q.log_distribution(observation).exp()
+    assert probabilities.shape == (5, ACTIONS, 11)
+    torch.testing.assert_close(probabilities.sum(-1), torch.ones(5, ACTIONS))
+    allowed = observation["mask"] != 0
+    torch.testing.assert_close(q(observation)[allowed], (probabilities @ torch.linspace(-5, 5, 11))[allowed])
 
 
 def test_noise_is_resampled_on_request_and_off_in_evaluation():
-    seen, random = queues(), torch.Generator().manual_seed(1)
+    observation, random = queues(), torch.Generator().manual_seed(1)
     q = q_network(SPEC, "kernel", width=16, noisy=True)
-    still = q.eval()(seen)
-    q.train().draw_noise(random)
-    first = q(seen)
-    assert torch.equal(first, q(seen)) and not torch.equal(first, still)
-    q.draw_noise(random)
-    assert not torch.equal(first, q(seen))
-    assert torch.equal(q.eval()(seen), still)
+    without_noise = q.eval()(observation)
+    q.train().sample_noise(random)
+    first = q(observation)
+    assert torch.equal(first, q(observation)) and not torch.equal(first, without_noise)
+    q.sample_noise(random)
+    assert not torch.equal(first, q(observation))
+    assert torch.equal(q.eval()(observation), without_noise)
 
 
 def test_seed_determines_weights_without_global_state():

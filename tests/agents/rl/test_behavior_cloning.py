@@ -30,21 +30,21 @@ GPUS = kw.Cluster.preset("gpu-mixed")
 GPU_JOBS = gpu_workload(500, GPUS, load=1.1, seed=2)
 
 
-def batch(jobs, copies=16, **how):
+def batch(jobs, copies=16, **settings):
     return BatchVectorEnv(
         copies, jobs=jobs, cluster=MACHINE, episode_jobs=100, queue_window=32, autoreset_mode="SameStep",
-        backfill_order="agent", **how,
+        backfill_order="agent", **settings,
     )  # fmt: skip
 
 
 def agreement(agent, expert_env, steps=60) -> float:
     """Share of the expert's decisions on other jobs that the greedy network makes too."""
-    seen, _ = expert_env.vec.reset(seed=5)
+    observation, _ = expert_env.vec.reset(seed=5)
     same = []
     for _ in range(steps):
-        wanted = expert_env.choose()
-        same.append(greedy_actions(agent, seen) == wanted)
-        seen = expert_env.vec.step(wanted)[0]
+        expert_actions = expert_env.choose()
+        same.append(greedy_actions(agent, observation) == expert_actions)
+        observation = expert_env.vec.step(expert_actions)[0]
     expert_env.close()
     return float(np.mean(same))
 
@@ -89,16 +89,16 @@ def test_gpu_expert_schedules_as_engine():
     vec.reset(options={"first": 0})
     while not vec.step(expert_env.choose())[2][0]:
         pass
-    played = vec.simulator.states.job_state["start_s"][0, :80].copy()
+    start_s = vec.simulator.states.job_state["start_s"][0, :80].copy()
     log = kw.simulate(GPU_JOBS[:80], GPUS, "sjf", "skip")
-    assert np.array_equal(played, log.jobs()["start_s"])
+    assert np.array_equal(start_s, log.jobs()["start_s"])
     expert_env.close()
 
 
 def test_large_margin_loss_values():
-    asked = q_network(BatchVectorEnv(1, jobs=JOBS[:50], cluster=MACHINE, episode_jobs=20).observation_spec)
+    q_net = q_network(BatchVectorEnv(1, jobs=JOBS[:50], cluster=MACHINE, episode_jobs=20).observation_spec)
     scores = torch.tensor([[1.0, 0.1, -torch.inf], [1.0, 0.9, -torch.inf], [0.0, 3.0, -torch.inf]])
-    loss = _choice_loss(asked, scores, torch.tensor([0, 0, 0]), margin=0.8)
+    loss = _choice_loss(q_net, scores, torch.tensor([0, 0, 0]), margin=0.8)
     assert loss.tolist() == pytest.approx([0.0, 0.7, 3.8])
 
 
@@ -115,8 +115,8 @@ QUICK = RLTraining(
 )
 
 
-def trained(folder, how=QUICK, **more):
-    return train_network(JOBS[:300], JOBS[300:500], MACHINE, how, folder=folder, **more)
+def trained(folder, settings=QUICK, **arguments):
+    return train_network(JOBS[:300], JOBS[300:500], MACHINE, settings, folder=folder, **arguments)
 
 
 class Killed(Exception):
@@ -130,14 +130,14 @@ Q_SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
+def uninterrupted_runs(tmp_path_factory):
     """Uninterrupted trainings, by algorithm."""
-    how = {"ppo": QUICK, "d3qn": replace(QUICK, algo="d3qn", hyperparameters=Q_SETTINGS)}
-    return {name: (one, *trained(tmp_path_factory.mktemp(name), one)) for name, one in how.items()}
+    settings = {"ppo": QUICK, "d3qn": replace(QUICK, algo="d3qn", hyperparameters=Q_SETTINGS)}
+    return {name: (one, *trained(tmp_path_factory.mktemp(name), one)) for name, one in settings.items()}
 
 
 @pytest.mark.parametrize(
-    ("algo", "when"),
+    ("algo", "stop"),
     [
         ("ppo", ("imitation", 12)),
         ("ppo", ("imitation", 14)),
@@ -145,32 +145,32 @@ def undisturbed(tmp_path_factory):
         ("d3qn", ("imitation", 12)),
     ],
 )
-def test_resumed_after_kill_equals_uninterrupted(tmp_path, undisturbed, algo, when):
-    how, whole, history = undisturbed[algo]
-    stage, number = when
+def test_resumed_after_kill_equals_uninterrupted(tmp_path, uninterrupted_runs, algo, stop):
+    settings, uninterrupted, history = uninterrupted_runs[algo]
+    stage, number = stop
 
     def kill(update):
         if update.number == number and ("imitation" in update.losses) == (stage == "imitation"):
             raise Killed
 
     with pytest.raises(Killed):
-        trained(tmp_path / "cut", how, progress=kill)
-    seen = []
-    resumed, again = trained(tmp_path / "cut", how, resume=True, progress=seen.append)
-    first = seen[0].number if "imitation" in seen[0].losses else -seen[0].number
-    assert first == {("imitation", 12): 11, ("imitation", 14): -1, ("after", 3): -3}[when]
-    one, other = whole.network.state_dict(), resumed.network.state_dict()
+        trained(tmp_path / "cut", settings, progress=kill)
+    updates = []
+    resumed, again = trained(tmp_path / "cut", settings, resume=True, progress=updates.append)
+    first = updates[0].number if "imitation" in updates[0].losses else -updates[0].number
+    assert first == {("imitation", 12): 11, ("imitation", 14): -1, ("after", 3): -3}[stop]
+    one, other = uninterrupted.network.state_dict(), resumed.network.state_dict()
     assert len(again) == len(history) and all(torch.equal(one[name], other[name]) for name in one)
-    assert whole.provenance["training"]["expert"] == "saf"
+    assert uninterrupted.provenance["training"]["expert"] == "saf"
     record = json.loads((tmp_path / "cut" / HISTORY).read_text())
     assert len(record["updates"]) == 14 and record["expert"] == "saf"
 
 
 def test_cloned_network_is_kept_if_training_is_worse(tmp_path):
-    how = replace(
+    settings = replace(
         QUICK, hyperparameters={**QUICK.hyperparameters, "learning_rate": 0.5}
     )  # which ruins any network
-    agent, history = trained(tmp_path / "run", how)
+    agent, history = trained(tmp_path / "run", settings)
     assert (
         max(update.validation for update in history if update.validation == update.validation)
         > history[-1].best
@@ -186,19 +186,19 @@ def expert_vec():
 
 
 def test_errors(tmp_path):
-    for expert, error, words in (
+    for expert, error, message in (
         ("saff", UnknownNameError, "did you mean 'saf'"),
         ("lookahead:base=saf:widht=3", UnknownNameError, "did you mean 'width'"),
         ("fair_share", InputError, "depends on the usage of users"),
     ):
-        with pytest.raises(error, match=words):
+        with pytest.raises(error, match=message):
             trained(tmp_path / "x", replace(QUICK, expert=expert))
     gpu = GpuVectorEnv(1, jobs=GPU_JOBS[:80], cluster=GPUS, episode_jobs=40)
-    for expert, words in (
+    for expert, message in (
         ("lookahead", "does not support GPU clusters"),
         ("wfp3", "changes while jobs wait"),
     ):
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=message):
             make_expert_env(expert, gpu, GPUS)
     trained(tmp_path / "saf")
     with pytest.raises(InputError, match="was trained with warm start"):

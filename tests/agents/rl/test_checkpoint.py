@@ -35,25 +35,26 @@ STATE = {
 
 def test_nested_state_round_trip(tmp_path):
     path = write_state(tmp_path / "deep" / "state", "thing", STATE)
-    found = read_state(path, "thing")
-    assert list(found) == list(STATE)
+    loaded_state = read_state(path, "thing")
+    assert list(loaded_state) == list(STATE)
     for name in ("words", "numbers", "pair"):
-        assert found[name] == STATE[name]
+        assert loaded_state[name] == STATE[name]
     assert (
-        torch.equal(found["by number"][0], torch.arange(3)) and found["by number"][1]["step"].tolist() == 4.0
+        torch.equal(loaded_state["by number"][0], torch.arange(3))
+        and loaded_state["by number"][1]["step"].tolist() == 4.0
     )
-    assert found["empty"].shape == (0, 3) and found["flags"].dtype == torch.bool
+    assert loaded_state["empty"].shape == (0, 3) and loaded_state["flags"].dtype == torch.bool
     for name in ("point", "big", "names", "records"):
-        assert found[name].shape == STATE[name].shape
-        assert found[name].dtype == STATE[name].dtype and (found[name] == STATE[name]).all()
-    assert found["nested"]["a"]["b"].tolist() == [[0, 2], [3, 5]]
-    found["flags"][0] = False  # can be written to
-    assert [one.name for one in path.parent.iterdir()] == ["state"]
+        assert loaded_state[name].shape == STATE[name].shape
+        assert loaded_state[name].dtype == STATE[name].dtype and (loaded_state[name] == STATE[name]).all()
+    assert loaded_state["nested"]["a"]["b"].tolist() == [[0, 2], [3, 5]]
+    loaded_state["flags"][0] = False  # can be written to
+    assert [field.name for field in path.parent.iterdir()] == ["state"]
 
 
 def test_file_has_default_permissions(tmp_path):
     (tmp_path / "usual").touch()
-    modes = [one.stat().st_mode for one in (tmp_path / "usual", write_state(tmp_path / "s", "thing", {}))]
+    modes = [field.stat().st_mode for field in (tmp_path / "usual", write_state(tmp_path / "s", "thing", {}))]
     assert modes[0] == modes[1]
 
 
@@ -62,8 +63,8 @@ def test_nan_round_trip(tmp_path):
 
 
 def test_same_state_same_bytes(tmp_path):
-    one, other = (write_state(tmp_path / name, "thing", STATE).read_bytes() for name in "ab")
-    assert one == other
+    field, other = (write_state(tmp_path / name, "thing", STATE).read_bytes() for name in "ab")
+    assert field == other
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, np.array([None])])
@@ -122,7 +123,7 @@ def test_other_version_is_an_error(tmp_path, monkeypatch):
     path = write_state(tmp_path / "s", "thing", {})
     monkeypatch.undo()
     with pytest.raises(
-        InputError, match="is a thing of version 7; this kilowait reads version 1: train again"
+        InputError, match="is a thing of version 7; this kilowait reads version 2: train again"
     ):
         read_state(path, "thing")
 
@@ -143,13 +144,13 @@ def test_pickle_is_not_loaded(tmp_path):
 )
 @pytest.mark.parametrize("kind", ["kernel", "attention", "gat"])
 def test_network_round_trip(tmp_path, build, kind):
-    made = build(Spec(), kind, seed=5, width=16, depth=1).eval()
-    path = save_network(made, tmp_path / "agent.pt", provenance={"trace": "KTH", "seed": 5})
-    again = load_network(path, Spec())
-    seen = {name: torch.from_numpy(rows) for name, rows in TwoJobs(4).reset(seed=0)[0].items()}
-    assert torch.equal(made.scores(seen), again.scores(seen))
-    assert again.provenance == {"trace": "KTH", "seed": 5}
-    with safe_open(path, framework="np") as file:  # anybody's safetensors can read it
+    original = build(Spec(), kind, seed=5, width=16, depth=1).eval()
+    path = save_network(original, tmp_path / "agent.pt", provenance={"trace": "KTH", "seed": 5})
+    loaded = load_network(path, Spec())
+    observation = {name: torch.from_numpy(rows) for name, rows in TwoJobs(4).reset(seed=0)[0].items()}
+    assert torch.equal(original.scores(observation), loaded.scores(observation))
+    assert loaded.provenance == {"trace": "KTH", "seed": 5}
+    with safe_open(path, framework="np") as file:  # readable by the safetensors library
         assert any("weights/body" in name for name in file.keys())  # noqa: SIM118
 
 

@@ -11,7 +11,7 @@ from kilowait.agents.algorithms.sac import target_entropy
 from kilowait.agents.rl.categorical_returns import project
 from kilowait.agents.rl.device import DeviceTransfer, TorchRng, use_device
 from kilowait.agents.rl.env_protocol import check_vector, final_observation
-from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
+from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
 from kilowait.agents.rl.lagrangian import LagrangeMultiplier
 from kilowait.agents.rl.results import TrainingError
 from kilowait.errors import InputError, UnknownNameError
@@ -21,37 +21,37 @@ from tests.agents.support.two_job_env import TwoJobs
 def test_scale_is_standard_deviation_of_returns():
     random = np.random.default_rng(0)
     rewards, done = random.normal(3, 5, (50, 4)), random.random((50, 4)) < 0.1
-    scale, seen, running = ReturnScale(4, 0.9), [], np.zeros(4)
+    scale, observation, running = ReturnScale(4, 0.9), [], np.zeros(4)
     for reward, over in zip(rewards, done, strict=True):
         scale.step(reward, over)
         running = 0.9 * running + reward
-        seen.append(running.copy())
+        observation.append(running.copy())
         running[over] = 0
-    assert scale.divisor == pytest.approx(np.std(seen))
+    assert scale.divisor == pytest.approx(np.std(observation))
 
 
 def test_multiplier_follows_cost():
     dual = LagrangeMultiplier(limit=2.0, rate=0.1)
-    dual.move(3.0)
+    dual.update(3.0)
     assert dual.multiplier == pytest.approx(0.05)
-    dual.move(float("nan"))
+    dual.update(float("nan"))
     assert dual.multiplier == pytest.approx(0.05)
-    dual.move(0.0)
+    dual.update(0.0)
     assert dual.multiplier == 0.0  # never below
-    nought = LagrangeMultiplier(limit=0.0, rate=0.1)
-    nought.move(5.0)
-    assert nought.multiplier == 0.5
+    zero_limit = LagrangeMultiplier(limit=0.0, rate=0.1)
+    zero_limit.update(5.0)
+    assert zero_limit.multiplier == 0.5
 
 
 def test_costs_are_summed_over_episodes():
-    episodes = Episodes(2, "watts")
+    episodes = EpisodeStatistics(2, "watts")
     episodes.step({"watts": np.array([1.0, 2.0])}, np.array([False, False]))
     episodes.step({"watts": np.array([1.0, 2.0])}, np.array([True, False]))
     assert episodes.means()["cost"] == 2.0
     episodes.step({"watts": np.array([7.0, 2.0])}, np.array([True, True]))
     assert episodes.means()["cost"] == (7 + 6) / 2
     with pytest.raises(InputError, match="infos has no cost 'joules'; this environment gives watts"):
-        Episodes(2, "joules").step({"watts": np.zeros(2)}, np.zeros(2, bool))
+        EpisodeStatistics(2, "joules").step({"watts": np.zeros(2)}, np.zeros(2, bool))
 
 
 def test_projection_keeps_probability_and_mean():
@@ -59,16 +59,16 @@ def test_projection_keeps_probability_and_mean():
     random = torch.Generator().manual_seed(0)
     after = torch.rand(20, 51, generator=random).softmax(-1)
     rewards, discounts = torch.rand(20, generator=random), torch.full((20,), 0.5)
-    found = project(support, rewards, discounts, after)
-    torch.testing.assert_close(found.sum(-1), torch.ones(20))
-    torch.testing.assert_close(found @ support, rewards + 0.5 * (after @ support), atol=1e-4, rtol=1e-4)
+    result = project(support, rewards, discounts, after)
+    torch.testing.assert_close(result.sum(-1), torch.ones(20))
+    torch.testing.assert_close(result @ support, rewards + 0.5 * (after @ support), atol=1e-4, rtol=1e-4)
 
 
 def test_projection_beyond_the_last_atom_and_at_an_end():
     support = torch.tensor([-1.0, 0.0, 1.0])
     after = torch.tensor([[0.2, 0.3, 0.5]] * 2)
-    found = project(support, torch.tensor([9.0, -0.5]), torch.tensor([1.0, 0.0]), after)
-    torch.testing.assert_close(found, torch.tensor([[0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]))
+    result = project(support, torch.tensor([9.0, -0.5]), torch.tensor([1.0, 0.0]), after)
+    torch.testing.assert_close(result, torch.tensor([[0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]))
 
 
 def test_target_entropy_counts_allowed_actions():
@@ -87,18 +87,18 @@ def test_final_observations_come_in_two_forms():
 
 
 def test_mask_without_action_is_an_error():
-    seen, _ = TwoJobs(3).reset(seed=0)
-    seen["mask"][1] = 0
+    observation, _ = TwoJobs(3).reset(seed=0)
+    observation["mask"][1] = 0
     with pytest.raises(TrainingError, match="environment 1 has waiting jobs and allows no action at all"):
-        DeviceTransfer(torch.device("cpu"))(seen)
+        DeviceTransfer(torch.device("cpu"))(observation)
 
 
 def test_empty_queue_has_one_action():
-    seen, _ = TwoJobs(3).reset(seed=0)
-    seen["mask"][1], seen["jobs"][1] = 0, 0
-    found = DeviceTransfer(torch.device("cpu"))(seen)["mask"]
-    assert found[1].tolist() == [1] + [0] * 8 and not seen["mask"][1].any()
-    assert found[[0, 2]].tolist() == seen["mask"][[0, 2]].tolist()
+    observation, _ = TwoJobs(3).reset(seed=0)
+    observation["mask"][1], observation["jobs"][1] = 0, 0
+    result = DeviceTransfer(torch.device("cpu"))(observation)["mask"]
+    assert result[1].tolist() == [1] + [0] * 8 and not observation["mask"][1].any()
+    assert result[[0, 2]].tolist() == observation["mask"][[0, 2]].tolist()
 
 
 def test_unsupported_environments_are_errors():
@@ -122,9 +122,9 @@ def test_torch_rng_is_named_and_restorable():
     first = torch.rand(3, generator=one.generator)
     assert torch.equal(first, torch.rand(3, generator=same.generator))
     assert not torch.equal(first, torch.rand(3, generator=other.generator))
-    kept = one.state_dict()
+    state = one.state_dict()
     later = torch.rand(3, generator=one.generator)
-    other.load_state_dict(kept)
+    other.load_state_dict(state)
     assert torch.equal(torch.rand(3, generator=other.generator), later)
 
 

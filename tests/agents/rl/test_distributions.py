@@ -29,12 +29,12 @@ def test_gradients_are_finite_and_forbidden_logits_have_none():
 
 
 def test_sample_frequencies():
-    wanted = torch.tensor([0.1, 0.0, 0.6, 0.3])
-    choice = MaskedCategorical(wanted.log().expand(40_000, 4))
-    drawn = choice.sample(torch.Generator().manual_seed(0))
-    share = torch.bincount(drawn, minlength=4) / len(drawn)
+    probabilities = torch.tensor([0.1, 0.0, 0.6, 0.3])
+    choice = MaskedCategorical(probabilities.log().expand(40_000, 4))
+    samples = choice.sample(torch.Generator().manual_seed(0))
+    share = torch.bincount(samples, minlength=4) / len(samples)
     assert share[1] == 0
-    assert (share - wanted).abs().max() < 0.01  # four standard errors
+    assert (share - probabilities).abs().max() < 0.01  # four standard errors
 
 
 def test_generator_determines_samples():

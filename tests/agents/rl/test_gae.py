@@ -21,12 +21,14 @@ def at(*steps: int) -> torch.Tensor:
 
 
 def advantages(terminated=NO, truncated=NO, *, after=AFTER, trace=0.5):
-    found = generalized_advantages(REWARDS, VALUES, after, terminated, truncated, gamma=0.9, gae_lambda=trace)
-    return found.flatten().tolist()
+    result = generalized_advantages(
+        REWARDS, VALUES, after, terminated, truncated, gamma=0.9, gae_lambda=trace
+    )
+    return result.flatten().tolist()
 
 
 def test_gae_values():
-    d = [1 + 18 - 10, 2 + 27 - 20, 3 + 36 - 30, 4 + 45 - 40]  # surprises; 0.9 * 0.5 of the next one is added
+    d = [1 + 18 - 10, 2 + 27 - 20, 3 + 36 - 30, 4 + 45 - 40]  # TD errors; 0.9 * 0.5 of the next one is added
     a3 = d[3]
     a2 = d[2] + 0.45 * a3
     a1 = d[1] + 0.45 * a2
@@ -35,18 +37,18 @@ def test_gae_values():
 
 
 def test_termination_cuts_and_has_value_zero():
-    found = advantages(terminated=at(1))
-    assert found[1] == pytest.approx(2 - 20)
-    assert found[0] == pytest.approx(9 + 0.45 * (2 - 20))
-    assert found[2:] == pytest.approx(advantages()[2:])
+    result = advantages(terminated=at(1))
+    assert result[1] == pytest.approx(2 - 20)
+    assert result[0] == pytest.approx(9 + 0.45 * (2 - 20))
+    assert result[2:] == pytest.approx(advantages()[2:])
 
 
 def test_truncation_bootstraps_from_last_state():
     after = AFTER.clone()
     after[1] = 7.0  # of the final observation
-    found = advantages(truncated=at(1), after=after)
-    assert found[1] == pytest.approx(2 + 0.9 * 7 - 20)
-    assert found[0] == pytest.approx(9 + 0.45 * found[1])
+    result = advantages(truncated=at(1), after=after)
+    assert result[1] == pytest.approx(2 + 0.9 * 7 - 20)
+    assert result[0] == pytest.approx(9 + 0.45 * result[1])
 
 
 def test_values_after_termination_are_ignored():
@@ -73,7 +75,7 @@ def test_n_step_returns_stop_at_episode_ends():
 def test_full_returns_equal_gae_with_lambda_one():
     rewards, values, after = torch.randn(3, 20, 5, generator=RANDOM)
     terminated, truncated = torch.rand(2, 20, 5, generator=RANDOM) < 0.1
-    # Between ends both look at the values of the same states: only then are they the same.
+    # Between ends of episodes both must use the values of the same states.
     after[:-1] = torch.where((terminated | truncated)[:-1], after[:-1], values[1:])
     full = generalized_advantages(rewards, values, after, terminated, truncated, gamma=0.97, gae_lambda=1.0)
     long = n_step_returns(rewards, after, terminated, truncated, gamma=0.97, n_steps=20)

@@ -31,15 +31,15 @@ class PreparedVectorEnv:
         random = np.random.default_rng(0)
         self.prepared: list[dict[str, np.ndarray]] = []
         for _ in range(2):
-            there = np.arange(slots) < random.binomial(slots, filled, (num_envs, 1))
-            seen = {
-                "jobs": random.random((num_envs, slots, features), np.float32) * there[..., None],
+            occupied = np.arange(slots) < random.binomial(slots, filled, (num_envs, 1))
+            observation = {
+                "jobs": random.random((num_envs, slots, features), np.float32) * occupied[..., None],
                 "summary": random.random((num_envs, summary), np.float32),
-                "mask": np.concatenate([there, np.ones((num_envs, 1), bool)], 1).astype(np.int8),
+                "mask": np.concatenate([occupied, np.ones((num_envs, 1), bool)], 1).astype(np.int8),
             }
             if graph:
-                seen["edges"] = random.integers(0, 8, (num_envs, slots, slots), np.uint8)
-            self.prepared.append({name: np.ascontiguousarray(rows) for name, rows in seen.items()})
+                observation["edges"] = random.integers(0, 8, (num_envs, slots, slots), np.uint8)
+            self.prepared.append({name: np.ascontiguousarray(rows) for name, rows in observation.items()})
         self.reward = random.random(num_envs)
         self.turn = 0
 
@@ -53,35 +53,39 @@ class PreparedVectorEnv:
 
 
 def main() -> None:
-    ask = argparse.ArgumentParser()
-    ask.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    ask.add_argument("--envs", type=int, default=8192)
-    ask.add_argument("--slots", type=int, default=64)
-    ask.add_argument("--features", type=int, default=16)
-    ask.add_argument("--filled", type=float, default=0.5)
-    ask.add_argument("--width", type=int, default=64)
-    ask.add_argument("--rollout", type=int, default=32)
-    ask.add_argument("--epochs", type=int, default=2)
-    ask.add_argument("--minibatches", type=int, default=4)
-    ask.add_argument("--network", default="kernel")
-    ask.add_argument("--precision", default="float32")
-    ask.add_argument("--updates", type=int, default=6)
-    ask.add_argument("--threads", type=int, default=None)
-    given = ask.parse_args()
-    vec = PreparedVectorEnv(given.envs, given.slots, given.features, 32, given.filled, given.network == "gat")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--envs", type=int, default=8192)
+    parser.add_argument("--slots", type=int, default=64)
+    parser.add_argument("--features", type=int, default=16)
+    parser.add_argument("--filled", type=float, default=0.5)
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--rollout", type=int, default=32)
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--minibatches", type=int, default=4)
+    parser.add_argument("--network", default="kernel")
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--updates", type=int, default=6)
+    parser.add_argument("--threads", type=int, default=None)
+    options = parser.parse_args()
+    vec = PreparedVectorEnv(
+        options.envs, options.slots, options.features, 32, options.filled, options.network == "gat"
+    )
     settings = PPOSettings(
-        n_steps=given.rollout, n_epochs=given.epochs, n_minibatches=given.minibatches, network=given.network,
-        precision=given.precision, sizes=Sizes(width=given.width),
+        n_steps=options.rollout, n_epochs=options.epochs, n_minibatches=options.minibatches, network=options.network,
+        precision=options.precision, sizes=Sizes(width=options.width),
     )  # fmt: skip
-    settings = replace(settings, total_timesteps=given.updates * given.rollout * given.envs)
+    settings = replace(settings, total_timesteps=options.updates * options.rollout * options.envs)
     rates: list[float] = []
 
-    def hear(update: Update) -> None:
+    def record_rate(update: Update) -> None:
         rates.append(update.steps_per_s)
 
-    train_ppo(vec, settings, seed=0, device=given.device, threads=given.threads, progress=hear)
-    memory = torch.cuda.max_memory_allocated() / 2**30 if given.device == "cuda" else 0.0
-    print(f"{vars(given)}\n  {np.median(rates[1:]):,.0f} steps/s, {memory:.1f} GiB on the device", flush=True)
+    train_ppo(vec, settings, seed=0, device=options.device, threads=options.threads, progress=record_rate)
+    memory = torch.cuda.max_memory_allocated() / 2**30 if options.device == "cuda" else 0.0
+    print(
+        f"{vars(options)}\n  {np.median(rates[1:]):,.0f} steps/s, {memory:.1f} GiB on the device", flush=True
+    )
 
 
 if __name__ == "__main__":

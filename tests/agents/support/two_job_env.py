@@ -58,11 +58,11 @@ class TwoJobs(VectorEnv):
         if seed is not None:
             self.random = np.random.default_rng(seed)
         self._begin(np.arange(self.num_envs))
-        return self._seen(), {}
+        return self._observation(), {}
 
     def step(self, actions: np.ndarray) -> tuple[Any, ...]:
         spec, every = self.spec_of_observation, np.arange(self.num_envs)
-        assert self._seen()["mask"][every, actions].all(), "an action that the mask forbids"
+        assert self._observation()["mask"][every, actions].all(), "an action that the mask forbids"
         self.turn += 1
         started = actions < spec.slots * spec.choices
         slot = np.where(started, actions // spec.choices, 0)
@@ -77,21 +77,21 @@ class TwoJobs(VectorEnv):
         truncated = ~terminated & (self.steps >= self.horizon)
         done, infos = terminated | truncated, {"short_first": cost}
         if done.any():
-            final = self._seen()
+            final = self._observation()
             rows = np.empty(self.num_envs, object)
-            for one in np.flatnonzero(done):
-                rows[one] = {name: array[one] for name, array in final.items()}
+            for env in np.flatnonzero(done):
+                rows[env] = {name: array[env] for name, array in final.items()}
             infos |= {"final_obs": rows, "_final_obs": done}
             infos |= {"episode": {"r": self.total.copy(), "l": self.steps.copy(), "metric": -self.total}}
             infos["_episode"] = done
             self._begin(np.flatnonzero(done))
-        return self._seen(), reward, terminated, truncated, infos
+        return self._observation(), reward, terminated, truncated, infos
 
     def snapshot(self) -> dict[str, np.ndarray]:
         state = self.random.bit_generator.state["state"]
         parts = [state["state"] >> 64, state["state"], state["inc"] >> 64, state["inc"]]
-        kept = {name: getattr(self, name).copy() for name in ("length", "now", "total", "steps")}
-        return kept | {
+        arrays = {name: getattr(self, name).copy() for name in ("length", "now", "total", "steps")}
+        return arrays | {
             "random": np.array([part % 2**64 for part in parts], np.uint64),
             "turn": np.array(self.turn),
         }
@@ -113,19 +113,19 @@ class TwoJobs(VectorEnv):
         self.length[which, places[:, 1]] = self.random.integers(3, 6, len(which))
         self.now[which] = self.total[which] = self.steps[which] = 0
 
-    def _seen(self) -> dict[str, np.ndarray]:
-        spec, there = self.spec_of_observation, self.length > 0
+    def _observation(self) -> dict[str, np.ndarray]:
+        spec, occupied = self.spec_of_observation, self.length > 0
         jobs = (
-            np.stack([self.length, np.broadcast_to(self.now[:, None], there.shape), there], -1)
-            * there[..., None]
+            np.stack([self.length, np.broadcast_to(self.now[:, None], occupied.shape), occupied], -1)
+            * occupied[..., None]
         )
         mask = np.ones((self.num_envs, self.actions), np.int8)
-        mask[:, : spec.slots * spec.choices] = np.repeat(there, spec.choices, axis=1)
+        mask[:, : spec.slots * spec.choices] = np.repeat(occupied, spec.choices, axis=1)
         return {
             "jobs": jobs.astype(np.float32),
             "summary": np.stack([self.now, np.ones(self.num_envs)], -1).astype(np.float32),
             "mask": mask,
-            "edges": (there[:, :, None] & there[:, None, :]).astype(np.uint8) * 6,
+            "edges": (occupied[:, :, None] & occupied[:, None, :]).astype(np.uint8) * 6,
         }
 
 
@@ -134,11 +134,11 @@ def excess(network: Any, episodes: int = 200) -> float:
     from kilowait.agents.rl import greedy_actions
 
     vec = TwoJobs(episodes)
-    seen, _ = vec.reset(seed=99)
-    least = np.where(vec.length > 0, vec.length, np.inf).min(1)
-    lost, over = np.zeros(episodes), np.zeros(episodes, bool)
+    observation, _ = vec.reset(seed=99)
+    best_hours = np.where(vec.length > 0, vec.length, np.inf).min(1)
+    total_hours, over = np.zeros(episodes), np.zeros(episodes, bool)
     for _ in range(vec.horizon):
-        seen, reward, terminated, truncated, _ = vec.step(greedy_actions(network, seen))
-        lost -= np.where(over, 0.0, reward)
+        observation, reward, terminated, truncated, _ = vec.step(greedy_actions(network, observation))
+        total_hours -= np.where(over, 0.0, reward)
         over |= terminated | truncated
-    return float((lost - least).mean())
+    return float((total_hours - best_hours).mean())

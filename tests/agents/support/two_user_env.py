@@ -31,15 +31,15 @@ def two_users() -> tuple[kw.JobTable, kw.Cluster, np.ndarray]:
     return jobs, kw.Cluster.from_nodes(1), 5 * np.arange(len(LONG_H))
 
 
-def best_figures(jobs: kw.JobTable, first: np.ndarray, preferences: np.ndarray) -> np.ndarray:
+def best_metrics(jobs: kw.JobTable, first: np.ndarray, preferences: np.ndarray) -> np.ndarray:
     """(preferences, episodes, 2) slowdown and fairness, less 1, of the best order under each preference."""
-    found = np.zeros((len(preferences), len(first), 2))
+    metrics = np.zeros((len(preferences), len(first), 2))
     for episode, row in enumerate(first):
         run = jobs["runtime_s"][row : row + 5]
-        each = np.stack([np.full(5, 1 / 5), np.where(jobs["user"][row : row + 5] == 1, 1 / 2, 1 / 8)])
-        for place, preference in enumerate(preferences):
-            order = np.argsort(run**2 / (preference @ each), kind="stable")
+        term_weights = np.stack([np.full(5, 1 / 5), np.where(jobs["user"][row : row + 5] == 1, 1 / 2, 1 / 8)])
+        for row, preference in enumerate(preferences):
+            order = np.argsort(run**2 / (preference @ term_weights), kind="stable")
             wait = np.zeros(5)
             wait[order] = np.cumsum(run[order]) - run[order]
-            found[place, episode] = each @ (wait / run)
-    return found
+            metrics[row, episode] = term_weights @ (wait / run)
+    return metrics

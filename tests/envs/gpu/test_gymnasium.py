@@ -10,16 +10,16 @@ from gymnasium.utils.env_checker import check_env
 from tests.envs.gpu.workloads import crowded, machine
 
 
-def made(**how):
-    how = {"episode_jobs": 40, "queue_window": 8, "victims": 4, "preempt": True} | how
-    return gymnasium.make("kilowait/Gpu-v0", jobs=crowded(120, 0), cluster=machine(), **how)
+def make_env(**arguments):
+    arguments = {"episode_jobs": 40, "queue_window": 8, "victims": 4, "preempt": True} | arguments
+    return gymnasium.make("kilowait/Gpu-v0", jobs=crowded(120, 0), cluster=machine(), **arguments)
 
 
 def test_gymnasium_env_checker():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(minimum|maximum|infinity).*")  # scales are not bounds
-        check_env(made().unwrapped)
-        check_env(made(horizon_s=600.0, graph=True).unwrapped)
+        check_env(make_env().unwrapped)
+        check_env(make_env(horizon_s=600.0, graph=True).unwrapped)
 
 
 def test_make_vec_returns_the_native_vector_env():
@@ -32,8 +32,8 @@ def test_make_vec_returns_the_native_vector_env():
         episode_jobs=40,
     )
     assert type(vec.unwrapped).__name__ == "GpuVectorEnv"
-    seen, _ = vec.reset(seed=1)
-    assert vec.observation_space.contains(seen)
+    observation, _ = vec.reset(seed=1)
+    assert vec.observation_space.contains(observation)
     vec.close()
 
 
@@ -43,14 +43,14 @@ def test_stable_baselines_checker_and_maskable_ppo_training():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its advice about images and ranges
-        sb3.check_env(made().unwrapped)
-    env = made()
+        sb3.check_env(make_env().unwrapped)
+    env = make_env()
     model = MaskablePPO("MultiInputPolicy", env, n_steps=64, batch_size=32, n_epochs=1, seed=0, device="cpu")
     before = [p.detach().clone() for p in model.policy.parameters()]
     model.learn(128)
     assert any(
         not np.array_equal(a, b.detach()) for a, b in zip(before, model.policy.parameters(), strict=True)
     )
-    seen, _ = env.reset(seed=0)
-    action, _ = model.predict(seen, action_masks=env.unwrapped.action_masks())
-    assert seen["mask"][action] == 1
+    observation, _ = env.reset(seed=0)
+    action, _ = model.predict(observation, action_masks=env.unwrapped.action_masks())
+    assert observation["mask"][action] == 1

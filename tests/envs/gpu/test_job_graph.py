@@ -35,7 +35,7 @@ def expected(vec, copy=0):
     gpu_milli = np.bincount(kinds, s.nodes["gpu_milli"], s.speed.shape[1])
     cpu = np.bincount(kinds, s.nodes["cpu"], s.speed.shape[1])
 
-    def told(row):
+    def describe(row):
         job = int(a.slots[copy, row])
         job_state = s.job_state[job]
         runs = job_state["status"] == RUNNING
@@ -47,7 +47,7 @@ def expected(vec, copy=0):
 
     for i in rows:
         for j in rows:
-            (may, wants, owner, came), (may2, wants2, owner2, came2) = told(i), told(j)
+            (may, wants, owner, came), (may2, wants2, owner2, came2) = describe(i), describe(j)
             both = may & may2
             short = wants[0] + wants2[0] > gpu_milli[both].sum() or wants[1] + wants2[1] > cpu[both].sum()
             related = any(x >= 0 and x == y for x, y in zip(owner, owner2, strict=True))
@@ -73,23 +73,25 @@ def test_edges_of_a_known_queue():
     vec.reset()
     assert vec.observation_spec.graph and vec.single_observation_space["edges"].shape == (6, 6)
     for action in (0, 0):  # the first two start, on A100 and T4
-        seen, *_ = vec.step(np.array([action]))
+        observation, *_ = vec.step(np.array([action]))
     while vec.simulator.buffers.copies["shown"][0] < 3:
-        seen, *_ = vec.step(np.array([vec.observation_spec.actions - 1]))  # wait for the others
+        observation, *_ = vec.step(
+            np.array([vec.observation_spec.actions - 1])
+        )  # hold until the others arrive
     numbers = vec.simulator.buffers.slots[0, [0, 1, 2, 4, 5]].tolist()
     assert numbers[:3] == [2, 3, 4] and set(numbers[3:]) == {0, 1}
     edges = {
-        (one, other): int(seen["edges"][0, (0, 1, 2, 4, 5)[i], (0, 1, 2, 4, 5)[j]])
+        (one, other): int(observation["edges"][0, (0, 1, 2, 4, 5)[i], (0, 1, 2, 4, 5)[j]])
         for i, one in enumerate(numbers)
         for j, other in enumerate(numbers)
     }
     assert edges[2, 3] == COMPETE | NEAR  # four A100 and one of any type, a second apart: two A100 are free
     assert edges[2, 4] == 0  # A100 only and T4 only
     assert edges[3, 4] == COMPETE  # both may use T4, of which three are wanted and two free
-    assert edges[2, 0] == USER | COMPETE  # it lies on the A100 that the wide one wants
+    assert edges[2, 0] == USER | COMPETE  # it runs on the A100 GPUs that the wide job needs
     assert edges[3, 1] == USER  # same account; of T4 there is enough for one
     assert edges[0, 1] == NEAR and edges[1, 0] == NEAR  # both run
-    assert not seen["edges"][0, 3].any() and not seen["edges"][0, :, 3].any()
+    assert not observation["edges"][0, 3].any() and not observation["edges"][0, :, 3].any()
 
 
 def test_edges_match_the_state_throughout_an_episode():
@@ -97,45 +99,55 @@ def test_edges_match_the_state_throughout_an_episode():
     vec = gpu_env(
         owned(crowded(150, 0)), queue_window=8, victims=4, preempt=True, graph=True, episode_jobs=80
     )
-    seen, _ = vec.reset(seed=0)
-    over, met = False, set()
+    observation, _ = vec.reset(seed=0)
+    over, bits_seen = False, set()
     while not over:
-        assert np.array_equal(seen["edges"][0], expected(vec))
-        met |= set(np.unique(seen["edges"]).tolist())
-        seen, _, ended, _, _ = vec.step(np.array([random.choice(np.flatnonzero(vec.action_masks()[0]))]))
+        assert np.array_equal(observation["edges"][0], expected(vec))
+        bits_seen |= set(np.unique(observation["edges"]).tolist())
+        observation, _, ended, _, _ = vec.step(
+            np.array([random.choice(np.flatnonzero(vec.action_masks()[0]))])
+        )
         over = bool(ended[0])
-    assert met == set(range(8)) and not seen["edges"].any()
+    assert bits_seen == set(range(8)) and not observation["edges"].any()
 
 
 def test_edges_in_copies_snapshots_and_final_observations():
-    how = {"queue_window": 8, "victims": 4, "preempt": True, "graph": True, "horizon_s": 400.0, "threads": 2}
-    made = [
-        gpu_env(owned(crowded(150, 0)), 5, autoreset_mode=AutoresetMode.SAME_STEP, **how) for _ in range(2)
+    arguments = {
+        "queue_window": 8,
+        "victims": 4,
+        "preempt": True,
+        "graph": True,
+        "horizon_s": 400.0,
+        "threads": 2,
+    }
+    envs = [
+        gpu_env(owned(crowded(150, 0)), 5, autoreset_mode=AutoresetMode.SAME_STEP, **arguments)
+        for _ in range(2)
     ]
     random = np.random.default_rng(1)
-    made[0].reset(seed=3)
-    made[1].reset(seed=4)
+    envs[0].reset(seed=3)
+    envs[1].reset(seed=4)
     cut = False
     for step in range(60):
         if step == 20:
-            made[1].restore(made[0].snapshot())
-        before = [expected(made[0], copy) for copy in range(5)]
-        assert np.array_equal(made[0].simulator.observed()["edges"], before)
-        masks = made[0].action_masks()
+            envs[1].restore(envs[0].snapshot())
+        before = [expected(envs[0], copy) for copy in range(5)]
+        assert np.array_equal(envs[0].simulator.observed()["edges"], before)
+        masks = envs[0].action_masks()
         actions = np.array([random.choice(np.flatnonzero(mask)) for mask in masks])
-        told = [vec.step(actions) for vec in made[: 1 if step < 20 else 2]]
-        assert all(np.array_equal(told[0][0]["edges"], other[0]["edges"]) for other in told[1:])
-        if told[0][3].any():
+        steps = [vec.step(actions) for vec in envs[: 1 if step < 20 else 2]]
+        assert all(np.array_equal(steps[0][0]["edges"], other[0]["edges"]) for other in steps[1:])
+        if steps[0][3].any():
             cut = True
-            last = told[0][4]["final_obs"]
+            last = steps[0][4]["final_obs"]
             there = (last["jobs"] != 0).any(axis=2)
-            assert not (last["edges"].any(axis=1) & ~there)[told[0][3]].any()
-            assert (last["edges"][told[0][3]].diagonal(axis1=1, axis2=2)[there[told[0][3]]] & NEAR).all()
+            assert not (last["edges"].any(axis=1) & ~there)[steps[0][3]].any()
+            assert (last["edges"][steps[0][3]].diagonal(axis1=1, axis2=2)[there[steps[0][3]]] & NEAR).all()
     assert cut
 
 
 def test_no_edges_without_graph():
     vec = gpu_env(queue_window=8)
-    seen, _ = vec.reset()
-    assert "edges" not in seen and "edges" not in vec.observation_space.spaces
+    observation, _ = vec.reset()
+    assert "edges" not in observation and "edges" not in vec.observation_space.spaces
     assert not any("edges" in name for name in vec.snapshot())

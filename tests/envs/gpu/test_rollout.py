@@ -12,15 +12,15 @@ from tests.envs.gpu.workloads import (
     gpu_env,
     log_of,
     machine,
-    same,
+    same_segments,
+    skip_settings,
     speeds_of,
-    usual,
 )
 
 
-def shortest(seen):
+def shortest(observation):
     """Shortest estimate first, with the default placement: `length` is the first feature."""
-    rows, mask = seen["jobs"][0], seen["mask"][0]
+    rows, mask = observation["jobs"][0], observation["mask"][0]
     choices = len(mask) // len(rows)
     scores = np.where(mask[: len(rows) * choices : choices] == 1, rows[:, 0], np.inf)
     return np.array([int(np.argmin(scores)) * choices])
@@ -30,9 +30,11 @@ def shortest(seen):
 def test_sjf_from_observations_matches_sjf(seed):
     jobs = crowded(120, seed)
     assert len(np.unique(np.float32(np.log(jobs["estimate_s"])))) == len(np.unique(jobs["estimate_s"]))
-    placing = usual(gpu_type_order="fastest")
-    log = run_gpu_policy(jobs, machine(), shortest, gpu_settings=placing, speeds=speeds_of(jobs))
-    assert same(log, kw.simulate(jobs, machine(), "sjf", settings=placing, speeds=speeds_of(jobs)))
+    gpu_settings = skip_settings(gpu_type_order="fastest")
+    log = run_gpu_policy(jobs, machine(), shortest, gpu_settings=gpu_settings, speeds=speeds_of(jobs))
+    assert same_segments(
+        log, kw.simulate(jobs, machine(), "sjf", settings=gpu_settings, speeds=speeds_of(jobs))
+    )
     assert log.run["policy"] == "agent"
 
 
@@ -45,28 +47,34 @@ def test_cancelled_and_refused_jobs_and_any_order_of_rows():
     )
     rows = np.random.default_rng(0).permutation(120)
     jobs, speeds = jobs[rows], speeds_of(jobs[rows])
-    log = run_gpu_policy(jobs, machine(), shortest, gpu_settings=usual(on_oversized="drop"), speeds=speeds)
-    rule = kw.simulate(jobs, machine(), "sjf", "skip", on_oversized="drop", speeds=speeds)
-    assert same(log, rule) and np.array_equal(log.job_outcome, rule.job_outcome)
-    assert len(np.unique(rule.job_outcome)) == 3
+    log = run_gpu_policy(
+        jobs, machine(), shortest, gpu_settings=skip_settings(on_oversized="drop"), speeds=speeds
+    )
+    engine_log = kw.simulate(jobs, machine(), "sjf", "skip", on_oversized="drop", speeds=speeds)
+    assert same_segments(log, engine_log) and np.array_equal(log.job_outcome, engine_log.job_outcome)
+    assert len(np.unique(engine_log.job_outcome)) == 3
 
 
 def test_episode_matches_run_of_the_same_jobs():
     jobs = crowded(60, 6)
-    how = {"preempt": True, "victims": 5, "queue_window": 10, "placements": ("best", "worst")}
-    placing = GpuSettings(grace_s=3.0, checkpoint_load_s=9.0, checkpoint_s=50.0)
+    arguments = {"preempt": True, "victims": 5, "queue_window": 10, "placements": ("best", "worst")}
+    gpu_settings = GpuSettings(grace_s=3.0, checkpoint_load_s=9.0, checkpoint_s=50.0)
 
-    def drawn():
+    def random_policy():
         random = np.random.default_rng(4)
-        return lambda seen: np.array([random.choice(np.flatnonzero(seen["mask"][0]))])
+        return lambda observation: np.array([random.choice(np.flatnonzero(observation["mask"][0]))])
 
-    vec = gpu_env(jobs, gpu_settings=placing, **how)
-    seen, _ = vec.reset()
-    decide, over = drawn(), False
+    vec = gpu_env(jobs, gpu_settings=gpu_settings, **arguments)
+    observation, _ = vec.reset()
+    decide, over = random_policy(), False
     while not over:
-        seen, _, ended, _, _ = vec.step(decide(seen))
+        observation, _, ended, _, _ = vec.step(decide(observation))
         over = bool(ended[0])
     log = run_gpu_policy(
-        jobs, machine(), drawn(), decision_settings=GpuDecisionSettings(**how), gpu_settings=placing
+        jobs,
+        machine(),
+        random_policy(),
+        decision_settings=GpuDecisionSettings(**arguments),
+        gpu_settings=gpu_settings,
     )
-    assert same(log, log_of(vec)) and (log.outcome == 5).any()
+    assert same_segments(log, log_of(vec)) and (log.outcome == 5).any()

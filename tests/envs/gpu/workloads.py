@@ -69,14 +69,14 @@ def part_of(speeds: Speeds | None, rows: slice) -> Speeds | None:
     )
 
 
-def gpu_env(jobs=None, copies=1, cluster=None, episode_jobs=60, **how) -> GpuVectorEnv:
-    how.setdefault("autoreset_mode", AutoresetMode.DISABLED if copies == 1 else AutoresetMode.SAME_STEP)
+def gpu_env(jobs=None, copies=1, cluster=None, episode_jobs=60, **arguments) -> GpuVectorEnv:
+    arguments.setdefault("autoreset_mode", AutoresetMode.DISABLED if copies == 1 else AutoresetMode.SAME_STEP)
     return GpuVectorEnv(
         copies,
         jobs=crowded(150, 0) if jobs is None else jobs,
         cluster=cluster or machine(),
         episode_jobs=episode_jobs,
-        **how,
+        **arguments,
     )
 
 
@@ -102,7 +102,7 @@ def state_of(vec: GpuVectorEnv, copy: int = 0):
     )
 
 
-def play(vec: GpuVectorEnv, score, first: int) -> None:
+def run_window(vec: GpuVectorEnv, score, first: int) -> None:
     """Run the window from row `first` in copy 0 by the smallest score of the job records, with default placement."""
     vec.reset(options={"first": first})
     slots, choices, over = vec.decision_settings.queue_window, vec.observation_spec.choices, False
@@ -115,19 +115,19 @@ def play(vec: GpuVectorEnv, score, first: int) -> None:
         over = bool(vec.step(np.array([int(np.argmin(scores)) * choices]))[2][0])
 
 
-def wander(vec: GpuVectorEnv, seed: int = 0, **options):
+def run_random_episode(vec: GpuVectorEnv, seed: int = 0, **options):
     """Random allowed actions in copy 0 to the end; the terms of all steps summed, the return, the last info."""
     random = np.random.default_rng(seed)
     vec.reset(seed=seed, options=options)
     terms, total, over = 0.0, 0.0, False
     while not over:
         choice = random.choice(np.flatnonzero(vec.action_masks()[0]))
-        _, reward, ended, cut, told = vec.step(np.array([choice]))
-        terms, total, over = terms + told["terms"][0], total + reward[0], bool(ended[0] or cut[0])
-    return terms, total, told
+        _, reward, ended, cut, infos = vec.step(np.array([choice]))
+        terms, total, over = terms + infos["terms"][0], total + reward[0], bool(ended[0] or cut[0])
+    return terms, total, infos
 
 
-def same(one, other) -> bool:
+def same_segments(one, other) -> bool:
     """Whether two logs are of the same segments on the same GPUs."""
     columns = ("job", "start_s", "end_s", "outcome", "group")
     pieces = ("segment", "node", "gpus", "gpu_milli", "count", "work_s", "lost_s")
@@ -136,6 +136,6 @@ def same(one, other) -> bool:
     )
 
 
-def usual(**how) -> GpuSettings:
+def skip_settings(**arguments) -> GpuSettings:
     """As `simulate` with backfill="skip" goes."""
-    return GpuSettings(head_of_line_blocking=False, **how)
+    return GpuSettings(head_of_line_blocking=False, **arguments)

@@ -10,7 +10,7 @@ import kilowait as kw
 from tests.envs.power.workloads import quiet, signals
 
 
-def made(**how):
+def make_env(**arguments):
     return gymnasium.make(
         "kilowait/Energy-v0",
         jobs=quiet(120, 0),
@@ -19,14 +19,14 @@ def made(**how):
         episode_jobs=20,
         queue_window=8,
         **signals(),
-        **how,
+        **arguments,
     )
 
 
 def test_gymnasium_env_checker():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(minimum|maximum|infinity).*")  # scales are not bounds
-        check_env(made().unwrapped)
+        check_env(make_env().unwrapped)
 
 
 def test_make_vec_returns_the_native_vector_env():
@@ -40,8 +40,8 @@ def test_make_vec_returns_the_native_vector_env():
         episode_jobs=20,
     )
     assert type(vec.unwrapped).__name__ == "EnergyVectorEnv"
-    seen, _ = vec.reset(seed=1)
-    assert vec.observation_space.contains(seen)
+    observation, _ = vec.reset(seed=1)
+    assert vec.observation_space.contains(observation)
     vec.close()
 
 
@@ -51,10 +51,10 @@ def test_stable_baselines_checker_and_maskable_ppo_training():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its advice about images and ranges
-        sb3.check_env(made().unwrapped)
-    env = made()
+        sb3.check_env(make_env().unwrapped)
+    env = make_env()
     model = MaskablePPO("MultiInputPolicy", env, n_steps=64, batch_size=32, n_epochs=1, seed=0, device="cpu")
     model.learn(128)
-    seen, _ = env.reset(seed=0)
-    action, _ = model.predict(seen, action_masks=env.unwrapped.action_masks())
-    assert seen["mask"][action] == 1
+    observation, _ = env.reset(seed=0)
+    action, _ = model.predict(observation, action_masks=env.unwrapped.action_masks())
+    assert observation["mask"][action] == 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.linear_batch.agent import LinearAgent, weights_of
+from kilowait.agents.linear_batch.agent import LinearAgent, named_weights
 from kilowait.agents.linear_power.agent import WEIGHTS, LinearPowerAgent, from_controls
 from kilowait.agents.linear_power.job_features import saf_order
 from kilowait.energy.controls import resolve_controls
@@ -30,49 +30,65 @@ def with_weights(agent, **changed):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("slowdown", "always", "timeout_s", "reserve"),
+    ("slowdown", "when_crowded", "timeout_s", "reserve"),
     [(1.1, False, 100, 2), (1.5, True, 300, 0), (1.3, False, 10, 5)],
 )
-def test_hand_tuned_controls_are_points_of_the_policy_space(seed, slowdown, always, timeout_s, reserve):
+def test_linear_policy_reproduces_hand_tuned_controls(seed, slowdown, when_crowded, timeout_s, reserve):
     jobs = untied(quiet(200, seed), seed)
     order = saf_order(16)
     if seed:
-        known = ("length", "width", "length_squared", "share", "age", "patience")  # by a linear agent too
-        drawn = np.random.default_rng(seed).normal(0, 0.3, len(known)).tolist()
-        order = {name: order.get(name, 0.0) + by for name, by in zip(known, drawn, strict=True)}
-    linear = weights_of(**{**order, "width": order["width"] * 3 / np.log(17)})  # its width is ln(nodes) / 3
-    text = f"sleep=timeout:{timeout_s}:reserve={reserve}+dvfs={slowdown}{':always' if always else ''}"
-    pulled = resolve_controls(text, jobs, MACHINE, PowerModel.preset("taurus"))
-    wanted = kw.simulate(jobs, MACHINE, LinearAgent(linear).policy, "easy", power_controls=pulled.controls)
+        known = (
+            "length",
+            "width",
+            "length_squared",
+            "share",
+            "age",
+            "patience",
+        )  # features of the linear batch agent too
+        random_weights = np.random.default_rng(seed).normal(0, 0.3, len(known)).tolist()
+        order = {name: order.get(name, 0.0) + by for name, by in zip(known, random_weights, strict=True)}
+    linear = named_weights(
+        **{**order, "width": order["width"] * 3 / np.log(17)}
+    )  # its width is ln(nodes) / 3
+    text = f"sleep=timeout:{timeout_s}:reserve={reserve}+dvfs={slowdown}{':always' if when_crowded else ''}"
+    resolved = resolve_controls(text, jobs, MACHINE, PowerModel.preset("taurus"))
+    expected = kw.simulate(
+        jobs, MACHINE, LinearAgent(linear).policy, "easy", power_controls=resolved.controls
+    )
     agent = from_controls(
-        16, order=order, longer=slowdown - 1, always=always, timeout_s=timeout_s, reserve=reserve / 16
+        16,
+        order=order,
+        slowdown=slowdown - 1,
+        when_crowded=when_crowded,
+        timeout_s=timeout_s,
+        reserve=reserve / 16,
     )
     log = kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", power_controls=FREE)), "easy")
-    assert np.array_equal(log.jobs()["start_s"], wanted.jobs()["start_s"])
-    assert np.array_equal(log.level, wanted.level)
+    assert np.array_equal(log.jobs()["start_s"], expected.jobs()["start_s"])
+    assert np.array_equal(log.level, expected.level)
     for name in ("time_s", "group", "shutting_down", "asleep", "waking"):
-        assert np.allclose(getattr(log.states, name), getattr(wanted.states, name), rtol=1e-12), name
+        assert np.allclose(getattr(log.states, name), getattr(expected.states, name), rtol=1e-12), name
 
 
 def test_only_long_jobs_are_slowed_down():
     jobs = untied(quiet(150, 3), 3).with_columns(beta=None, power_w=None)
-    agent = with_weights(from_controls(16, timeout_s=300), longer=0.2, longer_length=1.0, crowded=0.0)
+    agent = with_weights(from_controls(16, timeout_s=300), slowdown=0.2, slowdown_length=1.0, crowded=0.0)
     log = kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", power_controls=FREE)), "easy")
     slow = log.level > 0
     by_job = jobs["estimate_s"][log.job]
     assert slow.any() and not slow.all()
-    assert by_job[slow].min() > 3600 * np.exp(-3 * 0.2)  # below that nothing is allowed
+    assert by_job[slow].min() > 3600 * np.exp(-3 * 0.2)  # shorter jobs may not be slowed down
 
 
 def test_spare_nodes_follow_demand():
     jobs = untied(quiet(150, 4), 4, pace=4.0)
-    few = from_controls(16, timeout_s=60)
-    many = with_weights(few, spare_demand=4.0)
+    default = from_controls(16, timeout_s=60)
+    more_spare = with_weights(default, spare_demand=4.0)
     waits = [
         kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", power_controls=FREE)), "easy")
         .jobs()["wait_s"]
         .mean()
-        for agent in (few, many)
+        for agent in (default, more_spare)
     ]
     assert waits[1] < waits[0]
 
@@ -96,7 +112,7 @@ def test_jobs_are_shifted_while_the_signal_is_high_and_all_run():
 def test_decisions_do_not_depend_on_row_order():
     jobs = untied(quiet(80, 6), 6)
     order = np.random.default_rng(0).permutation(80)
-    agent = from_controls(16, longer=0.5, always=True, timeout_s=100).bind_power(
+    agent = from_controls(16, slowdown=0.5, when_crowded=True, timeout_s=100).bind_power(
         PowerConfig("taurus", power_controls=FREE)
     )
     first = kw.simulate(jobs, MACHINE, agent, "easy").jobs()["end_s"]

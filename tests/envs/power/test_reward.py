@@ -27,11 +27,11 @@ def random_episode(vec, first, seed):
         extras = np.flatnonzero(mask[-vec.observation_spec.extra :]) + len(mask) - vec.observation_spec.extra
         some = extras if len(extras) and random.random() < 0.3 else np.flatnonzero(mask)
         actions.append(int(random.choice(some)))
-        _, reward, ended, _, told = vec.step(np.array(actions[-1:]))
+        _, reward, ended, _, infos = vec.step(np.array(actions[-1:]))
         rewards.append(reward[0])
-        terms.append(told["terms"][0])
+        terms.append(infos["terms"][0])
         over = bool(ended[0])
-    return actions, np.array(rewards), np.array(terms), told["episode"]
+    return actions, np.array(rewards), np.array(terms), infos["episode"]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -42,18 +42,18 @@ def random_episode(vec, first, seed):
 def test_terms_match_accounts_and_metrics_of_the_log(seed, machine, power_controls):
     jobs, first = quiet(120, seed), 11 * seed
     weights = {name: 1.0 + i for i, name in enumerate(TERMS)}
-    how = {"power": "taurus", "cooling": "pue:1.17", "power_controls": power_controls, **signals()}
+    arguments = {"power": "taurus", "cooling": "pue:1.17", "power_controls": power_controls, **signals()}
     # The reserve of predictive sleep is that of the whole log, so the whole log is one episode.
     window = jobs[first : first + 70]
-    vec = energy(window, cluster=machine, episode_jobs=70, reward=weights, sla_s=900.0, **how)
+    vec = energy(window, cluster=machine, episode_jobs=70, reward=weights, sla_s=900.0, **arguments)
     actions, rewards, terms, episode = random_episode(vec, 0, seed)
     left = iter(actions)
     hold = vec.observation_spec.actions - vec.observation_spec.extra
     log = run_energy_policy(
         window,
         machine,
-        lambda seen: np.array([next(left, hold)]),
-        power=PowerConfig(**how),
+        lambda observation: np.array([next(left, hold)]),
+        power=PowerConfig(**arguments),
         decision_settings=EnergyDecisionSettings(),
     )
     ran = log.jobs()
@@ -63,7 +63,7 @@ def test_terms_match_accounts_and_metrics_of_the_log(seed, machine, power_contro
     full = np.maximum(window["runtime_s"], 10.0)
     slowdown = np.maximum(ran["turnaround_s"] / full, 1.0)
     users = window["user"]
-    figure = {
+    metrics = {
         "slowdown": slowdown[started].mean() - 1,
         "wait": kw.metrics(log)["mean_wait_s"] / 3600,
         "sla": (ran["wait_s"][started] > 900).mean(),
@@ -76,8 +76,8 @@ def test_terms_match_accounts_and_metrics_of_the_log(seed, machine, power_contro
         "co2": spent.co2_kg / count,
         "cost": spent.cost / count,
     }
-    assert terms.sum(axis=0) == pytest.approx([figure[name] for name in TERMS], rel=1e-9)
-    total = -sum(weights[name] * figure[name] for name in TERMS)
+    assert terms.sum(axis=0) == pytest.approx([metrics[name] for name in TERMS], rel=1e-9)
+    total = -sum(weights[name] * metrics[name] for name in TERMS)
     assert rewards.sum() == pytest.approx(total, rel=1e-9)
     assert episode["r"][0] == pytest.approx(total, rel=1e-9)
     assert episode["metric"][0] == pytest.approx(-total, rel=1e-9)
@@ -96,7 +96,7 @@ def test_slowdown_at_full_speed_matches_the_metrics():
     log = run_energy_policy(
         jobs,
         MACHINE,
-        lambda seen: np.array([next(left, 128)]),
+        lambda observation: np.array([next(left, 128)]),
         power=PowerConfig("taurus", power_controls="none"),
     )
     assert episode["terms"][0, 0] == pytest.approx(kw.metrics(log)["mean_bsld"] - 1, rel=1e-12)
@@ -106,10 +106,10 @@ def test_precision_late_in_a_long_log():
     """Ten years into a log and its signals no precision is lost."""
     jobs = quiet(60, 1)
     late = 10 * 365 * 86400.0
-    outside = {name: series.shifted(late) for name, series in signals().items()}
+    signal_series = {name: series.shifted(late) for name, series in signals().items()}
     far = jobs.with_columns(submit_s=jobs["submit_s"] + late)
     both = []
-    for table, series in ((jobs, signals()), (far, outside)):
+    for table, series in ((jobs, signals()), (far, signal_series)):
         vec = energy(table, episode_jobs=60, power="taurus", **series)
         both.append(random_episode(vec, 0, 3)[3]["terms"][0])
     assert both[0] == pytest.approx(both[1], rel=1e-7)  # start times themselves are rounded to 2e-8 s there

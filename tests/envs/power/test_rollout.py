@@ -23,25 +23,25 @@ from tests.envs.power.workloads import (
 AREA, LENGTH = list(FEATURES).index("area"), list(FEATURES).index("length")
 
 
-def rule_at(column, levels, level=0, queue_window=128):
+def policy_at(column, levels, level=0, queue_window=128):
     """A decision function: the slot of the smallest feature at a DVFS state, or hold."""
 
-    def decide(seen):
-        mask = seen["mask"][0, : queue_window * levels].reshape(queue_window, levels)[:, level]
-        scores = np.where(mask == 1, seen["jobs"][0, :, column], np.inf)
+    def decide(observation):
+        mask = observation["mask"][0, : queue_window * levels].reshape(queue_window, levels)[:, level]
+        scores = np.where(mask == 1, observation["jobs"][0, :, column], np.inf)
         best = int(np.argmin(scores))
         return np.array([queue_window * levels if np.isinf(scores[best]) else best * levels + level])
 
     return decide
 
 
-def same(log, rule):
-    assert np.array_equal(log.jobs()["start_s"], rule.jobs()["start_s"], equal_nan=True)
-    assert np.array_equal(log.level, rule.level) and np.array_equal(log.end_s, rule.end_s)
-    assert (log.states is None) == (rule.states is None)
+def assert_same_schedule(log, engine_log):
+    assert np.array_equal(log.jobs()["start_s"], engine_log.jobs()["start_s"], equal_nan=True)
+    assert np.array_equal(log.level, engine_log.level) and np.array_equal(log.end_s, engine_log.end_s)
+    assert (log.states is None) == (engine_log.states is None)
     if log.states is not None:
         for name in ("time_s", "group", "shutting_down", "asleep", "waking"):
-            assert np.array_equal(getattr(log.states, name), getattr(rule.states, name)), name
+            assert np.array_equal(getattr(log.states, name), getattr(engine_log.states, name)), name
 
 
 @pytest.mark.parametrize("level", [0, 2])
@@ -50,13 +50,15 @@ def same(log, rule):
 )
 def test_policy_from_observations_matches_its_log(level, power_controls):
     jobs = quiet(150, 1).with_columns(beta=None, power_w=None)
-    asking = EnergyDecisionSettings(hold_s=NEVER)
+    decision_settings = EnergyDecisionSettings(hold_s=NEVER)
     power = PowerConfig("taurus", power_controls=power_controls)
-    pulled = power.setup(jobs, MACHINE, len(jobs))
-    assert pulled.power_tables.may.shape[1] == 3 and pulled.power_tables.may.all()
-    log = run_energy_policy(jobs, MACHINE, rule_at(AREA, 3, level), power=power, decision_settings=asking)
-    own = replace(pulled.power_controls, preferred_level=np.full(len(jobs), level))
-    same(log, kw.simulate(jobs, MACHINE, "saf", "easy", power_controls=own))
+    resolved = power.setup(jobs, MACHINE, len(jobs))
+    assert resolved.power_tables.may.shape[1] == 3 and resolved.power_tables.may.all()
+    log = run_energy_policy(
+        jobs, MACHINE, policy_at(AREA, 3, level), power=power, decision_settings=decision_settings
+    )
+    controls = replace(resolved.power_controls, preferred_level=np.full(len(jobs), level))
+    assert_same_schedule(log, kw.simulate(jobs, MACHINE, "saf", "easy", power_controls=controls))
     assert log.run["policy"] == "agent" and (log.level == level).all()
 
 
@@ -65,8 +67,8 @@ def test_row_order_does_not_matter():
     order = np.random.default_rng(0).permutation(60)
     power = PowerConfig("taurus", power_controls="sleep=timeout:50+dvfs=1.3")
     levels = power.setup(jobs, MACHINE, 60).power_tables.may.shape[1]
-    plain = run_energy_policy(jobs, MACHINE, rule_at(AREA, levels), power=power)
-    mixed = run_energy_policy(jobs[order], MACHINE, rule_at(AREA, levels), power=power)
+    plain = run_energy_policy(jobs, MACHINE, policy_at(AREA, levels), power=power)
+    mixed = run_energy_policy(jobs[order], MACHINE, policy_at(AREA, levels), power=power)
     assert np.array_equal(plain.jobs()["start_s"][order], mixed.jobs()["start_s"])
     spent = [power.setup(log.jobs_table.sorted(), MACHINE, 60) for log in (plain, mixed)]
     assert spent[0].account(plain).it_kwh == pytest.approx(spent[1].account(plain).it_kwh)
@@ -75,15 +77,15 @@ def test_row_order_does_not_matter():
 def test_run_continues_when_the_node_state_array_is_full(monkeypatch):
     jobs = quiet(150, 3).with_columns(beta=None, power_w=None)
     power = PowerConfig("taurus", power_controls="sleep=timeout:20")
-    rule = kw.simulate(
+    engine_log = kw.simulate(
         jobs, MACHINE, "saf", "easy", power_controls=power.setup(jobs, MACHINE, 150).power_controls
     )
     monkeypatch.setattr(state_stack_power, "SPARE", 3)
-    few = run_energy_policy(
-        jobs, MACHINE, rule_at(AREA, 1), power=power, decision_settings=EnergyDecisionSettings(hold_s=NEVER)
+    small_array_log = run_energy_policy(
+        jobs, MACHINE, policy_at(AREA, 1), power=power, decision_settings=EnergyDecisionSettings(hold_s=NEVER)
     )
-    assert len(rule.states) > 250
-    same(few, rule)
+    assert len(engine_log.states) > 250
+    assert_same_schedule(small_array_log, engine_log)
 
 
 def test_outages_dependencies_and_cancellations_are_simulated():
@@ -104,13 +106,13 @@ def test_outages_dependencies_and_cancellations_are_simulated():
     log = run_energy_policy(
         jobs,
         machine,
-        rule_at(LENGTH, 1),
+        policy_at(LENGTH, 1),
         power=power,
         decision_settings=EnergyDecisionSettings(hold_s=NEVER),
         settings=Settings("easy"),
     )
-    rule = kw.simulate(
+    engine_log = kw.simulate(
         jobs, machine, "sjf", "easy", power_controls=power.setup(jobs, machine, n).power_controls
     )
-    same(log, rule)
-    assert (log.job_outcome == rule.job_outcome).all() and len(np.unique(rule.job_outcome)) > 1
+    assert_same_schedule(log, engine_log)
+    assert (log.job_outcome == engine_log.job_outcome).all() and len(np.unique(engine_log.job_outcome)) > 1

@@ -17,35 +17,35 @@ def test_vectorized_copies_match_single_environments():
     jobs = quiet(300, 1)
     many = energy(jobs, copies=7, threads=2, autoreset_mode=AutoresetMode.NEXT_STEP, **signals())
     first = np.array([0, 11, 80, 140, 200, 239, 240])
-    seen, _ = many.reset(options={"first": first})
+    observation, _ = many.reset(options={"first": first})
     singles = [energy(jobs, **signals()) for _ in first]
     alone = [env.reset(options={"first": at})[0] for env, at in zip(singles, first, strict=True)]
-    gone = np.zeros(7, bool)
+    ended_copies = np.zeros(7, bool)
     random = np.random.default_rng(2)
     for _ in range(1000):
-        for i in np.flatnonzero(~gone):
-            assert all(np.array_equal(seen[name][i], alone[i][name][0]) for name in seen)
-        actions = np.array([random.choice(np.flatnonzero(m)) if m.any() else 0 for m in seen["mask"]])
-        seen, reward, over, _, _ = many.step(actions)
-        for i in np.flatnonzero(~gone):
+        for i in np.flatnonzero(~ended_copies):
+            assert all(np.array_equal(observation[name][i], alone[i][name][0]) for name in observation)
+        actions = np.array([random.choice(np.flatnonzero(m)) if m.any() else 0 for m in observation["mask"]])
+        observation, reward, over, _, _ = many.step(actions)
+        for i in np.flatnonzero(~ended_copies):
             alone[i], r, o, _, _ = singles[i].step(actions[i : i + 1])
             assert (r[0], o[0]) == (reward[i], over[i])
-        gone |= over
-        if gone.all():
+        ended_copies |= over
+        if ended_copies.all():
             break
-    assert gone.all()
+    assert ended_copies.all()
 
 
 def test_episodes_are_reproducible_on_any_number_of_threads():
     def run(threads):
         vec = energy(copies=5, threads=threads, episode_jobs=20)
-        seen, _ = vec.reset(seed=3)
-        told = [seen["jobs"].copy()]
+        observation, _ = vec.reset(seed=3)
+        outputs = [observation["jobs"].copy()]
         for i in range(120):
-            mask = seen["mask"]
-            seen, reward, *_ = vec.step(np.argmax(np.cumsum(mask, axis=1) > (i % 3), axis=1))
-            told += [seen["jobs"], reward]
-        return np.concatenate([part.ravel() for part in told])
+            mask = observation["mask"]
+            observation, reward, *_ = vec.step(np.argmax(np.cumsum(mask, axis=1) > (i % 3), axis=1))
+            outputs += [observation["jobs"], reward]
+        return np.concatenate([part.ravel() for part in outputs])
 
     assert np.array_equal(run(1), run(3))
 
@@ -53,26 +53,26 @@ def test_episodes_are_reproducible_on_any_number_of_threads():
 @pytest.mark.parametrize("mode", AutoresetMode)
 def test_autoreset_modes(mode):
     vec = energy(copies=2, autoreset_mode=mode, episode_jobs=12)
-    seen, _ = vec.reset(seed=1)
+    observation, _ = vec.reset(seed=1)
     over = np.zeros(2, bool)
     while not over.any():
-        seen, reward, over, _, told = vec.step(seen["mask"].argmax(axis=1))
+        observation, reward, over, _, infos = vec.step(observation["mask"].argmax(axis=1))
     i = int(over.argmax())
-    assert told["_episode"][i] and told["episode"]["l"][i] > 0
+    assert infos["_episode"][i] and infos["episode"]["l"][i] > 0
     if mode is AutoresetMode.SAME_STEP:
-        assert seen["mask"][i].any() and not told["final_obs"]["mask"][i].any()
-        assert told["final_obs"]["summary"][i].any()
+        assert observation["mask"][i].any() and not infos["final_obs"]["mask"][i].any()
+        assert infos["final_obs"]["summary"][i].any()
     else:
-        assert not seen["mask"][i].any() and not seen["jobs"][i].any()
+        assert not observation["mask"][i].any() and not observation["jobs"][i].any()
     if mode is AutoresetMode.NEXT_STEP:
-        seen, reward, over, _, _ = vec.step(np.zeros(2, int))
-        assert reward[i] == 0 and not over[i] and seen["mask"][i].any()
+        observation, reward, over, _, _ = vec.step(np.zeros(2, int))
+        assert reward[i] == 0 and not over[i] and observation["mask"][i].any()
     if mode is AutoresetMode.DISABLED:
         with pytest.raises(gymnasium.error.ResetNeeded):
             vec.step(np.zeros(2, int))
-        kept = seen["jobs"][1 - i]
-        seen, _ = vec.reset(options={"reset_mask": over})
-        assert seen["mask"][i].any() and np.array_equal(seen["jobs"][1 - i], kept)
+        saved = observation["jobs"][1 - i]
+        observation, _ = vec.reset(options={"reset_mask": over})
+        assert observation["mask"][i].any() and np.array_equal(observation["jobs"][1 - i], saved)
 
 
 def test_reset_in_mid_episode_clears_the_observation():
@@ -86,23 +86,25 @@ def test_reset_in_mid_episode_clears_the_observation():
 
 
 def test_restored_snapshot_continues_identically():
-    def steps(vec, count, seen):
-        told = []
+    def steps(vec, count, observation):
+        outputs = []
         for i in range(count):
-            nth = np.argmax(np.cumsum(seen["mask"], axis=1) > i % 4, axis=1)
-            seen, reward, *_ = vec.step(nth)
-            told.append((seen["jobs"].tobytes(), seen["summary"].tobytes(), reward.tobytes()))
-        return told, seen
+            nth = np.argmax(np.cumsum(observation["mask"], axis=1) > i % 4, axis=1)
+            observation, reward, *_ = vec.step(nth)
+            outputs.append(
+                (observation["jobs"].tobytes(), observation["summary"].tobytes(), reward.tobytes())
+            )
+        return outputs, observation
 
     one = energy(copies=3, episode_jobs=20, **signals())
-    seen, _ = one.reset(seed=9)
-    _, seen = steps(one, 37, seen)
-    kept = one.snapshot()
-    after, _ = steps(one, 200, seen)
+    observation, _ = one.reset(seed=9)
+    _, observation = steps(one, 37, observation)
+    saved = one.snapshot()
+    after, _ = steps(one, 200, observation)
     other = energy(copies=3, episode_jobs=20, **signals())
-    assert steps(other, 200, other.restore(kept))[0] == after
+    assert steps(other, 200, other.restore(saved))[0] == after
     with pytest.raises(InputError, match="another size"):
-        energy(copies=2, episode_jobs=20, **signals()).restore(kept)
+        energy(copies=2, episode_jobs=20, **signals()).restore(saved)
 
 
 def test_arrival_rate_scales_submissions():
@@ -120,9 +122,9 @@ def test_a_forbidden_action_is_replaced_and_counted():
     while not over:
         mask = vec.simulator.buffers.mask[0]
         wrong += 1
-        *_, told = stepped = vec.step(np.array([int(np.argmin(mask))]))
+        *_, infos = stepped = vec.step(np.array([int(np.argmin(mask))]))
         over = bool(stepped[2][0])
-    assert told["episode"]["invalid"][0] == told["episode"]["l"][0] == wrong
+    assert infos["episode"]["invalid"][0] == infos["episode"]["l"][0] == wrong
 
 
 def test_power_and_node_observation_values():
@@ -135,11 +137,11 @@ def test_power_and_node_observation_values():
     )
     vec = energy(jobs, episode_jobs=2, power_controls="sleep=timeout:100+dvfs=1.2")
     vec.reset()
-    seen, *_ = vec.step(np.array([0]))
-    while seen["jobs"][0, 0].any() == 0:
-        seen, *_ = vec.step(np.array([vec.observation_spec.actions - 3]))
+    observation, *_ = vec.step(np.array([0]))
+    while observation["jobs"][0, 0].any() == 0:
+        observation, *_ = vec.step(np.array([vec.observation_spec.actions - 3]))
     # At 1,000 s: 4 nodes run at 600 W, 12 sleep.
-    row = dict(zip(FEATURES, seen["jobs"][0, 0].tolist(), strict=True))
+    row = dict(zip(FEATURES, observation["jobs"][0, 0].tolist(), strict=True))
     table = next(iter(vec.power_setup.tables.values()))
     may = table.factor[1] <= 1.2
     relative = (table.factor * table.power_w)[1] / 900
@@ -147,41 +149,45 @@ def test_power_and_node_observation_values():
     assert row["draw"] == pytest.approx(900 / (6 * full_w))
     assert row["stretch"] == pytest.approx(table.factor[1, may].max() - 1)
     assert row["saving"] == pytest.approx(1 - relative[may].min(), abs=1e-6)
-    summary = dict(zip(vec.observation_spec.summary, seen["summary"][0].tolist(), strict=True))
+    summary = dict(zip(vec.observation_spec.summary, observation["summary"][0].tolist(), strict=True))
     assert summary["power"] == pytest.approx((600 + 12 * 9.75) / (16 * full_w))
-    assert (summary["idle"], summary["asleep"], summary["turning"]) == (0.0, 0.75, 0.0)
+    assert (summary["idle"], summary["asleep"], summary["in_transition"]) == (0.0, 0.75, 0.0)
     assert "carbon" not in summary
 
 
 @pytest.mark.parametrize("forecast", ["perfect", "persistence", "noisy:DE"])
 def test_signal_observation_values(forecast):
-    outside = signals()
-    vec = energy(power_controls="none", forecast=forecast, **outside)
+    signal_series = signals()
+    vec = energy(power_controls="none", forecast=forecast, **signal_series)
     vec.reset(options={"first": 0})
-    seen = set()
+    carbon_values = set()
     for _ in range(80):
         now = float(vec.simulator.states.clock["now"][0, 0])
         summary = dict(
             zip(vec.observation_spec.summary, vec.simulator.buffers.summary[0].tolist(), strict=True)
         )
         zero = vec.jobs["submit_s"][0]
-        told = zero + (now - zero) // 900 * 900
+        forecast_s = zero + (now - zero) // 900 * 900
         for name, unit in (("carbon", CARBON_UNIT), ("price", 100.0)):
-            series = outside[name]
-            start = max(told - 7 * 86400, vec.power_setup.signals.all()[0].start_s)
-            usual = max(abs(float(series.mean(start, max(told, start + 86400)))), 1.0)
+            series = signal_series[name]
+            start = max(forecast_s - 7 * 86400, vec.power_setup.signals.all()[0].start_s)
+            weekly_mean = max(abs(float(series.mean(start, max(forecast_s, start + 86400)))), 1.0)
             assert summary[name] == pytest.approx(float(series.at(now)) / unit, abs=1e-6)
-            assert summary[f"{name}_now"] == pytest.approx(float(series.at(now)) / usual, rel=1e-5, abs=1e-6)
+            assert summary[f"{name}_now"] == pytest.approx(
+                float(series.at(now)) / weekly_mean, rel=1e-5, abs=1e-6
+            )
             ahead = [summary[f"{name}_{hours}h"] for hours in LEAD_H]
-            truth = [float(series.mean(told, told + 3600 * hours)) / usual for hours in LEAD_H]
+            true_means = [
+                float(series.mean(forecast_s, forecast_s + 3600 * hours)) / weekly_mean for hours in LEAD_H
+            ]
             if forecast == "perfect":
-                assert ahead == pytest.approx(truth, rel=1e-5, abs=1e-6)
+                assert ahead == pytest.approx(true_means, rel=1e-5, abs=1e-6)
             else:
-                assert ahead != pytest.approx(truth, rel=1e-3)
-                assert ahead == pytest.approx(truth, abs=3.0)
-        seen.add(summary["carbon"])
+                assert ahead != pytest.approx(true_means, rel=1e-3)
+                assert ahead == pytest.approx(true_means, abs=3.0)
+        carbon_values.add(summary["carbon"])
         vec.step(np.array([int(vec.simulator.buffers.mask[0].argmax())]))
-    assert len(seen) > 3
+    assert len(carbon_values) > 3
 
 
 def test_power_by_name_file_or_object(tmp_path):

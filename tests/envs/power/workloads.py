@@ -45,20 +45,20 @@ def signals(span_s: float = 60 * 86400.0) -> dict[str, Series]:
     }
 
 
-def energy(jobs=None, copies=1, cluster=MACHINE, episode_jobs=60, **how):
-    how.setdefault("autoreset_mode", AutoresetMode.DISABLED if copies == 1 else AutoresetMode.SAME_STEP)
-    how.setdefault("power", PowerModel.preset("taurus"))
-    how.setdefault("power_controls", "sleep=timeout:120+dvfs=1.5")
+def energy(jobs=None, copies=1, cluster=MACHINE, episode_jobs=60, **arguments):
+    arguments.setdefault("autoreset_mode", AutoresetMode.DISABLED if copies == 1 else AutoresetMode.SAME_STEP)
+    arguments.setdefault("power", PowerModel.preset("taurus"))
+    arguments.setdefault("power_controls", "sleep=timeout:120+dvfs=1.5")
     return EnergyVectorEnv(
         copies,
         jobs=quiet(200, 0) if jobs is None else jobs,
         cluster=cluster,
         episode_jobs=episode_jobs,
-        **how,
+        **arguments,
     )
 
 
-def play_rule(vec: EnergyVectorEnv, scores, level: int, first: int) -> np.ndarray:
+def run_window(vec: EnergyVectorEnv, scores, level: int, first: int) -> np.ndarray:
     """Run the window from row `first` by `scores` (one per job of the log), all at one DVFS state; the start times."""
     vec.reset(options={"first": first})
     over = False
@@ -77,7 +77,7 @@ def play_rule(vec: EnergyVectorEnv, scores, level: int, first: int) -> np.ndarra
     return np.where(job_state["status"] == DONE, job_state["start_s"], np.nan)
 
 
-def window_levers(vec: EnergyVectorEnv, first: int, level: int) -> PowerControls:
+def window_controls(vec: EnergyVectorEnv, first: int, level: int) -> PowerControls:
     """Arguments of `kilowait.simulate` to run a window of the env's log with all jobs at a level."""
     power_controls, rows = vec.power_setup.power_controls, slice(first, first + vec.episode_jobs)
     return replace(
@@ -88,4 +88,4 @@ def window_levers(vec: EnergyVectorEnv, first: int, level: int) -> PowerControls
     )
 
 
-__all__ = ["MACHINE", "NEVER", "crowded", "energy", "play_rule", "quiet", "signals", "window_levers"]
+__all__ = ["MACHINE", "NEVER", "crowded", "energy", "run_window", "quiet", "signals", "window_controls"]

@@ -21,7 +21,7 @@ from kilowait.agents.rl.device import (
 )
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
-from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
+from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
 from kilowait.agents.rl.gae import n_step_returns
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.results import TrainingResult
@@ -105,11 +105,11 @@ def train_a2c(
         )
         rng = TorchRng(seed, "agents.a2c", torch_device)
         scale = ReturnScale(vec.num_envs, settings.gamma)
-        episodes = Episodes(vec.num_envs)
+        episodes = EpisodeStatistics(vec.num_envs)
         rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(torch_device))
         training = TrainingState(
             "a2c", vec, settings, seed=seed, updates=updates, network=agent,
-            parts={"optimizer": optimizer, "draws": rng, "scale": scale, "episodes": episodes},
+            parts={"optimizer": optimizer, "rng": rng, "scale": scale, "episodes": episodes},
             folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
         observation = training.begin(resume)
@@ -125,11 +125,11 @@ def train_a2c(
                     episodes.step(infos, done)
                     scale.step(rewards, done)
                     rollout.add_transition(step, rewards, terminated, truncated, infos, agent)
-                played = rollout.close(
+                transitions = rollout.close(
                     observation, agent, scale.divisor if settings.normalize_rewards else 1.0
                 )
             returns = n_step_returns(
-                played["rewards"], rollout.next_values, played["terminated"], played["truncated"],
+                transitions["rewards"], rollout.next_values, transitions["terminated"], transitions["truncated"],
                 gamma=settings.gamma, n_steps=min(settings.n_step_return, settings.n_steps),
             )  # fmt: skip
             advantages = (returns - rollout.values).flatten()
@@ -153,4 +153,4 @@ def train_a2c(
             training.end_update(
                 observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_
             )
-        return training.trained()
+        return training.result()

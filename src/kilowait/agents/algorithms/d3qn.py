@@ -28,7 +28,7 @@ from kilowait.agents.rl.device import (
 )
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
-from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
+from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.replay_buffer import ReplayBatch, ReplayBuffer
 from kilowait.agents.rl.results import TrainingResult
@@ -131,14 +131,14 @@ def train_d3qn(
         )
         rng = TorchRng(seed, "agents.d3qn", torch_device)
         scale = ReturnScale(vec.num_envs, settings.gamma)
-        episodes = Episodes(vec.num_envs)
+        episodes = EpisodeStatistics(vec.num_envs)
         replay = ReplayBuffer(
             settings.buffer_size, vec.num_envs, DeviceTransfer(torch_device),
             n_steps=settings.n_steps, gamma=settings.gamma, per_alpha=settings.per_alpha,
         )  # fmt: skip
         training = TrainingState(
             "d3qn", vec, settings, seed=seed, updates=updates, network=agent,
-            parts={"target": target, "optimizer": optimizer, "draws": rng, "scale": scale,
+            parts={"target": target, "optimizer": optimizer, "rng": rng, "scale": scale,
                    "episodes": episodes, "replay": replay},
             folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
@@ -151,15 +151,15 @@ def train_d3qn(
             per_beta = settings.per_beta + (1 - settings.per_beta) * progress_share
 
             for _ in range(settings.train_freq):
-                seen = replay.place(observation)
+                stored = replay.store_observation(observation)
                 with torch.no_grad(), lower_precision(torch_device, settings.precision):
-                    actions = _epsilon_greedy(agent, seen, epsilon, rng.generator)
-                chosen: npt.NDArray[np.int64] = actions.cpu().numpy()
-                observation, rewards, terminated, truncated, infos = vec.step(chosen)
+                    actions = _epsilon_greedy(agent, stored, epsilon, rng.generator)
+                env_actions: npt.NDArray[np.int64] = actions.cpu().numpy()
+                observation, rewards, terminated, truncated, infos = vec.step(env_actions)
                 done = terminated | truncated
                 episodes.step(infos, done)
                 scale.step(rewards, done)
-                replay.commit(actions, rewards, terminated, truncated)
+                replay.store_transition(actions, rewards, terminated, truncated)
 
             losses = {}
             if training.steps + size > settings.learning_starts and len(replay):
@@ -167,9 +167,9 @@ def train_d3qn(
                 gradient_steps_before = training.number * settings.gradient_steps
                 metrics = []
                 for step in range(settings.gradient_steps):
-                    batch = replay.draw(settings.batch_size, rng.generator, per_beta=per_beta)
-                    agent.draw_noise(rng.generator)
-                    target.draw_noise(rng.generator)
+                    batch = replay.sample(settings.batch_size, rng.generator, per_beta=per_beta)
+                    agent.sample_noise(rng.generator)
+                    target.sample_noise(rng.generator)
                     with lower_precision(torch_device, settings.precision):
                         errors, mean_q = _td_errors(agent, target, batch, divisor)
                     loss = (batch.weights * errors).mean()
@@ -177,14 +177,14 @@ def train_d3qn(
                     torch.autograd.backward(loss)
                     torch.nn.utils.clip_grad_norm_(agent.parameters(), settings.max_grad_norm)
                     optimizer.step()
-                    replay.update_priorities(batch.places, errors)
+                    replay.update_priorities(batch.indices, errors)
                     metrics.append(torch.stack([loss, mean_q]).detach())
                     if (gradient_steps_before + step + 1) % settings.target_update_interval == 0:
                         target.load_state_dict(agent.state_dict())
                 loss_, mean_q_ = torch.stack(metrics).mean(0).tolist()
                 losses = {"q": loss_, "mean_q": mean_q_, "epsilon": epsilon}
             training.end_update(observation, steps=size, episodes=episodes.means(), losses=losses)
-        return training.trained()
+        return training.result()
 
 
 def _epsilon(settings: D3QNSettings, progress_share: float) -> float:
@@ -201,16 +201,16 @@ def _epsilon_greedy(
     agent: DuelingQ, observation: dict[str, Tensor], epsilon: float, random: torch.Generator
 ) -> Tensor:
     """(B,) greedy actions, replaced by random allowed ones with probability `epsilon`."""
-    agent.draw_noise(random)
-    best = agent(observation).argmax(-1)
+    agent.sample_noise(random)
+    greedy = agent(observation).argmax(-1)
     if epsilon == 0.0:
-        return best
+        return greedy
     allowed = torch.zeros_like(observation["mask"], dtype=torch.float32).masked_fill(
         observation["mask"] == 0, -torch.inf
     )
     random_actions = MaskedCategorical(allowed).sample(random)
-    explores = torch.rand(len(best), generator=random, device=best.device) < epsilon
-    return torch.where(explores, random_actions, best)
+    exploring = torch.rand(len(greedy), generator=random, device=greedy.device) < epsilon
+    return torch.where(exploring, random_actions, greedy)
 
 
 def _td_errors(
@@ -220,16 +220,16 @@ def _td_errors(
     rewards = batch.rewards / divisor
     row = torch.arange(len(rewards), device=rewards.device)
     with torch.no_grad():
-        best = agent(batch.following).argmax(-1)
+        greedy = agent(batch.next_observation).argmax(-1)
     if agent.atoms == 1:
         with torch.no_grad():
             # After the end of an episode the discount is 0, but 0 x -inf would be NaN.
-            next_values = target(batch.following)[row, best].masked_fill(batch.discounts == 0, 0.0)
+            next_values = target(batch.next_observation)[row, greedy].masked_fill(batch.discounts == 0, 0.0)
             targets = rewards + batch.discounts * next_values
         values = agent(batch.observation)[row, batch.actions]
         return torch.nn.functional.smooth_l1_loss(values, targets, reduction="none"), values.mean()
     with torch.no_grad():
-        next_distribution = target.log_distribution(batch.following)[row, best].exp()
+        next_distribution = target.log_distribution(batch.next_observation)[row, greedy].exp()
         targets = project(agent.support, rewards, batch.discounts, next_distribution)
     predicted = agent.log_distribution(batch.observation)[row, batch.actions]
     errors = torch.nn.functional.kl_div(predicted, targets, reduction="none").sum(-1)

@@ -26,7 +26,7 @@ from kilowait.agents.rl.device import (
 )
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
-from kilowait.agents.rl.episode_stats import Episodes, ReturnScale, step_cost
+from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale, step_cost
 from kilowait.agents.rl.gae import generalized_advantages
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.lagrangian import LagrangeMultiplier
@@ -141,12 +141,12 @@ def train_ppo(
         )
         rng = TorchRng(seed, "agents.ppo", torch_device)
         scale = ReturnScale(vec.num_envs, settings.gamma)
-        episodes = Episodes(vec.num_envs, settings.cost)
+        episodes = EpisodeStatistics(vec.num_envs, settings.cost)
         dual = LagrangeMultiplier(settings.cost_limit, settings.cost_rate)
         rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(torch_device))
         training = TrainingState(
             "ppo", vec, settings, seed=seed, updates=updates, network=agent,
-            parts={"optimizer": optimizer, "draws": rng, "scale": scale, "episodes": episodes, "dual": dual},
+            parts={"optimizer": optimizer, "rng": rng, "scale": scale, "episodes": episodes, "dual": dual},
             folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
         observation = training.begin(resume)
@@ -161,33 +161,38 @@ def train_ppo(
                     done = terminated | truncated
                     episodes.step(infos, done)
                     if settings.cost is not None:
-                        rewards = dual.priced(rewards, step_cost(infos, settings.cost))
+                        rewards = dual.penalized(rewards, step_cost(infos, settings.cost))
                     scale.step(rewards, done)
                     rollout.add_transition(step, rewards, terminated, truncated, infos, agent)
-                played = rollout.close(
+                transitions = rollout.close(
                     observation, agent, scale.divisor if settings.normalize_rewards else 1.0
                 )
             advantages = generalized_advantages(
-                played["rewards"], rollout.values, rollout.next_values, played["terminated"], played["truncated"],
+                transitions["rewards"], rollout.values, rollout.next_values,
+                transitions["terminated"], transitions["truncated"],
                 gamma=settings.gamma, gae_lambda=settings.gae_lambda,
             )  # fmt: skip
             returns = (advantages + rollout.values).flatten()
             advantages = ((advantages - advantages.mean()) / (advantages.std() + 1e-8)).flatten()
-            seen, taken, before = rollout.flat(), rollout.actions.flatten(), rollout.log_probs.flatten()
+            observations, actions_taken, old_log_probs = (
+                rollout.flat(),
+                rollout.actions.flatten(),
+                rollout.log_probs.flatten(),
+            )
 
             metrics = []  # tensors on the device; read once an update, as reading waits for the device
             for _ in range(settings.n_epochs):
                 order = torch.randperm(size, generator=rng.generator, device=torch_device)
-                for part in order.tensor_split(settings.n_minibatches):
+                for rows in order.tensor_split(settings.n_minibatches):
                     with lower_precision(torch_device, settings.precision):
-                        logits, values = agent({name: array[part] for name, array in seen.items()})
+                        logits, values = agent({name: array[rows] for name, array in observations.items()})
                     choice = MaskedCategorical(logits)
-                    log_ratio = choice.log_prob(taken[part]) - before[part]
+                    log_ratio = choice.log_prob(actions_taken[rows]) - old_log_probs[rows]
                     ratio = log_ratio.exp()
-                    advantage = advantages[part]
+                    advantage = advantages[rows]
                     clipped = ratio.clamp(1 - settings.clip_range, 1 + settings.clip_range)
                     policy_loss = -torch.minimum(ratio * advantage, clipped * advantage).mean()
-                    value_loss = 0.5 * (values - returns[part]).square().mean()
+                    value_loss = 0.5 * (values - returns[rows]).square().mean()
                     entropy = choice.entropy().mean()
                     loss = policy_loss + settings.vf_coef * value_loss - settings.ent_coef * entropy
                     optimizer.zero_grad()
@@ -200,14 +205,14 @@ def train_ppo(
                     break
 
             policy_loss_, value_loss_, entropy_, kl_ = torch.stack(metrics).mean(0).tolist()
-            ended = episodes.means()
+            episode_means = episodes.means()
             losses = {"policy": policy_loss_, "value": value_loss_}
             if settings.cost is not None:
-                dual.move(ended["cost"])
-                losses["price"] = dual.multiplier
-                if not math.isnan(ended["cost"]):
-                    losses["cost"] = ended["cost"]
+                dual.update(episode_means["cost"])
+                losses["multiplier"] = dual.multiplier
+                if not math.isnan(episode_means["cost"]):
+                    losses["cost"] = episode_means["cost"]
             training.end_update(
-                observation, steps=size, episodes=ended, losses=losses, entropy=entropy_, kl=kl_
+                observation, steps=size, episodes=episode_means, losses=losses, entropy=entropy_, kl=kl_
             )
-        return training.trained()
+        return training.result()

@@ -27,7 +27,7 @@ from kilowait.agents.rl.device import (
 )
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
-from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
+from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.replay_buffer import ReplayBuffer
 from kilowait.agents.rl.results import TrainingResult
@@ -100,7 +100,7 @@ class TwinCritics(nn.Module):
 
     def values(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """(B, A) Q values of both networks, -inf where the mask forbids."""
-        first, second = (one(observation) for one in self.pair)
+        first, second = (index(observation) for index in self.pair)
         return first, second
 
 
@@ -136,7 +136,7 @@ def train_sac(
     with use_device(device, threads) as torch_device:
         spec, sizes = vec.spec_of_observation, asdict(settings.sizes)
         agent = network(spec, settings.network, seed=seed, **sizes).to(torch_device)
-        pair = [q_network(spec, settings.network, seed=seed + 1 + one, **sizes) for one in range(2)]
+        pair = [q_network(spec, settings.network, seed=seed + 1 + index, **sizes) for index in range(2)]
         critics = TwinCritics(pair[0], pair[1], settings.initial_ent_coef).to(torch_device)
         target = deepcopy(critics).requires_grad_(False)
         fused = torch_device.type == "cuda"
@@ -149,49 +149,51 @@ def train_sac(
         )
         rng = TorchRng(seed, "agents.sac", torch_device)
         scale = ReturnScale(vec.num_envs, settings.gamma)
-        episodes = Episodes(vec.num_envs)
+        episodes = EpisodeStatistics(vec.num_envs)
         replay = ReplayBuffer(
             settings.buffer_size, vec.num_envs, DeviceTransfer(torch_device), gamma=settings.gamma
         )
         training = TrainingState(
             "sac", vec, settings, seed=seed, updates=updates, network=agent,
-            parts={"twins": critics, "target": target, "actor_optimizer": actor_optimizer,
-                   "critic_optimizer": critic_optimizer, "heat_optimizer": temperature_optimizer, "draws": rng,
+            parts={"critics": critics, "target": target, "actor_optimizer": actor_optimizer,
+                   "critic_optimizer": critic_optimizer, "temperature_optimizer": temperature_optimizer, "rng": rng,
                    "scale": scale, "episodes": episodes, "replay": replay},
             folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
         observation = training.begin(resume)
         while not training.done:
             for _ in range(settings.train_freq):
-                seen = replay.place(observation)
+                stored = replay.store_observation(observation)
                 with torch.no_grad(), lower_precision(torch_device, settings.precision):
-                    actions = MaskedCategorical(agent(seen)[0]).sample(rng.generator)
-                chosen: npt.NDArray[np.int64] = actions.cpu().numpy()
-                observation, rewards, terminated, truncated, infos = vec.step(chosen)
+                    actions = MaskedCategorical(agent(stored)[0]).sample(rng.generator)
+                env_actions: npt.NDArray[np.int64] = actions.cpu().numpy()
+                observation, rewards, terminated, truncated, infos = vec.step(env_actions)
                 done = terminated | truncated
                 episodes.step(infos, done)
                 scale.step(rewards, done)
-                replay.commit(actions, rewards, terminated, truncated)
+                replay.store_transition(actions, rewards, terminated, truncated)
 
             losses, entropy_ = {}, float("nan")
             if training.steps + size > settings.learning_starts and len(replay):
                 divisor = scale.divisor if settings.normalize_rewards else 1.0
                 metrics = []
                 for _ in range(settings.gradient_steps):
-                    batch = replay.draw(settings.batch_size, rng.generator)
+                    batch = replay.sample(settings.batch_size, rng.generator)
                     temperature = critics.log_temperature.exp().detach()
 
                     with torch.no_grad(), lower_precision(torch_device, settings.precision):
-                        next_policy = MaskedCategorical(agent(batch.following)[0])
-                        next_q = _finite(torch.minimum(*target.values(batch.following)))
-                        soft = (next_policy.probabilities * (next_q - temperature * next_policy.finite)).sum(
-                            -1
-                        )
-                        targets = batch.rewards / divisor + batch.discounts * soft
+                        next_policy = MaskedCategorical(agent(batch.next_observation)[0])
+                        next_q = _finite(torch.minimum(*target.values(batch.next_observation)))
+                        soft_values = (
+                            next_policy.probabilities * (next_q - temperature * next_policy.finite)
+                        ).sum(-1)
+                        targets = batch.rewards / divisor + batch.discounts * soft_values
                     with lower_precision(torch_device, settings.precision):
-                        both = critics.values(batch.observation)
-                    taken = [values.gather(-1, batch.actions[:, None]).squeeze(-1) for values in both]
-                    critic_loss = torch.stack([(values - targets).square().mean() for values in taken]).sum()
+                        q_values = critics.values(batch.observation)
+                    q_taken = [values.gather(-1, batch.actions[:, None]).squeeze(-1) for values in q_values]
+                    critic_loss = torch.stack(
+                        [(values - targets).square().mean() for values in q_taken]
+                    ).sum()
                     critic_optimizer.zero_grad()
                     torch.autograd.backward(critic_loss)
                     nn.utils.clip_grad_norm_(critics.pair.parameters(), settings.max_grad_norm)
@@ -200,25 +202,25 @@ def train_sac(
                     with lower_precision(torch_device, settings.precision):
                         choice = MaskedCategorical(agent(batch.observation)[0])
                         with torch.no_grad():
-                            least_q = _finite(torch.minimum(*critics.values(batch.observation)))
-                    actor_loss = (
-                        (choice.probabilities * (temperature * choice.finite - least_q)).sum(-1).mean()
-                    )
+                            min_q = _finite(torch.minimum(*critics.values(batch.observation)))
+                    actor_loss = (choice.probabilities * (temperature * choice.finite - min_q)).sum(-1).mean()
                     actor_optimizer.zero_grad()
                     torch.autograd.backward(actor_loss)
                     nn.utils.clip_grad_norm_(agent.parameters(), settings.max_grad_norm)
                     actor_optimizer.step()
 
                     entropy = choice.entropy().detach()
-                    wanted = target_entropy(batch.observation["mask"], settings.target_entropy)
-                    temperature_loss = critics.log_temperature.exp() * (entropy - wanted).mean()
+                    targets_entropy = target_entropy(batch.observation["mask"], settings.target_entropy)
+                    temperature_loss = critics.log_temperature.exp() * (entropy - targets_entropy).mean()
                     temperature_optimizer.zero_grad()
                     torch.autograd.backward(temperature_loss)
                     temperature_optimizer.step()
 
                     with torch.no_grad():
-                        for slow, fast in zip(target.parameters(), critics.parameters(), strict=True):
-                            slow.lerp_(fast, settings.tau)
+                        for target_weights, weights in zip(
+                            target.parameters(), critics.parameters(), strict=True
+                        ):
+                            target_weights.lerp_(weights, settings.tau)
                     metrics.append(
                         torch.stack([critic_loss, actor_loss, temperature, entropy.mean()]).detach()
                     )
@@ -227,7 +229,7 @@ def train_sac(
             training.end_update(
                 observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_
             )
-        return training.trained()
+        return training.result()
 
 
 def _finite(values: Tensor) -> Tensor:

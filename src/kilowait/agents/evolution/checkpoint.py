@@ -1,7 +1,7 @@
 """Checkpoints of an evolution strategy, written after every generation: a crash costs one generation at most.
 
 A checkpoint contains the search distribution, its random state and that of the windows, and all results so far, every
-number to its last bit: a resumed search finds what an uninterrupted one would have found. The file is JSON, so loading
+number exactly: a resumed search gives the same result as an uninterrupted one. The file is JSON, so loading
 it runs no code; it is written to a temporary file and renamed when complete, and carries a digest.
 """
 
@@ -28,8 +28,8 @@ Floats = npt.NDArray[np.float64]
 
 FILE = "search.json"
 FORMAT = "kilowait search"
-VERSION = 1
-AT_ONCE = 4
+VERSION = 2
+STARTS_PER_CHECKPOINT = 4
 """Starting points that are evaluated between two checkpoints."""
 
 
@@ -55,7 +55,7 @@ class CheckpointDir(NamedTuple):
     folder: Path
     resume: bool = False
     """Whether the search resumes from the checkpoint there."""
-    begin: Callable[[], None] = lambda: None
+    on_start: Callable[[], None] = lambda: None
     """Called once the arguments of the search are checked, before anything is read or written."""
 
 
@@ -96,17 +96,17 @@ class SearchCheckpoint:
         self._file = None if directory is None else directory.folder / FILE
         if directory is None or self._file is None:
             return
-        directory.begin()
+        directory.on_start()
         if directory.resume:
             self._load(self._file)
         else:
             self._write()
 
-    def starts(self, candidates: Sequence[Any], valued: Callable[[Sequence[Any]], Floats]) -> Floats:
+    def start_scores(self, candidates: Sequence[Any], evaluate: Callable[[Sequence[Any]], Floats]) -> Floats:
         """Scores of these starting points, one row each; scores in the checkpoint are not computed again."""
         while len(self._start_scores) < len(candidates):
-            batch = candidates[len(self._start_scores) : len(self._start_scores) + AT_ONCE]
-            self._start_scores += valued(batch).tolist()
+            batch = candidates[len(self._start_scores) : len(self._start_scores) + STARTS_PER_CHECKPOINT]
+            self._start_scores += evaluate(batch).tolist()
             self._write()
         return np.array(self._start_scores)
 
@@ -126,8 +126,8 @@ class SearchCheckpoint:
     def _write(self) -> None:
         if self._file is None:
             return
-        state: dict[str, Any] = {"identity": self._identity, "tried": self._start_scores}
-        state["history"] = [asdict(one) for one in self.history]
+        state: dict[str, Any] = {"identity": self._identity, "start_scores": self._start_scores}
+        state["history"] = [asdict(generation) for generation in self.history]
         state["path"] = [point.tolist() for point in self.path]
         state["best"] = None if self.best is None else [self.best[0], self.best[1].tolist()]
         if self.history:
@@ -139,31 +139,34 @@ class SearchCheckpoint:
     def _load(self, path: Path) -> None:
         state = _decoded(read_document(path))
         for name, value in self._identity.items():
-            was = state["identity"].get(name)
-            if was != value:
+            saved = state["identity"].get(name)
+            if saved != value:
                 raise InputError(
-                    f"{path} was begun with {name} {was!r}, and this is {value!r}; resume with the same, or start again"
+                    f"{path} was started with {name} {saved!r}, and this is {value!r}; "
+                    "resume with the same, or start again"
                 )
-        self._start_scores, self._loaded = state["tried"], state
+        self._start_scores, self._loaded = state["start_scores"], state
         self.path = [np.array(point) for point in state["path"]]
-        self.history = [replace(Generation(**one), of=self._generations) for one in state["history"]]
+        self.history = [
+            replace(Generation(**generation), of=self._generations) for generation in state["history"]
+        ]
         if state["best"] is not None:
             self.best = (state["best"][0], np.array(state["best"][1]))
 
 
 def write_document(path: Path, state: Mapping[str, Any]) -> None:
     """Write the state atomically: the old file stays until the new one is complete on the disk."""
-    beside = path.with_name(path.name + ".part")
+    temporary = path.with_name(path.name + ".part")
     text = json.dumps(
         {"format": FORMAT, "version": VERSION, "digest": _digest(state), "state": state}, allow_nan=False
     )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("w", encoding="utf-8") as file:
+        with temporary.open("w", encoding="utf-8") as file:
             file.write(text + "\n")
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except OSError as problem:
         raise InputError(
             f"cannot write {path}: {problem.strerror or problem}; the earlier file is unchanged"
@@ -171,11 +174,11 @@ def write_document(path: Path, state: Mapping[str, Any]) -> None:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Read the state of a checkpoint; raise InputError for a damaged or foreign file."""
+    """Read the state of a checkpoint; raise InputError for a damaged file or one of another program."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path.parent} holds no search to resume; begin one without --resume") from None
+        raise InputError(f"{path.parent} contains no search to resume; start one without --resume") from None
     except (OSError, ValueError, RecursionError) as problem:
         raise InputError(
             f"{path} is no {FORMAT}, or is cut off ({problem}); start again with --force"

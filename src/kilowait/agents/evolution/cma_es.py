@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.rng import stream
 
-__all__ = ["EvolutionStrategy", "minimise"]
+__all__ = ["EvolutionStrategy", "minimize"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -57,15 +57,20 @@ class EvolutionStrategy:
         parents = self.population // 2
         raw = math.log((self.population + 1) / 2) - np.log(np.arange(1, parents + 1))
         self._weights: Floats = raw / raw.sum()
-        worth = 1.0 / float((self._weights**2).sum())
+        effective_parents = 1.0 / float((self._weights**2).sum())
         # Learning rates of the evolution paths, the covariance and the step size.
-        self._c_path = (4 + worth / n) / (n + 4 + 2 * worth / n)
-        self._c_step = (worth + 2) / (n + worth + 5)
-        self._c_one = 2 / ((n + 1.3) ** 2 + worth)
-        self._c_many = min(1 - self._c_one, 2 * (worth - 2 + 1 / worth) / ((n + 2) ** 2 + worth))
-        self._damping = 1 + 2 * max(0.0, math.sqrt((worth - 1) / (n + 1)) - 1) + self._c_step
-        self._length = math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n))  # expected norm of a normal vector
-        self._worth = worth
+        self._c_path = (4 + effective_parents / n) / (n + 4 + 2 * effective_parents / n)
+        self._c_step = (effective_parents + 2) / (n + effective_parents + 5)
+        self._c_one = 2 / ((n + 1.3) ** 2 + effective_parents)
+        self._c_many = min(
+            1 - self._c_one,
+            2 * (effective_parents - 2 + 1 / effective_parents) / ((n + 2) ** 2 + effective_parents),
+        )
+        self._damping = 1 + 2 * max(0.0, math.sqrt((effective_parents - 1) / (n + 1)) - 1) + self._c_step
+        self._expected_length = math.sqrt(n) * (
+            1 - 1 / (4 * n) + 1 / (21 * n * n)
+        )  # expected norm of a normal vector
+        self._effective_parents = effective_parents
         self._path: Floats = np.zeros(n)
         self._step_path: Floats = np.zeros(n)
         self._covariance: Floats = np.eye(n)
@@ -93,23 +98,23 @@ class EvolutionStrategy:
         self.mean = self.mean + self.step * move
         self.generation += 1
 
-        c, worth = self._c_step, self._worth
-        straight = self._axes @ ((self._axes.T @ move) / self._widths)
-        self._step_path = (1 - c) * self._step_path + math.sqrt(c * (2 - c) * worth) * straight
+        c, effective_parents = self._c_step, self._effective_parents
+        whitened = self._axes @ ((self._axes.T @ move) / self._widths)
+        self._step_path = (1 - c) * self._step_path + math.sqrt(c * (2 - c) * effective_parents) * whitened
         length = float(np.sqrt((self._step_path**2).sum()))
-        maturity = 1 - (1 - c) ** (2 * self.generation)
-        stalled = length / math.sqrt(maturity) / self._length >= 1.4 + 2 / (n + 1)
+        path_correction = 1 - (1 - c) ** (2 * self.generation)
+        stalled = length / math.sqrt(path_correction) / self._expected_length >= 1.4 + 2 / (n + 1)
         c = self._c_path
         self._path = (1 - c) * self._path
         if not stalled:
-            self._path = self._path + math.sqrt(c * (2 - c) * worth) * move
-        decay = 1 - self._c_one - self._c_many + (self._c_one * c * (2 - c) if stalled else 0.0)
+            self._path = self._path + math.sqrt(c * (2 - c) * effective_parents) * move
+        covariance_decay = 1 - self._c_one - self._c_many + (self._c_one * c * (2 - c) if stalled else 0.0)
         self._covariance = (
-            decay * self._covariance
+            covariance_decay * self._covariance
             + self._c_one * np.outer(self._path, self._path)
             + self._c_many * (moves.T * self._weights) @ moves
         )
-        self.step *= math.exp(min(1.0, self._c_step / self._damping * (length / self._length - 1)))
+        self.step *= math.exp(min(1.0, self._c_step / self._damping * (length / self._expected_length - 1)))
         self._covariance = (self._covariance + self._covariance.T) / 2
         eigenvalues, axes = np.linalg.eigh(self._covariance)
         self._axes = np.ascontiguousarray(axes)
@@ -141,7 +146,7 @@ class EvolutionStrategy:
             setattr(self, f"_{name}", np.array(state[name]))
 
 
-def minimise(
+def minimize(
     function: Callable[[Floats], float],
     start: npt.ArrayLike,
     *,
@@ -152,19 +157,19 @@ def minimise(
 ) -> tuple[Floats, float]:
     """The best point found in `generations` generations, and its value.
 
-    >>> point, value = minimise(
+    >>> point, value = minimize(
     ...     lambda x: float(((x - 1) ** 2).sum()), [0, 0], step=0.5, seed=1, generations=40
     ... )
     >>> np.round(point, 3).tolist()
     [1.0, 1.0]
     """
     search = EvolutionStrategy(start, step=step, seed=seed, population=population)
-    best, least = search.mean, math.inf
+    best, smallest = search.mean, math.inf
     for _ in range(generations):
         candidates = search.ask()
         values = [float(function(candidate)) for candidate in candidates]
         search.tell(candidates, values)
-        first = int(np.argmin(values))
-        if values[first] < least:
-            best, least = candidates[first], values[first]
-    return best, least
+        best_index = int(np.argmin(values))
+        if values[best_index] < smallest:
+            best, smallest = candidates[best_index], values[best_index]
+    return best, smallest

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.agents.evolution.window_starts import random_starts
-from kilowait.agents.linear_batch.agent import OVERRUN, TRUST
+from kilowait.agents.linear_batch.agent import OVERRUN, PRIOR_WEIGHT
 from kilowait.agents.linear_batch.score import COUNT, compiled
 from kilowait.agents.training_data import SyntheticMix
 from kilowait.agents.user_history import UserHistory, parameters_for, user_histories
@@ -22,7 +22,7 @@ __all__ = ["WindowSampler", "LogPart", "TrainingWindow"]
 
 Floats = npt.NDArray[np.float64]
 
-CUTS = 32
+SNAPSHOTS = 32
 """Times of the training jobs at which snapshots of the user history are taken."""
 
 
@@ -53,9 +53,14 @@ class LogPart:
     def __init__(
         self, jobs: JobTable, cluster: Cluster, window_jobs: int, max_wait_s: float = np.inf
     ) -> None:
-        self._jobs, self._nodes, self._length, self._bound = jobs, cluster.nodes, window_jobs, max_wait_s
-        self._cuts = np.unique(np.linspace(0, len(jobs), CUTS + 1).astype(np.int64))
-        self._snapshots = user_histories(jobs, self._cuts.tolist())
+        self._jobs, self._nodes, self._window_jobs, self._max_wait_s = (
+            jobs,
+            cluster.nodes,
+            window_jobs,
+            max_wait_s,
+        )
+        self._snapshot_jobs = np.unique(np.linspace(0, len(jobs), SNAPSHOTS + 1).astype(np.int64))
+        self._snapshots = user_histories(jobs, self._snapshot_jobs.tolist())
 
     @property
     def final_history(self) -> UserHistory:
@@ -64,47 +69,49 @@ class LogPart:
 
     def sample(self, count: int, random: np.random.Generator) -> list[TrainingWindow]:
         """Windows with random starts, each with the user history of a random earlier time."""
-        starts = random_starts(self._jobs, count, self._length, random)
-        return [self.lagging(first, int(random.integers(0, len(self._jobs) // 2 + 1))) for first in starts]
+        starts = random_starts(self._jobs, count, self._window_jobs, random)
+        return [
+            self.lagged_window(first, int(random.integers(0, len(self._jobs) // 2 + 1))) for first in starts
+        ]
 
-    def lagging(self, first: int, lag: int) -> TrainingWindow:
+    def lagged_window(self, first: int, lag: int) -> TrainingWindow:
         """The window from job `first` on, with the latest snapshot of the history at least `lag` jobs before it."""
-        cut = self._cuts[np.searchsorted(self._cuts, max(first - lag, 0), side="right") - 1]
+        cut = self._snapshot_jobs[np.searchsorted(self._snapshot_jobs, max(first - lag, 0), side="right") - 1]
         return self.window(first, self._snapshots[int(cut)])
 
-    def window(self, first: int, memory: UserHistory) -> TrainingWindow:
+    def window(self, first: int, user_history: UserHistory) -> TrainingWindow:
         """The window from job `first` on."""
-        jobs = self._jobs[first : first + self._length]
+        jobs = self._jobs[first : first + self._window_jobs]
         return TrainingWindow(
-            jobs, parameters_for(np.zeros(COUNT), jobs, self._nodes, memory, TRUST, self._bound)
+            jobs,
+            parameters_for(np.zeros(COUNT), jobs, self._nodes, user_history, PRIOR_WEIGHT, self._max_wait_s),
         )
 
 
 class WindowSampler:
     """Samples training windows from the log's training jobs, from synthetic jobs, or from both.
 
-    Users of synthetic jobs are not users of the log: their history is kept apart, except for the statistics of all
-    users.
+    Users of synthetic jobs are not users of the log: their history is separate, except for the statistics of all users.
     """
 
     def __init__(
         self,
         jobs: JobTable,
-        mixture: SyntheticMix | None,
+        synthetic_mix: SyntheticMix | None,
         cluster: Cluster,
         window_jobs: int,
         max_wait_s: float,
         *,
         until_s: float,
     ) -> None:
-        """`until_s`: submission time of the first validation job; those jobs are not learned from."""
-        self._mixture = mixture
-        synthetic = () if mixture is None else mixture.generated
+        """`until_s`: submission time of the first validation job; later jobs are not used for training."""
+        self._synthetic_mix = synthetic_mix
+        synthetic = () if synthetic_mix is None else synthetic_mix.generated
         self._log = None
-        if mixture is None or not mixture.alone:
+        if synthetic_mix is None or not synthetic_mix.alone:
             self._log = LogPart(jobs.sorted(), cluster, window_jobs, max_wait_s)
         self._synthetic = [LogPart(table.sorted(), cluster, window_jobs, max_wait_s) for table in synthetic]
-        self._learned = (
+        self._training_tables = (
             [jobs] if self._log is not None else [without_users(table, until_s) for table in synthetic]
         )
 
@@ -112,25 +119,25 @@ class WindowSampler:
         self, count: int, random: np.random.Generator, share: float | None = None
     ) -> list[TrainingWindow]:
         """Random windows; this share of them (None: the share of the mix) consists of synthetic jobs."""
-        if self._mixture is None:
+        if self._synthetic_mix is None:
             assert self._log is not None
             return self._log.sample(count, random)
-        share = self._mixture.share if share is None else share
+        share = self._synthetic_mix.share if share is None else share
         windows = []
         for synthetic in (random.random(count) < share).tolist():
-            part = self._synthetic[int(random.integers(len(self._synthetic)))] if synthetic else self._log
-            assert part is not None  # the share is 1 where there are no log jobs
-            windows += part.sample(1, random)
+            log_part = self._synthetic[int(random.integers(len(self._synthetic)))] if synthetic else self._log
+            assert log_part is not None  # the share is 1 where there are no log jobs
+            windows += log_part.sample(1, random)
         return windows
 
     @property
     def final_history(self) -> UserHistory:
         """User history after the training jobs."""
-        return self._log.final_history if self._log is not None else memory_of(self._learned)
+        return self._log.final_history if self._log is not None else user_history_of(self._training_tables)
 
     def history_with(self, validation: JobTable) -> UserHistory:
         """User history after the training jobs and the validation jobs, which are always of the log."""
-        return memory_of([*self._learned, validation])
+        return user_history_of([*self._training_tables, validation])
 
 
 def without_users(jobs: JobTable, until_s: float) -> JobTable:
@@ -139,19 +146,19 @@ def without_users(jobs: JobTable, until_s: float) -> JobTable:
     return JobTable(submit_s=jobs["submit_s"] - jobs["submit_s"].max() + until_s - 1.0, **columns)
 
 
-def memory_of(parts: Sequence[JobTable]) -> UserHistory:
+def user_history_of(tables: Sequence[JobTable]) -> UserHistory:
     """User history after these jobs, taken in order of submission.
 
     >>> one = JobTable(job_id=[1], submit_s=[9], runtime_s=[60], nodes=[1], user=[3])
-    >>> memory = memory_of([without_users(one, until_s=9), one])
-    >>> list(memory.users), float(memory.usual[:, 0].sum()) > 1.5
+    >>> user_history = user_history_of([without_users(one, until_s=9), one])
+    >>> list(user_history.users), float(user_history.all_users[:, 0].sum()) > 1.5
     (['3'], True)
     """
-    parts = [part.sorted() for part in parts]
+    tables = [table.sorted() for table in tables]
     columns: dict[str, Any] = {
-        name: np.concatenate([part.column(name) for part in parts])
+        name: np.concatenate([table.column(name) for table in tables])
         for name in ("submit_s", "runtime_s", "estimate_s", "nodes", "user")
     }
-    labels = {"user": parts[-1].labels["user"]} if "user" in parts[-1].labels else {}
+    labels = {"user": tables[-1].labels["user"]} if "user" in tables[-1].labels else {}
     joined = JobTable(job_id=np.arange(1, len(columns["nodes"]) + 1), labels=labels, **columns)
     return user_histories(joined, [len(joined)])[len(joined)]

@@ -2,7 +2,7 @@
 
 from kilowait.agents.linear_batch.agent import (
     FEATURES,
-    TRUST,
+    PRIOR_WEIGHT,
     LinearAgent,
     default_weights,
     features,
@@ -10,4 +10,12 @@ from kilowait.agents.linear_batch.agent import (
     saf_weights,
 )
 
-__all__ = ["FEATURES", "TRUST", "LinearAgent", "features", "load_agent", "saf_weights", "default_weights"]
+__all__ = [
+    "FEATURES",
+    "PRIOR_WEIGHT",
+    "LinearAgent",
+    "features",
+    "load_agent",
+    "saf_weights",
+    "default_weights",
+]

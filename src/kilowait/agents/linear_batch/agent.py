@@ -31,16 +31,24 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import POLICIES, resolve
 
-__all__ = ["FEATURES", "TRUST", "LinearAgent", "features", "load_agent", "saf_weights", "default_weights"]
+__all__ = [
+    "FEATURES",
+    "PRIOR_WEIGHT",
+    "LinearAgent",
+    "features",
+    "load_agent",
+    "saf_weights",
+    "default_weights",
+]
 
 Floats = npt.NDArray[np.float64]
 
 FORMAT = "kilowait linear agent"
-VERSION = 2
+VERSION = 3
 
 OVERRUN = "quantile"
 """Expected end of a job that has exceeded its prediction: next quantile, then the limit. Without either: double."""
-TRUST = 0.25
+PRIOR_WEIGHT = 0.25
 """Weight of the stored user history relative to jobs of the run: users change their behaviour."""
 
 
@@ -50,7 +58,7 @@ def saf_weights() -> Floats:
     >>> saf_weights()[:3].tolist()
     [1.0, 1.0, 0.0]
     """
-    return weights_of(length=1.0, width=1.0)
+    return named_weights(length=1.0, width=1.0)
 
 
 def default_weights() -> Floats:
@@ -60,26 +68,33 @@ def default_weights() -> Floats:
     expected inverse run time. That is halfway to Smith's rule (weight over work), as a job's slowdown weighs
     1 / run time.
 
-    >>> dict(zip(FEATURES, default_weights().tolist()))["quick"]
+    >>> dict(zip(FEATURES, default_weights().tolist()))["user_inverse_runtime"]
     -0.5
     """
-    return weights_of(length=1.0, width=1.0, usual=1.0, habit=1.0, quick_usual=-0.5, quick=-0.5)
+    return named_weights(
+        length=1.0,
+        width=1.0,
+        used_share=1.0,
+        user_used_share=1.0,
+        inverse_runtime=-0.5,
+        user_inverse_runtime=-0.5,
+    )
 
 
-def weights_of(**given: float) -> Floats:
+def named_weights(**weights: float) -> Floats:
     """Weights by name; the others are 0.
 
-    >>> weights_of(width=2.0)[:3].tolist()
+    >>> named_weights(width=2.0)[:3].tolist()
     [0.0, 2.0, 0.0]
     """
-    return np.array([float(given.get(name, 0.0)) for name in FEATURES])
+    return np.array([float(weights.get(name, 0.0)) for name in FEATURES])
 
 
 @dataclass(frozen=True, eq=False)
 class LinearAgent:
     """Weights that order a queue, and the stored user history.
 
-    >>> agent = LinearAgent(weights_of(length=1.0))  # the order of SJF
+    >>> agent = LinearAgent(named_weights(length=1.0))  # the order of SJF
     >>> agent.policy.name, agent.explain()[0]
     ('agent', ('length', 1.0))
     """
@@ -89,12 +104,13 @@ class LinearAgent:
     name: str = "agent"
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Origin: seed, training trace, objective, settings."""
-    memory: UserHistory = field(default_factory=UserHistory)
+    user_history: UserHistory = field(default_factory=UserHistory)
     """Statistics of jobs that ended before the run."""
-    prior_weight: float = TRUST
+    prior_weight: float = PRIOR_WEIGHT
     """Weight of that history, 0 to 1."""
     fallback_policy: str | None = None
-    """A policy used instead of the weights: better on the training jobs, and not clearly beaten by the search."""
+    """A policy used instead of the weights: better on the training jobs than the start of the search, and not clearly
+    worse than its result."""
     max_wait_s: float = np.inf
     """Jobs that have waited longer go first, the longest wait first: a bound against starvation, seconds."""
 
@@ -137,7 +153,7 @@ class LinearAgent:
     def parameters(self, jobs: JobTable, cluster: Cluster) -> Floats:
         """Initial parameters of the policy for a run of these jobs."""
         return parameters_for(
-            self.weights, jobs, cluster.nodes, self.memory, self.prior_weight, self.max_wait_s
+            self.weights, jobs, cluster.nodes, self.user_history, self.prior_weight, self.max_wait_s
         )
 
     def explain(self) -> list[tuple[str, float]]:
@@ -152,11 +168,11 @@ class LinearAgent:
             "version": VERSION,
             "name": self.name,
             "weights": dict(zip(FEATURES, self.weights.tolist(), strict=True)),
-            "trust": self.prior_weight,
-            "kept": self.fallback_policy,
+            "prior_weight": self.prior_weight,
+            "fallback_policy": self.fallback_policy,
             "max_wait_s": None if np.isinf(self.max_wait_s) else self.max_wait_s,
             "provenance": dict(self.provenance),
-            "memory": self.memory.to_dict(),
+            "user_history": self.user_history.to_dict(),
         }
         target = Path(path)
         try:
@@ -168,7 +184,7 @@ class LinearAgent:
 
 
 def load_agent(path: str | PathLike[str]) -> LinearAgent:
-    """The agent in a file. A damaged or foreign file raises an InputError with the reason."""
+    """The agent in a file. A damaged file, or one of another program, raises an InputError with the reason."""
     source = Path(path)
     try:
         data = json.loads(source.read_text(encoding="utf-8"))
@@ -178,12 +194,12 @@ def load_agent(path: str | PathLike[str]) -> LinearAgent:
         ) from None
     except (ValueError, RecursionError):
         raise InputError(
-            f"{source} holds no agent: it is not JSON, or is cut off; write it again with kilowait train"
+            f"{source} contains no agent: it is not JSON, or is cut off; write it again with kilowait train"
         ) from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        found = data.get("format") if isinstance(data, dict) else type(data).__name__
+        format_found = data.get("format") if isinstance(data, dict) else type(data).__name__
         raise InputError(
-            f"{source} holds no agent: its format is {found!r}, not {FORMAT!r}; "
+            f"{source} contains no agent: its format is {format_found!r}, not {FORMAT!r}; "
             "name the agent.json that kilowait train wrote"
         )
     if data.get("version") != VERSION:
@@ -201,15 +217,23 @@ def load_agent(path: str | PathLike[str]) -> LinearAgent:
     name, provenance = data.get("name", "agent"), data.get("provenance", {})
     if not isinstance(name, str) or not isinstance(provenance, dict):
         raise InputError(f"{source} has the name {name!r} and the provenance {provenance!r}; train it again")
-    trust = data.get("trust")
-    if not isinstance(trust, int | float) or isinstance(trust, bool):
-        raise InputError(f"{source} has the trust {trust!r}; it must be a number: train it again")
+    prior_weight = data.get("prior_weight")
+    if not isinstance(prior_weight, int | float) or isinstance(prior_weight, bool):
+        raise InputError(
+            f"{source} has the prior_weight {prior_weight!r}; it must be a number: train it again"
+        )
     try:
-        memory = UserHistory.from_dict(data.get("memory"))
-        bound = np.inf if data.get("max_wait_s") is None else float(data["max_wait_s"])
-        fallback_rule = data.get("kept")
+        user_history = UserHistory.from_dict(data.get("user_history"))
+        max_wait_s = np.inf if data.get("max_wait_s") is None else float(data["max_wait_s"])
+        fallback_policy = data.get("fallback_policy")
         return LinearAgent(
-            np.array(values, np.float64), name, provenance, memory, float(trust), fallback_rule, bound
+            np.array(values, np.float64),
+            name,
+            provenance,
+            user_history,
+            float(prior_weight),
+            fallback_policy,
+            max_wait_s,
         )
     except (InputError, UnknownNameError, OverflowError, TypeError, ValueError) as problem:
         raise InputError(f"{source}: {problem}") from None
@@ -217,12 +241,12 @@ def load_agent(path: str | PathLike[str]) -> LinearAgent:
 
 def _json(data: Mapping[str, Any]) -> str:
     """Indented JSON, but the user history on one line a user, to keep the file short."""
-    memory = data["memory"]
-    text = json.dumps({**data, "memory": None}, indent=2, allow_nan=False)
+    user_history = data["user_history"]
+    text = json.dumps({**data, "user_history": None}, indent=2, allow_nan=False)
     users = ",\n".join(
         f"      {json.dumps(name)}: {json.dumps(rows, allow_nan=False)}"
-        for name, rows in memory["users"].items()
+        for name, rows in user_history["users"].items()
     )
-    usual = json.dumps(memory["usual"], allow_nan=False)
-    block = f'{{\n    "usual": {usual},\n    "users": {{\n{users}\n    }}\n  }}'
-    return text.replace('"memory": null', f'"memory": {block}')
+    all_users = json.dumps(user_history["all_users"], allow_nan=False)
+    block = f'{{\n    "all_users": {all_users},\n    "users": {{\n{users}\n    }}\n  }}'
+    return text.replace('"user_history": null', f'"user_history": {block}')

@@ -1,14 +1,14 @@
 """Score of the linear batch agent: twelve features of a waiting job, four of them statistics of ended jobs.
 
 A job's *class* is its user and its estimate's bucket (half an octave wide). For every bucket, every user and every
-class, three statistics of ended jobs are kept: their weight, the logarithm of the share of their request that they
+class, three statistics of ended jobs are stored: their weight, the logarithm of the share of their request that they
 used, and their inverse run time (10 s / run time: 1 for a job that ends within 10 s, 1/60 for ten minutes). The weight
 of older jobs decays. Running jobs of a class give a lower bound on the run time of its jobs.
 
 The estimate here is the user's own, also where run times are predicted. A prediction counts as a few more ended jobs of
-the class: it is made at submission, and jobs that end during the wait say more, but only about their own class.
+the class: it is computed at submission; jobs that end during the wait are better evidence, but only for their class.
 
-The score is compiled into the engine; `kilowait.agents.user_history` lays out the parameters.
+The score is compiled into the engine; `kilowait.agents.user_history` builds the parameter array.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
     "MOMENTS",
     "compiled",
     "features",
-    "compiled_recall",
+    "compiled_statistics",
     "replay_ended_jobs",
 ]
 
@@ -47,10 +47,10 @@ FEATURES: dict[str, str] = {
     "age": "ln(1 + wait / 1 h) / 3",
     "patience": "ln(1 + wait / estimate) / 3",
     "urgency": "ln(1 + wait / expected run time, at least 10 s) / 3",
-    "usual": "ln(share of the request used; mean of all jobs with such a request) / 3",
-    "habit": "the same for this user's jobs, minus usual",
-    "quick_usual": "ln(10 s / run time, at most 1; mean of all jobs with such a request) / 3",
-    "quick": "the same for this user's jobs, minus quick_usual",
+    "used_share": "ln(share of the request used; mean of all jobs with such a request) / 3",
+    "user_used_share": "the same for this user's jobs, minus used_share",
+    "inverse_runtime": "ln(10 s / run time, at most 1; mean of all jobs with such a request) / 3",
+    "user_inverse_runtime": "the same for this user's jobs, minus inverse_runtime",
 }
 """Features of the agent, in the order of its weights. wait: time since the job joined the queue."""
 
@@ -61,20 +61,21 @@ MOMENTS = 5
 """Statistics of a class: weight, sum of ln(share used), sum of inverse run times, number of running jobs, sum of their
 start times.
 """
-NODES, USERS, BOUND, HEADER = COUNT, COUNT + 1, COUNT + 2, COUNT + 3
-"""Places in the parameters after the weights: nodes of the machine, number of users, longest wait; then statistics."""
+NODES, USERS, MAX_WAIT, HEADER = COUNT, COUNT + 1, COUNT + 2, COUNT + 3
+"""Positions in the parameters after the weights: nodes of the machine, number of users, longest wait; then
+statistics."""
 
-FADE = 0.85
+USER_DECAY = 0.85
 """Decay of the weight of a user's earlier jobs when another job ends."""
-FADE_USUAL = 0.999
+ALL_USERS_DECAY = 0.999
 """Decay of the weight of all users' earlier jobs."""
-SHRINK = 2.0
+SHRINKAGE = 2.0
 """Shrinkage: weight, in jobs, of the more general statistic in the more specific one."""
-BLANK = 5.0
+PRIOR_JOBS = 5.0
 """Weight, in jobs, of the prior: a job uses exp(-1) of its request and takes 500 s."""
-AHEAD_OF_ALL = -1e12
+OVERDUE_SCORE = -1e12
 """Below any score; among jobs that have waited too long the longest wait goes first."""
-RUNNING = 5.0
+RUNNING_WEIGHT = 5.0
 """Weight of a running job, in ended jobs; at most three running jobs count."""
 PREDICTION_WEIGHT = 2.0
 """Weight of a prediction of the job's run time, in ended jobs."""
@@ -87,29 +88,29 @@ def bucket_of(estimate_s: float) -> int:
 
 
 @kernel
-def add(parameters: Any, at: int, fade: float, used: float, quick: float) -> None:
+def add(parameters: Any, at: int, decay: float, used: float, inverse: float) -> None:
     """Add an ended job to the statistics that begin at `at`."""
-    parameters[at] = fade * parameters[at] + 1.0
-    parameters[at + 1] = fade * parameters[at + 1] + used
-    parameters[at + 2] = fade * parameters[at + 2] + quick
+    parameters[at] = decay * parameters[at] + 1.0
+    parameters[at + 1] = decay * parameters[at + 1] + used
+    parameters[at + 2] = decay * parameters[at + 2] + inverse
 
 
 @kernel
-def remember(parameters: Any, user: int, estimate_s: float, ran_s: float) -> None:
+def add_ended_job(parameters: Any, user: int, estimate_s: float, ran_s: float) -> None:
     """Add an ended job to all its statistics; user -1 is an unknown user."""
     bucket = bucket_of(estimate_s)
     used = log(min(max(ran_s, 1.0) / estimate_s, 1.0))
-    quick = 10.0 / max(ran_s, 10.0)
-    add(parameters, HEADER + MOMENTS * bucket, FADE_USUAL, used, quick)
+    inverse = 10.0 / max(ran_s, 10.0)
+    add(parameters, HEADER + MOMENTS * bucket, ALL_USERS_DECAY, used, inverse)
     if user >= 0:
         by_user = HEADER + MOMENTS * BUCKETS
         by_class = by_user + MOMENTS * int(parameters[USERS])
-        add(parameters, by_user + MOMENTS * user, FADE, used, quick)
-        add(parameters, by_class + MOMENTS * (user * BUCKETS + bucket), FADE, used, quick)
+        add(parameters, by_user + MOMENTS * user, USER_DECAY, used, inverse)
+        add(parameters, by_class + MOMENTS * (user * BUCKETS + bucket), USER_DECAY, used, inverse)
 
 
 @kernel
-def recall(
+def class_statistics(
     parameters: Any, user: int, estimate_s: float, now: float, predicted_s: float, predicted_inverse: float
 ) -> tuple[float, float, float, float]:
     """Expected ln(share used) and inverse run time: of all users' jobs with this estimate, and of this job.
@@ -119,41 +120,41 @@ def recall(
     """
     bucket = bucket_of(estimate_s)
     at = HEADER + MOMENTS * bucket
-    usual = (parameters[at + 1] - BLANK) / (parameters[at] + BLANK)
-    quick_usual = (parameters[at + 2] + 0.02 * BLANK) / (parameters[at] + BLANK)
-    used, quick = usual, quick_usual
+    used_all = (parameters[at + 1] - PRIOR_JOBS) / (parameters[at] + PRIOR_JOBS)
+    inverse_all = (parameters[at + 2] + 0.02 * PRIOR_JOBS) / (parameters[at] + PRIOR_JOBS)
+    used, inverse = used_all, inverse_all
     if user >= 0:
         at = HEADER + MOMENTS * (BUCKETS + user)
-        used = (parameters[at + 1] + SHRINK * used) / (parameters[at] + SHRINK)
-        quick = (parameters[at + 2] + SHRINK * quick) / (parameters[at] + SHRINK)
-    known = SHRINK
+        used = (parameters[at + 1] + SHRINKAGE * used) / (parameters[at] + SHRINKAGE)
+        inverse = (parameters[at + 2] + SHRINKAGE * inverse) / (parameters[at] + SHRINKAGE)
+    weight = SHRINKAGE
     if predicted_s < estimate_s:
-        known = SHRINK + PREDICTION_WEIGHT
-        used = (SHRINK * used + PREDICTION_WEIGHT * log(predicted_s / estimate_s)) / known
-        quick = (SHRINK * quick + PREDICTION_WEIGHT * max(predicted_inverse, 1e-6)) / known
+        weight = SHRINKAGE + PREDICTION_WEIGHT
+        used = (SHRINKAGE * used + PREDICTION_WEIGHT * log(predicted_s / estimate_s)) / weight
+        inverse = (SHRINKAGE * inverse + PREDICTION_WEIGHT * max(predicted_inverse, 1e-6)) / weight
     if user >= 0:
         at = HEADER + MOMENTS * (BUCKETS + int(parameters[USERS]) + user * BUCKETS + bucket)
-        before, known = known, parameters[at] + known
-        used = (parameters[at + 1] + before * used) / known
-        quick = (parameters[at + 2] + before * quick) / known
+        previous_weight, weight = weight, parameters[at] + weight
+        used = (parameters[at + 1] + previous_weight * used) / weight
+        inverse = (parameters[at + 2] + previous_weight * inverse) / weight
         running = parameters[at + 3]
         if running > 0.5:
             since_s = now - parameters[at + 4] / running
-            counts = RUNNING * min(running, 3.0)
-            at_least = max(used, log(min(max(since_s, 1.0) / estimate_s, 1.0)))
-            at_most = min(quick, 10.0 / max(since_s, 10.0))
-            used = (known * used + counts * at_least) / (known + counts)
-            quick = (known * quick + counts * at_most) / (known + counts)
-    return usual, used, quick_usual, quick
+            running_weight = RUNNING_WEIGHT * min(running, 3.0)
+            min_used = max(used, log(min(max(since_s, 1.0) / estimate_s, 1.0)))
+            max_inverse = min(inverse, 10.0 / max(since_s, 10.0))
+            used = (weight * used + running_weight * min_used) / (weight + running_weight)
+            inverse = (weight * inverse + running_weight * max_inverse) / (weight + running_weight)
+    return used_all, used, inverse_all, inverse
 
 
 @kernel
-def count_running(parameters: Any, user: int, estimate_s: float, start_s: float, by: float) -> None:
+def count_running(parameters: Any, user: int, estimate_s: float, start_s: float, change: float) -> None:
     """Add (by = 1) or remove (by = -1) a running job of this class that started at `start_s`."""
     if user >= 0:
         at = HEADER + MOMENTS * (BUCKETS + int(parameters[USERS]) + user * BUCKETS + bucket_of(estimate_s))
-        parameters[at + 3] += by
-        parameters[at + 4] += by * start_s
+        parameters[at + 3] += change
+        parameters[at + 4] += change * start_s
         if parameters[at + 3] < 0.5:  # clear rounding errors of the sum
             parameters[at + 3] = 0.0
             parameters[at + 4] = 0.0
@@ -172,9 +173,9 @@ def requested_s(job: Any) -> Any:
     return job.limit_s if job.limit_s < np.inf else job.estimate_s
 
 
-def _recalled(job: Any, now: float, parameters: Any) -> tuple[float, float, float, float]:
-    """Statistics of a job's class: see `recall`."""
-    return recall(
+def _statistics(job: Any, now: float, parameters: Any) -> tuple[float, float, float, float]:
+    """Statistics of a job's class: see `class_statistics`."""
+    return class_statistics(
         parameters,
         user_of(job, parameters),
         requested_s(job),
@@ -193,12 +194,12 @@ def _score(job: Any, now: float, parameters: Any) -> Any:
         return 0.0
     if job.ran_s > 0.0:
         count_running(parameters, user, estimate_s, now - job.ran_s, -1.0)
-        remember(parameters, user, estimate_s, job.ran_s)
+        add_ended_job(parameters, user, estimate_s, job.ran_s)
         return 0.0
     wait_s = max(now - job.submit_s, 0.0)
-    if wait_s > parameters[BOUND]:
-        return AHEAD_OF_ALL - wait_s
-    usual, used, quick_usual, quick = recall(
+    if wait_s > parameters[MAX_WAIT]:
+        return OVERDUE_SCORE - wait_s
+    used_all, used, inverse_all, inverse = class_statistics(
         parameters, user, estimate_s, now, job.estimate_s, job.expected_inverse_runtime
     )
     nodes = float(job.nodes)
@@ -210,14 +211,14 @@ def _score(job: Any, now: float, parameters: Any) -> Any:
     total += parameters[5] * log1p(wait_s / 3600.0) / 3.0
     total += parameters[6] * log1p(wait_s / estimate_s) / 3.0
     total += parameters[7] * log1p(wait_s / max(estimate_s * exp(used), 10.0)) / 3.0
-    total += parameters[8] * usual / 3.0 + parameters[9] * (used - usual) / 3.0
-    return total + parameters[10] * log(quick_usual) / 3.0 + parameters[11] * log(quick / quick_usual) / 3.0
+    total += parameters[8] * used_all / 3.0 + parameters[9] * (used - used_all) / 3.0
+    return total + parameters[10] * log(inverse_all) / 3.0 + parameters[11] * log(inverse / inverse_all) / 3.0
 
 
-def _replayed(order: Any, user: Any, estimate_s: Any, ran_s: Any, parameters: Any) -> None:
+def _add_ended_jobs(order: Any, user: Any, estimate_s: Any, ran_s: Any, parameters: Any) -> None:
     """Add ended jobs to the statistics one by one, in this order."""
     for job in order:
-        remember(parameters, user[job], estimate_s[job], ran_s[job])
+        add_ended_job(parameters, user[job], estimate_s[job], ran_s[job])
 
 
 def compiled() -> Any:
@@ -225,9 +226,9 @@ def compiled() -> Any:
     return compiled_score(_score)
 
 
-def compiled_recall() -> Any:
+def compiled_statistics() -> Any:
     """A compiled function with the arguments of a score: the statistics of a job's class, as `features` takes them."""
-    return compile_entry(_recalled, FOUR_NUMBERS)
+    return compile_entry(_statistics, FOUR_NUMBERS)
 
 
 def replay_ended_jobs(order: Any, user: Any, estimate_s: Floats, ran_s: Floats, parameters: Floats) -> None:
@@ -237,12 +238,12 @@ def replay_ended_jobs(order: Any, user: Any, estimate_s: Floats, ran_s: Floats, 
 
 @cache
 def _compiled_replay() -> Any:
-    whole, real = "int64[::1]", "float64[::1]"
-    return compile_entry(_replayed, f"void({whole}, {whole}, {real}, {real}, {real})")
+    integers, numbers = "int64[::1]", "float64[::1]"
+    return compile_entry(_add_ended_jobs, f"void({integers}, {integers}, {numbers}, {numbers}, {numbers})")
 
 
-NOTHING = (-1.0, -1.0, 0.02, 0.02)
-"""Result of `recall` before any job has ended."""
+NO_HISTORY = (-1.0, -1.0, 0.02, 0.02)
+"""Result of `class_statistics` before any job has ended."""
 
 
 def features(
@@ -250,19 +251,19 @@ def features(
     nodes: npt.ArrayLike,
     wait_s: npt.ArrayLike,
     machine_nodes: int,
-    compiled_recall: npt.ArrayLike = NOTHING,
+    statistics: npt.ArrayLike = NO_HISTORY,
 ) -> Floats:
     """The features computed by numpy, one job a row, for inspection.
 
-    `recalled` is the result of `recall` for each job: ln(share of the request used) of all users and of this job,
-    inverse run time of all users and of this job.
+    `statistics` is the result of `class_statistics` for each job: ln(share of the request used) of all users
+    and of this job, inverse run time of all users and of this job.
 
     >>> dict(zip(FEATURES, features(3600, 8, 0, 16)[0].round(2).tolist()))["share"]
     0.5
     """
     estimate = np.maximum(np.atleast_1d(np.asarray(estimate_s, np.float64)), 1.0)
     size, wait = np.asarray(nodes, np.float64), np.maximum(np.asarray(wait_s, np.float64), 0.0)
-    usual, used, quick_usual, quick = np.moveaxis(np.asarray(compiled_recall, np.float64), -1, 0)
+    used_all, used, inverse_all, inverse = np.moveaxis(np.asarray(statistics, np.float64), -1, 0)
     length = np.log(estimate / 3600.0) / 3.0
     columns = (
         length,
@@ -273,9 +274,9 @@ def features(
         np.log1p(wait / 3600.0) / 3.0,
         np.log1p(wait / estimate) / 3.0,
         np.log1p(wait / np.maximum(estimate * np.exp(used), 10.0)) / 3.0,
-        usual / 3.0,
-        (used - usual) / 3.0,
-        np.log(quick_usual) / 3.0,
-        np.log(quick / quick_usual) / 3.0,
+        used_all / 3.0,
+        (used - used_all) / 3.0,
+        np.log(inverse_all) / 3.0,
+        np.log(inverse / inverse_all) / 3.0,
     )
     return np.stack(np.broadcast_arrays(*columns), axis=1)

@@ -1,10 +1,11 @@
 """Training of a `LinearAgent` by CMA-ES on simulated windows.
 
-Schedules are chaotic: breaking one tie differently can change the slowdown of a whole window, so a search that trusts
-single windows overfits to noise. Hence the search
+Small changes of a schedule have large effects: another order of two equal jobs can change the slowdown of a whole
+window, so a search on single windows overfits to noise. Therefore the search
 
-- starts from theory (`usual_weights`, or an alternative that is clearly better on training jobs),
-- draws new windows every generation, and evaluates all candidates on the same ones,
+- starts from weights derived from theory (`default_weights`), or an alternative that is clearly better on training
+  jobs,
+- samples new windows every generation, and evaluates all candidates on the same ones,
 - penalizes the distance from the start,
 - returns the mean of the second half of its path instead of the last point. That mean, or the point halfway to it, is
   accepted only if it is clearly better than the start both on new windows of the training jobs and on the later
@@ -33,8 +34,8 @@ from kilowait.agents.evolution.window_starts import even_starts
 from kilowait.agents.linear_batch.agent import (
     LinearAgent,
     default_weights,
+    named_weights,
     saf_weights,
-    weights_of,
 )
 from kilowait.agents.linear_batch.score import COUNT
 from kilowait.agents.training_data import SyntheticMix
@@ -50,21 +51,21 @@ __all__ = ["train"]
 Floats = npt.NDArray[np.float64]
 
 STARTS: dict[str, Callable[[], Floats]] = {
-    "usual": default_weights,
-    "expected area": lambda: weights_of(length=1.0, width=1.0, usual=1.0, habit=1.0),
+    "default": default_weights,
+    "expected area": lambda: named_weights(length=1.0, width=1.0, used_share=1.0, user_used_share=1.0),
     "area": saf_weights,
 }
 """Candidates for the start of the search, the default first."""
 
-RULES = ("fcfs", "sjf", "saf", "f1", "f2", "f3", "f4", "wfp3", "unicef")
+FALLBACK_POLICIES = ("fcfs", "sjf", "saf", "f1", "f2", "f3", "f4", "wfp3", "unicef")
 """Policies that become the fallback where they are better."""
 
 STEP = 0.1
-PULL = 0.1
+DISTANCE_PENALTY = 0.1
 """Penalty of a squared step away from the start, in logarithms of the objective."""
-CLEARLY = 0.98
+ACCEPT_RATIO = 0.98
 """Largest ratio to the start at which the result of the search is accepted."""
-SURELY = 0.95
+REPLACE_RATIO = 0.95
 """Largest ratio to the default at which another start, or a fallback policy, replaces it."""
 
 
@@ -109,24 +110,24 @@ def train(
         trace: name of the log, for the provenance.
         threads: number of parallel simulations.
         progress: called with every generation.
-        keeping: folder of the checkpoint, and whether to resume from it; None: no checkpoint.
-        mixture: synthetic jobs to train on besides; with a share of 1 `jobs` are not used.
+        checkpoint_dir: folder of the checkpoint, and whether to resume from it; None: no checkpoint.
+        synthetic_mix: synthetic jobs to train on besides; with a share of 1 `jobs` are not used.
     """
     if generations < 1 or threads < 1:
         raise InputError(f"{generations} generations on {threads} threads; there must be at least 1 of each")
-    measure, objective_name = objective_of(objective)
+    objective_function, objective_name = objective_of(objective)
     random = stream(seed, "agents.windows")
     until_s = float(validation["submit_s"].min())
     sampler = WindowSampler(jobs, synthetic_mix, cluster, window_jobs, max_wait_s, until_s=until_s)
     length = min(window_jobs, len(validation))
-    later = LogPart(validation.sorted(), cluster, length, max_wait_s)
-    known = sampler.final_history
+    validation_part = LogPart(validation.sorted(), cluster, length, max_wait_s)
+    user_history = sampler.final_history
     validation_windows = [
-        later.window(first, known)
+        validation_part.window(first, user_history)
         for first in even_starts(validation, max(windows, 2 * len(validation) // length), length)
     ]
     # For a custom objective there is no theoretical start: larger steps, no penalty.
-    step, pull = (STEP, PULL) if objective_name in OBJECTIVES else (4 * STEP, 0.0)
+    step, penalty = (STEP, DISTANCE_PENALTY) if objective_name in OBJECTIVES else (4 * STEP, 0.0)
     search = EvolutionStrategy(np.zeros(COUNT), step=step, seed=seed, population=population)
     with ThreadPoolExecutor(threads) as pool:
 
@@ -134,14 +135,16 @@ def train(
             """Objective values (candidates, windows); gathered in order, so the result does not depend on threads."""
             pairs = [(candidate, window) for candidate in candidates for window in on]
             values = pool.map(
-                lambda pair: measure(simulate(pair[1].jobs, cluster, pair[1].policy(pair[0]), backfill)),
+                lambda pair: objective_function(
+                    simulate(pair[1].jobs, cluster, pair[1].policy(pair[0]), backfill)
+                ),
                 pairs,
             )
             return np.array(list(values)).reshape(len(candidates), len(on))
 
         training = sampler.sample(2 * windows, random)
         identity = {
-            "search": "of a score",
+            "search": "linear batch agent",
             "seed": seed,
             "objective": objective_name,
             "backfill": backfill,
@@ -149,11 +152,11 @@ def train(
             "windows": windows,
             "window_jobs": window_jobs,
             "max_wait_s": None if np.isinf(max_wait_s) else max_wait_s,
-            "mixture": None if synthetic_mix is None else synthetic_mix.record,
+            "synthetic_mix": None if synthetic_mix is None else synthetic_mix.record,
         }
         checkpoint = SearchCheckpoint(identity, generations, checkpoint_dir)
-        candidates: list[Floats | str] = [*(weights() for weights in STARTS.values()), *RULES]
-        values = checkpoint.starts(candidates, lambda batch: evaluate(batch, training))
+        candidates: list[Floats | str] = [*(weights() for weights in STARTS.values()), *FALLBACK_POLICIES]
+        values = checkpoint.start_scores(candidates, lambda batch: evaluate(batch, training))
         start_name, start, fallback = _best_start(values)
         fallback = fallback if np.isinf(max_wait_s) else None
         for number in checkpoint.remaining_generations(search, random):
@@ -161,35 +164,38 @@ def train(
             share = None if synthetic_mix is None else synthetic_mix.share_at((number - 1) / generations)
             values = evaluate([start, *(start + moves)], sampler.sample(windows, random, share))
             scores = [_relative(value, values[0]) for value in values[1:]]
-            search.tell(moves, np.log(scores) + pull * (moves**2).sum(axis=1))
+            search.tell(moves, np.log(scores) + penalty * (moves**2).sum(axis=1))
             checkpoint.path.append(search.mean)
             checkpoint.close(
                 Generation(number, generations, float(np.mean(scores)), float("nan"), 1.0, search.step)
             )
             if progress is not None and number < generations:  # the last is reported after its validation
                 progress(checkpoint.history[-1])
-        found = np.mean(checkpoint.path[len(checkpoint.path) // 2 :], axis=0)
-        points: list[Floats] = [start, start + 0.5 * found, start + found]
-        rivals: list[Floats | str] = [*points, *([] if fallback is None else [fallback])]
-        both = [
+        averaged_move = np.mean(checkpoint.path[len(checkpoint.path) // 2 :], axis=0)
+        points: list[Floats] = [start, start + 0.5 * averaged_move, start + averaged_move]
+        compared: list[Floats | str] = [*points, *([] if fallback is None else [fallback])]
+        score_sets = [
             [_relative(value, values[0]) for value in values]
             for values in (
-                evaluate(rivals, sampler.sample(2 * windows, random)),
-                evaluate(rivals, validation_windows),
+                evaluate(compared, sampler.sample(2 * windows, random)),
+                evaluate(compared, validation_windows),
             )
         ]
-        accepted = _accepted(both)
-        if fallback is not None and max(scores[accepted] / scores[-1] for scores in both) < CLEARLY:
+        accepted = _accepted(score_sets)
+        if (
+            fallback is not None
+            and max(scores[accepted] / scores[-1] for scores in score_sets) < ACCEPT_RATIO
+        ):
             fallback = None  # the result of the search is clearly better than the policy
         history = checkpoint.history
-        history[-1] = replace(history[-1], validation=both[1][2], best=both[1][accepted])
+        history[-1] = replace(history[-1], validation=score_sets[1][2], best=score_sets[1][accepted])
         if progress is not None:
             progress(history[-1])
     provenance = {
-        "trained_by": "kilowait.agents.train (CMA-ES)",
+        "trained_by": "kilowait.agents.linear_batch.train (CMA-ES)",
         "trace": trace,
         "trained_on_jobs": 0 if synthetic_mix is not None and synthetic_mix.alone else len(jobs),
-        "chosen_on_jobs": len(validation),
+        "validation_jobs": len(validation),
         "nodes": cluster.nodes,
         "seed": seed,
         "objective": objective_name,
@@ -198,18 +204,18 @@ def train(
         "population": population,
         "windows": windows,
         "window_jobs": window_jobs,
-        "began_at": start_name,
-        "kept_rule": fallback,
-        "went": ("nowhere: nothing clearly better", "half the way", "all the way")[accepted],
-        "validation_relative_to_start": both[1][accepted],
-        "found": found.tolist(),
+        "start": start_name,
+        "fallback_policy": fallback,
+        "accepted_step": (0.0, 0.5, 1.0)[accepted],
+        "validation_relative_to_start": score_sets[1][accepted],
+        "averaged_move": averaged_move.tolist(),
         **({} if synthetic_mix is None else synthetic_mix.record),
     }
-    memory = sampler.history_with(validation)
+    user_history = sampler.history_with(validation)
     agent = LinearAgent(
         points[accepted],
         provenance=provenance,
-        memory=memory,
+        user_history=user_history,
         fallback_policy=fallback,
         max_wait_s=max_wait_s,
     )
@@ -220,16 +226,18 @@ def _best_start(values: Floats) -> tuple[str, Floats, str | None]:
     """Start of the search by name and by weights, and the fallback policy, if one is clearly better than the start."""
     scores = [_relative(value, values[0]) for value in values]
     first = int(np.argmin(scores[: len(STARTS)]))
-    first = first if scores[first] < SURELY else 0
-    rules = np.array(scores[len(STARTS) :]) / scores[first]
-    fallback = RULES[int(np.argmin(rules))] if rules.min() < SURELY else None
+    first = first if scores[first] < REPLACE_RATIO else 0
+    policy_ratios = np.array(scores[len(STARTS) :]) / scores[first]
+    fallback = (
+        FALLBACK_POLICIES[int(np.argmin(policy_ratios))] if policy_ratios.min() < REPLACE_RATIO else None
+    )
     return list(STARTS)[first], list(STARTS.values())[first](), fallback
 
 
-def _accepted(both: Sequence[Sequence[float]]) -> int:
+def _accepted(score_sets: Sequence[Sequence[float]]) -> int:
     """The better of half (1) and all (2) of the step, if clearly better than the start on both sets; else 0."""
-    products = [float(np.prod([scores[point] for scores in both])) for point in range(3)]
-    clear = [point for point in (1, 2) if max(scores[point] for scores in both) < CLEARLY]
+    products = [float(np.prod([scores[point] for scores in score_sets])) for point in range(3)]
+    clear = [point for point in (1, 2) if max(scores[point] for scores in score_sets) < ACCEPT_RATIO]
     return min(clear, key=lambda point: products[point], default=0)
 
 

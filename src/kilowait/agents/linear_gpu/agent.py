@@ -43,22 +43,24 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 
-FORMAT = "kilowait linear agent of placed nodes"
-VERSION = 1
+FORMAT = "kilowait linear GPU agent"
+VERSION_1_FORMAT = "kilowait linear agent of placed nodes"
+"""Name of the format up to version 1."""
+VERSION = 2
 
 FEATURES: dict[str, str] = {
     "remaining": "ln(remaining / 1 h) / 3, by its estimate",
     "length": "ln(estimate / 1 h) / 3",
-    "width": "ln(GPUs) / ln(1 + GPUs of the machine), parts as parts",
+    "width": "ln(GPUs) / ln(1 + GPUs of the machine); shares of a GPU count as fractions",
     "share": "GPUs / GPUs of the machine",
     "attained": "ln(1 + GPU-hours attained) / 3",
     "age": "days since it joined the queue",
     "wait": "ln(1 + time without an allocation / 1 h) / 3",
     "patience": "ln(1 + time without an allocation / estimate) / 3",
     "priority": "p / (1 + p); 0 for priorities below 0",
-    "running": "1: it runs; 0: it waits",
+    "running": "1: running; 0: waiting",
     "speed": "ln(speed on its fastest type)",
-    "choosy": "ln(speed on its fastest type / speed on its slowest)",
+    "speed_ratio": "ln(speed on its fastest type / speed on its slowest)",
 }
 """Features of a job, waiting or (with preemption) running; the smallest weighted sum goes first."""
 
@@ -66,14 +68,14 @@ TYPE_FEATURES: dict[str, str] = {
     "slow": "-ln(its speed on the type)",
     "slow_length": "slow x ln(estimate / 1 h) / 3",
     "slow_width": "slow x ln(GPUs) / ln(1 + GPUs of the machine)",
-    "rate": "ln(FP32 TFLOPS of the type / those of a V100); 0 where not known",
-    "rate_length": "rate x ln(estimate / 1 h) / 3",
+    "tflops": "ln(FP32 TFLOPS of the type / those of a V100); 0 where not known",
+    "tflops_length": "tflops x ln(estimate / 1 h) / 3",
 }
 """Features of a job on a GPU type; the type with the smallest weighted sum is tried first, equal types together."""
 
 COUNT = len(FEATURES)
-MOVING = COUNT - 2  # the last two features are constant during a run
-SHORT_S, NARROW = 1.0, 1e-3
+CHANGING_FEATURES = COUNT - 2  # the last two features are constant during a run
+MIN_ESTIMATE_S, MIN_GPU_SHARE = 1.0, 1e-3
 GPU_SETTINGS = ("preempt", "round_interval_s", "placement", "migrate")
 
 POLICY_WEIGHTS: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
@@ -137,7 +139,7 @@ class LinearGpuAgent:
         object.__setattr__(self, "weights", weights)
 
     skips = True
-    """It orders all jobs that fit, so none of them blocks the others."""
+    """Whether a job that does not fit is skipped, so that it does not block the others."""
 
     @property
     def gpu_settings(self) -> tuple[tuple[str, Any], ...]:
@@ -147,14 +149,14 @@ class LinearGpuAgent:
 
     def run(self, inputs: RunInputs) -> ExecutionLog:
         """Simulate a run under this agent, compiled. An explicit `preference` replaces its own order of types."""
-        placing, preference = gpu_settings_of(inputs, self.name), inputs.preference
+        gpu_settings, preference = gpu_settings_of(inputs, self.name), inputs.preference
         jobs, cluster, speeds = inputs.jobs, inputs.cluster, inputs.speeds
-        if placing.gpu_type_order == "given" and preference is None:
+        if gpu_settings.gpu_type_order == "given" and preference is None:
             preference = self.preference(jobs, cluster, speeds)
-        rule = PriorityPolicy(
+        policy = PriorityPolicy(
             self.name, _score, self._parameters(jobs, cluster, speeds), time_dependent=True, node_level=True
         )
-        return run_gpu_simulation(jobs, cluster, rule, placing, speeds, preference)
+        return run_gpu_simulation(jobs, cluster, policy, gpu_settings, speeds, preference)
 
     def _parameters(self, jobs: JobTable, cluster: Cluster, speeds: Speeds | None) -> Floats:
         gpus = _gpus(cluster)
@@ -163,22 +165,22 @@ class LinearGpuAgent:
         runs_anywhere = (speed > 0).any(axis=0)
         fastest = np.where(runs_anywhere, np.nanmax(np.where(runs_anywhere, usable, 1.0), axis=0), 1.0)
         slowest = np.where(runs_anywhere, np.nanmin(np.where(runs_anywhere, usable, 1.0), axis=0), 1.0)
-        constant = self.weights[MOVING] * np.log(fastest) + self.weights[MOVING + 1] * np.log(
-            fastest / slowest
-        )
+        constant = self.weights[CHANGING_FEATURES] * np.log(fastest) + self.weights[
+            CHANGING_FEATURES + 1
+        ] * np.log(fastest / slowest)
         if jobs.order is not None:
             constant = constant[jobs.order]
-        return np.concatenate((self.weights[:MOVING], [math.log1p(gpus), gpus], constant))
+        return np.concatenate((self.weights[:CHANGING_FEATURES], [math.log1p(gpus), gpus], constant))
 
     def preference(self, jobs: JobTable, cluster: Cluster, speeds: Speeds | None) -> Floats:
         """(types of the cluster, jobs): rank in which a type is tried, 0 first; equal ranks are tried together."""
         speed = _speeds_on(jobs, cluster, speeds)
-        slow = -np.log(np.where(speed > 0, speed, 1e-9))
-        length = np.log(np.maximum(jobs["estimate_s"], SHORT_S) / 3600.0) / 3.0
-        width = np.log(np.maximum(_gpu_share(jobs), NARROW)) / math.log1p(_gpus(cluster))
-        rate = np.array([_rate(kind.gpu) for kind in node_types(cluster)])[:, None]
+        slowness = -np.log(np.where(speed > 0, speed, 1e-9))
+        length = np.log(np.maximum(jobs["estimate_s"], MIN_ESTIMATE_S) / 3600.0) / 3.0
+        width = np.log(np.maximum(_gpu_share(jobs), MIN_GPU_SHARE)) / math.log1p(_gpus(cluster))
+        tflops_ratio = np.array([_tflops_ratio(kind.gpu) for kind in node_types(cluster)])[:, None]
         slow_w, slow_length, slow_width, rate_w, rate_length = self.weights[COUNT:]
-        cost = slow * (slow_w + slow_length * length + slow_width * width) + rate * (
+        cost = slowness * (slow_w + slow_length * length + slow_width * width) + tflops_ratio * (
             rate_w + rate_length * length
         )
         # Ranks instead of sums: jobs with equal ranks are one kind for the engine, which is faster with few kinds.
@@ -196,7 +198,7 @@ class LinearGpuAgent:
             "version": VERSION,
             "name": self.name,
             "weights": dict(zip((*FEATURES, *TYPE_FEATURES), self.weights.tolist(), strict=True)),
-            "way": dict(self.overrides),
+            "gpu_settings": dict(self.overrides),
             "provenance": dict(self.provenance),
         }
         target = Path(path)
@@ -218,22 +220,22 @@ def policy_agent(
     """
     if name not in POLICY_WEIGHTS:
         raise UnknownNameError("policy with a linear GPU agent", name, POLICY_WEIGHTS)
-    rule_weights, gpu_settings = POLICY_WEIGHTS[name]
+    policy_weights, gpu_settings = POLICY_WEIGHTS[name]
     names = (*FEATURES, *TYPE_FEATURES)
     weights = np.zeros(len(names))
-    for feature, value in rule_weights.items():
+    for feature, value in policy_weights.items():
         weights[names.index(feature)] = value
     if name == "srsf":
         weights[names.index("width")] = math.log1p(gpus)
     if gpu_type_order == "fastest":
         weights[names.index("slow")] = 1.0
-    chosen = {"placement": placement, "migrate": migrate}
+    explicit = {"placement": placement, "migrate": migrate}
     gpu_settings = {
         **gpu_settings,
-        **{key: value for key, value in chosen.items() if value not in ("first", False)},
+        **{key: value for key, value in explicit.items() if value not in ("first", False)},
     }
     return LinearGpuAgent(
-        weights, gpu_settings, provenance={"rule": name, "gpu_type_order": gpu_type_order, **chosen}
+        weights, gpu_settings, provenance={"policy": name, "gpu_type_order": gpu_type_order, **explicit}
     )
 
 
@@ -245,10 +247,10 @@ def agent_from(data: Mapping[str, Any], source: str | PathLike[str]) -> LinearGp
             f"{source} is an agent of version {data.get('version')!r}; this kilowait reads version {VERSION}: "
             "train it again"
         )
-    weights, gpu_settings = data.get("weights"), data.get("way")
+    weights, gpu_settings = data.get("weights"), data.get("gpu_settings")
     if not isinstance(weights, dict) or set(weights) != set(names):
-        found = ", ".join(map(str, weights)) if isinstance(weights, dict) else repr(weights)
-        raise InputError(f"{source} has weights for {found}; this agent needs {', '.join(names)}")
+        names_found = ", ".join(map(str, weights)) if isinstance(weights, dict) else repr(weights)
+        raise InputError(f"{source} has weights for {names_found}; this agent needs {', '.join(names)}")
     values = [weights[name] for name in names]
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         raise InputError(f"{source} has weights {values}; they must be numbers: train it again")
@@ -284,7 +286,7 @@ def _speeds_on(jobs: JobTable, cluster: Cluster, speeds: Speeds | None) -> Float
     return np.array([np.ones(len(jobs)) if row is None else row for row in rows])
 
 
-def _rate(name: str) -> float:
+def _tflops_ratio(name: str) -> float:
     """ln of the FP32 rate of a GPU type relative to a V100; 0 where it is unknown."""
     try:
         ratio = gpu(name).fp32_tflops / gpu("V100").fp32_tflops if name else 1.0

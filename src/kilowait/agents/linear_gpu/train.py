@@ -1,11 +1,11 @@
-"""Training of a `LinearGpuAgent` by CMA-ES, starting from the best hand-written policy.
+"""Training of a `LinearGpuAgent` by CMA-ES, starting from the best built-in policy.
 
-First every policy of `linear_gpu.agent.RULES` runs on the training jobs with every order of types and placement; the
-best is the start and the reference: values are relative to it, window by window, so that a window with one very long
-job has no more weight than another. Each generation draws windows of the training jobs and evaluates every candidate on
-the same ones. The mean of the second half of the path is validated, as the search itself is noisy. Of the validation
-windows, which are later jobs, the even ones select among these means, and the odd ones test whether the selected one is
-significantly better than the policy; if it is not, the policy is the agent.
+First every policy of `linear_gpu.agent.POLICY_WEIGHTS` runs on the training jobs with every order of types and
+placement; the best is the start and the reference: values are relative to it, window by window, so that a window with
+one very long job has no more weight than another. Each generation samples windows of the training jobs and evaluates
+every candidate on the same ones. The mean of the second half of the path is validated, as the search itself is noisy.
+Of the validation windows, which are later jobs, the even ones select among these means, and the odd ones test whether
+the selected one is significantly better than the policy; if it is not, the policy is the agent.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Floats = npt.NDArray[np.float64]
 SpeedsOf = Callable[[JobTable], Speeds | None]
 """Returns the speed of jobs on each GPU type."""
 
-TYPES = ("any", "fastest")
+GPU_TYPE_ORDERS = ("any", "fastest")
 PLACEMENTS = ("first", "best", "worst", "consolidate", "gpu-packing", "fgd")
 """Placements tried with every policy; the others are random or similar to these."""
-SURE = 1.96
+Z_95 = 1.96
 """Standard errors by which the mean log-ratio must lie below 0 to be significant."""
-LEAST_RUN_S = 10.0
+MIN_RUN_S = 10.0
 
 
 def mean_jct_s(log: ExecutionLog) -> float:
@@ -56,7 +56,7 @@ def mean_wait_s(log: ExecutionLog) -> float:
 
 def mean_bsld(log: ExecutionLog) -> float:
     """Mean bounded slowdown: completion time over run time at speed 1 (at least 10 s), at least 1."""
-    slow = log.jobs()["turnaround_s"] / np.maximum(log.jobs_table["runtime_s"], LEAST_RUN_S)
+    slow = log.jobs()["turnaround_s"] / np.maximum(log.jobs_table["runtime_s"], MIN_RUN_S)
     return float(np.nanmean(np.maximum(slow, 1.0)))
 
 
@@ -88,7 +88,7 @@ def train_linear_gpu(
 
     Args:
         jobs: training jobs.
-        validation: later jobs, which select among the results of the search, and between the best and the policy.
+        validation: later jobs, which select among the results of the search, and decide between it and the policy.
         cluster: a node-level GPU cluster.
         seed: of the search and of the windows.
         speeds: returns the speed of jobs on each type; by default 1 everywhere.
@@ -101,7 +101,7 @@ def train_linear_gpu(
         trace: name of the log, for the provenance.
         threads: number of parallel simulations.
         progress: called with every generation.
-        keeping: folder of the checkpoint, and whether to resume from it; None: no checkpoint.
+        checkpoint_dir: folder of the checkpoint, and whether to resume from it; None: no checkpoint.
     """
     if generations < 1 or threads < 1:
         raise InputError(f"{generations} generations on {threads} threads; there must be at least 1 of each")
@@ -111,7 +111,7 @@ def train_linear_gpu(
     count = len(validation) // window_jobs
     if count < 4:
         raise InputError(
-            f"{len(validation):,} validation jobs hold {count} windows of {window_jobs:,} side by side, and 4 are "
+            f"{len(validation):,} validation jobs contain {count} windows of {window_jobs:,} side by side, and 4 are "
             "needed to select and to test; take a longer log or shorter windows (--window)"
         )
     validation_windows = [validation[i * window_jobs : (i + 1) * window_jobs] for i in range(count)]
@@ -119,7 +119,7 @@ def train_linear_gpu(
         evaluate = _evaluator(pool, cluster, speeds, objective)
         training = _windows(jobs, even_starts(jobs, windows, window_jobs), window_jobs)
         identity = {
-            "search": "on placed nodes",
+            "search": "linear GPU agent",
             "seed": seed,
             "objective": objective,
             "placements": list(placements),
@@ -128,11 +128,11 @@ def train_linear_gpu(
             "window_jobs": window_jobs,
         }
         checkpoint = SearchCheckpoint(identity, generations, checkpoint_dir)
-        rules = policy_agents(cluster, placements)
-        start = _best(rules, checkpoint.starts(rules, lambda agents: evaluate(agents, training)))
+        policies = policy_agents(cluster, placements)
+        start = _best(policies, checkpoint.start_scores(policies, lambda agents: evaluate(agents, training)))
         search = EvolutionStrategy(_unit(start.weights), step=0.2, seed=seed, population=population)
         reference = evaluate([start], validation_windows)[0]
-        every = max(1, generations // 16)
+        validate_every = max(1, generations // 16)
         path = checkpoint.path
         best = 1.0 if checkpoint.best is None else checkpoint.best[0]
         for number in checkpoint.remaining_generations(search, random):
@@ -143,7 +143,7 @@ def train_linear_gpu(
             search.tell(candidates, scores)
             path.append(_unit(search.mean))
             score = float("nan")
-            if number % every == 0 or number == generations:
+            if number % validate_every == 0 or number == generations:
                 averaged = _unit(np.mean(path[len(path) // 2 :], axis=0))
                 score = _relative(
                     evaluate([LinearGpuAgent(averaged, start.overrides)], validation_windows[::2])[0],
@@ -160,10 +160,10 @@ def train_linear_gpu(
         ratios = np.log(evaluate([chosen], validation_windows[1::2])[0] / reference[1::2])
     keeps_policy = chosen is start or not _significantly_below(ratios)
     provenance = {
-        "trained_by": "kilowait.agents.train_placed (CMA-ES)",
+        "trained_by": "kilowait.agents.linear_gpu.train (CMA-ES)",
         "trace": trace,
         "trained_on_jobs": len(jobs),
-        "chosen_on_jobs": len(validation),
+        "validation_jobs": len(validation),
         "cluster": cluster.name,
         "seed": seed,
         "objective": objective,
@@ -172,8 +172,8 @@ def train_linear_gpu(
         "windows": windows,
         "window_jobs": window_jobs,
         "start": dict(start.provenance),
-        "kept_the_rule": keeps_policy,
-        "validation_relative_to_the_rule": float(np.exp(ratios.mean())),
+        "policy_kept": keeps_policy,
+        "validation_relative_to_policy": float(np.exp(ratios.mean())),
     }
     result = start if keeps_policy else chosen
     return LinearGpuAgent(result.weights, result.overrides, provenance=provenance), checkpoint.history
@@ -185,8 +185,10 @@ def policy_agents(
     """Every policy with every order of types, placement and migration setting."""
     gpus = sum(group.nodes * group.gpus for group in cluster.groups)
     return [
-        policy_agent(rule, gpus, gpu_type_order=types, placement=placement, migrate=moves)
-        for rule, types, placement, moves in product(POLICY_WEIGHTS, TYPES, placements, migrate)
+        policy_agent(policy, gpus, gpu_type_order=types, placement=placement, migrate=migration)
+        for policy, types, placement, migration in product(
+            POLICY_WEIGHTS, GPU_TYPE_ORDERS, placements, migrate
+        )
     ]
 
 
@@ -194,7 +196,7 @@ def best_policy(
     jobs: JobTable,
     cluster: Cluster,
     *,
-    rules: Sequence[str] = tuple(POLICY_WEIGHTS),
+    policies: Sequence[str] = tuple(POLICY_WEIGHTS),
     speeds: SpeedsOf = lambda jobs: None,
     windows: int = 16,
     window_jobs: int = 512,
@@ -206,8 +208,8 @@ def best_policy(
 
     Its `provenance` contains the names of the policy, the order of types and the placement.
     """
-    every = policy_agents(cluster, placements, migrate)
-    candidates = [each for each in every if each.provenance["rule"] in rules]
+    every_agent = policy_agents(cluster, placements, migrate)
+    candidates = [agent for agent in every_agent if agent.provenance["policy"] in policies]
     with ThreadPoolExecutor(1) as pool:
         evaluate = _evaluator(pool, cluster, speeds, objective)
         training = _windows(jobs, even_starts(jobs, windows, window_jobs), window_jobs)
@@ -218,7 +220,7 @@ Evaluator = Callable[[Sequence[LinearGpuAgent], Sequence[JobTable]], Floats]
 
 
 def _evaluator(pool: ThreadPoolExecutor, cluster: Cluster, speeds: SpeedsOf, objective: str) -> Evaluator:
-    measure = OBJECTIVES[objective]
+    objective_function = OBJECTIVES[objective]
 
     def evaluate(candidates: Sequence[LinearGpuAgent], on: Sequence[JobTable]) -> Floats:
         """Objective values (candidates, windows); gathered in order, so the result does not depend on threads."""
@@ -228,7 +230,7 @@ def _evaluator(pool: ThreadPoolExecutor, cluster: Cluster, speeds: SpeedsOf, obj
         def value(pair: tuple[LinearGpuAgent, int]) -> float:
             agent, window = pair
             options: dict[str, Any] = {"speeds": tables[window], "on_oversized": "drop"}
-            return measure(simulate(on[window], cluster, agent, "skip", **options))
+            return objective_function(simulate(on[window], cluster, agent, "skip", **options))
 
         return np.array(list(pool.map(value, pairs))).reshape(len(candidates), len(on))
 
@@ -252,7 +254,7 @@ def _relative(values: Floats, reference: Floats) -> float:
 
 def _significantly_below(ratios: Floats) -> bool:
     """Whether the mean of these log-ratios is significantly below 0."""
-    return float(ratios.mean() + SURE * ratios.std(ddof=1) / math.sqrt(len(ratios))) < 0
+    return float(ratios.mean() + Z_95 * ratios.std(ddof=1) / math.sqrt(len(ratios))) < 0
 
 
 def _unit(weights: Floats) -> Floats:

@@ -37,13 +37,13 @@ __all__ = ["WEIGHTS", "LinearPowerAgent", "from_controls", "power_agent_from_dic
 
 Floats = npt.NDArray[np.float64]
 
-VERSION = 1
+VERSION = 2
 
 WEIGHTS: dict[str, str] = {
     **{name: f"order: per {meaning}" for name, meaning in JOB_FEATURES.items()},
-    "longer": "largest relative increase of a job's run time by DVFS",
-    "longer_length": "added to it, per ln(estimate / 1 h) / 3",
-    "longer_width": "added to it, per ln(nodes) / ln(1 + nodes of the machine)",
+    "slowdown": "largest relative increase of a job's run time by DVFS",
+    "slowdown_length": "added to it, per ln(estimate / 1 h) / 3",
+    "slowdown_width": "added to it, per ln(nodes) / ln(1 + nodes of the machine)",
     **SYSTEM_FEATURES,
 }
 """Meaning of each weight, in order."""
@@ -55,7 +55,9 @@ NEVER_LN_S = 20.0
 class LinearPowerAgent:
     """Weights of the power controls and the job order; see `WEIGHTS`.
 
-    >>> agent = from_controls(255, longer=0.1, timeout_s=600)  # the order of SAF, dvfs=1.1, sleep=timeout:600
+    >>> agent = from_controls(
+    ...     255, slowdown=0.1, timeout_s=600
+    ... )  # the order of SAF, dvfs=1.1, sleep=timeout:600
     >>> agent.explain()[0]
     ('timeout', 6.396929655216146)
     """
@@ -86,14 +88,14 @@ class LinearPowerAgent:
 
     def policy_weights(self, jobs: JobTable, cluster: Cluster, power_setup: PowerSetup) -> PowerPolicyWeights:
         """Weights and per-job terms for the jobs of a log, sorted by submission."""
-        known = job_features(jobs["estimate_s"], jobs["nodes"], cluster.nodes)
-        still = len(JOB_FEATURES)
-        base, per = self.weights[still], self.weights[still + 1 : still + 3]
+        features = job_features(jobs["estimate_s"], jobs["nodes"], cluster.nodes)
+        count = len(JOB_FEATURES)
+        base, slopes = self.weights[count], self.weights[count + 1 : count + 3]
         return power_policy_weights(
             power_setup,
-            known @ self.weights[:still],
-            base + known[:, :2] @ per,
-            self.weights[still + 3 :],
+            features @ self.weights[:count],
+            base + features[:, :2] @ slopes,
+            self.weights[count + 3 :],
             self.signal,
         )
 
@@ -105,14 +107,20 @@ class LinearPowerAgent:
                 f"agent {self.name!r} was trained on kilowait/Energy-v0 and needs a power model and power controls; "
                 f"give --power and --power-controls {self.power_controls}"
             )
-        asking = EnergyDecisionSettings(
+        decision_settings = EnergyDecisionSettings(
             backfill=settings.backfill,
             at_limit=settings.at_limit,
             placement=settings.placement,
             overrun=settings.overrun,
         )
         return run_energy_policy(
-            jobs, cluster, self, power=self.power, decision_settings=asking, settings=settings, name=self.name
+            jobs,
+            cluster,
+            self,
+            power=self.power,
+            decision_settings=decision_settings,
+            settings=settings,
+            name=self.name,
         )
 
     def explain(self) -> list[tuple[str, float]]:
@@ -144,8 +152,8 @@ def from_controls(
     machine_nodes: int,
     *,
     order: Mapping[str, float] | None = None,
-    longer: float = 0.0,
-    always: bool = False,
+    slowdown: float = 0.0,
+    when_crowded: bool = False,
     timeout_s: float | None = None,
     reserve: float = 0.0,
     power_controls: str = "all",
@@ -155,17 +163,18 @@ def from_controls(
 
     Args:
         machine_nodes: nodes of the machine.
-        order: weights of `job_features.STANDING`, age and patience, those not named 0; None: smallest area first.
-        longer: largest relative increase of the run time, to save energy (dvfs=1.1: 0.1).
-        always: whether also where more nodes are requested than are free.
+        order: weights of `job_features.JOB_FEATURES`, age and patience, 0 for those not named; None: smallest area
+            first.
+        slowdown: largest relative increase of the run time, to save energy (dvfs=1.1: 0.1).
+        when_crowded: whether also where more nodes are requested than are free.
         timeout_s: idle seconds after which nodes sleep; None: they do not.
         reserve: idle nodes that are kept awake, as a share of the machine's.
-        levers: allowed power controls.
+        power_controls: allowed power controls.
         signal: carbon, price or None.
     """
     weights = dict.fromkeys(WEIGHTS, 0.0)
     weights |= saf_order(machine_nodes) if order is None else order
-    weights["longer"], weights["crowded"] = longer, 0.0 if always else -longer
+    weights["slowdown"], weights["crowded"] = slowdown, 0.0 if when_crowded else -slowdown
     weights["timeout"] = NEVER_LN_S if timeout_s is None else log(max(timeout_s, 1.0))
     weights["spare"] = reserve
     return LinearPowerAgent(np.array([weights[name] for name in WEIGHTS]), power_controls, signal)

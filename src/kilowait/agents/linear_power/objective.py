@@ -74,39 +74,39 @@ class EvaluationWindows:
             queue_window=1,
             **options,
         )
-        self.jobs, self.cluster, self.size, self.last = (
+        self.jobs, self.cluster, self.window_jobs, self.last_first = (
             jobs.sorted(),
             cluster,
             window_jobs,
             len(jobs) - window_jobs,
         )
-        self.count, self.backfill, self.column = windows, backfill, 3 + list(TERMS).index(spent)
+        self.windows, self.backfill, self.objective_column = windows, backfill, 3 + list(TERMS).index(spent)
 
     def evaluate(
-        self, agents: Sequence[LinearPowerAgent], first: npt.NDArray[np.int64], threads: int
+        self, agents: Sequence[LinearPowerAgent], first_rows: npt.NDArray[np.int64], threads: int
     ) -> Evaluation:
         """Results of each agent on the windows that begin at these rows."""
-        board = self.vec.simulator
-        arrays = (board.states, board.buffers, board.log_arrays)
-        cuts = [self.count * i // threads for i in range(threads + 1)]
-        spent, slowdown = np.empty((2, len(agents), self.count))
+        simulator = self.vec.simulator
+        arrays = (simulator.states, simulator.buffers, simulator.log_arrays)
+        cuts = [self.windows * i // threads for i in range(threads + 1)]
+        spent, slowdown = np.empty((2, len(agents), self.windows))
         run: Any = None
         with ThreadPoolExecutor(threads) as pool:
             for row, agent in enumerate(agents):
-                net = agent.policy_weights(self.jobs, self.cluster, self.vec.power_setup)
-                self.vec.reset(options={"first": first})
+                weights = agent.policy_weights(self.jobs, self.cluster, self.vec.power_setup)
+                self.vec.reset(options={"first": first_rows})
                 run = (
-                    power_policy_kernel(*arrays, net) if run is None else run
-                )  # looking up the compiled function takes longer than running it
-                list(pool.map(lambda part: run(*arrays, net, *part), pairwise(cuts)))  # noqa: B023
-                spent[row] = board.buffers.finished[:, self.column]
-                slowdown[row] = 1.0 + board.buffers.finished[:, 3]
+                    power_policy_kernel(*arrays, weights) if run is None else run
+                )  # looking up the compiled function takes longer than a run
+                list(pool.map(lambda bounds: run(*arrays, weights, *bounds), pairwise(cuts)))  # noqa: B023
+                spent[row] = simulator.buffers.finished[:, self.objective_column]
+                slowdown[row] = 1.0 + simulator.buffers.finished[:, 3]
         return Evaluation(spent, slowdown)
 
-    def slowdown_limit(self, first: npt.NDArray[np.int64], sla: SlowdownLimit) -> float:
+    def slowdown_limit(self, first_rows: npt.NDArray[np.int64], sla: SlowdownLimit) -> float:
         """The largest mean slowdown allowed on these windows."""
         logs = [
-            simulate(self.jobs[row : row + self.size], self.cluster, sla.policy, self.backfill)
-            for row in first.tolist()
+            simulate(self.jobs[row : row + self.window_jobs], self.cluster, sla.policy, self.backfill)
+            for row in first_rows.tolist()
         ]
         return sla.times * float(np.mean([mean_bsld(log) for log in logs]))

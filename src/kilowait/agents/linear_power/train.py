@@ -1,10 +1,10 @@
 """Training of a `LinearPowerAgent` by CMA-ES: minimum energy (or CO2, or cost) under a limit on the slowdown.
 
-The search starts from the best hand-tuned power controls: those of a small grid that spend least on the training jobs
-within the limit. Each generation draws windows of the training jobs and evaluates every candidate on the same ones,
-inside the engine. Slowdown above the limit is penalized: a candidate that exceeds it by one per cent must save several
-per cent to be preferred. The later validation jobs select between the start and the means of the second half of the
-path.
+The search starts from the best hand-tuned power controls: those of a small grid with the smallest objective on the
+training jobs within the limit. Each generation samples windows of the training jobs and evaluates every candidate on
+the same ones, inside the engine. Slowdown above the limit is penalized: a candidate that exceeds it by one per cent
+must save several per cent to be preferred. The later validation jobs select between the start and the means of the
+second half of the path.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ Floats = npt.NDArray[np.float64]
 
 OBJECTIVES = {"energy": None, "co2": "carbon", "cost": "price"}
 """Objectives, and the signal each needs."""
-CHARGE = 5.0
+SLOWDOWN_PENALTY = 5.0
 """Penalty of each per cent of slowdown above the limit, in per cent of the objective."""
 
-_UNIT: dict[str, float] = {
-    "longer": 0.2, "longer_length": 0.2, "longer_width": 0.2, "crowded": 0.2, "backlog": 0.2, "behind": 0.2,
+_SCALES: dict[str, float] = {
+    "slowdown": 0.2, "slowdown_length": 0.2, "slowdown_width": 0.2, "crowded": 0.2, "backlog": 0.2, "backfill": 0.2,
     "signal": 1.0, "timeout": 2.0, "timeout_waiting": 2.0, "timeout_busy": 2.0, "spare": 0.05, "spare_demand": 0.5,
     "spare_waiting": 0.05, "hold": 0.5,
 }  # fmt: skip
 """Scale of each weight: changes of about equal effect; the weights of the job order together have length 1."""
-UNIT: Floats = np.array([_UNIT.get(name, 1.0) for name in WEIGHTS])
-_LEVELS = ("longer", "longer_length", "longer_width", "crowded", "backlog", "behind")
-_SLEEP = ("timeout", "timeout_waiting", "timeout_busy", "spare", "spare_demand", "spare_waiting")
-_SIGNAL = ("signal", "hold")
+SCALES: Floats = np.array([_SCALES.get(name, 1.0) for name in WEIGHTS])
+_DVFS_WEIGHTS = ("slowdown", "slowdown_length", "slowdown_width", "crowded", "backlog", "backfill")
+_SLEEP_WEIGHTS = ("timeout", "timeout_waiting", "timeout_busy", "spare", "spare_demand", "spare_waiting")
+_SIGNAL_WEIGHTS = ("signal", "hold")
 
 
-def hand_tuned_starts(cluster: Cluster, longest: float, break_even_s: float) -> list[LinearPowerAgent]:
+def hand_tuned_starts(cluster: Cluster, max_slowdown: float, break_even_s: float) -> list[LinearPowerAgent]:
     """Hand-tuned power controls as weights: DVFS x when crowded x timeouts x reserves; smallest area first.
 
     `longest` is the relative increase of the run time in the slowest DVFS state.
@@ -56,14 +56,20 @@ def hand_tuned_starts(cluster: Cluster, longest: float, break_even_s: float) -> 
     35
     """
     agents = []
-    for longer, always in [(0.0, False)] + [
-        (more, always) for more in (longest / 3, longest) for always in (False, True)
+    for slowdown, when_crowded in [(0.0, False)] + [
+        (slowdown, when_crowded)
+        for slowdown in (max_slowdown / 3, max_slowdown)
+        for when_crowded in (False, True)
     ]:
         for timeout_s in (60.0, break_even_s, 4 * break_even_s, None):
             for reserve in (0.0,) if timeout_s is None else (0.0, 0.05):
                 agents.append(
                     from_controls(
-                        cluster.nodes, longer=longer, always=always, timeout_s=timeout_s, reserve=reserve
+                        cluster.nodes,
+                        slowdown=slowdown,
+                        when_crowded=when_crowded,
+                        timeout_s=timeout_s,
+                        reserve=reserve,
                     )
                 )
     return agents
@@ -108,7 +114,7 @@ def train_linear_power(
         trace: name of the log, for the provenance.
         threads: of the engine.
         progress: called with every generation.
-        keeping: folder of the checkpoint, and whether to resume from it; None: no checkpoint.
+        checkpoint_dir: folder of the checkpoint, and whether to resume from it; None: no checkpoint.
     """
     if spent not in OBJECTIVES:
         raise UnknownNameError("objective", spent, OBJECTIVES)
@@ -118,48 +124,50 @@ def train_linear_power(
     signal = OBJECTIVES[spent]
     if signal is not None and getattr(power, signal) is None:
         raise InputError(
-            f"{spent} needs the {signal} over time, and none was given; give it, or minimize energy"
+            f"{spent} needs the {signal} over time, which is missing; give it, or minimize energy"
         )
     training_windows = EvaluationWindows(jobs, cluster, power, windows, window_jobs, backfill, spent)
     validation_windows = EvaluationWindows(validation, cluster, power, windows, window_jobs, backfill, spent)
     random = stream(seed, "agents.steered.windows")
-    free = _free(training_windows, signal)
+    free = _effective_weights(training_windows, signal)
 
-    first = np.linspace(0, training_windows.last, windows).astype(np.int64)
+    first = np.linspace(0, training_windows.last_first, windows).astype(np.int64)
     allowed = training_windows.slowdown_limit(first, sla)
-    points = hand_tuned_starts(cluster, _longest(training_windows), _break_even_s(training_windows))
+    points = hand_tuned_starts(cluster, _max_slowdown(training_windows), _break_even_s(training_windows))
     identity = {
-        "search": "of levers",
+        "search": "linear power agent",
         "seed": seed,
         "objective": spent,
-        "promise": [sla.times, sla.policy],
+        "slowdown_limit": [sla.times, sla.policy],
         "backfill": backfill,
         "population": population,
         "windows": windows,
         "window_jobs": window_jobs,
     }
     checkpoint = SearchCheckpoint(identity, generations, checkpoint_dir)
-    values = checkpoint.starts(
+    values = checkpoint.start_scores(
         points, lambda agents: _values(training_windows.evaluate(agents, first, threads), allowed)
     )
     start = points[int(np.argmin(values))]
     start = replace(start, power_controls=power.power_controls, signal=signal)
 
-    later = np.linspace(0, validation_windows.last, windows).astype(np.int64)
-    allowed_later = validation_windows.slowdown_limit(later, sla)
-    reference = _values(validation_windows.evaluate([start], later, threads), allowed_later)[0]
-    search = EvolutionStrategy((start.weights / UNIT)[free], step=0.15, seed=seed, population=population)
-    every = max(1, generations // 16)
+    validation_first = np.linspace(0, validation_windows.last_first, windows).astype(np.int64)
+    validation_allowed = validation_windows.slowdown_limit(validation_first, sla)
+    reference = _values(validation_windows.evaluate([start], validation_first, threads), validation_allowed)[
+        0
+    ]
+    search = EvolutionStrategy((start.weights / SCALES)[free], step=0.15, seed=seed, population=population)
+    validate_every = max(1, generations // 16)
     best = reference if checkpoint.best is None else checkpoint.best[0]
     path = checkpoint.path
 
     def agent(point: Floats) -> LinearPowerAgent:
-        weights = start.weights / UNIT
+        weights = start.weights / SCALES
         weights[free] = point
-        return replace(start, weights=weights * UNIT)
+        return replace(start, weights=weights * SCALES)
 
     for number in checkpoint.remaining_generations(search, random):
-        first = random.integers(0, training_windows.last + 1, windows)
+        first = random.integers(0, training_windows.last_first + 1, windows)
         allowed = training_windows.slowdown_limit(first, sla)
         candidates = search.ask()
         values = _values(
@@ -169,30 +177,36 @@ def train_linear_power(
         search.tell(candidates, values[1:])
         path.append(search.mean)
         score = float("nan")
-        if number % every == 0 or number == generations:
+        if number % validate_every == 0 or number == generations:
             averaged = agent(np.mean(path[len(path) // 2 :], axis=0))
-            score = float(_values(validation_windows.evaluate([averaged], later, threads), allowed_later)[0])
+            score = float(
+                _values(
+                    validation_windows.evaluate([averaged], validation_first, threads), validation_allowed
+                )[0]
+            )
             if score < best:
                 best = score
                 checkpoint.best = (score, averaged.weights)
-        training, checked, least = (
-            float(np.exp(each))
-            for each in (np.mean(values[1:]) - values[0], score - reference, best - reference)
+        training_ratio, validation_ratio, best_ratio = (
+            float(np.exp(difference))
+            for difference in (np.mean(values[1:]) - values[0], score - reference, best - reference)
         )
-        checkpoint.close(Generation(number, generations, training, checked, least, search.step))
+        checkpoint.close(
+            Generation(number, generations, training_ratio, validation_ratio, best_ratio, search.step)
+        )
         if progress is not None:
             progress(checkpoint.history[-1])
     chosen = start if checkpoint.best is None else replace(start, weights=checkpoint.best[1])
     provenance = {
-        "trained_by": "kilowait.agents.train_steered (CMA-ES)",
+        "trained_by": "kilowait.agents.linear_power.train (CMA-ES)",
         "env": "kilowait/Energy-v0",
         "trace": trace,
         "trained_on_jobs": len(jobs),
-        "chosen_on_jobs": len(validation),
+        "validation_jobs": len(validation),
         "nodes": cluster.nodes,
         "seed": seed,
         "objective": spent,
-        "sla": {"times": sla.times, "rule": sla.policy},
+        "sla": {"times": sla.times, "policy": sla.policy},
         "backfill": backfill,
         "generations": len(checkpoint.history),
         "population": population,
@@ -207,33 +221,33 @@ def train_linear_power(
 def _values(evaluation: Evaluation, allowed: float) -> Floats:
     """ln of the mean objective over all windows, plus the penalty of slowdown above the allowed."""
     spent = np.log(np.maximum(evaluation.spent.mean(axis=1), 1e-300))
-    over = np.log(evaluation.slowdown.mean(axis=1) / allowed)
-    return np.asarray(spent + CHARGE * np.maximum(over, 0.0))
+    excess = np.log(evaluation.slowdown.mean(axis=1) / allowed)
+    return np.asarray(spent + SLOWDOWN_PENALTY * np.maximum(excess, 0.0))
 
 
-def _free(windows: EvaluationWindows, signal: str | None) -> npt.NDArray[np.bool_]:
+def _effective_weights(windows: EvaluationWindows, signal: str | None) -> npt.NDArray[np.bool_]:
     """Which weights have an effect on this machine."""
-    powered = windows.vec.power_setup
-    idle = set(() if powered.power_tables.may.shape[1] > 1 else _LEVELS)
-    idle |= set(() if powered.power_controls.sleep else _SLEEP)
-    idle |= set(() if signal is not None else _SIGNAL)
-    if powered.power_tables.may.shape[1] == 1:
-        idle.add("signal")
-    return np.array([name not in idle for name in WEIGHTS])
+    power_setup = windows.vec.power_setup
+    without_effect = set(() if power_setup.power_tables.may.shape[1] > 1 else _DVFS_WEIGHTS)
+    without_effect |= set(() if power_setup.power_controls.sleep else _SLEEP_WEIGHTS)
+    without_effect |= set(() if signal is not None else _SIGNAL_WEIGHTS)
+    if power_setup.power_tables.may.shape[1] == 1:
+        without_effect.add("signal")
+    return np.array([name not in without_effect for name in WEIGHTS])
 
 
-def _longest(windows: EvaluationWindows) -> float:
+def _max_slowdown(windows: EvaluationWindows) -> float:
     """Relative increase of the run time in the slowest DVFS state."""
-    levers = windows.vec.power_setup.power_controls
+    power_controls = windows.vec.power_setup.power_controls
     choices = windows.vec.power_setup.power_tables.may.shape[1]
-    return 0.0 if levers.factor is None else float(levers.factor[:, :, :choices].max()) - 1.0
+    return 0.0 if power_controls.factor is None else float(power_controls.factor[:, :, :choices].max()) - 1.0
 
 
 def _break_even_s(windows: EvaluationWindows) -> float:
-    powered = windows.vec.power_setup
+    power_setup = windows.vec.power_setup
     times_s = [
         group.sleep.break_even_s(group.idle_w)
-        for group in powered.model.groups
-        if group.sleep is not None and group.name in powered.power_controls.sleep
+        for group in power_setup.model.groups
+        if group.sleep is not None and group.name in power_setup.power_controls.sleep
     ]
     return max(times_s, default=600.0)

@@ -57,20 +57,22 @@ class NetworkAgent(PreferenceConditioned):
                 f"agent {self.name!r} was trained on kilowait/Batch-v0, which has no power controls: leave them out"
             )
         self.check_preference_fixed()
-        asking = replace(
+        decision_settings = replace(
             self.decision_settings,
             backfill=settings.backfill,
             at_limit=settings.at_limit,
             placement=settings.placement,
             overrun=settings.overrun,
         )
-        layers = engine_weights(self.network)
+        weights = engine_weights(self.network)
         with use_device("cpu", 1):
             return run_policy(
                 inputs.jobs,
                 inputs.cluster,
-                (lambda seen: greedy_actions(self.network, seen)) if layers is None else layers,
-                decision_settings=asking,
+                (lambda observation: greedy_actions(self.network, observation))
+                if weights is None
+                else weights,
+                decision_settings=decision_settings,
                 settings=settings,
                 name=self.name,
             )
@@ -117,7 +119,7 @@ def network_agent(
     saved = network.provenance.get("decision_settings")
     if saved is None:
         raise InputError(
-            f"{path} holds a network, but not its decision settings; train it with kilowait train, or create a "
+            f"{path} contains a network without its decision settings; train it with kilowait train, or create a "
             "NetworkAgent(network, DecisionSettings(...))"
         )
     if network.provenance.get("env") == "kilowait/Gpu-v0":
@@ -126,13 +128,13 @@ def network_agent(
         return EnergyNetworkAgent(
             network, energy_settings_from_dict(saved), str(network.provenance["power_controls"]), name
         )
-    asking = DecisionSettings(**{**saved, "max_wait_s": float(saved.get("max_wait_s") or np.inf)})
-    if spec_to_dict(asking.observation_spec) != spec_to_dict(plain_spec(network.spec)):
+    decision_settings = DecisionSettings(**{**saved, "max_wait_s": float(saved.get("max_wait_s") or np.inf)})
+    if spec_to_dict(decision_settings.observation_spec) != spec_to_dict(plain_spec(network.spec)):
         raise InputError(
             f"{path} was trained by another version: it needs {spec_to_dict(network.spec)}, and this kilowait observes "
-            f"{spec_to_dict(asking.observation_spec)}; train it again"
+            f"{spec_to_dict(decision_settings.observation_spec)}; train it again"
         )
-    return NetworkAgent(network, asking, name)
+    return NetworkAgent(network, decision_settings, name)
 
 
 def settings_to_dict(decision_settings: DecisionSettings) -> dict[str, Any]:

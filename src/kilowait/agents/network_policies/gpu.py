@@ -35,7 +35,7 @@ class GpuNetworkAgent(PreferenceConditioned):
         return getattr(self.network, "provenance", {})
 
     skips = True
-    """It chooses among all jobs that fit, so none of them blocks the others."""
+    """Whether a job that does not fit is skipped, so that it does not block the others."""
 
     @property
     def gpu_settings(self) -> tuple[tuple[str, Any], ...]:
@@ -45,7 +45,7 @@ class GpuNetworkAgent(PreferenceConditioned):
     def run(self, inputs: RunInputs) -> ExecutionLog:
         """Simulate a run under its greedy decisions."""
         self.check_preference_fixed()
-        cluster, placing = inputs.cluster, gpu_settings_of(inputs, self.name)
+        cluster, gpu_settings = inputs.cluster, gpu_settings_of(inputs, self.name)
         observed = spec_to_dict(self.decision_settings.observation_spec(cluster))
         if observed != spec_to_dict(self.network.spec):
             raise InputError(
@@ -55,9 +55,9 @@ class GpuNetworkAgent(PreferenceConditioned):
             return run_gpu_policy(
                 inputs.jobs,
                 cluster,
-                lambda seen: greedy_actions(self.network, seen),
+                lambda observation: greedy_actions(self.network, observation),
                 decision_settings=self.decision_settings,
-                gpu_settings=placing,
+                gpu_settings=gpu_settings,
                 speeds=inputs.speeds,
                 preference=inputs.preference,
                 name=self.name,
@@ -73,7 +73,7 @@ def gpu_settings_to_dict(decision_settings: GpuDecisionSettings) -> dict[str, An
 
 
 def gpu_settings_from_dict(saved: dict[str, Any]) -> GpuDecisionSettings:
-    """The inverse of `gpu_asked_as`."""
+    """The inverse of `gpu_settings_to_dict`."""
     return GpuDecisionSettings(
         **{
             **saved,

@@ -60,7 +60,7 @@ class EnergyNetworkAgent(PreferenceConditioned):
                 f"agent {self.name!r} was trained on kilowait/Energy-v0 and needs a power model and power controls; "
                 f"give --power and --power-controls {self.power_controls}"
             )
-        asking = replace(
+        decision_settings = replace(
             self.decision_settings,
             backfill=settings.backfill,
             at_limit=settings.at_limit,
@@ -68,22 +68,23 @@ class EnergyNetworkAgent(PreferenceConditioned):
             overrun=settings.overrun,
         )
         observed = spec_to_dict(
-            asking.observation_spec_for(self.power.setup(jobs.sorted(), cluster, len(jobs)))
+            decision_settings.observation_spec_for(self.power.setup(jobs.sorted(), cluster, len(jobs)))
         )
         expected = spec_to_dict(self.network.spec)
         if observed != expected:
-            what = next(name for name in observed if observed[name] != expected.get(name))
+            differing = next(name for name in observed if observed[name] != expected.get(name))
             raise InputError(
-                f"agent {self.name!r} was trained with other DVFS states, signals or sleep settings ({what} differ); "
+                f"agent {self.name!r} was trained with other DVFS states, signals or sleep settings ({differing} "
+                f"differ); "
                 f"give the machine, the signals and --power-controls {self.power_controls} of the training"
             )
         with use_device("cpu", 1):
             return run_energy_policy(
                 jobs,
                 cluster,
-                lambda seen: greedy_actions(self.network, seen),
+                lambda observation: greedy_actions(self.network, observation),
                 power=self.power,
-                decision_settings=asking,
+                decision_settings=decision_settings,
                 settings=settings,
                 name=self.name,
             )
@@ -101,5 +102,5 @@ def without_default_features(saved: dict[str, Any]) -> dict[str, Any]:
 
 
 def energy_settings_from_dict(saved: dict[str, Any]) -> EnergyDecisionSettings:
-    """The inverse of `energy_asked_as`."""
+    """The inverse of `energy_settings_to_dict`."""
     return EnergyDecisionSettings(**{**saved, "max_wait_s": float(saved.get("max_wait_s") or np.inf)})

@@ -30,32 +30,34 @@ class AttentionLayer(nn.Module):
         super().__init__()
         self.heads = heads
         self.norm = nn.LayerNorm(width)
-        self.asked = linear(width, 3 * width, gain=1.0)
-        self.mixed = linear(width, width, gain=1.0)
+        self.query_key_value = linear(width, 3 * width, gain=1.0)
+        self.output = linear(width, width, gain=1.0)
         self.perceptron = nn.Sequential(
             nn.LayerNorm(width), linear(width, 2 * width), nn.GELU(), linear(2 * width, width, gain=1.0)
         )
 
-    def forward(self, tokens: Tensor, there: Tensor) -> Tensor:
-        """Tokens (B, N, W), of which `there` (B, N) can be attended to; the same shape is returned."""
-        query, key, value = self._asked(tokens)
-        seen = scaled_dot_product_attention(query, key, value, attn_mask=there[:, None, None, :])
-        mixed: Tensor = self.mixed(seen.transpose(1, 2).flatten(2))
-        tokens = tokens + mixed
-        moved: Tensor = self.perceptron(tokens)
-        return tokens + moved
+    def forward(self, tokens: Tensor, occupied: Tensor) -> Tensor:
+        """Tokens (B, N, W), of which `occupied` (B, N) can be attended to; the same shape is returned."""
+        query, key, value = self._query_key_value(tokens)
+        attention_output = scaled_dot_product_attention(
+            query, key, value, attn_mask=occupied[:, None, None, :]
+        )
+        attended: Tensor = self.output(attention_output.transpose(1, 2).flatten(2))
+        tokens = tokens + attended
+        feed_forward: Tensor = self.perceptron(tokens)
+        return tokens + feed_forward
 
-    def weights(self, tokens: Tensor, there: Tensor) -> Tensor:
+    def weights(self, tokens: Tensor, occupied: Tensor) -> Tensor:
         """(B, heads, N, N) attention weights; rows sum to 1."""
-        query, key, _ = self._asked(tokens)
+        query, key, _ = self._query_key_value(tokens)
         scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
-        weights: Tensor = scores.masked_fill(~there[:, None, None, :], -torch.inf).softmax(-1)
+        weights: Tensor = scores.masked_fill(~occupied[:, None, None, :], -torch.inf).softmax(-1)
         return weights
 
-    def _asked(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        asked: Tensor = self.asked(self.norm(tokens))
+    def _query_key_value(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        projected: Tensor = self.query_key_value(self.norm(tokens))
         batch, count, _ = tokens.shape
-        query, key, value = asked.view(batch, count, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        query, key, value = projected.view(batch, count, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         return query, key, value
 
 
@@ -72,25 +74,25 @@ class AttentionExtractor(FeatureExtractor):
 
     def forward(self, observation: Observation) -> EncodedQueue:
         """Encode the queue."""
-        tokens, there = self._tokens(observation)
+        tokens, occupied = self._tokens(observation)
         for layer in self.layers:
-            tokens = layer(tokens, there)
+            tokens = layer(tokens, occupied)
         tokens = self.norm(tokens)
         rows = tokens[:, 1:]
-        return EncodedQueue(rows, None, mean_present(rows, there[:, 1:]), tokens[:, 0])
+        return EncodedQueue(rows, None, mean_present(rows, occupied[:, 1:]), tokens[:, 0])
 
     def attention(self, observation: Observation) -> list[Tensor]:
         """Attention weights of every layer, (B, heads, 1 + jobs, 1 + jobs), for inspection; token 0 is the summary."""
-        tokens, there = self._tokens(observation)
+        tokens, occupied = self._tokens(observation)
         weights = []
         for layer in self.layers:
             assert isinstance(layer, AttentionLayer)
-            weights.append(layer.weights(tokens, there))
-            tokens = layer(tokens, there)
+            weights.append(layer.weights(tokens, occupied))
+            tokens = layer(tokens, occupied)
         return weights
 
     def _tokens(self, observation: Observation) -> tuple[Tensor, Tensor]:
-        jobs, there, _ = cropped(observation, self.whole)
-        whole: Tensor = self.summary(observation["summary"])
-        tokens = torch.cat([whole[:, None], self.job(jobs) + whole[:, None]], dim=1)
-        return tokens, nn.functional.pad(there, (1, 0), value=True)
+        jobs, occupied, _ = cropped(observation, self.all_slots)
+        summary: Tensor = self.summary(observation["summary"])
+        tokens = torch.cat([summary[:, None], self.job(jobs) + summary[:, None]], dim=1)
+        return tokens, nn.functional.pad(occupied, (1, 0), value=True)

@@ -47,14 +47,14 @@ def network(
     >>> spec = LoadedSpec(("length", "wait"), ("hour",), slots=3, choices=1, extra=1, graph=False)
     >>> agent = network(spec, "kernel", width=16)
     >>> jobs = torch.tensor([[[1.0, 0.5], [2.0, 0.1], [0.0, 0.0]]])
-    >>> seen = {"jobs": jobs, "summary": torch.zeros(1, 1), "mask": torch.tensor([[1, 0, 0, 1]])}
-    >>> logits, value = agent(seen)
+    >>> observation = {"jobs": jobs, "summary": torch.zeros(1, 1), "mask": torch.tensor([[1, 0, 0, 1]])}
+    >>> logits, value = agent(observation)
     >>> torch.isfinite(logits).tolist(), tuple(value.shape)
     ([[True, False, False, True]], (1,))
     """
     with _seeded(seed):
-        body, made = _body(spec, kind, sizes)
-        return ActorCritic(spec, body, {"head": "actor-critic", **made})
+        body, config = _body(spec, kind, sizes)
+        return ActorCritic(spec, body, {"head": "actor-critic", **config})
 
 
 def q_network(
@@ -69,21 +69,21 @@ def q_network(
 ) -> DuelingQ:
     """A dueling Q network; the arguments are those of `network` and of `DuelingQ`."""
     with _seeded(seed):
-        body, made = _body(spec, kind, sizes)
-        made = {"head": "dueling", **made, "noisy": noisy, "atoms": atoms, "span": list(span)}
-        return DuelingQ(spec, body, made, noisy=noisy, atoms=atoms, span=span)
+        body, config = _body(spec, kind, sizes)
+        config = {"head": "dueling", **config, "noisy": noisy, "atoms": atoms, "span": list(span)}
+        return DuelingQ(spec, body, config, noisy=noisy, atoms=atoms, span=span)
 
 
-def from_config(spec: dict[str, Any], made: dict[str, Any]) -> ActorCritic | DuelingQ:
+def from_config(spec: dict[str, Any], config: dict[str, Any]) -> ActorCritic | DuelingQ:
     """A new network of the architecture ``spec_to_dict(net.spec)`` and ``net.config``; weights are not loaded."""
-    rest = {name: value for name, value in made.items() if name not in ("head", "kind", "sizes")}
-    if "span" in rest:
-        rest["span"] = tuple(rest["span"])
+    options = {name: value for name, value in config.items() if name not in ("head", "kind", "sizes")}
+    if "span" in options:
+        options["span"] = tuple(options["span"])
     builders: dict[str, Callable[..., ActorCritic | DuelingQ]] = {
         "actor-critic": network,
         "dueling": q_network,
     }
-    return builders[made["head"]](spec_from_dict(spec), made["kind"], **rest, **made["sizes"])
+    return builders[config["head"]](spec_from_dict(spec), config["kind"], **options, **config["sizes"])
 
 
 def _body(

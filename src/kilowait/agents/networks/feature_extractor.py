@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["FeatureExtractor", "EncodedQueue", "Observation", "cropped", "linear", "present", "spread"]
+__all__ = ["FeatureExtractor", "EncodedQueue", "Observation", "cropped", "linear", "present", "scatter_rows"]
 
 Observation = Mapping[str, Tensor]
 """Tensors of one batch, by the names in the observation spec."""
@@ -19,8 +19,8 @@ class EncodedQueue(NamedTuple):
     """An encoded queue; W is the width of the feature extractor."""
 
     rows: Tensor
-    """One vector a job: (B, up to slots, W), or (present jobs of the batch, W) with their positions in `places`."""
-    places: Tensor | None
+    """One vector a job: (B, up to slots, W), or (present jobs of the batch, W) with their positions in `positions`."""
+    positions: Tensor | None
     """Flat position, ``batch * slots + slot``, of each row; None where rows are dense."""
     pooled: Tensor
     """(B, W) mean over the present jobs; zeros where there are none."""
@@ -32,7 +32,7 @@ class FeatureExtractor(nn.Module):
     """The part of a network that encodes observations; see `EncodedQueue`."""
 
     width: int
-    whole = False
+    all_slots = False
     """Whether every slot is computed, empty or not: the shapes then do not depend on the data, as export requires."""
 
     def forward(self, observation: Observation) -> EncodedQueue:
@@ -62,33 +62,33 @@ def present(jobs: Tensor) -> Tensor:
     return (jobs != 0).any(-1)
 
 
-def cropped(observation: Observation, whole: bool = False) -> tuple[Tensor, Tensor, Tensor | None]:
+def cropped(observation: Observation, all_slots: bool = False) -> tuple[Tensor, Tensor, Tensor | None]:
     """Jobs, presence and edges without the last slots, if no queue of the batch fills them.
 
-    The cost of attention is quadratic in the number of slots. At least one slot stays; with `whole` all of them do.
+    The cost of attention is quadratic in the number of slots. At least one slot stays; with `all_slots` all of them do.
     """
     jobs, edges = observation["jobs"], observation.get("edges")
-    there = present(jobs)
-    if whole:
-        return jobs, there, edges
-    used = int((there.any(0) * torch.arange(1, jobs.shape[1] + 1, device=jobs.device)).amax().clamp(min=1))
-    return jobs[:, :used], there[:, :used], None if edges is None else edges[:, :used, :used]
+    occupied = present(jobs)
+    if all_slots:
+        return jobs, occupied, edges
+    used = int((occupied.any(0) * torch.arange(1, jobs.shape[1] + 1, device=jobs.device)).amax().clamp(min=1))
+    return jobs[:, :used], occupied[:, :used], None if edges is None else edges[:, :used, :used]
 
 
-def spread(values: Tensor, places: Tensor | None, batch: int, slots: int) -> Tensor:
+def scatter_rows(values: Tensor, positions: Tensor | None, batch: int, slots: int) -> Tensor:
     """Values of rows, (…, n), scattered to (batch, slots, n); zeros where there is no row.
 
-    >>> spread(torch.tensor([[7.0]]), torch.tensor([3]), 2, 2).flatten().tolist()
+    >>> scatter_rows(torch.tensor([[7.0]]), torch.tensor([3]), 2, 2).flatten().tolist()
     [0.0, 0.0, 0.0, 7.0]
     """
-    if places is None:
+    if positions is None:
         return nn.functional.pad(values, (0, 0, 0, slots - values.shape[1]))
     empty = values.new_zeros(batch * slots, values.shape[-1])
-    return empty.index_copy(0, places, values).view(batch, slots, -1)
+    return empty.index_copy(0, positions, values).view(batch, slots, -1)
 
 
-def mean_present(rows: Tensor, there: Tensor) -> Tensor:
+def mean_present(rows: Tensor, occupied: Tensor) -> Tensor:
     """(B, W) mean of dense rows over the present jobs; zeros where there are none."""
-    weight = there.to(rows.dtype)
+    weight = occupied.to(rows.dtype)
     total = torch.einsum("bkw,bk->bw", rows, weight)
     return total / weight.sum(1, keepdim=True).clamp(min=1)

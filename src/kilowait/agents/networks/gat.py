@@ -42,9 +42,9 @@ def time_feature(features: tuple[str, ...]) -> int | None:
     >>> time_feature(("length", "wait_h")), time_feature(("length",))
     (1, None)
     """
-    for place, name in enumerate(features):
+    for index, name in enumerate(features):
         if name == "hour" or name.startswith(("submit", "wait", "age")):
-            return place
+            return index
     return None
 
 
@@ -93,17 +93,17 @@ class DenseGATv2(nn.Module):
         source: Tensor = self.source(nodes)
         target: Tensor = self.target(nodes)
         batch, count, width = source.shape
-        piece = max(1, PAIRS_AT_A_TIME // (count * count * width))
-        if torch.compiler.is_exporting() or piece >= batch:
+        chunk = max(1, PAIRS_AT_A_TIME // (count * count * width))
+        if torch.compiler.is_exporting() or chunk >= batch:
             scores = self._scores(source, target, edges)
         else:
-            cut = zip(*(torch.split(one, piece) for one in (source, target, edges)), strict=True)
-            pieces = [checkpoint(self._scores, *part, use_reentrant=False) for part in cut]
-            scores = torch.cat(pieces)
+            chunked = zip(*(torch.split(array, chunk) for array in (source, target, edges)), strict=True)
+            chunks = [checkpoint(self._scores, *arrays, use_reentrant=False) for arrays in chunked]
+            scores = torch.cat(chunks)
         weights = scores.masked_fill(~adjacent[:, None], -torch.inf).softmax(-1)
         values = source.view(batch, count, self.heads, -1)
-        taken = torch.einsum("bhij,bjhc->bihc", weights.to(values.dtype), values).flatten(2)
-        return taken + self.bias, weights
+        messages = torch.einsum("bhij,bjhc->bihc", weights.to(values.dtype), values).flatten(2)
+        return messages + self.bias, weights
 
     def _scores(self, source: Tensor, target: Tensor, edges: Tensor) -> Tensor:
         """(B, heads, N, N) attention scores before the softmax."""
@@ -126,8 +126,8 @@ class GraphLayer(nn.Module):
 
     def forward(self, nodes: Tensor, adjacent: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
         """Nodes of the same shape, and the attention weights."""
-        taken, weights = self.graph(self.norm(nodes), adjacent, edges)
-        nodes = nodes + taken
+        messages, weights = self.graph(self.norm(nodes), adjacent, edges)
+        nodes = nodes + messages
         return nodes + self.perceptron(nodes), weights
 
 
@@ -160,23 +160,23 @@ class GraphExtractor(FeatureExtractor):
         return self._encoded(observation)[1]
 
     def _encoded(self, observation: Observation) -> tuple[EncodedQueue, list[Tensor]]:
-        jobs, there, bits = cropped(observation, self.whole)
+        jobs, occupied, bits = cropped(observation, self.all_slots)
         assert bits is not None
-        whole: Tensor = self.summary(observation["summary"])
-        adjacent, edges = self._edges(jobs, there, bits)
-        nodes: Tensor = self.job(jobs) + whole[:, None]
+        summary: Tensor = self.summary(observation["summary"])
+        adjacent, edges = self._edges(jobs, occupied, bits)
+        nodes: Tensor = self.job(jobs) + summary[:, None]
         attended = []
         for layer in self.layers:
             nodes, weights = layer(nodes, adjacent, edges)
             attended.append(weights)
         nodes = self.norm(nodes)
-        return EncodedQueue(nodes, None, mean_present(nodes, there), torch.relu(whole)), attended
+        return EncodedQueue(nodes, None, mean_present(nodes, occupied), torch.relu(summary)), attended
 
-    def _edges(self, jobs: Tensor, there: Tensor, bits: Tensor) -> tuple[Tensor, Tensor]:
+    def _edges(self, jobs: Tensor, occupied: Tensor, bits: Tensor) -> tuple[Tensor, Tensor]:
         """Adjacency, and the features of each pair."""
         itself = torch.eye(jobs.shape[1], dtype=torch.bool, device=jobs.device).expand(bits.shape)
-        typed = [(bits & (1 << place)) != 0 for place in range(len(EDGE_TYPES) - 1)]
-        adjacent = ((bits & 7 != 0) & there[:, None, :]) | itself
+        typed = [(bits & (1 << index)) != 0 for index in range(len(EDGE_TYPES) - 1)]
+        adjacent = ((bits & 7 != 0) & occupied[:, None, :]) | itself
         edges = torch.stack([*typed, itself], dim=-1).to(jobs.dtype)
         if self.between is not None:
             edges = torch.cat([edges, self.between(jobs[..., self.time])], dim=-1)

@@ -12,7 +12,7 @@ from kilowait.agents.networks.feature_extractor import (
     FeatureExtractor,
     Observation,
     linear,
-    spread,
+    scatter_rows,
 )
 from kilowait.agents.networks.noisy_linear import NoisyLinear
 from kilowait.agents.networks.spec import ObservationSpecProtocol
@@ -20,7 +20,7 @@ from kilowait.agents.networks.spec import ObservationSpecProtocol
 __all__ = ["ActorCritic", "DuelingQ"]
 
 
-class Outputs(nn.Module):
+class OutputLayers(nn.Module):
     """Output layers: `numbers` for every action, and `numbers` for the state."""
 
     def __init__(
@@ -28,22 +28,22 @@ class Outputs(nn.Module):
     ) -> None:
         super().__init__()
         self.slots, self.choices, self.extra, self.numbers = spec.slots, spec.choices, spec.extra, numbers
-        last = NoisyLinear if noisy else linear
-        self.job = last(width, spec.choices * numbers, gain)
-        self.whole = nn.Sequential(linear(2 * width, width), nn.ReLU())
-        self.other = last(width, spec.extra * numbers, gain) if spec.extra else None
-        self.state = last(width, numbers, 1.0)
+        layer_type = NoisyLinear if noisy else linear
+        self.job = layer_type(width, spec.choices * numbers, gain)
+        self.trunk = nn.Sequential(linear(2 * width, width), nn.ReLU())
+        self.other = layer_type(width, spec.extra * numbers, gain) if spec.extra else None
+        self.state = layer_type(width, numbers, 1.0)
 
     def forward(self, observation: EncodedQueue) -> tuple[Tensor, Tensor]:
         """(B, actions, numbers) and (B, numbers), in float32 whatever the precision of the feature extractor."""
         batch = observation.context.shape[0]  # len() would be a constant in an exported network
-        actions = spread(self.job(observation.rows), observation.places, batch, self.slots)
+        actions = scatter_rows(self.job(observation.rows), observation.positions, batch, self.slots)
         actions = actions.reshape(batch, self.slots * self.choices, self.numbers)
-        whole = self.whole(torch.cat([observation.context, observation.pooled], dim=-1))
+        state_vector = self.trunk(torch.cat([observation.context, observation.pooled], dim=-1))
         if self.other is not None:
-            others = self.other(whole).view(batch, self.extra, self.numbers)
-            actions = torch.cat([actions, others], dim=1)
-        return actions.float(), self.state(whole).float()
+            extra_actions = self.other(state_vector).view(batch, self.extra, self.numbers)
+            actions = torch.cat([actions, extra_actions], dim=1)
+        return actions.float(), self.state(state_vector).float()
 
     def __call__(self, observation: EncodedQueue) -> tuple[Tensor, Tensor]:
         """As `forward`, with its return type."""
@@ -61,7 +61,7 @@ class ActorCritic(nn.Module):
         super().__init__()
         self.spec, self.config = spec, config
         self.body = body
-        self.outputs = Outputs(spec, body.width, 1, gain=0.01)  # the initial policy is nearly uniform
+        self.outputs = OutputLayers(spec, body.width, 1, gain=0.01)  # the initial policy is nearly uniform
 
     def forward(self, observation: Observation) -> tuple[Tensor, Tensor]:
         """Logits (B, A), -inf where the mask forbids, and values (B,)."""
@@ -102,12 +102,12 @@ class DuelingQ(nn.Module):
         super().__init__()
         self.spec, self.config, self.atoms = spec, config, atoms
         self.body = body
-        self.outputs = Outputs(spec, body.width, atoms, gain=1.0, noisy=noisy)
+        self.outputs = OutputLayers(spec, body.width, atoms, gain=1.0, noisy=noisy)
         self.register_buffer("support", torch.linspace(*span, atoms), persistent=False)
 
     def forward(self, observation: Observation) -> Tensor:
         """Q (B, A), -inf where the mask forbids."""
-        outputs = self._dueled(observation)
+        outputs = self._q_values(observation)
         values = outputs.squeeze(-1) if self.atoms == 1 else outputs.softmax(-1) @ self.support
         return values.masked_fill(observation["mask"] == 0, -torch.inf)
 
@@ -118,19 +118,19 @@ class DuelingQ(nn.Module):
 
     def log_distribution(self, observation: Observation) -> Tensor:
         """(B, A, atoms) log-probability of each return in `support`."""
-        return self._dueled(observation).log_softmax(-1)
+        return self._q_values(observation).log_softmax(-1)
 
     def scores(self, observation: Observation) -> Tensor:
         """(B, A) larger is better; -inf where the mask forbids."""
         return self(observation)
 
-    def draw_noise(self, random: torch.Generator) -> None:
+    def sample_noise(self, random: torch.Generator) -> None:
         """Sample new noise in the noisy layers, if there are any."""
         for module in self.modules():
             if isinstance(module, NoisyLinear):
-                module.draw_noise(random)
+                module.sample_noise(random)
 
-    def _dueled(self, observation: Observation) -> Tensor:
+    def _q_values(self, observation: Observation) -> Tensor:
         advantage, state = self.outputs(self.body(observation))
         allowed = (observation["mask"] != 0).to(advantage.dtype)[..., None]
         mean = (advantage * allowed).sum(1) / allowed.sum(1).clamp(min=1)

@@ -36,26 +36,26 @@ class KernelExtractor(FeatureExtractor):
     def forward(self, observation: Observation) -> EncodedQueue:
         """Encode every job independently."""
         jobs = observation["jobs"]
-        there = present(jobs)
-        joined: Tensor = self.summary(observation["summary"])
-        if jobs.is_cuda or self.whole:
-            return self._dense(jobs, there, joined)
-        return self._gathered(jobs, there, joined)
+        occupied = present(jobs)
+        summary: Tensor = self.summary(observation["summary"])
+        if jobs.is_cuda or self.all_slots:
+            return self._dense(jobs, occupied, summary)
+        return self._gathered(jobs, occupied, summary)
 
-    def _gathered(self, jobs: Tensor, there: Tensor, joined: Tensor) -> EncodedQueue:
+    def _gathered(self, jobs: Tensor, occupied: Tensor, summary: Tensor) -> EncodedQueue:
         """Compute only rows with a job: on a CPU empty slots would be most of the work."""
-        places = there.flatten().nonzero().squeeze(1)
-        env = places // jobs.shape[1]
-        rows = torch.relu(self.job(jobs.flatten(0, 1)[places]) + joined[env])
+        positions = occupied.flatten().nonzero().squeeze(1)
+        env = positions // jobs.shape[1]
+        rows = torch.relu(self.job(jobs.flatten(0, 1)[positions]) + summary[env])
         for layer in self.layers:
             rows = torch.relu(layer(rows))
         total = rows.new_zeros(len(jobs), self.width).index_add(0, env, rows)
-        pooled = total / there.sum(1, keepdim=True).clamp(min=1).to(rows.dtype)
-        return EncodedQueue(rows, places, pooled, torch.relu(joined))
+        pooled = total / occupied.sum(1, keepdim=True).clamp(min=1).to(rows.dtype)
+        return EncodedQueue(rows, positions, pooled, torch.relu(summary))
 
-    def _dense(self, jobs: Tensor, there: Tensor, joined: Tensor) -> EncodedQueue:
+    def _dense(self, jobs: Tensor, occupied: Tensor, summary: Tensor) -> EncodedQueue:
         """Compute every slot: gathering would make the GPU wait for the number of rows."""
-        rows = torch.relu(self.job(jobs) + joined[:, None])
+        rows = torch.relu(self.job(jobs) + summary[:, None])
         for layer in self.layers:
             rows = torch.relu(layer(rows))
-        return EncodedQueue(rows, None, mean_present(rows, there), torch.relu(joined))
+        return EncodedQueue(rows, None, mean_present(rows, occupied), torch.relu(summary))

@@ -64,13 +64,15 @@ def with_fixed_preference(
             f"{name} takes no preference: it was trained for one reward, or its preference is already fixed"
         )
     weights = weights_from(preference, terms)
-    columns = [place for place, number in enumerate(spec.summary) if number.startswith(PREFERENCE_PREFIX)]
-    others = [place for place, number in enumerate(spec.summary) if not number.startswith(PREFERENCE_PREFIX)]
+    columns = [column for column, feature in enumerate(spec.summary) if feature.startswith(PREFERENCE_PREFIX)]
+    other_columns = [
+        column for column, feature in enumerate(spec.summary) if not feature.startswith(PREFERENCE_PREFIX)
+    ]
     state = dict(network.state_dict())
     matrix = state["body.summary.weight"]
-    fixed = torch.from_numpy(weights).to(matrix)
-    state["body.summary.bias"] = state["body.summary.bias"] + matrix[:, columns] @ fixed
-    state["body.summary.weight"] = matrix[:, others]
+    weights_tensor = torch.from_numpy(weights).to(matrix)
+    state["body.summary.bias"] = state["body.summary.bias"] + matrix[:, columns] @ weights_tensor
+    state["body.summary.weight"] = matrix[:, other_columns]
     fixed_network = from_config(spec_to_dict(plain_spec(spec)), network.config).to(matrix.device)
     fixed_network.load_state_dict(state)
     provenance = dict(getattr(network, "provenance", {}))

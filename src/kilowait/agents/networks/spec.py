@@ -73,7 +73,7 @@ def spec_to_dict(spec: ObservationSpecProtocol) -> dict[str, Any]:
 
 
 def spec_from_dict(description: Mapping[str, Any]) -> LoadedSpec:
-    """The spec of a file; the inverse of `described`."""
+    """The spec of a file; the inverse of `spec_to_dict`."""
     names = {name: tuple(description[name]) for name in ("features", "summary")}
     return LoadedSpec(**{**description, **names})
 
@@ -102,7 +102,7 @@ class Sizes:
             )
 
 
-def sizes_of(given: Mapping[str, int]) -> Sizes:
+def sizes_of(sizes: Mapping[str, int]) -> Sizes:
     """Sizes by name; an unknown name is an error.
 
     >>> sizes_of({"widht": 32})
@@ -111,7 +111,7 @@ def sizes_of(given: Mapping[str, int]) -> Sizes:
     kilowait.errors.UnknownNameError: unknown size 'widht'; did you mean 'width'? known: depth, heads, width
     """
     known = [field.name for field in fields(Sizes)]
-    for name in given:
+    for name in sizes:
         if name not in known:
             raise UnknownNameError("size", name, known)
-    return Sizes(**given)
+    return Sizes(**sizes)

@@ -32,7 +32,7 @@ def save_network(
     """Write a network and its provenance (algorithm, settings, seed, trace …) as plain data."""
     state = {
         "spec": spec_to_dict(network.spec),
-        "made": network.config,
+        "config": network.config,
         "weights": network.state_dict(),
         "provenance": dict(provenance or {}),
     }
@@ -52,21 +52,21 @@ def load_network(
     if spec is not None:
         check_spec(state["spec"], spec, path)
     try:
-        network = from_config(state["spec"], state["made"])
+        network = from_config(state["spec"], state["config"])
         network.load_state_dict(state["weights"])
     except (KilowaitError, KeyError, TypeError, RuntimeError) as problem:
-        raise InputError(f"{path} holds no network that this kilowait can build: {problem}") from None
+        raise InputError(f"{path} contains no network that this kilowait can build: {problem}") from None
     network.provenance = state["provenance"]
     return network.eval()
 
 
-def check_spec(before: Mapping[str, Any], spec: ObservationSpecProtocol, path: str | PathLike[str]) -> None:
+def check_spec(trained: Mapping[str, Any], spec: ObservationSpecProtocol, path: str | PathLike[str]) -> None:
     """Raise an error that names the difference if a file was written for another observation or other actions."""
-    now = spec_to_dict(spec)
-    for name, value in now.items():
-        if before.get(name) != value:
+    current = spec_to_dict(spec)
+    for name, value in current.items():
+        if trained.get(name) != value:
             raise InputError(
-                f"{path} was trained on an environment with {name} {_short(before.get(name))}; "
+                f"{path} was trained on an environment with {name} {_short(trained.get(name))}; "
                 f"this one has {_short(value)}: create the environment as in training, or train again"
             )
 

@@ -27,7 +27,7 @@ from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.rl.device import DeviceTransfer, TorchRng
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
-from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
+from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
 from kilowait.agents.rl.gae import generalized_advantages
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.results import Update
@@ -145,24 +145,24 @@ def imitate(
     Args:
         network: the network, trained in place.
         expert_env: environments with the expert.
-        settings: see `ImitationSettings`.
+        settings: see `BehaviorCloningSettings`.
         algorithm: the following algorithm; a checkpoint of a warm start for another one is refused.
         seed: of environments and minibatches.
         folder: where checkpoints are written; None: no checkpoints.
         resume: folder to resume from.
         progress: called with every update; `losses` contains `agreement`, the share of decisions equal to the expert's.
     """
-    vec, where = expert_env.vec, next(network.parameters()).device
+    vec, device = expert_env.vec, next(network.parameters()).device
     size, updates = settings.n_steps * vec.num_envs, settings.updates(vec.num_envs)
     optimizer = torch.optim.Adam(network.parameters(), settings.learning_rate, eps=1e-5)
-    rng = TorchRng(seed, "agents.imitation", where)
+    rng = TorchRng(seed, "agents.imitation", device)
     scale = ReturnScale(vec.num_envs, settings.gamma)
-    episodes = Episodes(vec.num_envs)
-    rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(where))
-    actor = cast(ActorCritic, lambda seen: _scores_and_value(network, seen))
+    episodes = EpisodeStatistics(vec.num_envs)
+    rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(device))
+    actor = cast(ActorCritic, lambda observations: _scores_and_value(network, observations))
     training = TrainingState(
         f"{algorithm}, warm start", vec, settings, seed=seed, updates=updates, network=network,
-        parts={"optimizer": optimizer, "draws": rng, "scale": scale, "episodes": episodes},
+        parts={"optimizer": optimizer, "rng": rng, "scale": scale, "episodes": episodes},
         folder=folder, validate=None, progress=progress,
     )  # fmt: skip
     observation = training.begin(resume)
@@ -178,22 +178,25 @@ def imitate(
                 episodes.step(infos, done)
                 scale.step(rewards, done)
                 rollout.add_transition(step, rewards, terminated, truncated, infos, actor)
-            played = rollout.close(observation, actor, scale.divisor if settings.normalize_rewards else 1.0)
+            transitions = rollout.close(
+                observation, actor, scale.divisor if settings.normalize_rewards else 1.0
+            )
         returns = generalized_advantages(
-            played["rewards"], rollout.values, rollout.next_values, played["terminated"], played["truncated"],
+            transitions["rewards"], rollout.values, rollout.next_values,
+            transitions["terminated"], transitions["truncated"],
             gamma=settings.gamma, gae_lambda=settings.gae_lambda,
         )  # fmt: skip
         returns = (returns + rollout.values).flatten()
-        seen, taken = rollout.flat(), rollout.actions.flatten()
+        observations, actions_taken = rollout.flat(), rollout.actions.flatten()
 
         metrics = []
         for epoch in range(settings.n_epochs):
-            order = torch.randperm(size, generator=rng.generator, device=where)
+            order = torch.randperm(size, generator=rng.generator, device=device)
             for part in torch.split(order, settings.batch_size):
                 scores, values = _scores_and_value(
-                    network, {name: array[part] for name, array in seen.items()}
+                    network, {name: array[part] for name, array in observations.items()}
                 )
-                expert_actions = taken[part]
+                expert_actions = actions_taken[part]
                 choice_loss = _choice_loss(network, scores, expert_actions, settings.margin).mean()
                 if isinstance(network, DuelingQ):  # the value of the expert's action, not of the greedy one
                     values = scores.gather(-1, expert_actions[:, None]).squeeze(-1)
@@ -203,10 +206,10 @@ def imitate(
                 torch.nn.utils.clip_grad_norm_(network.parameters(), settings.max_grad_norm)
                 optimizer.step()
                 if epoch == 0:
-                    agreed = (scores.argmax(-1) == expert_actions).float().mean()
-                    metrics.append(torch.stack([choice_loss, value_loss, agreed]).detach())
-        choice_, value_, agreed_ = torch.stack(metrics).mean(0).tolist()
-        losses = {"imitation": choice_, "value": value_, "agreement": agreed_}
+                    agreement = (scores.argmax(-1) == expert_actions).float().mean()
+                    metrics.append(torch.stack([choice_loss, value_loss, agreement]).detach())
+        choice_, value_, agreement_ = torch.stack(metrics).mean(0).tolist()
+        losses = {"imitation": choice_, "value": value_, "agreement": agreement_}
         training.end_update(observation, steps=size, episodes=episodes.means(), losses=losses)
     return training.history
 

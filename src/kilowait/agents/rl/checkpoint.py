@@ -26,7 +26,7 @@ from kilowait.errors import InputError
 
 __all__ = ["VERSION", "read_state", "write_state"]
 
-VERSION = 1
+VERSION = 2
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -39,26 +39,26 @@ def write_state(path: Path, format: str, state: Mapping[str, Any]) -> Path:
         state: the state to save.
     """
     arrays: Arrays = {}
-    rest = _packed(state, "", arrays)
-    header = {"format": format, "version": VERSION, "digest": _digest(arrays), "state": rest}
-    beside = path.with_name(path.name + ".part")
+    content = _packed(state, "", arrays)
+    header = {"format": format, "version": VERSION, "digest": _digest(arrays), "state": content}
+    temporary = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.touch()
-        usual = beside.stat().st_mode
-        save_file(arrays, beside, metadata={"kilowait": json.dumps(header, allow_nan=False)})
-        beside.chmod(usual)  # safetensors creates files that only their owner can read
-        with beside.open("rb+") as written:
-            os.fsync(written.fileno())
-        os.replace(beside, path)
+        temporary.touch()
+        default_mode = temporary.stat().st_mode
+        save_file(arrays, temporary, metadata={"kilowait": json.dumps(header, allow_nan=False)})
+        temporary.chmod(default_mode)  # safetensors creates files that only their owner can read
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
     except (OSError, SafetensorError) as problem:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise InputError(f"cannot write {path}: {problem}; the earlier file is unchanged") from None
     return path
 
 
 def read_state(path: Path, format: str) -> dict[str, Any]:
-    """The state in a file; a damaged or foreign file raises an InputError with the reason."""
+    """The state in a file; a damaged file, or one of another program, raises an InputError with the reason."""
     arrays: Arrays = {}
     try:
         with safe_open(path, framework="np") as file:
@@ -73,7 +73,7 @@ def read_state(path: Path, format: str) -> dict[str, Any]:
         ) from None
     try:
         header = json.loads(metadata["kilowait"])
-        found_format, version, digest, rest = (
+        found_format, version, digest, content = (
             header[key] for key in ("format", "version", "digest", "state")
         )
     except (KeyError, TypeError, ValueError, RecursionError):
@@ -86,7 +86,7 @@ def read_state(path: Path, format: str) -> dict[str, Any]:
         )
     if digest != _digest(arrays):
         raise InputError(f"{path} is damaged: its digest does not match; take an earlier one, or train again")
-    state: dict[str, Any] = _unpacked(rest, arrays)
+    state: dict[str, Any] = _unpacked(content, arrays)
     return state
 
 
@@ -108,10 +108,10 @@ def _packed(value: Any, name: str, arrays: Arrays) -> Any:
     if isinstance(value, np.generic):
         return _packed(value.item(), name, arrays)
     if isinstance(value, Mapping):
-        return {"$dict": [[key, _packed(one, f"{name}/{key}", arrays)] for key, one in value.items()]}
+        return {"$dict": [[key, _packed(item, f"{name}/{key}", arrays)] for key, item in value.items()]}
     if isinstance(value, tuple | list):
         kind = "$tuple" if isinstance(value, tuple) else "$list"
-        return {kind: [_packed(one, f"{name}/{place}", arrays) for place, one in enumerate(value)]}
+        return {kind: [_packed(item, f"{name}/{index}", arrays) for index, item in enumerate(value)]}
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": str(value)}
     if value is None or isinstance(value, bool | int | float | str):
@@ -123,7 +123,9 @@ def _packed(value: Any, name: str, arrays: Arrays) -> Any:
 
 def _packed_array(value: npt.NDArray[Any], name: str, arrays: Arrays) -> Any:
     if value.dtype.kind in "US":
-        return {"$words": [value.dtype.str, list(value.shape), [str(one) for one in value.ravel().tolist()]]}
+        return {
+            "$strings": [value.dtype.str, list(value.shape), [str(item) for item in value.ravel().tolist()]]
+        }
     if value.dtype.kind in "OmM":
         raise InputError(f"{name} is an array of {value.dtype}, which cannot be saved; use numbers")
     value = np.asarray(value, order="C")  # ascontiguousarray would turn 0 dimensions into 1
@@ -143,15 +145,15 @@ def _unpacked(value: Any, arrays: Arrays) -> Any:
     if kind == "$array":
         return arrays[inside].copy()
     if kind == "$dict":
-        return {key: _unpacked(one, arrays) for key, one in inside}
+        return {key: _unpacked(item, arrays) for key, item in inside}
     if kind in ("$tuple", "$list"):
-        items = [_unpacked(one, arrays) for one in inside]
+        items = [_unpacked(item, arrays) for item in inside]
         return tuple(items) if kind == "$tuple" else items
     if kind == "$float":
         return float(inside)
-    if kind == "$words":
-        dtype, shape, words = inside
-        return np.array(words, dtype).reshape(shape)
+    if kind == "$strings":
+        dtype, shape, strings = inside
+        return np.array(strings, dtype).reshape(shape)
     name, description, shape = inside
     records = np.frombuffer(arrays[name].tobytes(), _dtype(description))
     return records.reshape(shape).copy()
@@ -160,11 +162,11 @@ def _unpacked(value: Any, arrays: Arrays) -> Any:
 def _dtype(description: Any) -> np.dtype[Any]:
     """The dtype of a JSON description, in which tuples became lists."""
 
-    def tuples(one: Any) -> Any:
-        if isinstance(one, list):
+    def tuples(item: Any) -> Any:
+        if isinstance(item, list):
             return [
-                tuple(tuples(part) if isinstance(part, list) else part for part in field) for field in one
+                tuple(tuples(part) if isinstance(part, list) else part for part in field) for field in item
             ]
-        return one
+        return item
 
     return np.dtype(descr_to_dtype(tuples(description)))

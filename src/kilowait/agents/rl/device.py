@@ -15,7 +15,14 @@ from kilowait.agents.rl.results import TrainingError
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.rng import stream
 
-__all__ = ["PRECISIONS", "DeviceTransfer", "TorchRng", "use_device", "lower_precision", "with_an_action"]
+__all__ = [
+    "PRECISIONS",
+    "DeviceTransfer",
+    "TorchRng",
+    "use_device",
+    "lower_precision",
+    "ensure_allowed_action",
+]
 
 PRECISIONS = ("float32", "bf16")
 
@@ -29,28 +36,28 @@ def use_device(device: str | torch.device, threads: int | None) -> Iterator[torc
     cpu 1
     """
     try:
-        chosen = torch.device(device)
+        torch_device = torch.device(device)
     except RuntimeError:
-        chosen = torch.device("meta")
-    if chosen.type not in ("cpu", "cuda"):
+        torch_device = torch.device("meta")
+    if torch_device.type not in ("cpu", "cuda"):
         raise UnknownNameError("device", str(device), ["cpu", "cuda"])
-    if chosen.type == "cuda" and not torch.cuda.is_available():
+    if torch_device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(
             f"the device is {device!r} and torch finds no CUDA here; take 'cpu', or another torch"
         )
-    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+    if torch_device.type == "cuda" and (torch_device.index or 0) >= torch.cuda.device_count():
         raise InputError(
             f"the device is {device!r} and there are {torch.cuda.device_count()}, from cuda:0 on"
         )
     if threads is not None and threads < 1:
         raise InputError(f"{threads} threads; there must be at least 1")
-    before = torch.get_num_threads()
+    previous = torch.get_num_threads()
     try:
         if threads is not None:
             torch.set_num_threads(threads)
-        yield chosen
+        yield torch_device
     except RuntimeError as problem:
-        if not any(words in str(problem) for words in ("out of memory", "can't allocate memory")):
+        if not any(message in str(problem) for message in ("out of memory", "can't allocate memory")):
             raise
         first = str(problem).splitlines()[0]
         raise TrainingError(
@@ -58,7 +65,7 @@ def use_device(device: str | torch.device, threads: int | None) -> Iterator[torc
             "batches; existing checkpoints are unchanged"
         ) from None
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(previous)
 
 
 def lower_precision(device: torch.device, precision: str) -> torch.autocast:
@@ -80,49 +87,49 @@ class DeviceTransfer:
         self, observation: Mapping[str, npt.NDArray[Any]], into: Mapping[str, Tensor] | None = None
     ) -> dict[str, Tensor]:
         """The observation as tensors on the device, written `into` existing tensors if given."""
-        observation = with_an_action(observation)
+        observation = ensure_allowed_action(observation)
         arrays = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in observation.items()}
         if self.device.type != "cuda":
             if into is None:
                 return arrays
             return {name: into[name].copy_(array) for name, array in arrays.items()}
         if self._arrived is not None:
-            self._arrived.synchronize()  # the previous copy from pinned memory has finished
-        carried = {}
+            self._arrived.synchronize()  # wait until the previous copy from pinned memory has finished
+        transferred = {}
         for name, array in arrays.items():
             pinned = self._pinned.get(name)
             if pinned is None or pinned.shape != array.shape:
                 pinned = self._pinned[name] = torch.empty_like(array, pin_memory=True)
             pinned.copy_(array)
             if into is None:
-                carried[name] = pinned.to(self.device, non_blocking=True)
+                transferred[name] = pinned.to(self.device, non_blocking=True)
             else:
-                carried[name] = into[name].copy_(pinned, non_blocking=True)
+                transferred[name] = into[name].copy_(pinned, non_blocking=True)
         self._arrived = torch.cuda.current_stream(self.device).record_event()
-        return carried
+        return transferred
 
 
-def with_an_action(observation: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
-    """The observation, with at least one allowed action in every environment.
+def ensure_allowed_action(observation: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
+    """The observation with at least one allowed action in every environment.
 
-    Where the queue is empty there may be no allowed action, and yet simulated time must advance: then action 0 is the
-    only one, so nothing is learned from it. Where jobs wait and no action is allowed, the environment is wrong.
+    Where the queue is empty there may be no allowed action although simulated time must advance: then action 0 is the
+    only allowed one, so nothing is learned from it. Where jobs wait and no action is allowed, the environment is wrong.
 
     >>> empty = {"jobs": np.zeros((1, 2, 3)), "mask": np.zeros((1, 2), np.int8)}
-    >>> with_an_action(empty)["mask"].tolist()
+    >>> ensure_allowed_action(empty)["mask"].tolist()
     [[1, 0]]
     """
-    stuck = ~(observation["mask"] != 0).any(-1)
-    if not stuck.any():
+    no_action = ~(observation["mask"] != 0).any(-1)
+    if not no_action.any():
         return observation
-    wrong = stuck & (observation["jobs"] != 0).any((1, 2))
+    wrong = no_action & (observation["jobs"] != 0).any((1, 2))
     if wrong.any():
         raise TrainingError(
             f"environment {int(np.argmax(wrong))} has waiting jobs and allows no action at all; "
-            "its mask must have a 1, if only for the hold action"
+            "its mask must allow at least one action, for example the hold action"
         )
     mask = observation["mask"].copy()
-    mask[stuck, 0] = 1
+    mask[no_action, 0] = 1
     return {**observation, "mask": mask}
 
 

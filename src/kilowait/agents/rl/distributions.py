@@ -43,8 +43,8 @@ class MaskedCategorical:
 
         By exponential races: of several exponential variables with rates p, each is the smallest with probability p.
         """
-        clocks = torch.empty_like(self.log_probabilities).exponential_(generator=random)
-        return (self.log_probabilities - clocks.clamp_(min=1e-30).log_()).argmax(-1)
+        exponentials = torch.empty_like(self.log_probabilities).exponential_(generator=random)
+        return (self.log_probabilities - exponentials.clamp_(min=1e-30).log_()).argmax(-1)
 
     def greedy(self) -> Tensor:
         """(B,) int64, the most probable action; the first of equals."""

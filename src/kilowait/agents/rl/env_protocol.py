@@ -11,12 +11,12 @@ import numpy.typing as npt
 from kilowait.agents.networks.spec import ObservationSpecProtocol
 from kilowait.errors import InputError
 
-__all__ = ["Observed", "VectorEnvProtocol", "check_vector", "final_observation"]
+__all__ = ["ObservationArrays", "VectorEnvProtocol", "check_vector", "final_observation"]
 
-Observed = Mapping[str, npt.NDArray[Any]]
+ObservationArrays = Mapping[str, npt.NDArray[Any]]
 """Arrays of all environments, by the names in the observation spec; new arrays every step."""
-Stepped = tuple[
-    Observed, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]
+StepResult = tuple[
+    ObservationArrays, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]
 ]
 
 
@@ -29,10 +29,10 @@ class VectorEnvProtocol(Protocol):
     def spec_of_observation(self) -> ObservationSpecProtocol:
         """Its observation and actions."""
 
-    def reset(self, *, seed: int | None = None) -> tuple[Observed, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None) -> tuple[ObservationArrays, dict[str, Any]]:
         """Start new episodes."""
 
-    def step(self, actions: npt.NDArray[np.int64]) -> Stepped:
+    def step(self, actions: npt.NDArray[np.int64]) -> StepResult:
         """Observations, rewards, terminated, truncated, infos."""
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
@@ -43,7 +43,7 @@ class VectorEnvProtocol(Protocol):
 
 
 def check_vector(vec: VectorEnvProtocol, *, checkpoints: bool) -> None:
-    """Raise an error for an environment with which training would silently go wrong.
+    """Raise an error for an environment on which training would be wrong without an error.
 
     Args:
         vec: the environment.
@@ -54,8 +54,8 @@ def check_vector(vec: VectorEnvProtocol, *, checkpoints: bool) -> None:
     name = getattr(mode, "name", mode)
     if name is not None and str(name).upper() != "SAME_STEP":
         raise InputError(
-            f"the environment resets by {name}; learning needs AutoresetMode.SAME_STEP, or the first step of every "
-            "episode is learned from although it does nothing"
+            f"the environment resets by {name}; learning needs AutoresetMode.SAME_STEP, as otherwise the first step of "
+            "every episode would be learned from although it does nothing"
         )
     if checkpoints and not (hasattr(vec, "snapshot") and hasattr(vec, "restore")):
         raise InputError(
@@ -81,5 +81,5 @@ def final_observation(infos: Mapping[str, Any], which: npt.NDArray[np.intp]) -> 
         )
     if isinstance(final, Mapping):
         return {name: np.asarray(rows)[which] for name, rows in final.items()}
-    chosen = [final[place] for place in which]
-    return {name: np.stack([one[name] for one in chosen]) for name in chosen[0]}
+    observations = [final[index] for index in which]
+    return {name: np.stack([observation[name] for observation in observations]) for name in observations[0]}

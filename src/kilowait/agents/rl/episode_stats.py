@@ -10,16 +10,16 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 
-__all__ = ["Episodes", "ReturnScale"]
+__all__ = ["EpisodeStatistics", "ReturnScale"]
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 
-class Episodes:
+class EpisodeStatistics:
     """Returns, objectives and costs of the episodes that ended since the last call of `means`.
 
-    >>> episodes = Episodes(2)
+    >>> episodes = EpisodeStatistics(2)
     >>> ended = {"r": np.array([-3.0, 0.0]), "metric": np.array([7.0, 0.0])}
     >>> episodes.step({"episode": ended, "_episode": np.array([True, False])}, np.array([True, False]))
     >>> episodes.means()["return"], episodes.means()["return"]
@@ -47,10 +47,10 @@ class Episodes:
     def means(self) -> dict[str, float]:
         """By name, over the episodes since the last call; NaN where there are none."""
         means = {}
-        for name, parts in self._ended.items():
-            values = np.concatenate(parts) if parts else np.empty(0)
+        for name, values_list in self._ended.items():
+            values = np.concatenate(values_list) if values_list else np.empty(0)
             means[name] = float(values.mean()) if len(values) else float("nan")
-            parts.clear()
+            values_list.clear()
         return means
 
     def state_dict(self) -> dict[str, Any]:
@@ -91,10 +91,10 @@ class ReturnScale:
         self.running = self.running * self.discount + rewards
         count, mean = float(len(rewards)), float(self.running.mean())
         squares = float(((self.running - mean) ** 2).sum())
-        apart, both = mean - self.mean, self.count + count
-        self.mean += apart * count / both
-        self.squares += squares + apart * apart * self.count * count / both
-        self.count = both
+        difference, total = mean - self.mean, self.count + count
+        self.mean += difference * count / total
+        self.squares += squares + difference * difference * self.count * count / total
+        self.count = total
         self.running[done] = 0.0
 
     @property

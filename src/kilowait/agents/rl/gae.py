@@ -34,7 +34,7 @@ def generalized_advantages(
         terminated: bool; the episode ended here.
         truncated: bool; the episode was truncated here.
         gamma: discount factor a step.
-        gae_lambda: 0 looks one step ahead and trusts the values; 1 uses the rewards to the end of the rollout.
+        gae_lambda: 0 uses one reward and the value after it; 1 uses all rewards to the end of the rollout.
 
     >>> one = torch.ones(2, 1)
     >>> no = torch.zeros(2, 1, dtype=torch.bool)
@@ -44,10 +44,10 @@ def generalized_advantages(
     td_errors = rewards + gamma * next_values.masked_fill(terminated, 0.0) - values
     decay = gamma * gae_lambda * (~(terminated | truncated)).to(rewards.dtype)
     advantages = torch.empty_like(td_errors)
-    following = torch.zeros_like(td_errors[0])
+    advantage = torch.zeros_like(td_errors[0])
     for step in range(len(rewards) - 1, -1, -1):
-        following = torch.addcmul(td_errors[step], decay[step], following)
-        advantages[step] = following
+        advantage = torch.addcmul(td_errors[step], decay[step], advantage)
+        advantages[step] = advantage
     return advantages
 
 
@@ -63,13 +63,13 @@ def n_step_returns(
     [3.5, 3.5, 5.0]
     """
     steps = len(rewards)
-    ended = terminated | truncated
-    after = next_values.masked_fill(terminated, 0.0)
-    one_step = rewards + gamma * after
+    episode_ends = terminated | truncated
+    bootstrap_values = next_values.masked_fill(terminated, 0.0)
+    one_step = rewards + gamma * bootstrap_values
     returns = one_step.clone()  # each iteration adds one step where that is possible
     for _ in range(n_steps - 1):
         longer = rewards[: steps - 1] + gamma * returns[1:]
         returns = torch.cat(
-            [torch.where(ended[: steps - 1], one_step[: steps - 1], longer), one_step[steps - 1 :]]
+            [torch.where(episode_ends[: steps - 1], one_step[: steps - 1], longer), one_step[steps - 1 :]]
         )
     return returns

@@ -22,17 +22,17 @@ def greedy_actions(
     >>> from kilowait.agents.networks import network
     >>> from kilowait.agents.networks.spec import LoadedSpec
     >>> agent = network(LoadedSpec(("length",), ("hour",), slots=2, choices=1, extra=0, graph=False))
-    >>> seen = {"jobs": [[[1.0], [2.0]]], "summary": [[0.0]], "mask": [[0, 1]]}
-    >>> greedy_actions(agent, {name: np.array(rows, np.float32) for name, rows in seen.items()}).tolist()
+    >>> tensors = {"jobs": [[[1.0], [2.0]]], "summary": [[0.0]], "mask": [[0, 1]]}
+    >>> greedy_actions(agent, {name: np.array(rows, np.float32) for name, rows in tensors.items()}).tolist()
     [1]
     """
     device = next(network.parameters()).device
-    seen = {name: torch.from_numpy(array).to(device) for name, array in observation.items()}
-    learning = network.training
+    tensors = {name: torch.from_numpy(array).to(device) for name, array in observation.items()}
+    training = network.training
     network.eval()
     try:
         with torch.no_grad():
-            actions: npt.NDArray[np.int64] = network.scores(seen).argmax(-1).cpu().numpy()
+            actions: npt.NDArray[np.int64] = network.scores(tensors).argmax(-1).cpu().numpy()
             return actions
     finally:
-        network.train(learning)
+        network.train(training)

@@ -20,8 +20,8 @@ class LagrangeMultiplier:
     "Reward constrained policy optimization" (ICLR 2019); the divisor keeps its scale.
 
     >>> dual = LagrangeMultiplier(limit=10.0, rate=0.5)
-    >>> dual.move(30.0)  # 200 % above the limit
-    >>> dual.multiplier, dual.priced(np.array([-1.0]), np.array([3.0])).tolist()
+    >>> dual.update(30.0)  # 200 % excess the limit
+    >>> dual.multiplier, dual.penalized(np.array([-1.0]), np.array([3.0])).tolist()
     (1.0, [-2.0])
     """
 
@@ -31,17 +31,17 @@ class LagrangeMultiplier:
     """Step of the multiplier for a cost that is 100 % above the limit."""
     multiplier: float = 0.0
 
-    def priced(
+    def penalized(
         self, rewards: npt.NDArray[np.float64], costs: npt.NDArray[np.float64]
     ) -> npt.NDArray[np.float64]:
         """Rewards minus the multiplier times their costs, scaled."""
         return (rewards - self.multiplier * costs) / (1.0 + self.multiplier)
 
-    def move(self, cost: float) -> None:
+    def update(self, cost: float) -> None:
         """Update with the mean cost of the finished episodes; NaN (none finished) changes nothing."""
         if not np.isnan(cost):
-            above = (cost - self.limit) / (abs(self.limit) or 1.0)
-            self.multiplier = max(0.0, self.multiplier + self.rate * above)
+            excess = (cost - self.limit) / (abs(self.limit) or 1.0)
+            self.multiplier = max(0.0, self.multiplier + self.rate * excess)
 
     def state_dict(self) -> dict[str, Any]:
         """State of the multiplier."""

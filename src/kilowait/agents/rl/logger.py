@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-__all__ = ["board"]
+__all__ = ["tensorboard_writer"]
 
 
-def board(folder: Path) -> Any:
+def tensorboard_writer(folder: Path) -> Any:
     """A TensorBoard writer for the folder; ImportError where TensorBoard is not installed."""
     from torch.utils.tensorboard import SummaryWriter
 

@@ -28,7 +28,7 @@ class Update:
     metric: float
     """Mean objective of these episodes; NaN where none ended or the environment has none."""
     losses: dict[str, float]
-    """By name, means over the update's minibatches; other statistics of the algorithm are here too."""
+    """By name, means over the update's minibatches; includes other statistics of the algorithm."""
     entropy: float
     """Entropy of the policy, nats; NaN where there is no policy."""
     kl: float

@@ -12,7 +12,7 @@ from torch import Tensor
 from kilowait.agents.networks.heads import ActorCritic
 from kilowait.agents.rl.device import DeviceTransfer
 from kilowait.agents.rl.distributions import MaskedCategorical
-from kilowait.agents.rl.env_protocol import Observed, final_observation
+from kilowait.agents.rl.env_protocol import ObservationArrays, final_observation
 
 __all__ = ["RolloutBuffer"]
 
@@ -23,18 +23,18 @@ class RolloutBuffer:
     Call `add_observation`, then `add_transition` for every step, then `close`.
     """
 
-    def __init__(self, steps: int, envs: int, carrier: DeviceTransfer) -> None:
-        self.steps, self.envs, self.carrier, self.device = steps, envs, carrier, carrier.device
+    def __init__(self, steps: int, envs: int, transfer: DeviceTransfer) -> None:
+        self.steps, self.envs, self.transfer, self.device = steps, envs, transfer, transfer.device
         self.observations: dict[str, Tensor] = {}
         self.actions = torch.zeros(steps, envs, dtype=torch.int64, device=self.device)
         self.log_probs, self.values, self.next_values = torch.zeros(3, steps, envs, device=self.device)
         self._rewards = np.zeros((steps, envs))
         self._terminated = np.zeros((steps, envs), np.bool_)
         self._truncated = np.zeros((steps, envs), np.bool_)
-        self._cut: list[tuple[int, npt.NDArray[np.intp], Tensor]] = []
+        self._truncated_values: list[tuple[int, npt.NDArray[np.intp], Tensor]] = []
 
     def add_observation(
-        self, step: int, observation: Observed, actor: ActorCritic, random: torch.Generator
+        self, step: int, observation: ObservationArrays, actor: ActorCritic, random: torch.Generator
     ) -> npt.NDArray[np.int64]:
         """Store an observation, sample actions from the actor, store and return them."""
         if not self.observations:
@@ -44,13 +44,13 @@ class RolloutBuffer:
                 )
                 for name, array in observation.items()
             }
-        seen = self.carrier(observation, {name: array[step] for name, array in self.observations.items()})
-        logits, self.values[step] = actor(seen)
+        tensors = self.transfer(observation, {name: array[step] for name, array in self.observations.items()})
+        logits, self.values[step] = actor(tensors)
         choice = MaskedCategorical(logits)
         actions = choice.sample(random)
         self.actions[step], self.log_probs[step] = actions, choice.log_prob(actions)
-        chosen: npt.NDArray[np.int64] = actions.cpu().numpy()  # the only synchronization of a step
-        return chosen
+        env_actions: npt.NDArray[np.int64] = actions.cpu().numpy()  # the only synchronization of a step
+        return env_actions
 
     def add_transition(
         self,
@@ -63,25 +63,27 @@ class RolloutBuffer:
     ) -> None:
         """Store rewards and ends of episodes; for truncated ones compute the value of the final observation."""
         self._rewards[step], self._terminated[step], self._truncated[step] = rewards, terminated, truncated
-        cut = np.flatnonzero(truncated & ~terminated)
-        if len(cut):
-            final = final_observation(infos, cut)
-            seen = {name: torch.from_numpy(rows).to(self.device) for name, rows in final.items()}
-            self._cut.append((step, cut, actor(seen)[1]))
+        truncated_envs = np.flatnonzero(truncated & ~terminated)
+        if len(truncated_envs):
+            final = final_observation(infos, truncated_envs)
+            tensors = {name: torch.from_numpy(rows).to(self.device) for name, rows in final.items()}
+            self._truncated_values.append((step, truncated_envs, actor(tensors)[1]))
 
-    def close(self, observation: Observed, actor: ActorCritic, divisor: float) -> dict[str, Tensor]:
+    def close(self, observation: ObservationArrays, actor: ActorCritic, divisor: float) -> dict[str, Tensor]:
         """Scaled rewards and flags as tensors; `next_values` is complete afterwards."""
         self.next_values[:-1] = self.values[1:]
-        self.next_values[-1] = actor(self.carrier(observation))[1]
-        for step, cut, values in self._cut:
-            self.next_values[step, torch.from_numpy(cut).to(self.device)] = values.to(self.next_values.dtype)
-        self._cut.clear()
-        host = {
+        self.next_values[-1] = actor(self.transfer(observation))[1]
+        for step, truncated_envs, values in self._truncated_values:
+            self.next_values[step, torch.from_numpy(truncated_envs).to(self.device)] = values.to(
+                self.next_values.dtype
+            )
+        self._truncated_values.clear()
+        arrays = {
             "rewards": (self._rewards / divisor).astype(np.float32),
             "terminated": self._terminated.copy(),
             "truncated": self._truncated.copy(),
         }
-        return {name: torch.from_numpy(array).to(self.device) for name, array in host.items()}
+        return {name: torch.from_numpy(array).to(self.device) for name, array in arrays.items()}
 
     def flat(self) -> dict[str, Tensor]:
         """Observations of all steps, flattened to (steps x envs, …)."""

@@ -12,8 +12,8 @@ class SumTree:
     """Non-negative weights with their partial sums; initially all 0.
 
     >>> tree = SumTree(3)
-    >>> tree.put(torch.tensor([0, 2]), torch.tensor([1.0, 3.0]))
-    >>> tree.total.item(), tree.find(torch.tensor([0.5, 1.5, 3.9])).tolist()
+    >>> tree.set(torch.tensor([0, 2]), torch.tensor([1.0, 3.0]))
+    >>> tree.total.item(), tree.leaves_at(torch.tensor([0.5, 1.5, 3.9])).tolist()
     (4.0, [0, 2, 2])
     """
 
@@ -32,8 +32,8 @@ class SumTree:
         """Weights of leaves."""
         return self.sums[self.first + leaves]
 
-    def put(self, leaves: Tensor, weights: Tensor | float) -> None:
-        """Set weights; of a leaf that is given twice, one of the two."""
+    def set(self, leaves: Tensor, weights: Tensor | float) -> None:
+        """Set weights; if a leaf is given twice, one of its two weights is used."""
         nodes = self.first + leaves
         if isinstance(weights, Tensor):
             weights = weights.to(self.sums.dtype)
@@ -42,13 +42,13 @@ class SumTree:
             nodes = nodes // 2
             self.sums[nodes] = self.sums[2 * nodes] + self.sums[2 * nodes + 1]
 
-    def find(self, mass: Tensor) -> Tensor:
+    def leaves_at(self, cumulative: Tensor) -> Tensor:
         """The leaf where the cumulative sum of weights exceeds each mass, 0 <= mass < total; never one of weight 0."""
-        nodes = torch.ones_like(mass, dtype=torch.int64)
-        mass = mass.to(self.sums.dtype)
+        nodes = torch.ones_like(cumulative, dtype=torch.int64)
+        cumulative = cumulative.to(self.sums.dtype)
         for _ in range(self.first.bit_length() - 1):
             left, right = self.sums[2 * nodes], self.sums[2 * nodes + 1]
-            goes_right = (mass >= left) & (right > 0)  # rounding may put a mass beyond the last weight
-            mass = torch.where(goes_right, mass - left, mass)
+            goes_right = (cumulative >= left) & (right > 0)  # rounding may put a mass beyond the last weight
+            cumulative = torch.where(goes_right, cumulative - left, cumulative)
             nodes = 2 * nodes + goes_right.to(torch.int64)
         return nodes - self.first

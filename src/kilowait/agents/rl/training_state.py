@@ -22,7 +22,7 @@ from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.spec import spec_to_dict
 from kilowait.agents.rl.agent_file import check_spec, save_network
 from kilowait.agents.rl.checkpoint import read_state, write_state
-from kilowait.agents.rl.env_protocol import Observed, VectorEnvProtocol, check_vector
+from kilowait.agents.rl.env_protocol import ObservationArrays, VectorEnvProtocol, check_vector
 from kilowait.agents.rl.results import TrainingError, TrainingResult, Update
 from kilowait.errors import InputError
 
@@ -31,8 +31,8 @@ __all__ = ["AGENT", "LAST", "TrainingState", "Progress", "Validate", "WarmStart"
 FORMAT = "kilowait checkpoint"
 LAST = "last.safetensors"
 AGENT = "agent.pt"
-LOST_AT_MOST_S = 120.0
-"""Longest time between checkpoints, seconds, whatever the settings say."""
+MAX_CHECKPOINT_INTERVAL_S = 120.0
+"""Maximum time between checkpoints, seconds, independent of the settings."""
 
 Progress = Callable[[Update], None]
 Validate = Callable[[Any], float]
@@ -108,18 +108,18 @@ class TrainingState:
         """Number of finished updates."""
         self.steps = 0
         self.history: list[Update] = []
-        self.best, self.stale = math.nan, 0
+        self.best, self.validations_without_best = math.nan, 0
         self.best_weights: dict[str, Any] | None = None
         self.last_checkpoint: str | None = None
         """The last good checkpoint, for messages."""
         self._since = self._saved_at = perf_counter()
 
-    def begin(self, resume: str | PathLike[str] | None) -> Observed:
+    def begin(self, resume: str | PathLike[str] | None) -> ObservationArrays:
         """The first observation: of new environments, or of the checkpoint (file or folder) to resume."""
         if resume is None:
             if self.warm is not None:
                 self.warm(self.network, self.identity["algorithm"], self.identity["seed"])
-                self._validated()  # training has to improve on it
+                self._validate()  # the trained network must be better than it
             self._since = perf_counter()
             return self.vec.reset(seed=self.identity["seed"])[0]
         path = Path(resume)
@@ -132,23 +132,29 @@ class TrainingState:
         self.vec.restore(state["environment"])
         for name, part in self.parts.items():
             part.load_state_dict(state["parts"][name])
-        self.number, self.steps, self.stale = state["number"], state["steps"], state["stale"]
+        self.number, self.steps, self.validations_without_best = (
+            state["number"],
+            state["steps"],
+            state["validations_without_best"],
+        )
         self.best, self.best_weights = state["best"], state["best_weights"]
-        self.history = [replace(Update(**one), of=self.updates) for one in state["history"]]
+        self.history = [replace(Update(**update), of=self.updates) for update in state["history"]]
         self.last_checkpoint = f"{path} (update {self.number})"
         self._since = perf_counter()
-        observation: Observed = state["observation"]
+        observation: ObservationArrays = state["observation"]
         return observation
 
     @property
     def done(self) -> bool:
         """Whether all updates are finished, or validation has not improved for `patience` validations."""
         patience = self.settings.patience
-        return self.number >= self.updates or (patience is not None and self.stale >= patience)
+        return self.number >= self.updates or (
+            patience is not None and self.validations_without_best >= patience
+        )
 
     def end_update(
         self,
-        observation: Observed,
+        observation: ObservationArrays,
         *,
         steps: int,
         episodes: Mapping[str, float],
@@ -160,32 +166,32 @@ class TrainingState:
         self._check_finite(losses)
         self.number += 1
         self.steps += steps
-        now = perf_counter()
-        rate, self._since = steps / max(now - self._since, 1e-9), now
-        validation = self._validated()
+        current = perf_counter()
+        rate, self._since = steps / max(current - self._since, 1e-9), current
+        validation = self._validate()
         record = Update(
             self.number, self.updates, self.steps, episodes["return"], episodes["metric"],
             dict(losses), entropy, kl, validation, self.best, rate,
         )  # fmt: skip
         self.history.append(record)
-        if self.folder is not None and self._due(now):
+        if self.folder is not None and self._checkpoint_due(current):
             self._write(self.folder, observation)
             self._saved_at = perf_counter()
         if self.progress is not None:
             self.progress(record)
 
-    def _due(self, now: float) -> bool:
-        """Whether to write a checkpoint: by `checkpoint_every`, or after `LOST_AT_MOST_S`."""
+    def _checkpoint_due(self, current: float) -> bool:
+        """Whether to write a checkpoint: by `checkpoint_every`, or after `MAX_CHECKPOINT_INTERVAL_S`."""
         scheduled = self.done or self.number % self.settings.checkpoint_every == 0
-        return scheduled or self.number == 1 or now - self._saved_at > LOST_AT_MOST_S
+        return scheduled or self.number == 1 or current - self._saved_at > MAX_CHECKPOINT_INTERVAL_S
 
-    def trained(self) -> TrainingResult:
+    def result(self) -> TrainingResult:
         """The result; the network has its best weights if there was a validation."""
         if self.best_weights is not None:
             self.network.load_state_dict(self.best_weights)
         return TrainingResult(self.network.eval(), self.settings, self.history)
 
-    def _validated(self) -> float:
+    def _validate(self) -> float:
         if self.validate is None or (
             self.number % self.settings.validate_every and self.number < self.updates
         ):
@@ -194,24 +200,24 @@ class TrainingState:
         validation = float(self.validate(self.network))
         self.network.train()
         if math.isnan(self.best) or validation < self.best:
-            self.best, self.stale = validation, 0
+            self.best, self.validations_without_best = validation, 0
             self.best_weights = deepcopy(self.network.state_dict())
             if self.folder is not None:
                 save_network(self.network, self.folder / AGENT, provenance=self._provenance())
         else:
-            self.stale += 1
+            self.validations_without_best += 1
         return validation
 
-    def _write(self, folder: Path, observation: Observed) -> None:
+    def _write(self, folder: Path, observation: ObservationArrays) -> None:
         state = {
             "identity": self.identity,
             "spec": spec_to_dict(self.vec.spec_of_observation),
             "number": self.number,
             "steps": self.steps,
-            "stale": self.stale,
+            "validations_without_best": self.validations_without_best,
             "best": self.best,
             "best_weights": self.best_weights,
-            "history": [asdict(one) for one in self.history],
+            "history": [asdict(update) for update in self.history],
             "observation": dict(observation),
             "environment": self.vec.snapshot(),
             "parts": {name: part.state_dict() for name, part in self.parts.items()},
@@ -225,30 +231,30 @@ class TrainingState:
         return {**self.identity, "update": self.number, "steps": self.steps, "validation": self.best}
 
     def _check_finite(self, losses: Mapping[str, float]) -> None:
-        broken = [f"{name} is {value}" for name, value in losses.items() if not math.isfinite(value)]
+        problems = [f"{name} is {value}" for name, value in losses.items() if not math.isfinite(value)]
         weights = self.network.named_parameters()
-        if not broken and not torch.stack([p.isfinite().all() for p in self.network.parameters()]).all():
-            broken = [f"the weight {name} is not finite" for name, p in weights if not p.isfinite().all()]
-        if broken:
+        if not problems and not torch.stack([p.isfinite().all() for p in self.network.parameters()]).all():
+            problems = [f"the weight {name} is not finite" for name, p in weights if not p.isfinite().all()]
+        if problems:
             checkpoint = (
                 "no checkpoint was written"
                 if self.last_checkpoint is None
                 else f"the last good checkpoint is {self.last_checkpoint}"
             )
             raise TrainingError(
-                f"update {self.number + 1}: {'; '.join(broken)}. {checkpoint}. "
+                f"update {self.number + 1}: {'; '.join(problems)}. {checkpoint}. "
                 "Look for NaN in observations and rewards, or lower the learning rate"
             )
 
-    def _check_identity(self, before: Mapping[str, Any], path: Path) -> None:
-        now, was = dict(self.identity), dict(before)
-        now |= {f"setting {name}": value for name, value in now.pop("settings").items()}
-        was |= {f"setting {name}": value for name, value in was.pop("settings").items()}
-        for name, value in now.items():
+    def _check_identity(self, saved: Mapping[str, Any], path: Path) -> None:
+        current, saved_values = dict(self.identity), dict(saved)
+        current |= {f"setting {name}": value for name, value in current.pop("settings").items()}
+        saved_values |= {f"setting {name}": value for name, value in saved_values.pop("settings").items()}
+        for name, value in current.items():
             # A longer training or another patience can be resumed; any other difference is another training.
-            free = name in ("setting total_timesteps", "setting patience", "setting checkpoint_every")
-            if not free and was.get(name) != value:
+            may_differ = name in ("setting total_timesteps", "setting patience", "setting checkpoint_every")
+            if not may_differ and saved_values.get(name) != value:
                 raise InputError(
-                    f"{path} was trained with {name} {was.get(name)!r}, and this is {value!r}; "
+                    f"{path} was trained with {name} {saved_values.get(name)!r}, and this is {value!r}; "
                     "resume with the same, or start again"
                 )

@@ -16,7 +16,7 @@ from kilowait.envs.kernels.inline_network import inference_kernel
 
 __all__ = ["weighted_metrics", "term_metrics"]
 
-Decide = Callable[[Mapping[str, Any]], npt.NDArray[np.int64]]
+DecisionFunction = Callable[[Mapping[str, Any]], npt.NDArray[np.int64]]
 
 
 def weighted_metrics(
@@ -28,29 +28,31 @@ def weighted_metrics(
 
 
 def term_metrics(
-    policy: ActorCritic | DuelingQ | Decide, vec: Any, first: npt.ArrayLike
+    policy: ActorCritic | DuelingQ | DecisionFunction, vec: Any, first: npt.ArrayLike
 ) -> npt.NDArray[np.float64]:
     """(copies, terms) every reward term, not weighted, of the episode that begins at row `first` of the log.
 
     `vec` is a vector environment of `kilowait.envs` with one sub-environment a window. Small networks run inside the
     engine, one window after the other.
     """
-    seen, _ = vec.reset(options={"first": np.asarray(first, np.int64)})
-    board = vec.simulator
+    observation, _ = vec.reset(options={"first": np.asarray(first, np.int64)})
+    simulator = vec.simulator
     network = policy if isinstance(policy, ActorCritic | DuelingQ) else None
-    layers = engine_weights(network) if network is not None and isinstance(board, BatchedSimulator) else None
-    if layers is not None:
-        arrays = (board.states, board.buffers, board.log_arrays)
-        inference_kernel(*arrays, layers)(*arrays, layers, 0, board.copies)
-        metrics: npt.NDArray[np.float64] = board.buffers.finished[:, 3:].copy()
+    weights = (
+        engine_weights(network) if network is not None and isinstance(simulator, BatchedSimulator) else None
+    )
+    if weights is not None:
+        arrays = (simulator.states, simulator.buffers, simulator.log_arrays)
+        inference_kernel(*arrays, weights)(*arrays, weights, 0, simulator.copies)
+        metrics: npt.NDArray[np.float64] = simulator.buffers.finished[:, 3:].copy()
         return metrics
 
     def decide(observation: Mapping[str, Any]) -> npt.NDArray[np.int64]:
         return policy(observation) if network is None else greedy_actions(network, observation)  # type: ignore[return-value]
 
-    values, running = np.full(board.buffers.terms.shape, np.nan), np.ones(board.copies, np.bool_)
+    values, running = np.full(simulator.buffers.terms.shape, np.nan), np.ones(simulator.copies, np.bool_)
     while running.any():
-        seen, _, terminated, truncated, infos = vec.step(decide(seen))
+        observation, _, terminated, truncated, infos = vec.step(decide(observation))
         ended = (terminated | truncated) & running
         if ended.any():
             values[ended] = infos["episode"]["terms"][ended]

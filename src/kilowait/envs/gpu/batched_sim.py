@@ -17,8 +17,8 @@ from kilowait.envs.gpu.observation_spec import feature_names, summary_names, typ
 from kilowait.envs.gpu.reward_terms import TERMS
 from kilowait.envs.kernels.state_stack_gpu import (
     COPY,
-    source_of,
-    stack_of,
+    prepare_log_arrays,
+    stack_states,
     window_state,
 )
 from kilowait.envs.kernels.step_gpu import GPU_ENV_SETTINGS, GpuStepBuffers, step_for
@@ -28,16 +28,16 @@ from kilowait.errors import InputError, UnknownNameError
 
 __all__ = ["GpuDecisionSettings", "GpuBatchedSimulator", "external_gpu_policy"]
 
-_TABLED = ("fgd", "capacity")
+_TABLE_PLACEMENTS = ("fgd", "capacity")
 """Placements that need a table of job shapes; a state has one table."""
 
 
 def external_gpu_policy(name: str = "agent") -> PriorityPolicy:
     """Placeholder policy for a run whose decisions come from outside the engine; its order may change at every pass."""
-    return PriorityPolicy(name, _nothing, time_dependent=True)
+    return PriorityPolicy(name, _zero_score, time_dependent=True)
 
 
-def _nothing(job: Any, now: float, parameters: Any) -> float:
+def _zero_score(job: Any, now: float, parameters: Any) -> float:
     return 0.0
 
 
@@ -47,9 +47,8 @@ class GpuDecisionSettings:
 
     Action ``slot * choices + choice`` starts a waiting job: with choice 0 where placement and the settings' GPU type
     order put it, with choice 1 + t on type t. With several `placements` there is such a block of choices for each.
-    After
-    the waiting jobs, with `preempt`, come slots of running jobs (choice 0 preempts the job, the others are masked).
-    The last action is `hold`.
+    After the waiting jobs, with `preempt`, come slots of running jobs (choice 0 preempts the job, the others are
+    masked). The last action is `hold`.
     """
 
     queue_window: int = 128
@@ -79,10 +78,11 @@ class GpuDecisionSettings:
             )
         for name in self.placements:
             if name not in PLACEMENTS:
-                raise UnknownNameError("placement rule", name, PLACEMENTS)
-        if len(set(self.placements)) < len(self.placements) or set(self.placements) >= set(_TABLED):
+                raise UnknownNameError("placement policy", name, PLACEMENTS)
+        if len(set(self.placements)) < len(self.placements) or set(self.placements) >= set(_TABLE_PLACEMENTS):
             raise InputError(
-                f"placements are {', '.join(self.placements)}; name each once, and only one of {' and '.join(_TABLED)}"
+                f"placements are {', '.join(self.placements)}; name each once, and only one of "
+                f"{' and '.join(_TABLE_PLACEMENTS)}"
             )
 
     def starts(self, gpu_settings: GpuSettings) -> int:
@@ -96,8 +96,8 @@ class GpuDecisionSettings:
 
     def settings(self, gpu_settings: GpuSettings) -> GpuSettings:
         """The engine settings, with a placement among those that can be chosen."""
-        tabled = [name for name in self.placements if name in _TABLED]
-        changed = {"placement": (tabled or self.placements)[0]} if self.placements else {}
+        with_table = [name for name in self.placements if name in _TABLE_PLACEMENTS]
+        changed = {"placement": (with_table or self.placements)[0]} if self.placements else {}
         return GpuSettings(**{**vars(gpu_settings), **changed})
 
     def codes(self, gpu_settings: GpuSettings) -> npt.NDArray[np.int64]:
@@ -121,7 +121,7 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
 
     def __init__(
         self,
-        whole: GpuState,
+        log_state: GpuState,
         cluster: Cluster,
         decision_settings: GpuDecisionSettings,
         gpu_settings: GpuSettings,
@@ -132,76 +132,76 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
         autoreset: int,
         horizon_s: float = np.inf,
         threads: int | None = None,
-        own: bool = False,
+        in_place: bool = False,
     ) -> None:
-        """`whole`: the state of all jobs before the first event; with `own`, the only copy advances that state
-        itself."""
-        seen, terms = decision_settings.observation_spec(cluster), len(TERMS)
-        source = source_of(whole, decision_settings.codes(gpu_settings))
-        if own:
-            views: list[Any] = [array[None] for array in whole]
-            stack = GpuState(*views)
+        """`log_state`: the state of all jobs before the first event; with `in_place`, the only copy advances that
+        state itself."""
+        spec, terms = decision_settings.observation_spec(cluster), len(TERMS)
+        log_arrays = prepare_log_arrays(log_state, decision_settings.codes(gpu_settings))
+        if in_place:
+            views: list[Any] = [array[None] for array in log_state]
+            states = GpuState(*views)
         else:
-            stack = stack_of(
-                window_state(whole, episode_jobs, decision_settings.starts(gpu_settings), copies), copies
+            states = stack_states(
+                window_state(log_state, episode_jobs, decision_settings.starts(gpu_settings), copies), copies
             )
         env_settings = np.zeros(1, GPU_ENV_SETTINGS).view(np.recarray)
-        env_settings["gpus"] = max(int(whole.nodes["gpus"].sum()), 1)
-        env_settings["widest"] = max(int(whole.nodes["gpus"].max()), 1)
+        env_settings["gpus"] = max(int(log_state.nodes["gpus"].sum()), 1)
+        env_settings["widest"] = max(int(log_state.nodes["gpus"].max()), 1)
         env_settings["max_wait_s"], env_settings["sla_s"], env_settings["horizon_s"] = (
             decision_settings.max_wait_s,
             reward.sla_s,
             horizon_s,
         )
         env_settings["choices"], env_settings["by_type"], env_settings["hold"] = (
-            seen.choices,
+            spec.choices,
             decision_settings.by_type,
-            seen.extra,
+            spec.extra,
         )
         env_settings["victims"], env_settings["starts"] = (
-            seen.slots - decision_settings.queue_window,
+            spec.slots - decision_settings.queue_window,
             decision_settings.starts(gpu_settings),
         )
         env_settings["autoreset"] = autoreset
-        n = stack.job_state.shape[1]
-        shape = (copies, seen.slots, len(seen.features))
-        kept = copies if np.isfinite(horizon_s) else 0
-        edges = seen.slots if seen.graph else 0
-        scene = GpuStepBuffers(
+        n = states.job_state.shape[1]
+        shape = (copies, spec.slots, len(spec.features))
+        last_rows = copies if np.isfinite(horizon_s) else 0
+        edges = spec.slots if spec.graph else 0
+        buffers = GpuStepBuffers(
             env_settings=env_settings,
             weights=reward.vector(),
             copies=np.zeros(copies, COPY).view(np.recarray),
             jobs=np.zeros(shape, np.float32),
-            mask=np.zeros((copies, seen.actions), np.int8),
-            summary=np.zeros((copies, len(seen.summary)), np.float32),
-            slots=np.zeros((copies, seen.slots), np.int64),
+            mask=np.zeros((copies, spec.actions), np.int8),
+            summary=np.zeros((copies, len(spec.summary)), np.float32),
+            slots=np.zeros((copies, spec.slots), np.int64),
             edges=np.zeros((copies, edges, edges), np.uint8),
-            free=np.zeros((copies, whole.speed.shape[1] if edges else 0, 2), np.int64),
-            found=np.full((copies, len(whole.failed), 2), -1),
+            free=np.zeros((copies, log_state.speed.shape[1] if edges else 0, 2), np.int64),
+            fitting_cache=np.full((copies, len(log_state.failed), 2), -1),
             alive=np.zeros((copies, n), np.int64),
-            owed=np.full((copies, n if decision_settings.preempt else 0), -1),
+            pending_losses=np.full((copies, n if decision_settings.preempt else 0), -1),
             reward=np.zeros(copies),
             terms=np.zeros((copies, terms)),
             settled=np.zeros((copies, 7)),
-            paid=np.zeros((copies, terms)),
+            accrued=np.zeros((copies, terms)),
             over=np.zeros(copies, np.bool_),
             cut=np.zeros(copies, np.bool_),
-            last_jobs=np.zeros((kept, *shape[1:]), np.float32),
-            last_mask=np.zeros((kept, seen.actions), np.int8),
-            last_edges=np.zeros((kept, edges, edges), np.uint8),
-            last_summary=np.zeros((copies, len(seen.summary)), np.float32),
+            last_jobs=np.zeros((last_rows, *shape[1:]), np.float32),
+            last_mask=np.zeros((last_rows, spec.actions), np.int8),
+            last_edges=np.zeros((last_rows, edges, edges), np.uint8),
+            last_summary=np.zeros((copies, len(spec.summary)), np.float32),
             finished=np.zeros((copies, 3 + terms)),
         )
-        scene.copies["pace"] = 1.0
-        scene.copies["until_s"] = np.inf
-        super().__init__(step_for(stack, scene, source), stack, scene, source, copies, threads)
+        buffers.copies["arrival_rate"] = 1.0
+        buffers.copies["until_s"] = np.inf
+        super().__init__(step_for(states, buffers, log_arrays), states, buffers, log_arrays, copies, threads)
 
     def observed(self, copy: bool = True) -> Observation:
         """The current observation, as new arrays or as those that the next step overwrites."""
-        shown = super().observed(copy)
+        observation = super().observed(copy)
         if self.buffers.edges.size:
-            shown["edges"] = self.buffers.edges.copy() if copy else self.buffers.edges
-        return shown
+            observation["edges"] = self.buffers.edges.copy() if copy else self.buffers.edges
+        return observation
 
     def final_observation(self) -> Observation:
         """Last observation of episodes that ended in this step, where the next ones began at once."""
@@ -212,7 +212,7 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
         return last
 
     def truncated(self) -> npt.NDArray[np.bool_]:
-        """Which of the episodes that are over were truncated at their horizon."""
+        """Which of the ended episodes were truncated at their horizon."""
         cut: npt.NDArray[np.bool_] = self.buffers.cut.copy()
         return cut
 

@@ -21,4 +21,4 @@ class GpuEnv(SingleEnv):
     ((18,), 81)
     """
 
-    many = GpuVectorEnv
+    vector_env_type = GpuVectorEnv

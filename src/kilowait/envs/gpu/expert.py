@@ -26,7 +26,7 @@ class GpuPolicyExpert:
     """
 
     def __init__(self, policy: PriorityPolicy, vec: GpuVectorEnv) -> None:
-        """`rule`: a policy whose order does not change while jobs wait, unless the environment has preemption."""
+        """`policy`: a policy whose order does not change while jobs wait, unless the environment has preemption."""
         self.vec = vec
         if vec.decision_settings.preempt:
             if not dict(policy.gpu_settings).get("preempt") or len(policy.parameters):
@@ -42,71 +42,76 @@ class GpuPolicyExpert:
         """(copies,) an action for each copy; ties go to the job submitted first."""
         if self.vec.decision_settings.preempt:
             return self._choose_with_preemption()
-        a, slots, choices = (
+        buffers, slots, choices = (
             self.vec.simulator.buffers,
             self.vec.decision_settings.queue_window,
             self.vec.observation_spec.choices,
         )
-        there = np.arange(slots) < a.copies["shown"][:, None]
-        may = a.mask[:, : slots * choices].reshape(-1, slots, choices) == 1
-        numbers = np.where(there, a.slots[:, :slots], 0)
-        rank = np.where(there & may.any(axis=2), self._rank[a.copies["first"][:, None] + numbers], np.inf)
+        shown = np.arange(slots) < buffers.copies["shown"][:, None]
+        allowed = buffers.mask[:, : slots * choices].reshape(-1, slots, choices) == 1
+        numbers = np.where(shown, buffers.slots[:, :slots], 0)
+        rank = np.where(
+            shown & allowed.any(axis=2), self._rank[buffers.copies["first"][:, None] + numbers], np.inf
+        )
         slot = rank.argmin(axis=1)
         copies = np.arange(len(slot))
-        way = may[copies, slot].argmax(
+        choice = allowed[copies, slot].argmax(
             axis=1
         )  # the first allowed choice: that of placement, if it is allowed
         actions: npt.NDArray[np.int64] = np.where(
-            np.isinf(rank[copies, slot]), a.mask.argmax(axis=1), slot * choices + way
+            np.isinf(rank[copies, slot]), buffers.mask.argmax(axis=1), slot * choices + choice
         )
         return actions
 
     def _choose_with_preemption(self) -> npt.NDArray[np.int64]:
-        a, s, slots = (
+        buffers, s, slots = (
             self.vec.simulator.buffers,
             self.vec.simulator.states,
             self.vec.decision_settings.queue_window,
         )
         choices, rows = self.vec.observation_spec.choices, self.vec.decision_settings.rows
-        numbers = a.slots[:, :rows]
+        numbers = buffers.slots[:, :rows]
         copies = np.arange(len(numbers))[:, None]
         job_state = s.job_state[copies, numbers]
-        seen: Any = self._seen(job_state, s.jobs[copies, numbers], s.clock["now"])
+        seen: Any = self._job_records(job_state, s.jobs[copies, numbers], s.clock["now"])
         keys: npt.NDArray[np.float64] = np.asarray(self._score(seen, 0.0, np.zeros(0)))
-        kinds = s.nodes[
+        types = s.nodes[
             copies, s.places[copies, np.minimum(job_state["place_lo"], s.places.shape[1] - 1), 0]
         ]["type"]
-        actions = np.where(a.mask[:, -1] == 1, a.mask.shape[1] - 1, a.mask.argmax(axis=1))
+        actions = np.where(buffers.mask[:, -1] == 1, buffers.mask.shape[1] - 1, buffers.mask.argmax(axis=1))
         for b in range(len(numbers)):
-            shown, victims = int(a.copies["shown"][b]), slots + np.arange(int(a.copies["victims"][b]))
+            shown, victims = (
+                int(buffers.copies["shown"][b]),
+                slots + np.arange(int(buffers.copies["victims"][b])),
+            )
             for slot in np.argsort(keys[b, :shown], kind="stable"):
-                may = a.mask[b, slot * choices : (slot + 1) * choices]
-                if may.any():
-                    actions[b] = slot * choices + may.argmax()
+                allowed = buffers.mask[b, slot * choices : (slot + 1) * choices]
+                if allowed.any():
+                    actions[b] = slot * choices + allowed.argmax()
                     break
-                mine, others = job_state[b, slot], job_state[b, victims]
-                enough = keys[b, victims] > keys[b, slot]
-                enough &= s.speed[0, mine["speed_class"], kinds[b, victims]] > 0
+                waiting_job, running_jobs = job_state[b, slot], job_state[b, victims]
+                eligible = keys[b, victims] > keys[b, slot]
+                eligible &= s.speed[0, waiting_job["speed_class"], types[b, victims]] > 0
                 for need in ("pieces", "gpus", "gpu_milli", "cpu", "memory"):
-                    enough &= others[need] >= mine[need]
-                if enough.any():
-                    last = victims[np.where(enough, keys[b, victims], -np.inf).argmax()]
+                    eligible &= running_jobs[need] >= waiting_job[need]
+                if eligible.any():
+                    last = victims[np.where(eligible, keys[b, victims], -np.inf).argmax()]
                     actions[b] = last * choices
                     break
         return actions.astype(np.int64)
 
-    def _seen(
+    def _job_records(
         self, job_state: npt.NDArray[Any], seen: npt.NDArray[Any], now: npt.NDArray[np.float64]
     ) -> npt.NDArray[Any]:
         """The job records that a policy scores, at the current time."""
         runs = job_state["status"] == RUNNING
-        found = seen.copy()
-        found["attained_s"] = job_state["attained_s"] + np.where(runs, now - job_state["start_s"], 0.0)
-        work = np.where(
+        records = seen.copy()
+        records["attained_s"] = job_state["attained_s"] + np.where(runs, now - job_state["start_s"], 0.0)
+        progress = np.where(
             runs & (now > job_state["since"]), (now - job_state["since"]) * job_state["rate"], 0.0
         )
-        found["remaining_s"] = np.maximum(job_state["estimate_s"] - job_state["done"] - work, 1.0)
-        return found.view(np.recarray)
+        records["remaining_s"] = np.maximum(job_state["estimate_s"] - job_state["done"] - progress, 1.0)
+        return records.view(np.recarray)
 
     def close(self) -> None:
         """Close the environment."""

@@ -47,7 +47,7 @@ MOVING: dict[str, str] = {
     "day": "wait / (wait + 1 day)",
     "patience": "wait / (wait + estimate)",
     "place": "waiting jobs submitted before it / waiting jobs; 0 for running jobs",
-    "running": "1: it runs and may be preempted; 0: it waits",
+    "running": "1: running and preemptible; 0: waiting",
 }
 """Features that change, after the constant ones. Last, for each type, `fits_`: 1 if it fits or runs on that type
 now."""
@@ -91,11 +91,11 @@ def type_names(cluster: Cluster) -> tuple[str, ...]:
     ('V100', 'V100-2')
     """
     names: list[str] = []
-    many: dict[str, int] = {}
-    for kind in node_types(cluster):
-        name = kind.gpu or "cpu"
-        many[name] = many.get(name, 0) + 1
-        names.append(name if many[name] == 1 else f"{name}-{many[name]}")
+    counts: dict[str, int] = {}
+    for node_type in node_types(cluster):
+        name = node_type.gpu or "cpu"
+        counts[name] = counts.get(name, 0) + 1
+        names.append(name if counts[name] == 1 else f"{name}-{counts[name]}")
     return tuple(names)
 
 

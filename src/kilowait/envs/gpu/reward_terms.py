@@ -1,8 +1,8 @@
-"""Reward terms of `kilowait/Gpu-v0`: metrics of the whole episode, paid as they accrue.
+"""Reward terms of `kilowait/Gpu-v0`: metrics of the whole episode, charged as they accrue.
 
-The value of a term so far is computed as if the simulation stopped now; a step is charged the increase. The steps of an
-episode therefore sum to the metric, whatever the agent decided. Time in the system accrues for every job that has
-arrived and not finished, whether it waits or runs.
+The value of a term so far is computed as if the simulation stopped now; the reward of a step is minus the increase. The
+steps of an episode therefore sum to the metric, whatever decisions are taken. Time in the system accrues for every job
+that has arrived and not finished, whether it waits or runs.
 """
 
 from __future__ import annotations

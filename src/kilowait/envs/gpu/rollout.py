@@ -51,7 +51,9 @@ def run_gpu_policy(
     ...     job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 3], nodes=[1] * 3, gpus=[4] * 3
     ... )
     >>> machine = kw.Cluster([kw.NodeGroup("t4", nodes=1, gpus=4, gpu_type="T4", node_level=True)])
-    >>> newest_first = lambda seen: seen["mask"].shape[1] - 1 - seen["mask"][:, ::-1].argmax(axis=1)
+    >>> newest_first = lambda observation: (
+    ...     observation["mask"].shape[1] - 1 - observation["mask"][:, ::-1].argmax(axis=1)
+    ... )
     >>> run_gpu_policy(jobs, machine, newest_first).jobs()["start_s"].tolist()
     [0.0, 12.0, 9.0]
     """
@@ -66,7 +68,7 @@ def run_gpu_policy(
         preference=preference,
     )
     state = simulator.take_state(decision_settings.starts(gpu_settings))
-    board = GpuBatchedSimulator(
+    env_simulator = GpuBatchedSimulator(
         state,
         cluster,
         decision_settings,
@@ -76,13 +78,13 @@ def run_gpu_policy(
         episode_jobs=len(jobs),
         autoreset=DISABLED,
         threads=1,
-        own=True,
+        in_place=True,
     )
-    a: Any = board.buffers
-    a.copies["jobs"] = np.count_nonzero(state.job_state["status"] != REJECTED)
-    a.copies["weight"] = board.log_arrays.weight.sum()
-    a.copies["first_s"] = state.job_state["arrival_s"].min(initial=np.inf)
-    board.step(np.array([START_PREPARED]))
-    while not a.over[0]:
-        board.step(np.ascontiguousarray(decide(board.observed(copy=False)), np.int64))
+    buffers: Any = env_simulator.buffers
+    buffers.copies["jobs"] = np.count_nonzero(state.job_state["status"] != REJECTED)
+    buffers.copies["weight"] = env_simulator.log_arrays.weight.sum()
+    buffers.copies["first_s"] = state.job_state["arrival_s"].min(initial=np.inf)
+    env_simulator.step(np.array([START_PREPARED]))
+    while not buffers.over[0]:
+        env_simulator.step(np.ascontiguousarray(decide(env_simulator.observed(copy=False)), np.int64))
     return simulator.log()

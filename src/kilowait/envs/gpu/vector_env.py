@@ -44,8 +44,8 @@ class GpuVectorEnv(EngineVectorEnv):
     ...     jobs=jobs,
     ...     cluster=cluster,
     ... )
-    >>> seen, _ = vec.reset(seed=0)
-    >>> seen["jobs"].shape, bool(seen["mask"].any())
+    >>> observation, _ = vec.reset(seed=0)
+    >>> observation["jobs"].shape, bool(observation["mask"].any())
     ((4, 128, 23), True)
     """
 
@@ -71,7 +71,7 @@ class GpuVectorEnv(EngineVectorEnv):
         copy: bool = True,
         seed: int = 0,
         job_info: bool = False,
-        **asking: Any,
+        **decision_settings: Any,
     ) -> None:
         """A vector environment.
 
@@ -81,18 +81,19 @@ class GpuVectorEnv(EngineVectorEnv):
                 and dependencies of jobs are ignored.
             cluster: the machine; all its groups are node-level.
             speeds: speed of each job on each GPU type; None: the same on all. Rows as in `jobs`.
-            preference: (types, jobs) order in which each job tries the types, with ``placing.gpu_type_order="given"``.
-            placing: engine settings: placement, cost of preemption, interference, scheduling rounds. With `migrate`,
-                running jobs migrate after every pass to where they would end earlier, each at most `max_preemptions`
-                times. Jobs that fit no nodes are dropped. Placements that use the mix of jobs use that of the whole
-                log.
+            preference: (types, jobs) order in which each job tries the types, with
+                ``gpu_settings.gpu_type_order="given"``.
+            gpu_settings: engine settings: placement, cost of preemption, interference, scheduling rounds. With
+                `migrate`, running jobs migrate after every pass to where they would end earlier, each at most
+                `max_preemptions` times. Jobs that fit no nodes are dropped. Placements that use the mix of jobs use
+                that of the whole log.
             episode_jobs: jobs in an episode.
             horizon_s: seconds after which an episode is truncated; unfinished jobs count with their cost so far. None:
                 never.
             reward: reward term to weight; None: {"jct": 1}. A term is a name in `gpu.reward_terms.TERMS`, a
                 `kilowait.envs.RewardTerm`, or a function of the jobs that started in the step.
             features: custom features of the shown jobs (`kilowait.envs.Feature`), after the built-in ones.
-            preferences: instead of a reward: reward terms whose weights are drawn anew for every episode, and the unit
+            preferences: instead of a reward: reward terms whose weights are sampled for every episode, and the unit
                 of each (see `kilowait.envs.preferences`).
             sla_s: time without allocated GPUs that violates the service level, seconds.
             autoreset_mode: as Gymnasium defines it.
@@ -100,7 +101,8 @@ class GpuVectorEnv(EngineVectorEnv):
             copy: whether every step returns new arrays, or the same ones, overwritten.
             seed: seed of the windows, until `reset` is given one.
             job_info: whether `infos` has ids and users of the shown jobs.
-            asking: fields of `GpuDecisionSettings`: slots, by_type, placements, hold, preempt, graph, max_wait_s ...
+            decision_settings: fields of `GpuDecisionSettings`: queue_window, by_type, placements, hold, preempt, graph,
+                max_wait_s ...
         """
         check_sizes(num_envs, jobs, episode_jobs, threads)
         if not cluster.node_level or cluster.outages or cluster.reservations:
@@ -111,7 +113,7 @@ class GpuVectorEnv(EngineVectorEnv):
             )
         if horizon_s is not None and not (np.isfinite(horizon_s) and horizon_s > 0):
             raise InputError(f"horizon_s is {horizon_s}; give seconds above 0, or None for no horizon")
-        self.cluster, self.decision_settings = cluster, GpuDecisionSettings(**asking)
+        self.cluster, self.decision_settings = cluster, GpuDecisionSettings(**decision_settings)
         self.gpu_settings = check_gpu_settings(gpu_settings)
         self.reward = Reward(default_reward(reward, preferences, {"jct": 1.0}), sla_s, TERMS)
         settings = self.decision_settings.settings(self.gpu_settings)
@@ -120,7 +122,7 @@ class GpuVectorEnv(EngineVectorEnv):
             speeds = None if speeds is None else _reorder_speeds(speeds, table.order)
             preference = None if preference is None else preference[:, table.order]
             table = table.sorted()
-        whole = build_gpu_state(
+        log_state = build_gpu_state(
             table,
             cluster,
             GpuSettings(**{**vars(settings), "on_oversized": "drop"}),
@@ -128,8 +130,8 @@ class GpuVectorEnv(EngineVectorEnv):
             speeds,
             preference,
         )
-        board = GpuBatchedSimulator(
-            whole,
+        simulator = GpuBatchedSimulator(
+            log_state,
             cluster,
             self.decision_settings,
             self.gpu_settings,
@@ -141,7 +143,7 @@ class GpuVectorEnv(EngineVectorEnv):
             threads=threads,
         )
         super().__init__(
-            board,
+            simulator,
             self.decision_settings.observation_spec(cluster),
             table,
             episode_jobs=episode_jobs,
@@ -159,8 +161,8 @@ def check_gpu_settings(gpu_settings: GpuSettings | None) -> GpuSettings:
     gpu_settings = GpuSettings() if gpu_settings is None else gpu_settings
     if gpu_settings.preempt:
         raise InputError(
-            "placing has preempt, with which the engine itself preempts jobs; leave it out, and give the environment "
-            "preempt=True to let the agent preempt"
+            "gpu_settings.preempt is True: the engine itself would preempt jobs; leave it out, and give the "
+            "environment preempt=True to let the agent preempt"
         )
     return gpu_settings
 

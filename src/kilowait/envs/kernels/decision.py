@@ -33,11 +33,11 @@ from kilowait.engine.kernels.reservations import (
 from kilowait.engine.kernels.scheduling_pass import backfill
 from kilowait.engine.kernels.state import state_without_refcount
 
-__all__ = ["ASK", "OVER", "apply", "eligible", "finish_pass", "advance_to_decision"]
+__all__ = ["DECISION", "OVER", "apply", "eligible", "finish_pass", "advance_to_decision"]
 
-BETWEEN, HEAD, BEHIND = 0, 1, 2
+BETWEEN, HEAD, BACKFILLING = 0, 1, 2
 """Phases: between passes; choosing the head of the queue; choosing backfill candidates."""
-ASK, OVER = 1, 0
+DECISION, OVER = 1, 0
 HAS_RESERVATION = 1.0
 """Key in the queue of a job that got its reservation in this pass."""
 
@@ -96,7 +96,7 @@ def overdue(s: Any, max_wait_s: float) -> int:
 
 
 @kernel
-def place_of(s: Any, job: int) -> int:
+def queue_position(s: Any, job: int) -> int:
     """Position of the job in the queue, which is sorted by job number."""
     k = s.clock[0]
     lo = k.queue_lo
@@ -114,7 +114,7 @@ def place_of(s: Any, job: int) -> int:
 def apply(s: Any, copy: Any, job: int) -> None:
     """Start the chosen job or make a reservation; without backfilling a job that does not fit blocks its groups."""
     k = s.clock[0]
-    at = place_of(s, job)
+    at = queue_position(s, job)
     g = place(s, job, EVERY_GROUP if k.depth > 0 else k.open_groups)
     if g >= 0:
         start(s, job, g)
@@ -138,7 +138,7 @@ def finish_pass(s: Any, copy: Any) -> None:
 def advance_to_decision(
     s: Any, copy: Any, order: Any, agent_backfills: bool, hold: bool, max_wait_s: float
 ) -> int:
-    """Advance until the agent has a choice (ASK) or every job has started (OVER)."""
+    """Advance until the agent has a choice (DECISION) or every job has started (OVER)."""
     s = state_without_refcount(s)
     order = without_refcount(order)
     no_parameters = s.timeline_s  # placeholder for policy parameters
@@ -161,18 +161,18 @@ def advance_to_decision(
         if copy.phase == HEAD:
             if k.open_groups != 0 and any_fits(s):
                 count, only = choices(s, copy.phase, 2)
-                late = overdue(s, max_wait_s)
-                if late >= 0:
-                    only = late
+                overdue_job = overdue(s, max_wait_s)
+                if overdue_job >= 0:
+                    only = overdue_job
                     count = 1
-                if count > 1 or (count == 1 and hold and late < 0 and next_event_s(s) < np.inf):
-                    return ASK
+                if count > 1 or (count == 1 and hold and overdue_job < 0 and next_event_s(s) < np.inf):
+                    return DECISION
                 if count == 1:
                     apply(s, copy, only)
                     continue
             if k.depth > 0 and any_fits(s):
                 if agent_backfills:
-                    copy.phase = BEHIND
+                    copy.phase = BACKFILLING
                 else:
                     for i in range(k.queue_lo, k.queue_hi):
                         s.queue[i].key = order[assume_nonnegative(copy.first + s.queue[i].job)]
@@ -180,10 +180,10 @@ def advance_to_decision(
                     finish_pass(s, copy)
             else:
                 finish_pass(s, copy)
-        if copy.phase == BEHIND:
+        if copy.phase == BACKFILLING:
             count, only = choices(s, copy.phase, 2) if any_fits(s) else (0, -1)
             if count > 1:
-                return ASK
+                return DECISION
             if count == 1:
                 apply(s, copy, only)
             else:

@@ -1,13 +1,14 @@
 """Decision points of a scheduling pass on a GPU cluster: which waiting job starts, and on which GPU type.
 
 There are no reservations: only jobs that fit now can be chosen. The pass continues until no job fits, or the agent
-holds.
+takes the hold action.
+
 If there is only one possible action, it is applied without a decision of the agent. With preemption the agent decides
 at every pass in which jobs wait; a job that started in this instant cannot be preempted, so a pass ends.
 
-A job that has waited longer than the bound has precedence: until it fits, no other job starts on the types it may use.
+Until a job that has waited longer than the bound fits, no other job starts on the types it may use.
 
-With `migrate` of the settings, running jobs migrate at the end of a pass, as with any policy.
+With the setting `migrate`, running jobs migrate at the end of a pass, as with any policy.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from kilowait.engine.kernels.jit import kernel, noinline, without_refcount
 from kilowait.envs.kernels.state_stack_gpu import log_arrays_without_refcount
 
 __all__ = [
-    "ASK",
-    "CUT",
+    "DECISION",
+    "TRUNCATED",
     "OVER",
     "PASS",
     "allowed",
@@ -54,13 +55,13 @@ __all__ = [
     "start_job",
     "type_of",
     "advance_to_decision",
-    "waited",
+    "waited_s",
     "wanted_types",
 ]
 
 BETWEEN, PASS, PASSED = 0, 1, 2
 """Phases: between passes; within a pass; at the end of a pass, when running jobs may migrate."""
-OVER, ASK, CUT = 0, 1, 2
+OVER, DECISION, TRUNCATED = 0, 1, 2
 """Every job has finished; the agent has a choice; the episode is truncated."""
 
 
@@ -71,35 +72,35 @@ def zero_score(job: Any, now: float, parameters: Any) -> float:
 
 
 @kernel
-def fitting_types(s: Any, found: Any, moment: int, job: int) -> int:
+def fitting_types(s: Any, fitting_cache: Any, moment: int, job: int) -> int:
     """Types, as bits, on which the job can be placed now. `found` caches the result by job shape."""
-    like = s.job_state[job].demand_class
-    if found[like, 0] != moment:
-        found[like, 0] = moment
-        found[like, 1] = _search(s, job)
-    return found[like, 1]
+    demand_class = s.job_state[job].demand_class
+    if fitting_cache[demand_class, 0] != moment:
+        fitting_cache[demand_class, 0] = moment
+        fitting_cache[demand_class, 1] = _search(s, job)
+    return fitting_cache[demand_class, 1]
 
 
 @noinline
 def _search(s: Any, job: int) -> int:
-    """The same, without the cache. Which pieces fit does not depend on the placement policy."""
+    """As `fitting_types`, without the cache. Which pieces fit does not depend on the placement policy."""
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     bits = 0
     for kind in range(s.speed.shape[1]):
         if s.speed[job_state.speed_class, kind] > 0:
-            room = 0
+            pieces_fitting = 0
             i = s.type_lo[kind]
-            while i < s.type_lo[kind + 1] and room < job_state.pieces:
+            while i < s.type_lo[kind + 1] and pieces_fitting < job_state.pieces:
                 node = s.by_type[i]
                 if fits_node(s, job_state, node):
-                    room += (
+                    pieces_fitting += (
                         _pieces_on(s, job_state, node)
                         if job_state.spread == 1 and job_state.pieces > 1
                         else 1
                     )
                 i += 1
-            if room >= job_state.pieces:
+            if pieces_fitting >= job_state.pieces:
                 bits |= 1 << kind
     return bits
 
@@ -108,16 +109,16 @@ def _search(s: Any, job: int) -> int:
 def _pieces_on(s: Any, job_state: Any, node: int) -> int:
     """Pieces of one whole GPU each that the node can hold."""
     n = s.nodes[node]
-    room = n.free_gpus // job_state.gpus
+    pieces_fitting = n.free_gpus // job_state.gpus
     if job_state.cpu > 0:
-        room = min(room, n.cpu // job_state.cpu)
+        pieces_fitting = min(pieces_fitting, n.cpu // job_state.cpu)
     if job_state.memory > 0:
-        room = min(room, n.memory // job_state.memory)
-    return room
+        pieces_fitting = min(pieces_fitting, n.memory // job_state.memory)
+    return pieces_fitting
 
 
 @kernel
-def waited(s: Any, job: int) -> float:
+def waited_s(s: Any, job: int) -> float:
     """Time that a waiting job has been without allocated GPUs, seconds."""
     job_state = s.job_state[job]
     return s.clock[0].now - job_state.arrival_s - job_state.attained_s
@@ -129,7 +130,7 @@ def first_late(s: Any, max_wait_s: float) -> int:
     k = s.clock[0]
     if max_wait_s < np.inf:
         for i in range(k.queue_lo, k.queue_hi):
-            if waited(s, s.queue[i].job) > max_wait_s:
+            if waited_s(s, s.queue[i].job) > max_wait_s:
                 return s.queue[i].job
     return -1
 
@@ -155,7 +156,7 @@ def any_arrival_left(s: Any) -> bool:
 
 @kernel
 def may_hold(s: Any, late_fits: bool) -> bool:
-    """Whether the agent may hold: another event must be to come."""
+    """Whether the agent may hold: another event must follow."""
     k = s.clock[0]
     return not late_fits and (k.running + k.ending > 0 or any_arrival_left(s))
 
@@ -199,10 +200,10 @@ def start_job(s: Any, copy: Any, job: int, only: int) -> None:
 
 
 @kernel
-def preempt_job(s: Any, copy: Any, owed: Any, job: int) -> None:
+def preempt_job(s: Any, copy: Any, pending_losses: Any, job: int) -> None:
     """Preempt a running job; its lost work is known when it releases its GPUs."""
     copy.moment += 1
-    owed[job] = s.job_state[job].segment
+    pending_losses[job] = s.job_state[job].segment
     preempt(s, job)
 
 
@@ -250,13 +251,14 @@ def _advance(s: Any) -> int:
 
 @noinline
 def advance_to_decision(
-    s: Any, copy: Any, source: Any, found: Any, by_type: bool, hold: bool, victims: bool, starts: int,
+    s: Any, copy: Any, source: Any, fitting_cache: Any, by_type: bool, hold: bool, victims: bool, starts: int,
     max_wait_s: float,
 ) -> int:  # fmt: skip
-    """Advance until the agent has a choice (ASK), every job has finished (OVER), or the horizon is reached (CUT)."""
+    """Advance until the agent has a choice (DECISION), every job has finished (OVER), or the horizon is reached
+    (TRUNCATED)."""
     s = gpu_state_without_refcount(s)
     source = log_arrays_without_refcount(source)
-    found = without_refcount(found)
+    fitting_cache = without_refcount(fitting_cache)
     k = s.clock[0]
     dropped = False
     while True:
@@ -268,7 +270,7 @@ def advance_to_decision(
             if k.queue_hi == k.queue_lo and k.running + k.ending == 0 and not any_arrival_left(s):
                 return OVER
             if k.now >= copy.until_s:
-                return CUT
+                return TRUNCATED
             outcome = _advance(s)
             if outcome == FULL and not dropped:
                 dropped = True
@@ -283,34 +285,36 @@ def advance_to_decision(
                 continue
             copy.phase = PASS
         late = first_late(s, max_wait_s)
-        late_fits = late >= 0 and fitting_types(s, found, copy.moment, late) != 0
+        late_fits = late >= 0 and fitting_types(s, fitting_cache, copy.moment, late) != 0
         count = 0
         job = -1
         first = 0
         for i in range(k.queue_lo, k.queue_hi):
-            bits = fitting_types(s, found, copy.moment, s.queue[i].job)
+            bits = fitting_types(s, fitting_cache, copy.moment, s.queue[i].job)
             if bits != 0:
-                can = allowed(s, source.may, late, s.queue[i].job, bits)
-                if can == bits or (by_type and can != 0):
+                usable = allowed(s, source.may, late, s.queue[i].job, bits)
+                if usable == bits or (by_type and usable != 0):
                     count += 1
                     if count > 1:
                         break
                     job = s.queue[i].job
-                    first = can
+                    first = usable
         if late_fits:
             count = 1
             job = late
-            first = fitting_types(s, found, copy.moment, late)
-        ways = count > 1 or (count == 1 and (len(source.codes) > 1 or (by_type and first & (first - 1) != 0)))
-        if ways or (count == 1 and hold and may_hold(s, late_fits)):
-            return ASK
+            first = fitting_types(s, fitting_cache, copy.moment, late)
+        several_choices = count > 1 or (
+            count == 1 and (len(source.codes) > 1 or (by_type and first & (first - 1) != 0))
+        )
+        if several_choices or (count == 1 and hold and may_hold(s, late_fits)):
+            return DECISION
         if victims and not late_fits and any_preemptible(s, source.may, starts):
-            return ASK
+            return DECISION
         if count == 0:
             copy.phase = PASSED
         else:
             k.placement = source.codes[0]
-            bits = fitting_types(s, found, copy.moment, job)
+            bits = fitting_types(s, fitting_cache, copy.moment, job)
             start_job(s, copy, job, -1 if bits == first else _lowest(first))
 
 

@@ -28,9 +28,9 @@ from kilowait.engine.kernels.scheduling_pass import anything_free
 from kilowait.engine.kernels.state import TIMER
 from kilowait.envs.kernels import decision
 from kilowait.envs.kernels.decision import (
-    ASK,
-    BEHIND,
+    BACKFILLING,
     BETWEEN,
+    DECISION,
     HAS_RESERVATION,
     HEAD,
     OVER,
@@ -73,7 +73,7 @@ def eligible(s: Any, phase: int, at: int) -> bool:
             waiting.key != HAS_RESERVATION
             and s.job_state[assume_nonnegative(waiting.job)].allowed & s.clock[0].open_groups != 0
         )
-    return phase != BEHIND or fits(s, waiting.job, 0)
+    return phase != BACKFILLING or fits(s, waiting.job, 0)
 
 
 @kernel
@@ -92,7 +92,7 @@ apply = specialize(decision.apply, place=place, start=start, reserve=reserve)
 
 @kernel
 def may_hold(s: Any, max_wait_for_hold_s: float) -> bool:
-    """Whether an event is to come, or the longest-waiting job may be held."""
+    """Whether another event follows, or the longest-waiting job may be held."""
     k = s.clock[0]
     if k.running > 0 or k.next_arrival < len(s.arrivals) or k.next_change < len(s.changes):
         return True
@@ -120,7 +120,7 @@ def hold(s: Any, copy: Any, source: Any, hold_s: float, max_wait_for_hold_s: flo
 
 @kernel
 def drop_hold_timer(s: Any, copy: Any) -> None:
-    """Remove the timer of a hold if no job waits and no other event is to come."""
+    """Remove the timer of a hold if no job waits and no other event follows."""
     k = s.clock[0]
     if (
         k.events == 1
@@ -141,8 +141,8 @@ def worth_choosing(s: Any, wake_ahead: bool) -> bool:
 
 @noinline
 def advance_to_decision(s: Any, copy: Any, source: Any, env_settings: Any) -> int:
-    """Advance until the agent has a choice (ASK), every job has ended (OVER), or, where node state changes are kept for
-    a log, their array is full (FULL).
+    """Advance until the agent has a choice (DECISION), every job has ended (OVER), or, where node state changes are
+    kept for a log, their array is full (FULL).
     """
     s = power_state_without_refcount(s)
     source = log_arrays_without_refcount(source)
@@ -152,7 +152,7 @@ def advance_to_decision(s: Any, copy: Any, source: Any, env_settings: Any) -> in
     while True:
         if copy.phase == BETWEEN:
             if s.power_control_state[0].node_changes + env_settings.rows > len(s.node_changes):
-                if env_settings.keep != 0:
+                if env_settings.keep_node_steps != 0:
                     return FULL
                 integrate_node_energy(s, copy, source, False)
             drop_hold_timer(s, copy)
@@ -160,7 +160,7 @@ def advance_to_decision(s: Any, copy: Any, source: Any, env_settings: Any) -> in
                 return OVER
             if k.segments >= copy.jobs and k.running == 0:
                 return OVER
-            copy.turned = 0
+            copy.sleep_decided = 0
             copy.phase = NODES
             if k.queue_hi > k.queue_lo:
                 open_pass(s)
@@ -175,20 +175,20 @@ def advance_to_decision(s: Any, copy: Any, source: Any, env_settings: Any) -> in
                 and worth_choosing(s, env_settings.wake_ahead != 0)
                 and any_eligible(s, HEAD)
             ):
-                return ASK
+                return DECISION
             copy.phase = NODES
             if k.depth > 0 and any_fits(s):
                 if env_settings.agent_backfills != 0:
-                    copy.phase = BEHIND
+                    copy.phase = BACKFILLING
                 else:
                     for i in range(k.queue_lo, k.queue_hi):
                         s.queue[i].key = order[assume_nonnegative(copy.first + s.queue[i].job)]
                     backfill(s, k.queue_lo, False, -1, 0, zero_score, no_parameters)
-        if copy.phase == BEHIND:
-            if any_fits(s) and any_eligible(s, BEHIND):
-                return ASK
+        if copy.phase == BACKFILLING:
+            if any_fits(s) and any_eligible(s, BACKFILLING):
+                return DECISION
             copy.phase = NODES
         if copy.phase == NODES:
-            if env_settings.turns != 0 and copy.turned == 0 and (can_sleep(s) or can_wake(s)):
-                return ASK
+            if env_settings.sleep_actions != 0 and copy.sleep_decided == 0 and (can_sleep(s) or can_wake(s)):
+                return DECISION
             finish_pass(s, copy)

@@ -57,68 +57,70 @@ def network_without_refcount(a: Any) -> NetworkWeights:
 
 
 @noinline
-def best_slot(net: Any, jobs: Any, mask: Any, summary: Any, shown: int, context: Any, h: Any, h2: Any) -> int:
+def best_slot(
+    weights: Any, jobs: Any, mask: Any, summary: Any, shown: int, base: Any, h: Any, h2: Any
+) -> int:
     """The allowed slot with the largest score; ties go to the first."""
-    net = network_without_refcount(net)
+    weights = network_without_refcount(weights)
     jobs = without_refcount(jobs)
     mask = without_refcount(mask)
     summary = without_refcount(summary)
-    context = without_refcount(context)
+    base = without_refcount(base)
     h = without_refcount(h)
     h2 = without_refcount(h2)
-    width = len(net.bias)
+    width = len(weights.bias)
     for o in range(width):
-        context[o] = net.bias[o]
+        base[o] = weights.bias[o]
     for i in range(len(summary)):
         for o in range(width):
-            context[o] += net.summary[i, o] * summary[i]
+            base[o] += weights.summary[i, o] * summary[i]
     best = -1
-    most = np.float32(0.0)
+    best_value = np.float32(0.0)
     for slot in range(shown):
         if mask[slot] == 0:
             continue
         for o in range(width):
-            h[o] = context[o]
+            h[o] = base[o]
         for i in range(jobs.shape[1]):
             for o in range(width):
-                h[o] += net.job[i, o] * jobs[slot, i]
-        for layer in range(len(net.hidden)):
+                h[o] += weights.job[i, o] * jobs[slot, i]
+        for layer in range(len(weights.hidden)):
             for o in range(width):
-                h2[o] = net.hidden_bias[layer, o]
+                h2[o] = weights.hidden_bias[layer, o]
             for i in range(width):
                 if h[i] > 0:
                     for o in range(width):
-                        h2[o] += net.hidden[layer, i, o] * h[i]
+                        h2[o] += weights.hidden[layer, i, o] * h[i]
             for o in range(width):
                 h[o] = h2[o]
-        value = np.float32(0.0)
+        score = np.float32(0.0)
         for o in range(width):
             if h[o] > 0:
-                value += net.out[o] * h[o]
-        if best < 0 or value > most:
+                score += weights.out[o] * h[o]
+        if best < 0 or score > best_value:
             best = slot
-            most = value
+            best_value = score
     return best
 
 
-def _run_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
+def _run_many(t: Any, a: Any, source: Any, weights: Any, lo: int, hi: int) -> None:
     """Run copies `lo` to `hi`, each to the end of its episode; the reward is computed then, for the whole episode."""
     a = buffers_without_refcount(a)
     source = log_arrays_without_refcount(source)
-    net = network_without_refcount(net)
+    weights = network_without_refcount(weights)
     env_settings = a.env_settings[0]
-    context = np.zeros(len(net.bias), np.float32)
-    h = np.zeros(len(net.bias), np.float32)
-    h2 = np.zeros(len(net.bias), np.float32)
+    base = np.zeros(len(weights.bias), np.float32)
+    h = np.zeros(len(weights.bias), np.float32)
+    h2 = np.zeros(len(weights.bias), np.float32)
     for b in range(lo, hi):
         s = nth_state(t, b)
         copy = a.copies[b]
         while not copy.over:
-            slot = best_slot(net, a.jobs[b], a.mask[b], a.summary[b], copy.shown, context, h, h2)
+            slot = best_slot(weights, a.jobs[b], a.mask[b], a.summary[b], copy.shown, base, h, h2)
             if slot >= 0:  # else an episode without a choice: it only has to be ended
                 apply(s, copy, a.slots[b, slot])
             copy.steps += 1
-            on = advance_to_decision(
+            outcome = advance_to_decision(
                 s,
                 copy,
                 source.order,
@@ -126,33 +128,41 @@ def _run_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
                 env_settings.hold != 0,
                 env_settings.max_wait_s,
             )
-            copy.over = on == OVER
-            a.over[b] = on == OVER
+            copy.over = outcome == OVER
+            a.over[b] = outcome == OVER
             observe(s, a, source, b, a.summary)
         a.reward[b] += compute_reward(
-            s, copy, source.user_weight[b], env_settings.sla_s, a.weights, a.settled[b], a.paid[b], a.terms[b]
+            s,
+            copy,
+            source.user_weight[b],
+            env_settings.sla_s,
+            a.weights,
+            a.settled[b],
+            a.accrued[b],
+            a.terms[b],
         )
-        note = a.finished[b]
-        note[0] = copy.total
-        note[1] = copy.steps
-        note[2] = copy.invalid
+        results = a.finished[b]
+        results[0] = copy.total
+        results[1] = copy.steps
+        results[2] = copy.invalid
         for term in range(len(a.weights)):
-            note[3 + term] = a.paid[b, term]
+            results[3 + term] = a.accrued[b, term]
 
 
 @cache
-def _compiled(state: Any, buffers: Any, source: Any, net: Any) -> Callable[..., Any]:
-    signature = types.void(state, buffers, source, net, types.int64, types.int64)
+def _compiled(state: Any, buffers: Any, source: Any, weights: Any) -> Callable[..., Any]:
+    signature = types.void(state, buffers, source, weights, types.int64, types.int64)
     return compile_entry(_run_many, signature, "envs")
 
 
-def inference_kernel(state: Any, buffers: Any, source: Any, net: NetworkWeights) -> Callable[..., Any]:
+def inference_kernel(state: Any, buffers: Any, source: Any, weights: NetworkWeights) -> Callable[..., Any]:
     """The kernel that runs episodes with a network, compiled for the types of these arrays."""
-    if net.job.shape[0] != buffers.jobs.shape[2]:
+    if weights.job.shape[0] != buffers.jobs.shape[2]:
         raise InputError(
-            f"the network takes {net.job.shape[0]} features of a job and the engine computes {buffers.jobs.shape[2]}; "
+            f"the network takes {weights.job.shape[0]} features of a job and the engine computes "
+            f"{buffers.jobs.shape[2]}; "
             "a network with custom features runs from Python only"
         )
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64, types.int64)
-    return _compiled(*(numba.typeof(each) for each in (state, buffers, source, net)))
+    return _compiled(*(numba.typeof(array) for array in (state, buffers, source, weights)))

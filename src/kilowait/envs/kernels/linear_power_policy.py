@@ -29,7 +29,7 @@ from kilowait.engine.kernels.jit import (
 from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.envs.kernels import decision_power
 from kilowait.envs.kernels.decision import (
-    BEHIND,
+    BACKFILLING,
     BETWEEN,
     HEAD,
     OVER,
@@ -54,11 +54,11 @@ __all__ = ["SYSTEM_FEATURES", "PowerPolicyWeights", "power_policy_weights", "pow
 Floats = npt.NDArray[np.float64]
 
 HOUR_S = 3600.0
-HELD_S = 86400.0
+MAX_SHIFT_S = 86400.0
 """Maximum shift of a job, seconds."""
-LEAST_LN_S, MOST_LN_S = 0.0, 20.0
+MIN_LN_S, MAX_LN_S = 0.0, 20.0
 """Bounds of ln(timeout / 1 s)."""
-SAME = 1e-9
+TOLERANCE = 1e-9
 """Tolerance of the allowed slowdown."""
 
 SYSTEM_FEATURES: dict[str, str] = {
@@ -66,7 +66,7 @@ SYSTEM_FEATURES: dict[str, str] = {
     "patience": "order: per ln(1 + wait / estimate) / 3",
     "crowded": "slowdown: where jobs request more nodes than are free",
     "backlog": "slowdown: per ln(1 + waiting node-hours / nodes of the machine)",
-    "behind": "slowdown: for backfilled jobs",
+    "backfill": "slowdown: for backfilled jobs",
     "signal": "slowdown: per (carbon intensity or price now / its mean forecast for 24 h) - 1",
     "timeout": "sleep: ln of the seconds that nodes stay idle",
     "timeout_waiting": "sleep: added to that while jobs wait",
@@ -88,33 +88,43 @@ class PowerPolicyWeights(NamedTuple):
     """Weights for the kernel; N jobs of the log, R kinds of jobs, L DVFS states."""
 
     first: Floats  # (N,) constant part of the priority, smaller first
-    longer: Floats  # (N,) constant part of the allowed slowdown, less 1
+    allowed_slowdown: Floats  # (N,) constant part of the allowed slowdown, less 1
     slow: Floats  # (R, L) slowdown
     spent: Floats  # (R, L) watts x slowdown, of the power caused by the job
-    weights: Floats  # (len(MOMENT),)
+    weights: Floats  # (len(SYSTEM_FEATURES),)
     signal: int  # 0: carbon, 1: price; -1: neither
 
 
 def power_policy_weights(
-    power_setup: PowerSetup, first: Floats, longer: Floats, weights: npt.ArrayLike, signal: str | None
+    power_setup: PowerSetup,
+    first: Floats,
+    allowed_slowdown: Floats,
+    weights: npt.ArrayLike,
+    signal: str | None,
 ) -> PowerPolicyWeights:
     """Weights for the jobs of `powered`; `signal` is carbon, price or None."""
-    drawing, levers, model = power_setup.power_tables, power_setup.power_controls, power_setup.model
-    kinds, levels = drawing.may.shape
-    held = np.zeros((len(model.groups), kinds, 1))
-    spared_w = np.zeros(len(model.groups))
+    power_tables, power_controls, model = (
+        power_setup.power_tables,
+        power_setup.power_controls,
+        power_setup.model,
+    )
+    kinds, levels = power_tables.may.shape
+    sleeping_nodes = np.zeros((len(model.groups), kinds, 1))
+    sleep_saving_w = np.zeros(len(model.groups))
     for g, group in enumerate(model.groups):
-        asleep = group.name in levers.sleep and group.sleep is not None
-        spared_w[g] = group.idle_w - group.sleep.sleep_w if asleep and group.sleep is not None else 0.0
-        held[g, :, 0] = drawing.held[g]
+        sleeps = group.name in power_controls.sleep and group.sleep is not None
+        sleep_saving_w[g] = group.idle_w - group.sleep.sleep_w if sleeps and group.sleep is not None else 0.0
+        sleeping_nodes[g, :, 0] = power_tables.nodes_held[g]
     slow = np.ones((kinds, levels))
     if power_setup.tables is not None:
         slow = np.max([table.factor[:, :levels] for table in power_setup.tables.values()], axis=0)
-    watts = (drawing.above_w[:, :, :levels] + held * spared_w[:, None, None]).mean(axis=0)
+    watts = (power_tables.above_w[:, :, :levels] + sleeping_nodes * sleep_saving_w[:, None, None]).mean(
+        axis=0
+    )
     watts = np.maximum(watts, 0.0)  # a job that draws less than its idle nodes adds nothing
     return PowerPolicyWeights(
         np.ascontiguousarray(first, np.float64),
-        np.ascontiguousarray(longer, np.float64),
+        np.ascontiguousarray(allowed_slowdown, np.float64),
         np.ascontiguousarray(slow),
         np.ascontiguousarray(watts * slow),
         np.ascontiguousarray(weights, np.float64),
@@ -127,7 +137,7 @@ def policy_without_refcount(a: Any) -> PowerPolicyWeights:
     """The weights without reference counts."""
     return PowerPolicyWeights(
         without_refcount(a.first),
-        without_refcount(a.longer),
+        without_refcount(a.allowed_slowdown),
         without_refcount(a.slow),
         without_refcount(a.spent),
         without_refcount(a.weights),
@@ -178,26 +188,26 @@ def crowded(s: Any) -> float:
 
 
 @maybe_inline
-def level_for(source: Any, net: Any, there: int, longer: float) -> int:
+def level_for(source: Any, policy: Any, log_row: int, allowed_slowdown: float) -> int:
     """The DVFS state with the minimum energy within the allowed slowdown."""
-    kind = assume_nonnegative(source.kind[there])
+    kind = assume_nonnegative(source.kind[log_row])
     may = source.may[kind]
     best = 0
     for level in range(1, len(may)):
         if (
             may[level] != 0
-            and net.slow[kind, level] - 1.0 <= longer + SAME
-            and net.spent[kind, level] < net.spent[kind, best]
+            and policy.slow[kind, level] - 1.0 <= allowed_slowdown + TOLERANCE
+            and policy.spent[kind, level] < policy.spent[kind, best]
         ):
             best = level
     return best
 
 
 @maybe_inline
-def set_sleep_policy(s: Any, net: Any, nodes: float) -> None:
+def set_sleep_policy(s: Any, policy: Any, nodes: float) -> None:
     """Set the sleep timeout and the number of idle nodes kept awake."""
     k = s.clock[0]
-    w = net.weights
+    w = policy.weights
     waiting = 1.0 if k.queue_hi > k.queue_lo else 0.0
     free = 0
     for g in range(len(s.groups)):
@@ -209,7 +219,7 @@ def set_sleep_policy(s: Any, net: Any, nodes: float) -> None:
             demand += s.job_state[s.arrivals[assume_nonnegative(at)]].least_need
             at -= 1
     seconds = w[TIMEOUT] + w[TIMEOUT_WAITING] * waiting + w[TIMEOUT_BUSY] * (1.0 - free / nodes)
-    seconds = exp(min(max(seconds, LEAST_LN_S), MOST_LN_S))
+    seconds = exp(min(max(seconds, MIN_LN_S), MAX_LN_S))
     share = w[SPARE] + w[SPARE_DEMAND] * demand / nodes + w[SPARE_WAITING] * waiting
     share = min(max(share, 0.0), 1.0)
     for g in range(len(s.sleep_state)):
@@ -220,32 +230,32 @@ def set_sleep_policy(s: Any, net: Any, nodes: float) -> None:
 
 
 @noinline
-def run_power_policy(s: Any, copy: Any, source: Any, env_settings: Any, net: Any, score: Any) -> None:
+def run_power_policy(s: Any, copy: Any, source: Any, env_settings: Any, policy: Any, score: Any) -> None:
     """Advance until the run is over, or, where a log is kept, the array of node state changes is full."""
     s = power_state_without_refcount(s)
     source = log_arrays_without_refcount(source)
-    net = policy_without_refcount(net)
+    policy = policy_without_refcount(policy)
     score = without_refcount(score)
-    w = net.weights
+    w = policy.weights
     k = s.clock[0]
     scored_s = -np.inf
-    add = 0.0
-    held_s = 0.0
+    extra_slowdown = 0.0
+    shift_s = 0.0
     while not copy.over:
         if copy.phase == NODES:
-            set_sleep_policy(s, net, env_settings.nodes)
-            copy.turned = 1
+            set_sleep_policy(s, policy, env_settings.nodes)
+            copy.sleep_decided = 1
         elif copy.phase != BETWEEN:
             if scored_s != k.now:
                 scored_s = k.now
-                signal = above_mean(s, source, net.signal)
-                add = w[CROWDED] * crowded(s) + w[SIGNAL] * signal
+                signal = above_mean(s, source, policy.signal)
+                extra_slowdown = w[CROWDED] * crowded(s) + w[SIGNAL] * signal
                 if w[BACKLOG] != 0.0:
-                    add += w[BACKLOG] * node_hours(s, env_settings.nodes)
-                held_s = min(w[HOLD] * 10.0 * HOUR_S * max(signal, 0.0), HELD_S)
+                    extra_slowdown += w[BACKLOG] * node_hours(s, env_settings.nodes)
+                shift_s = min(w[HOLD] * 10.0 * HOUR_S * max(signal, 0.0), MAX_SHIFT_S)
                 for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
                     job = assume_nonnegative(s.queue[i].job)
-                    value = net.first[assume_nonnegative(copy.first + job)]
+                    value = policy.first[assume_nonnegative(copy.first + job)]
                     wait = max(k.now - s.jobs[job].submit_s, 0.0)
                     if w[AGE] != 0.0:
                         value += w[AGE] * log1p(wait / HOUR_S) / 3.0
@@ -254,56 +264,56 @@ def run_power_policy(s: Any, copy: Any, source: Any, env_settings: Any, net: Any
                     score[job] = value
             best = -1
             level = 0
-            waits = False
+            shifting = False
             for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
                 job = assume_nonnegative(s.queue[i].job)
                 if best >= 0 and score[job] >= score[best]:
                     continue
                 if copy.phase == HEAD and not eligible(s, HEAD, i):
                     continue
-                if held_s > 0.0 and k.now - s.jobs[job].submit_s < held_s:
-                    waits = True
+                if shift_s > 0.0 and k.now - s.jobs[job].submit_s < shift_s:
+                    shifting = True
                     continue
-                there = assume_nonnegative(copy.first + job)
-                longer = net.longer[there] + add
-                if copy.phase == BEHIND:
-                    longer += w[BACKFILL]
-                wanted = level_for(source, net, there, longer)
-                if copy.phase == BEHIND and not fits(s, job, wanted):
+                log_row = assume_nonnegative(copy.first + job)
+                allowed_slowdown = policy.allowed_slowdown[log_row] + extra_slowdown
+                if copy.phase == BACKFILLING:
+                    allowed_slowdown += w[BACKFILL]
+                level_wanted = level_for(source, policy, log_row, allowed_slowdown)
+                if copy.phase == BACKFILLING and not fits(s, job, level_wanted):
                     continue
                 best = job
-                level = wanted
+                level = level_wanted
             if best >= 0:
                 s.preferred_level[best] = level
                 apply(s, copy, best)
-            elif waits and may_hold(s, env_settings.max_wait_for_hold_s):
-                set_sleep_policy(s, net, env_settings.nodes)
+            elif shifting and may_hold(s, env_settings.max_wait_for_hold_s):
+                set_sleep_policy(s, policy, env_settings.nodes)
                 hold(s, copy, source, env_settings.hold_s, env_settings.max_wait_for_hold_s)
-            elif waits:
-                held_s = 0.0  # no other event is to come: start the first job
+            elif shifting:
+                shift_s = 0.0  # no other event follows: start the first job
                 continue
             else:
                 copy.phase = NODES
-                copy.turned = 0
-        on = _advance_to_decision(s, copy, source, env_settings)
-        if on == FULL:
+                copy.sleep_decided = 0
+        outcome = _advance_to_decision(s, copy, source, env_settings)
+        if outcome == FULL:
             return
-        copy.over = on == OVER
+        copy.over = outcome == OVER
 
 
-def _run_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
+def _run_many(t: Any, a: Any, source: Any, policy: Any, lo: int, hi: int) -> None:
     """Run copies `lo` to `hi`, each to the end of its episode; the reward is computed then, for the whole episode."""
     a = buffers_without_refcount(a)
     source = log_arrays_without_refcount(source)
-    net = policy_without_refcount(net)
+    policy = policy_without_refcount(policy)
     env_settings = a.env_settings[0]
     score = np.empty(t.jobs.shape[1])
     for b in range(lo, hi):
         s = nth_state(t, b)
         copy = a.copies[b]
-        run_power_policy(s, copy, source, env_settings, net, score)
+        run_power_policy(s, copy, source, env_settings, policy, score)
         a.over[b] = copy.over != 0
-        if copy.over and env_settings.keep == 0:
+        if copy.over and env_settings.keep_node_steps == 0:
             compute_reward(
                 s,
                 copy,
@@ -312,21 +322,23 @@ def _run_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
                 env_settings,
                 a.weights,
                 a.settled[b],
-                a.paid[b],
+                a.accrued[b],
                 a.terms[b],
             )
             for term in range(len(a.weights)):
-                a.finished[b, 3 + term] = a.paid[b, term]
+                a.finished[b, 3 + term] = a.accrued[b, term]
 
 
 @cache
-def _compiled(state: Any, buffers: Any, source: Any, net: Any) -> Callable[..., Any]:
-    signature = types.void(state, buffers, source, net, types.int64, types.int64)
+def _compiled(state: Any, buffers: Any, source: Any, policy: Any) -> Callable[..., Any]:
+    signature = types.void(state, buffers, source, policy, types.int64, types.int64)
     return compile_entry(_run_many, signature, "envs")
 
 
-def power_policy_kernel(state: Any, buffers: Any, source: Any, net: PowerPolicyWeights) -> Callable[..., Any]:
+def power_policy_kernel(
+    state: Any, buffers: Any, source: Any, policy: PowerPolicyWeights
+) -> Callable[..., Any]:
     """The kernel that runs episodes with this policy, compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64, types.int64)
-    return _compiled(*(numba.typeof(each) for each in (state, buffers, source, net)))
+    return _compiled(*(numba.typeof(each) for each in (state, buffers, source, policy)))

@@ -39,7 +39,7 @@ __all__ = [
     "lookahead_without_refcount",
     "score_of",
     "copy_state",
-    "stage_of",
+    "work_arrays_for",
 ]
 
 PLAN = np.dtype(
@@ -49,7 +49,7 @@ PLAN = np.dtype(
         ("waits", np.int64),  # the objective: 0 bounded slowdown, 1 wait
         ("time_dependent", np.int64),  # the base policy is scored at every pass
         ("decisions", np.int64),  # counted: choices among several jobs
-        ("rehearsals", np.int64),  # counted: futures simulated for them
+        ("simulations", np.int64),  # counted: simulated futures
         ("starts", np.int64),  # counted: starts in these
     ],
     align=True,
@@ -62,33 +62,37 @@ class LookaheadState(NamedTuple):
 
     plan: npt.NDArray[Any]  # (1,) PLAN
     slot: npt.NDArray[np.int64]  # (n,) slot of each waiting job; -1: it cannot be chosen
-    opening: State  # state at the decision
-    play: State  # the same state, simulated further
+    start_state: State  # state at the decision
+    simulated: State  # the same state, simulated further
 
 
-def stage_of(state: State, width: int, depth: int, waits: bool, time_dependent: bool) -> LookaheadState:
+def work_arrays_for(
+    state: State, width: int, depth: int, waits: bool, time_dependent: bool
+) -> LookaheadState:
     """Work arrays for decisions in this state, the state of a run or one row of a stack."""
     plan = np.zeros(1, PLAN).view(np.recarray)
     plan["width"], plan["depth"], plan["waits"], plan["time_dependent"] = width, depth, waits, time_dependent
-    opening = _blank(state)
+    start_state = _blank(state)
     # Read-only arrays are shared.
-    play = _blank(state)._replace(jobs=opening.jobs, need=opening.need, preference=opening.preference)
-    return LookaheadState(plan, np.zeros(len(state.jobs), np.int64), opening, play)
+    simulated = _blank(state)._replace(
+        jobs=start_state.jobs, need=start_state.need, preference=start_state.preference
+    )
+    return LookaheadState(plan, np.zeros(len(state.jobs), np.int64), start_state, simulated)
 
 
 def _blank(state: State) -> State:
     """Arrays for as many jobs; only the part for waiting and running jobs is used."""
-    none = {"job_extra", "arrivals", "changes", "announcements", "usage"}
-    kept = {"groups", "pools", "preference"}
-    made = {}
+    unused = {"job_extra", "arrivals", "changes", "announcements", "usage"}
+    copied = {"groups", "pools", "preference"}
+    arrays = {}
     for name, array in state._asdict().items():
-        if name in kept:
-            made[name] = array.copy()
+        if name in copied:
+            arrays[name] = array.copy()
         else:
-            made[name] = np.zeros((0 if name in none else len(array), *array.shape[1:]), array.dtype)
+            arrays[name] = np.zeros((0 if name in unused else len(array), *array.shape[1:]), array.dtype)
             if array.dtype.names:
-                made[name] = made[name].view(np.recarray)
-    return State(**made)
+                arrays[name] = arrays[name].view(np.recarray)
+    return State(**arrays)
 
 
 @kernel
@@ -97,8 +101,8 @@ def lookahead_without_refcount(a: Any) -> LookaheadState:
     return LookaheadState(
         without_refcount(a.plan),
         without_refcount(a.slot),
-        state_without_refcount(a.opening),
-        state_without_refcount(a.play),
+        state_without_refcount(a.start_state),
+        state_without_refcount(a.simulated),
     )
 
 
@@ -106,8 +110,8 @@ def lookahead_without_refcount(a: Any) -> LookaheadState:
 def score_of(s: Any, job: int, time_dependent: int, score: Any, parameters: Any) -> float:
     """Score of a waiting job by the base policy: now, or at its submission if the order is static."""
     k = s.clock[0]
-    seen = s.jobs[job]
-    value = score(seen, k.now if time_dependent != 0 else seen.submit_s, parameters)
+    job_record = s.jobs[job]
+    value = score(job_record, k.now if time_dependent != 0 else job_record.submit_s, parameters)
     if value != value:
         k.bad_score = job + 1
     return value
@@ -144,7 +148,7 @@ def copy_state(s: Any, a: Any, score: Any, parameters: Any) -> None:
     """Copy the current state, with the queue in the order of the base policy."""
     s = state_without_refcount(s)
     a = lookahead_without_refcount(a)
-    t = a.opening
+    t = a.start_state
     time_dependent = a.plan[0].time_dependent
     copy_resources(s, t)
     k = s.clock[0]
@@ -167,12 +171,12 @@ def copy_state(s: Any, a: Any, score: Any, parameters: Any) -> None:
     for i in range(waiting):
         job = assume_nonnegative(t.candidates[0].job)
         pop(t.candidates, waiting - i)
-        there = s.queue[assume_nonnegative(k.queue_lo + job - running)]
-        here = t.queue[i]
-        here.key = there.key  # whether it has a reservation of this pass
-        here.job = job
-        here.need = there.need
-        here.planned_s = there.planned_s
+        entry = s.queue[assume_nonnegative(k.queue_lo + job - running)]
+        copied_entry = t.queue[i]
+        copied_entry.key = entry.key  # whether it has a reservation of this pass
+        copied_entry.job = job
+        copied_entry.need = entry.need
+        copied_entry.planned_s = entry.planned_s
     c = t.clock[0]
     c.events = running
     c.segments = running
@@ -197,7 +201,7 @@ def place_in_order(s: Any, job: int) -> int:
     return at
 
 
-take = specialize(apply, place_of=place_in_order)
+apply_in_order = specialize(apply, queue_position=place_in_order)
 
 
 @kernel
@@ -231,9 +235,9 @@ def reset_to_copy(t: Any, w: Any) -> None:
 @kernel
 def start_cost(s: Any, job: int, start_s: float, waits: int) -> float:
     """Cost of a job that starts at that time and runs as planned."""
-    seen = s.jobs[job]
-    wait_s = start_s - seen.submit_s
-    return wait_s if waits else slowdown(wait_s, seen.planned_s)
+    job_record = s.jobs[job]
+    wait_s = start_s - job_record.submit_s
+    return wait_s if waits else slowdown(wait_s, job_record.planned_s)
 
 
 @noinline
@@ -241,27 +245,29 @@ def simulate_candidate(a: Any, job: int, score: Any, parameters: Any) -> float:
     """Cost of the waiting jobs if this one is chosen and the base policy decides the rest."""
     a = lookahead_without_refcount(a)
     plan = a.plan[0]
-    w = a.play
-    reset_to_copy(a.opening, w)
+    w = a.simulated
+    reset_to_copy(a.start_state, w)
     k = w.clock[0]
-    nothing = w.timeline_s
+    no_parameters = w.timeline_s
     running = assume_nonnegative(k.running)
     waiting = assume_nonnegative(k.queue_hi)
     while job >= 0:  # finish the pass of the decision
-        take(w, w, job)
+        apply_in_order(w, w, job)
         job = next_in_order(w)
     if k.depth > 0:
-        backfill(w, k.queue_lo, False, -1, 0, zero_score, nothing)
+        backfill(w, k.queue_lo, False, -1, 0, zero_score, no_parameters)
     end_pass(w)
     k.time_dependent = plan.time_dependent
     last = running + plan.depth
     while (
-        k.segments < last and k.queue_hi > k.queue_lo and advance(w, zero_score, nothing, zero_score, nothing)
+        k.segments < last
+        and k.queue_hi > k.queue_lo
+        and advance(w, zero_score, no_parameters, zero_score, no_parameters)
     ):
         if k.time_dependent:
             score_waiting(w, score, parameters)
-        schedule(w, True, zero_score, nothing)
-    plan.rehearsals += 1
+        schedule(w, True, zero_score, no_parameters)
+    plan.simulations += 1
     plan.starts += k.segments - running
     # Sum in the order of job numbers, so that equal futures have bitwise equal costs.
     cost = 0.0
@@ -279,7 +285,7 @@ def best_choice(a: Any, score: Any, parameters: Any) -> int:
     """
     a = lookahead_without_refcount(a)
     plan = a.plan[0]
-    t = a.opening
+    t = a.start_state
     k = t.clock[0]
     running = assume_nonnegative(k.running)
     waiting = assume_nonnegative(k.queue_hi)
@@ -292,26 +298,26 @@ def best_choice(a: Any, score: Any, parameters: Any) -> int:
             choices += 1
             oldest = i if oldest < 0 else oldest
     # Nothing to compare: one candidate only, or all jobs start now in any order.
-    alike = plan.width == 1 or choices <= 1 or (k.one_pool != 0 and need <= t.pools[0].free)
-    plan.decisions += 0 if alike else 1
+    single_choice = plan.width == 1 or choices <= 1 or (k.one_pool != 0 and need <= t.pools[0].free)
+    plan.decisions += 0 if single_choice else 1
     best = -1
-    least = np.inf
-    tried = 0
+    smallest = np.inf
+    simulated_count = 0
     oldest_too = False
     for i in range(waiting):
-        who = assume_nonnegative(t.queue[i].job) - running
-        if a.slot[who] < 0:
+        candidate = assume_nonnegative(t.queue[i].job) - running
+        if a.slot[candidate] < 0:
             continue
-        if alike:
-            return who
-        if tried == plan.width - 1 and not oldest_too:
-            who = oldest
-        oldest_too = oldest_too or who == oldest
-        cost = simulate_candidate(a, running + who, score, parameters)
-        if best < 0 or cost < least:
-            least = cost
-            best = who
-        tried += 1
-        if tried == plan.width:
+        if single_choice:
+            return candidate
+        if simulated_count == plan.width - 1 and not oldest_too:
+            candidate = oldest
+        oldest_too = oldest_too or candidate == oldest
+        cost = simulate_candidate(a, running + candidate, score, parameters)
+        if best < 0 or cost < smallest:
+            smallest = cost
+            best = candidate
+        simulated_count += 1
+        if simulated_count == plan.width:
             break
     return best

@@ -37,34 +37,34 @@ def put_all_to_sleep(s: Any) -> None:
     for g in range(len(s.sleep_state)):
         group = s.sleep_state[g]
         if group.sleeps:
-            kept = reserve_nodes(s, g)
-            while group.awake > kept:
-                put_to_sleep(s, g, min(s.idle[g, group.idle_lo].nodes, group.awake - kept))
+            reserved = reserve_nodes(s, g)
+            while group.awake > reserved:
+                put_to_sleep(s, g, min(s.idle[g, group.idle_lo].nodes, group.awake - reserved))
 
 
 @maybe_inline
 def can_wake(s: Any) -> bool:
     """Whether some node sleeps and waiting jobs need more nodes than are awake or booting."""
-    asked = s.power_control_state[0].queued_nodes
+    needed_nodes = s.power_control_state[0].queued_nodes
     for g in range(len(s.sleep_state)):
         group = s.sleep_state[g]
         if group.sleeps:
             fall_asleep(s, g)
-            if group.asleep > 0 and asked > group.awake + group.waking:
+            if group.asleep > 0 and needed_nodes > group.awake + group.waking:
                 return True
-            asked -= group.awake + group.waking
+            needed_nodes -= group.awake + group.waking
     return False
 
 
 @maybe_inline
 def wake_for_waiting(s: Any) -> None:
     """Wake as many nodes as waiting jobs need beyond those awake or booting."""
-    asked = s.power_control_state[0].queued_nodes
+    needed_nodes = s.power_control_state[0].queued_nodes
     for g in range(len(s.sleep_state)):
         group = s.sleep_state[g]
         if group.sleeps:
             fall_asleep(s, g)
-            woken = min(group.asleep, asked - group.awake - group.waking)
+            woken = min(group.asleep, needed_nodes - group.awake - group.waking)
             if woken > 0:
                 wake_nodes(s, g, woken)
-            asked -= group.awake + group.waking
+            needed_nodes -= group.awake + group.waking

@@ -21,7 +21,7 @@ from kilowait.engine.kernels.jit import (
 )
 from kilowait.engine.kernels.state import state_without_refcount
 from kilowait.envs.kernels.decision import (
-    BEHIND,
+    BACKFILLING,
     HEAD,
     eligible,
     most_free,
@@ -41,24 +41,24 @@ COLUMNS = len(FEATURES)
 def most_relevant(s: Any, copy: Any, slots: Any) -> int:
     """Fill the slots if more jobs wait than there are slots; returns the number of filled slots."""
     k = s.clock[0]
-    room = len(slots)
+    slot_count = len(slots)
     shown = 0
     at = k.queue_lo
-    while at < k.queue_hi and shown < room // 2:
+    while at < k.queue_hi and shown < slot_count // 2:
         if eligible(s, copy.phase, at):
             slots[shown] = s.queue[at].job
             shown += 1
         at += 1
     count = 0
     while at < k.queue_hi:
-        place = s.queue[at]
+        entry = s.queue[at]
         if eligible(s, copy.phase, at):
-            s.candidates[count].key = place.need * s.jobs[assume_nonnegative(place.job)].estimate_s
-            s.candidates[count].job = place.job
+            s.candidates[count].key = entry.need * s.jobs[assume_nonnegative(entry.job)].estimate_s
+            s.candidates[count].job = entry.job
             count += 1
         at += 1
     heapify(s.candidates, count)
-    while count > 0 and shown < room:
+    while count > 0 and shown < slot_count:
         slots[shown] = s.candidates[0].job
         pop(s.candidates, count)
         count -= 1
@@ -94,10 +94,10 @@ def write_observation(
     shown = assume_nonnegative(shown)
     for i in range(shown):
         job = assume_nonnegative(slots[i])
-        seen = s.jobs[job]
-        estimate = seen.estimate_s
+        job_record = s.jobs[job]
+        estimate = job_record.estimate_s
         need = float(s.job_state[job].least_need)
-        wait = now - seen.submit_s
+        wait = now - job_record.submit_s
         row = jobs[i]
         fixed = source.features[assume_nonnegative(copy.first + job)]
         for f in range(FIXED):
@@ -132,7 +132,7 @@ def write_observation(
     summary[2] = log1p(work / (3600.0 * nodes)) / 3.0
     summary[3] = log1p(float(k.running)) / 5.0
     summary[4] = release / (release + 3600.0)
-    summary[5] = 1.0 if copy.phase == BEHIND else 0.0
+    summary[5] = 1.0 if copy.phase == BACKFILLING else 0.0
     summary[6] = (waiting - shown) / waiting if waiting > 0 else 0.0
     day = 2.0 * pi * (now / 86400.0 - np.floor(now / 86400.0))
     week = 2.0 * pi * (now / 604800.0 - np.floor(now / 604800.0))
@@ -155,10 +155,10 @@ def write_edges(
             if a < shown and b < shown:
                 one = slots[a]
                 other = slots[b]
-                here = copy.first + one
-                there = copy.first + other
-                if source.user[here] == source.user[there] or (
-                    source.account[here] >= 0 and source.account[here] == source.account[there]
+                one_row = copy.first + one
+                other_row = copy.first + other
+                if source.user[one_row] == source.user[other_row] or (
+                    source.account[one_row] >= 0 and source.account[one_row] == source.account[other_row]
                 ):
                     bits |= 1
                 if s.job_state[one].least_need + s.job_state[other].least_need > free:

@@ -31,7 +31,7 @@ from kilowait.envs.kernels.decision_gpu import (
     may_hold,
     preemptible,
     type_of,
-    waited,
+    waited_s,
     wanted_types,
 )
 from kilowait.envs.kernels.state_stack_gpu import log_arrays_without_refcount
@@ -43,7 +43,7 @@ AFTER = len(MOVING)
 
 
 @kernel
-def _left(s: Any, job: int) -> float:
+def _remaining_s(s: Any, job: int) -> float:
     """Remaining work, seconds, by the estimate."""
     job_state = s.job_state[job]
     done = done_at(job_state, s.clock[0].now) if job_state.status == RUNNING else job_state.done
@@ -52,49 +52,57 @@ def _left(s: Any, job: int) -> float:
 
 @kernel
 def _may_start(
-    s: Any, source: Any, found: Any, copy: Any, by_type: bool, late: int, only: bool, job: int
+    s: Any, source: Any, fitting_cache: Any, copy: Any, by_type: bool, late: int, only: bool, job: int
 ) -> bool:
     if only:
         return job == late
-    bits = fitting_types(s, found, copy.moment, job)
-    can = allowed(s, source.may, late, job, bits)
-    return can != 0 and (can == bits or by_type)
+    bits = fitting_types(s, fitting_cache, copy.moment, job)
+    usable = allowed(s, source.may, late, job, bits)
+    return usable != 0 and (usable == bits or by_type)
 
 
 @noinline
 def _most_relevant(
-    s: Any, copy: Any, source: Any, found: Any, by_type: bool, late: int, only: bool, room: int, slots: Any
+    s: Any,
+    copy: Any,
+    source: Any,
+    fitting_cache: Any,
+    by_type: bool,
+    late: int,
+    only: bool,
+    free_slots: int,
+    slots: Any,
 ) -> int:
     """Fill the slots if more jobs wait than there are slots; returns the number of filled slots."""
     s = gpu_state_without_refcount(s)
     source = log_arrays_without_refcount(source)
-    found = without_refcount(found)
+    fitting_cache = without_refcount(fitting_cache)
     slots = without_refcount(slots)
     k = s.clock[0]
     shown = 0
     at = k.queue_lo
-    while at < k.queue_hi and shown < room // 2:
-        if _may_start(s, source, found, copy, by_type, late, only, s.queue[at].job):
+    while at < k.queue_hi and shown < free_slots // 2:
+        if _may_start(s, source, fitting_cache, copy, by_type, late, only, s.queue[at].job):
             slots[shown] = s.queue[at].job
             shown += 1
         at += 1
     count = 0
     while at < k.queue_hi:
         job = s.queue[at].job
-        if _may_start(s, source, found, copy, by_type, late, only, job):
-            s.order[count].key = s.jobs[job].gpu_share * _left(s, job)
+        if _may_start(s, source, fitting_cache, copy, by_type, late, only, job):
+            s.order[count].key = s.jobs[job].gpu_share * _remaining_s(s, job)
             s.order[count].job = job
             count += 1
         at += 1
     heapify(s.order, count)
-    while count > 0 and shown < room:
+    while count > 0 and shown < free_slots:
         slots[shown] = s.order[0].job
         pop(s.order, count)
         count -= 1
         shown += 1
     at = k.queue_lo
-    while at < k.queue_hi and shown < room:
-        if not _may_start(s, source, found, copy, by_type, late, only, s.queue[at].job):
+    while at < k.queue_hi and shown < free_slots:
+        if not _may_start(s, source, fitting_cache, copy, by_type, late, only, s.queue[at].job):
             slots[shown] = s.queue[at].job
             shown += 1
         at += 1
@@ -102,24 +110,24 @@ def _most_relevant(
 
 
 @noinline
-def _victims(s: Any, source: Any, starts: int, room: int, slots: Any) -> int:
+def _fill_victim_slots(s: Any, source: Any, starts: int, free_slots: int, slots: Any) -> int:
     """Fill the last slots with preemptible running jobs; returns their number."""
     s = gpu_state_without_refcount(s)
     source = log_arrays_without_refcount(source)
     slots = without_refcount(slots)
     k = s.clock[0]
-    lo = len(slots) - room
+    lo = len(slots) - free_slots
     wanted = wanted_types(s, source.may)
     count = 0
     for i in range(k.running):
         job = s.running_jobs[i]
         if preemptible(s, job, starts) and (wanted >> type_of(s, job)) & 1:
-            s.order[count].key = -s.jobs[job].gpu_share * _left(s, job)
+            s.order[count].key = -s.jobs[job].gpu_share * _remaining_s(s, job)
             s.order[count].job = job
             count += 1
     heapify(s.order, count)
     shown = 0
-    while count > 0 and shown < room:
+    while count > 0 and shown < free_slots:
         slots[lo + shown] = s.order[0].job
         pop(s.order, count)
         count -= 1
@@ -128,7 +136,7 @@ def _victims(s: Any, source: Any, starts: int, room: int, slots: Any) -> int:
 
 
 @kernel
-def _place_of(s: Any, job: int) -> int:
+def _queue_position(s: Any, job: int) -> int:
     """Number of jobs before it in the queue, which is sorted by job number."""
     k = s.clock[0]
     lo = k.queue_lo
@@ -143,26 +151,26 @@ def _place_of(s: Any, job: int) -> int:
 
 
 @kernel
-def _describe(
-    s: Any, copy: Any, source: Any, gpus: float, job: int, wait: float, held: float, row: Any
+def _write_features(
+    s: Any, copy: Any, source: Any, gpus: float, job: int, wait: float, allocated_s: float, row: Any
 ) -> None:
     """Write the features of a job, except its place in the queue, whether it runs, and where it fits."""
     job_state = s.job_state[job]
     fixed = source.features[assume_nonnegative(copy.first + job)]
-    many = assume_nonnegative(len(fixed))
-    for f in range(many):
+    fixed_count = assume_nonnegative(len(fixed))
+    for f in range(fixed_count):
         row[f] = fixed[f]
     if job_state.starts == 0:
-        row[many] = fixed[0]
-        row[many + 1] = source.area[assume_nonnegative(copy.first + job)]
+        row[fixed_count] = fixed[0]
+        row[fixed_count + 1] = source.area[assume_nonnegative(copy.first + job)]
     else:
-        left = _left(s, job)
-        row[many] = log(left / 3600.0) / 3.0
-        row[many + 1] = log1p(left * s.jobs[job].gpu_share / (gpus * 3600.0)) / 3.0
-    row[many + 2] = held / (held + 3600.0)
-    row[many + 3] = wait / (wait + 3600.0)
-    row[many + 4] = wait / (wait + 86400.0)
-    row[many + 5] = wait / (wait + job_state.estimate_s)
+        remaining_s = _remaining_s(s, job)
+        row[fixed_count] = log(remaining_s / 3600.0) / 3.0
+        row[fixed_count + 1] = log1p(remaining_s * s.jobs[job].gpu_share / (gpus * 3600.0)) / 3.0
+    row[fixed_count + 2] = allocated_s / (allocated_s + 3600.0)
+    row[fixed_count + 3] = wait / (wait + 3600.0)
+    row[fixed_count + 4] = wait / (wait + 86400.0)
+    row[fixed_count + 5] = wait / (wait + job_state.estimate_s)
 
 
 @noinline
@@ -171,7 +179,7 @@ def write_observation(
     copy: Any,
     source: Any,
     env_settings: Any,
-    found: Any,
+    fitting_cache: Any,
     jobs: Any,
     mask: Any,
     summary: Any,
@@ -180,74 +188,87 @@ def write_observation(
     """Write the observation of one copy. Rows of slots that are no longer filled become zero."""
     s = gpu_state_without_refcount(s)
     source = log_arrays_without_refcount(source)
-    found = without_refcount(found)
+    fitting_cache = without_refcount(fitting_cache)
     jobs = without_refcount(jobs)
     mask = without_refcount(mask)
     summary = without_refcount(summary)
     slots = without_refcount(slots)
     k = s.clock[0]
     now = k.now
-    asked = copy.phase == PASS
+    in_pass = copy.phase == PASS
     by_type = env_settings.by_type != 0
     types = s.speed.shape[1]
-    many = assume_nonnegative(source.features.shape[1])
-    last = many + AFTER
-    room = len(slots) - env_settings.victims
+    fixed_count = assume_nonnegative(source.features.shape[1])
+    last = fixed_count + AFTER
+    free_slots = len(slots) - env_settings.victims
     choices = env_settings.choices
-    ways = 1 + types if by_type else 1
+    choices_per_placement = 1 + types if by_type else 1
     waiting = assume_nonnegative(k.queue_hi - k.queue_lo)
     late = first_late(s, env_settings.max_wait_s)
-    only = late >= 0 and fitting_types(s, found, copy.moment, late) != 0
+    only = late >= 0 and fitting_types(s, fitting_cache, copy.moment, late) != 0
     before = copy.shown
-    if waiting <= room:
+    if waiting <= free_slots:
         shown = waiting
         for i in range(waiting):
             slots[i] = s.queue[assume_nonnegative(k.queue_lo + i)].job
     else:
-        shown = assume_nonnegative(_most_relevant(s, copy, source, found, by_type, late, only, room, slots))
+        shown = assume_nonnegative(
+            _most_relevant(s, copy, source, fitting_cache, by_type, late, only, free_slots, slots)
+        )
     for i in range(shown):
         job = assume_nonnegative(slots[i])
         row = jobs[i]
-        _describe(s, copy, source, env_settings.gpus, job, waited(s, job), s.job_state[job].attained_s, row)
-        row[many + 6] = (i if waiting <= room else _place_of(s, job)) / waiting
-        row[many + 7] = 0.0
-        bits = fitting_types(s, found, copy.moment, job)
+        _write_features(
+            s, copy, source, env_settings.gpus, job, waited_s(s, job), s.job_state[job].attained_s, row
+        )
+        row[fixed_count + 6] = (i if waiting <= free_slots else _queue_position(s, job)) / waiting
+        row[fixed_count + 7] = 0.0
+        bits = fitting_types(s, fitting_cache, copy.moment, job)
         for kind in range(types):
             row[last + kind] = (bits >> kind) & 1
-        can = allowed(s, source.may, late, job, bits)
-        if not asked or (only and job != late):
-            can = 0
-        anywhere = can != 0 and can == bits
+        usable = allowed(s, source.may, late, job, bits)
+        if not in_pass or (only and job != late):
+            usable = 0
+        anywhere = usable != 0 and usable == bits
         at = assume_nonnegative(i * choices)
-        for _ in range(choices // ways):
+        for _ in range(choices // choices_per_placement):
             mask[at] = anywhere
             if by_type:
                 for kind in range(types):
-                    mask[at + 1 + kind] = (can >> kind) & 1
-            at += ways
+                    mask[at + 1 + kind] = (usable >> kind) & 1
+            at += choices_per_placement
     _clear(jobs, mask, choices, shown, before)
     copy.shown = shown
     if env_settings.victims > 0:
-        before = room + copy.victims
+        before = free_slots + copy.victims
         copy.victims = (
-            _victims(s, source, env_settings.starts, env_settings.victims, slots) if asked and not only else 0
+            _fill_victim_slots(s, source, env_settings.starts, env_settings.victims, slots)
+            if in_pass and not only
+            else 0
         )
-        for i in range(room, room + copy.victims):
+        for i in range(free_slots, free_slots + copy.victims):
             job = assume_nonnegative(slots[i])
             row = jobs[assume_nonnegative(i)]
-            held = now - s.job_state[job].start_s + s.job_state[job].attained_s
-            _describe(
-                s, copy, source, env_settings.gpus, job, now - s.job_state[job].arrival_s - held, held, row
+            allocated_s = now - s.job_state[job].start_s + s.job_state[job].attained_s
+            _write_features(
+                s,
+                copy,
+                source,
+                env_settings.gpus,
+                job,
+                now - s.job_state[job].arrival_s - allocated_s,
+                allocated_s,
+                row,
             )
-            row[many + 6] = 0.0
-            row[many + 7] = 1.0
+            row[fixed_count + 6] = 0.0
+            row[fixed_count + 7] = 1.0
             for kind in range(types):
                 row[last + kind] = kind == type_of(s, job)
             mask[assume_nonnegative(i * choices)] = 1
-        _clear(jobs, mask, choices, room + copy.victims, before)
+        _clear(jobs, mask, choices, free_slots + copy.victims, before)
     if env_settings.hold != 0:
-        mask[len(mask) - 1] = asked and may_hold(s, only)
-    _sum_up(s, source, env_settings, waiting, shown, summary)
+        mask[len(mask) - 1] = in_pass and may_hold(s, only)
+    _write_summary(s, source, env_settings, waiting, shown, summary)
 
 
 @kernel
@@ -261,7 +282,7 @@ def _clear(jobs: Any, mask: Any, choices: int, lo: int, hi: int) -> None:
 
 
 @kernel
-def _sum_up(s: Any, source: Any, env_settings: Any, waiting: int, shown: int, summary: Any) -> None:
+def _write_summary(s: Any, source: Any, env_settings: Any, waiting: int, shown: int, summary: Any) -> None:
     k = s.clock[0]
     now = k.now
     gpus = env_settings.gpus
@@ -287,14 +308,14 @@ def _sum_up(s: Any, source: Any, env_settings: Any, waiting: int, shown: int, su
     backlog = 0.0
     for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
         job = assume_nonnegative(s.queue[i].job)
-        backlog += s.jobs[job].gpu_share * _left(s, job)
+        backlog += s.jobs[job].gpu_share * _remaining_s(s, job)
     ahead = 0.0
     release = np.inf
     for i in range(assume_nonnegative(k.running)):
         job = assume_nonnegative(s.running_jobs[i])
-        left = _left(s, job)
-        ahead += s.jobs[job].gpu_share * left
-        release = min(release, left / s.job_state[job].rate)
+        remaining_s = _remaining_s(s, job)
+        ahead += s.jobs[job].gpu_share * remaining_s
+        release = min(release, remaining_s / s.job_state[job].rate)
     release = release if k.running > 0 else 0.0
     summary[0] = free / (1000.0 * gpus)
     summary[1] = whole / gpus

@@ -13,7 +13,7 @@ from kilowait.engine.kernels.jit import (
 )
 from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.envs.kernels import observation
-from kilowait.envs.kernels.decision import BEHIND, HEAD
+from kilowait.envs.kernels.decision import BACKFILLING, HEAD
 from kilowait.envs.kernels.decision_power import (
     NODES,
     eligible,
@@ -63,18 +63,18 @@ def write_node_summary(s: Any, copy: Any, source: Any, nodes: float, summary: An
     watts = source.building[0].base_w + running_w(s, copy, source)
     idle = 0.0
     asleep = 0
-    turning = 0
+    shutting_down_or_booting = 0
     for g in range(len(s.groups)):
         group = s.sleep_state[g]
         idle += s.pools[s.groups[g].pool_lo].free - group.shutting_down - group.asleep - group.waking
         asleep += group.asleep
-        turning += group.shutting_down + group.waking
+        shutting_down_or_booting += group.shutting_down + group.waking
         state_w = source.state_w[g]
         watts += group.shutting_down * state_w[0] + group.asleep * state_w[1] + group.waking * state_w[2]
     summary[COLUMNS] = watts / source.building[0].full_w
     summary[COLUMNS + 1] = idle / nodes
     summary[COLUMNS + 2] = asleep / nodes
-    summary[COLUMNS + 3] = turning / nodes
+    summary[COLUMNS + 3] = shutting_down_or_booting / nodes
 
 
 @maybe_inline
@@ -125,14 +125,14 @@ def write_observation(
         edges,
     )
     late = overdue(s, env_settings.max_wait_s) if copy.phase == HEAD else -1
-    chooses = copy.phase in (HEAD, BEHIND)
+    chooses = copy.phase in (HEAD, BACKFILLING)
     for i in range(assume_nonnegative(copy.shown)):
         job = assume_nonnegative(slots[i])
-        there = assume_nonnegative(copy.first + job)
-        may = source.may[assume_nonnegative(source.kind[there])]
+        log_row = assume_nonnegative(copy.first + job)
+        may = source.may[assume_nonnegative(source.kind[log_row])]
         for level in range(levels):
             allowed = chooses and choosable[i] != 0 and may[level] != 0
-            if allowed and level > 0 and copy.phase == BEHIND:
+            if allowed and level > 0 and copy.phase == BACKFILLING:
                 allowed = fits(s, job, level)
             mask[i * levels + level] = allowed
     for i in range(copy.shown * levels, before * levels):
@@ -141,9 +141,9 @@ def write_observation(
     mask[extra] = copy.phase == NODES or (
         chooses and late < 0 and may_hold(s, env_settings.max_wait_for_hold_s)
     )
-    if env_settings.turns != 0:
-        turns = copy.phase > 0 and copy.turned == 0
-        mask[extra + 1] = turns and can_sleep(s)
-        mask[extra + 2] = turns and can_wake(s)
+    if env_settings.sleep_actions != 0:
+        sleep_actions = copy.phase > 0 and copy.sleep_decided == 0
+        mask[extra + 1] = sleep_actions and can_sleep(s)
+        mask[extra + 2] = sleep_actions and can_wake(s)
     write_node_summary(s, copy, source, env_settings.nodes, summary)
     write_signal_summary(s, source, env_settings.signals, summary)

@@ -25,14 +25,14 @@ def slowdown(wait: float, run: float) -> float:
 
 @noinline
 def compute_reward(
-    s: Any, copy: Any, user_weight: Any, sla_s: float, weights: Any, settled: Any, paid: Any, terms: Any
+    s: Any, copy: Any, user_weight: Any, sla_s: float, weights: Any, settled: Any, accrued: Any, terms: Any
 ) -> float:
     """The reward since the last call; writes the unweighted cost of each term to `terms`."""
     s = state_without_refcount(s)
     user_weight = without_refcount(user_weight)
     weights = without_refcount(weights)
     settled = without_refcount(settled)
-    paid = without_refcount(paid)
+    accrued = without_refcount(accrued)
     terms = without_refcount(terms)
     k = s.clock[0]
     share = 1.0 / max(copy.jobs, 1)
@@ -45,28 +45,28 @@ def compute_reward(
         settled[2] += share if wait > sla_s else 0.0
         settled[3] += user_weight[job] * slow
         copy.counted += 1
-    slowly = 0.0
-    waited = 0.0
+    waiting_slowdown = 0.0
+    waiting_s = 0.0
     violations = 0
-    fairly = 0.0
+    waiting_fairness = 0.0
     for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
         job = assume_nonnegative(s.queue[i].job)
         wait = k.now - s.jobs[job].submit_s
         slow = slowdown(wait, s.job_state[job].run_s)
-        slowly += slow
-        waited += wait
+        waiting_slowdown += slow
+        waiting_s += wait
         violations += 1 if wait > sla_s else 0
-        fairly += user_weight[job] * slow
-    worth = (
-        settled[0] + share * slowly,
-        settled[1] + share * waited / 3600.0,
+        waiting_fairness += user_weight[job] * slow
+    totals = (
+        settled[0] + share * waiting_slowdown,
+        settled[1] + share * waiting_s / 3600.0,
         settled[2] + share * violations,
-        settled[3] + fairly,
+        settled[3] + waiting_fairness,
     )
     reward = 0.0
     for term in range(len(weights)):
-        terms[term] = worth[term] - paid[term]
-        paid[term] = worth[term]
+        terms[term] = totals[term] - accrued[term]
+        accrued[term] = totals[term]
         reward -= weights[term] * terms[term]
     copy.total += reward
     return reward

@@ -21,7 +21,7 @@ HOUR_S = 3600.0
 
 
 @kernel
-def _notice(s: Any, copy: Any, alive: Any) -> None:
+def _add_arrivals(s: Any, copy: Any, alive: Any) -> None:
     """Add the jobs that have arrived since the last call to the unfinished jobs."""
     k = s.clock[0]
     while copy.known < k.next_arrival:
@@ -33,23 +33,23 @@ def _notice(s: Any, copy: Any, alive: Any) -> None:
 
 
 @kernel
-def _lost(s: Any, owed: Any, job: int) -> float:
+def _lost_gpu_hours(s: Any, pending_losses: Any, job: int) -> float:
     """GPU-hours that a preempted job has lost; returned once, when it has released its GPUs."""
-    number = owed[job]
+    number = pending_losses[job]
     if number < 0 or s.segments[number].outcome == 0:
         return 0.0
-    owed[job] = -1
+    pending_losses[job] = -1
     segment = s.segments[number]
     if segment.outcome != PREEMPTED:
         return 0.0
-    there = s.nodes[s.log[segment.piece_lo].node].type
-    return s.jobs[job].gpu_share * segment.lost_s / s.speed[s.job_state[job].speed_class, there] / HOUR_S
+    node_type = s.nodes[s.log[segment.piece_lo].node].type
+    return s.jobs[job].gpu_share * segment.lost_s / s.speed[s.job_state[job].speed_class, node_type] / HOUR_S
 
 
 @noinline
 def compute_reward(
-    s: Any, copy: Any, weight: Any, gpus: float, sla_s: float, weights: Any, alive: Any, owed: Any,
-    settled: Any, paid: Any, terms: Any,
+    s: Any, copy: Any, weight: Any, gpus: float, sla_s: float, weights: Any, alive: Any, pending_losses: Any,
+    settled: Any, accrued: Any, terms: Any,
 ) -> float:  # fmt: skip
     """The reward since the last call; writes the unweighted cost of each term to `terms`.
 
@@ -60,12 +60,12 @@ def compute_reward(
     weight = without_refcount(weight)
     weights = without_refcount(weights)
     alive = without_refcount(alive)
-    owed = without_refcount(owed)
+    pending_losses = without_refcount(pending_losses)
     settled = without_refcount(settled)
-    paid = without_refcount(paid)
+    accrued = without_refcount(accrued)
     terms = without_refcount(terms)
     k = s.clock[0]
-    _notice(s, copy, alive)
+    _add_arrivals(s, copy, alive)
     ages = 0.0
     waits = 0.0
     slow = 0.0
@@ -76,39 +76,39 @@ def compute_reward(
     while i < copy.alive:
         job = alive[i]
         job_state = s.job_state[job]
-        if len(owed) > 0:
-            settled[5] += _lost(s, owed, job)
-        gone = job_state.status >= DONE
-        end = s.segments[job_state.segment].end_s if gone and job_state.segment >= 0 else k.now
+        if len(pending_losses) > 0:
+            settled[5] += _lost_gpu_hours(s, pending_losses, job)
+        finished = job_state.status >= DONE
+        end = s.segments[job_state.segment].end_s if finished and job_state.segment >= 0 else k.now
         age = end - job_state.arrival_s
-        held = job_state.attained_s
+        allocated_s = job_state.attained_s
         if job_state.status in (RUNNING, ENDING):
-            held += k.now - job_state.start_s
-        wait = age - held
-        worse = max(age / max(job_state.run_s, MIN_RUN_S), 1.0) - 1.0
+            allocated_s += k.now - job_state.start_s
+        wait = age - allocated_s
+        slowdown = max(age / max(job_state.run_s, MIN_RUN_S), 1.0) - 1.0
         violated = 1.0 if wait > sla_s else 0.0
-        own = weight[copy.first + job] * age
-        used = s.jobs[job].gpu_share * held
-        if gone:
+        weighted_age = weight[copy.first + job] * age
+        used = s.jobs[job].gpu_share * allocated_s
+        if finished:
             settled[0] += age
             settled[1] += wait
-            settled[2] += worse
+            settled[2] += slowdown
             settled[3] += violated
-            settled[4] += own
+            settled[4] += weighted_age
             settled[6] += used
             copy.alive -= 1
             alive[i] = alive[copy.alive]
         else:
             ages += age
             waits += wait
-            slow += worse
+            slow += slowdown
             late += violated
-            weighted += own
+            weighted += weighted_age
             busy += used
             i += 1
     share = 1.0 / max(copy.jobs, 1)
     span = k.now - copy.first_s
-    worth = (
+    totals = (
         share * (settled[0] + ages) / HOUR_S,
         share * (settled[1] + waits) / HOUR_S,
         share * (settled[2] + slow),
@@ -120,8 +120,8 @@ def compute_reward(
     )
     reward = 0.0
     for term in range(len(weights)):
-        terms[term] = worth[term] - paid[term]
-        paid[term] = worth[term]
+        terms[term] = totals[term] - accrued[term]
+        accrued[term] = totals[term]
         reward -= weights[term] * terms[term]
     copy.total += reward
     return reward

@@ -29,7 +29,7 @@ def slowdown(turnaround: float, run: float) -> float:
 
 @noinline
 def compute_reward(
-    s: Any, copy: Any, source: Any, user_weight: Any, env_settings: Any, weights: Any, settled: Any, paid: Any,
+    s: Any, copy: Any, source: Any, user_weight: Any, env_settings: Any, weights: Any, settled: Any, accrued: Any,
     terms: Any,
 ) -> float:  # fmt: skip
     """The reward since the last call; writes the unweighted cost of each term to `terms`."""
@@ -38,11 +38,11 @@ def compute_reward(
     user_weight = without_refcount(user_weight)
     weights = without_refcount(weights)
     settled = without_refcount(settled)
-    paid = without_refcount(paid)
+    accrued = without_refcount(accrued)
     terms = without_refcount(terms)
     k = s.clock[0]
     sla_s = env_settings.sla_s
-    integrate_node_energy(s, copy, source, env_settings.keep != 0)
+    integrate_node_energy(s, copy, source, env_settings.keep_node_steps != 0)
     share = 1.0 / max(copy.jobs, 1)
     while copy.counted < k.segments:
         job = assume_nonnegative(s.segments[assume_nonnegative(copy.counted)])
@@ -57,51 +57,51 @@ def compute_reward(
         settled[4] += share * (wait + run) / 3600.0
         watts = source.above_w[job_state.group, source.kind[copy.first + job], job_state.level]
         carbon, price, _ = integrals(source, job_state.start_s)
-        carbon_then, price_then, _ = integrals(source, job_state.start_s + run)
+        carbon_end, price_end, _ = integrals(source, job_state.start_s + run)
         settled[5] += watts * run
-        settled[6] += watts * (carbon_then - carbon)
-        settled[7] += watts * (price_then - price)
+        settled[6] += watts * (carbon_end - carbon)
+        settled[7] += watts * (price_end - price)
         copy.counted += 1
-    slowly = 0.0
-    waited = 0.0
+    waiting_slowdown = 0.0
+    waiting_s = 0.0
     violations = 0
-    fairly = 0.0
-    ran = 0.0
+    waiting_fairness = 0.0
+    waiting_run_s = 0.0
     for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
         job = assume_nonnegative(s.queue[i].job)
         wait = k.now - s.jobs[job].submit_s
         slow = slowdown(wait + s.run_s[job], s.run_s[job])
-        slowly += slow
-        waited += wait
-        ran += s.run_s[job]
+        waiting_slowdown += slow
+        waiting_s += wait
+        waiting_run_s += s.run_s[job]
         violations += 1 if wait > sla_s else 0
-        fairly += user_weight[job] * slow
+        waiting_fairness += user_weight[job] * slow
     building = source.building[0]
     idle_w = building.base_w
-    around_w = building.per_it * idle_w + building.fixed_w
-    passed = k.now - k.first_submit_s
+    facility_idle_w = building.per_it * idle_w + building.fixed_w
+    elapsed_s = k.now - k.first_submit_s
     carbon, price, _ = integrals(source, k.now)
     carbon -= copy.first_carbon
     price -= copy.first_price
-    joules = idle_w * passed + settled[5] + copy.nodes_w * passed - copy.nodes_j
-    of_it = settled[6] + copy.nodes_w * carbon - copy.nodes_carbon
-    grams = around_w * carbon + building.per_it * of_it
-    of_it = settled[7] + copy.nodes_w * price - copy.nodes_price
-    money = around_w * price + building.per_it * of_it
-    worth = (
-        settled[0] + share * slowly,
-        settled[1] + share * waited / 3600.0,
+    joules = idle_w * elapsed_s + settled[5] + copy.nodes_w * elapsed_s - copy.nodes_j
+    it_integral = settled[6] + copy.nodes_w * carbon - copy.nodes_carbon
+    grams = facility_idle_w * carbon + building.per_it * it_integral
+    it_integral = settled[7] + copy.nodes_w * price - copy.nodes_price
+    money = facility_idle_w * price + building.per_it * it_integral
+    totals = (
+        settled[0] + share * waiting_slowdown,
+        settled[1] + share * waiting_s / 3600.0,
         settled[2] + share * violations,
-        settled[3] + fairly,
-        settled[4] + share * (waited + ran) / 3600.0,
+        settled[3] + waiting_fairness,
+        settled[4] + share * (waiting_s + waiting_run_s) / 3600.0,
         share * joules / KWH,
         share * grams / THOUSAND_KWH,
         share * money / THOUSAND_KWH,
     )
     reward = 0.0
     for term in range(len(weights)):
-        terms[term] = worth[term] - paid[term]
-        paid[term] = worth[term]
+        terms[term] = totals[term] - accrued[term]
+        accrued[term] = totals[term]
         reward -= weights[term] * terms[term]
     copy.total += reward
     return reward

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from kilowait.engine.kernels.jit import kernel, noinline, without_refcount
 from kilowait.engine.kernels.state import State, state_without_refcount
 
-__all__ = ["COPY", "LogArrays", "nth_state", "reset", "source_of", "stack_of"]
+__all__ = ["COPY", "LogArrays", "nth_state", "reset", "prepare_log_arrays", "stack_states"]
 
 COPY = np.dtype(
     [
@@ -22,12 +22,15 @@ COPY = np.dtype(
         ("next_first", np.int64),  # first row of the next episode
         ("jobs", np.int64),  # jobs to start; those that fit no group are left out
         ("phase", np.int64),  # phase of the scheduling pass, see decision
-        ("shown", np.int64),  # jobs in the slots; the next observation clears their rows, in any episode
+        (
+            "shown",
+            np.int64,
+        ),  # jobs in the slots; the next observation clears their rows, also in another episode
         ("counted", np.int64),  # started jobs whose costs are in `settled`
         ("steps", np.int64),
         ("invalid", np.int64),  # forbidden actions, which were replaced
         ("over", np.int64),
-        ("pace", np.float64),  # factor on the arrival rate of the log
+        ("arrival_rate", np.float64),  # factor on the arrival rate of the log
         ("total", np.float64),  # reward of the episode so far
     ],
     align=True,
@@ -51,13 +54,13 @@ class LogArrays(NamedTuple):
     user_weight: npt.NDArray[np.float64]  # (copies, n) 1 / (users x jobs of this one's user)
 
 
-def stack_of(state: State, copies: int) -> State:
+def stack_states(state: State, copies: int) -> State:
     """`copies` copies of this state, one per row; `nth_state` returns each of them."""
     rows = (np.repeat(np.asarray(array)[None], copies, axis=0) for array in state)
     return State(*(row.view(np.recarray) if row.dtype.names else row for row in rows))
 
 
-def source_of(
+def prepare_log_arrays(
     state: State, features: Any, user: Any, account: Any, order: Any, jobs: int, copies: int
 ) -> LogArrays:
     """What episodes of `jobs` jobs are copied from: the state of the whole log before its first event."""
@@ -145,7 +148,7 @@ def reset(s: Any, copy: Any, source: Any, row: int) -> None:
         s.jobs[job] = source.jobs[lo + job]
         s.job_state[job] = source.job_state[lo + job]
         job_state = s.job_state[job]
-        job_state.earliest_s = first_s + (job_state.earliest_s - first_s) / copy.pace
+        job_state.earliest_s = first_s + (job_state.earliest_s - first_s) / copy.arrival_rate
         for column in range(s.need.shape[1]):
             s.need[job, column] = source.need[lo + job, column]
         s.arrivals[job] = job

@@ -23,8 +23,8 @@ __all__ = [
     "nth_state",
     "reset",
     "with_capacity",
-    "source_of",
-    "stack_of",
+    "prepare_log_arrays",
+    "stack_states",
     "window_state",
 ]
 
@@ -44,7 +44,7 @@ COPY = np.dtype(
         ("over", np.int64),
         ("first_s", np.float64),
         ("until_s", np.float64),  # horizon of the episode
-        ("pace", np.float64),  # factor on the arrival rate of the log
+        ("arrival_rate", np.float64),  # factor on the arrival rate of the log
         ("weight", np.float64),  # sum of the weights in the term `priority`
         ("total", np.float64),  # reward of the episode so far
     ],
@@ -77,7 +77,7 @@ class GpuLogArrays(NamedTuple):
     type_cpu: npt.NDArray[np.float64]  # (types,) thousandths of cores
 
 
-def source_of(whole: GpuState, codes: npt.NDArray[np.int64]) -> GpuLogArrays:
+def prepare_log_arrays(whole: GpuState, codes: npt.NDArray[np.int64]) -> GpuLogArrays:
     """The log arrays, from the state of the whole log before its first event."""
     nodes, types = whole.nodes, whole.speed.shape[1]
     gpus = max(int(nodes["gpus"].sum()), 1)
@@ -118,9 +118,13 @@ def log_arrays_without_refcount(a: Any) -> GpuLogArrays:
 def with_capacity(state: GpuState, starts: int) -> GpuState:
     """The state with arrays large enough for `starts` starts of every job."""
     n, pieces = len(state.job_state), len(state.places)
-    room = {"events": 8 * n + 256, "segments": n * (starts + 2) + 64, "log": pieces * (starts + 2) + n + 64}
+    capacity = {
+        "events": 8 * n + 256,
+        "segments": n * (starts + 2) + 64,
+        "log": pieces * (starts + 2) + n + 64,
+    }
     bigger = {
-        name: np.zeros(size, getattr(state, name).dtype).view(np.recarray) for name, size in room.items()
+        name: np.zeros(size, getattr(state, name).dtype).view(np.recarray) for name, size in capacity.items()
     }
     return state._replace(**bigger)
 
@@ -128,27 +132,27 @@ def with_capacity(state: GpuState, starts: int) -> GpuState:
 def window_state(whole: GpuState, jobs: int, starts: int, copies: int) -> GpuState:
     """An empty state for any window of `jobs` jobs of the log, and the dummy job."""
     pieces = np.concatenate(([0], np.cumsum(whole.job_state["pieces"])))
-    most = int((pieces[jobs:] - pieces[:-jobs]).max())
+    max_pieces = int((pieces[jobs:] - pieces[:-jobs]).max())
     rows = len(whole.score_cache)
     if len(whole.typical_jobs):
         rows = min(rows, max(1, SCORE_CACHE_BYTES // (copies * 24 * len(whole.nodes))))
     n = jobs + 1
 
     def empty(array: Any, size: int) -> Any:
-        made: Any = np.zeros((size, *array.shape[1:]), array.dtype)
-        return made.view(np.recarray) if made.dtype.names else made
+        arrays: Any = np.zeros((size, *array.shape[1:]), array.dtype)
+        return arrays.view(np.recarray) if arrays.dtype.names else arrays
 
     sizes = dict.fromkeys(("job_state", "jobs", "arrivals", "queue", "order", "victims", "claimed"), n)
-    sizes |= {"running_jobs": n + 1, "ending_jobs": n + 1, "places": most}
-    made = {name: empty(getattr(whole, name), size) for name, size in sizes.items()}
+    sizes |= {"running_jobs": n + 1, "ending_jobs": n + 1, "places": max_pieces}
+    arrays = {name: empty(getattr(whole, name), size) for name, size in sizes.items()}
     score_cache = {
         name: getattr(whole, name)[:rows].copy()
         for name in ("score_cache", "score_cache_gpus", "score_cache_stamp")
     }
-    return with_capacity(whole._replace(**made, **score_cache), starts)
+    return with_capacity(whole._replace(**arrays, **score_cache), starts)
 
 
-def stack_of(state: GpuState, copies: int) -> GpuState:
+def stack_states(state: GpuState, copies: int) -> GpuState:
     """`copies` copies of this state, one per row; `nth_state` returns each of them."""
     rows = (
         np.repeat(np.asarray(array)[None], 1 if name in SHARED else copies, axis=0)
@@ -223,7 +227,7 @@ def reset(s: Any, copy: Any, source: Any, horizon_s: float) -> None:
         s.job_state[job] = source.job_state[lo + job]
         s.jobs[job] = source.jobs[lo + job]
         job_state = s.job_state[job]
-        job_state.arrival_s = first_s + (job_state.arrival_s - first_s) / copy.pace
+        job_state.arrival_s = first_s + (job_state.arrival_s - first_s) / copy.arrival_rate
         job_state.place_lo -= piece_lo
         if job_state.status == REJECTED:
             s.arrivals[refused] = job
@@ -234,17 +238,17 @@ def reset(s: Any, copy: Any, source: Any, horizon_s: float) -> None:
     dummy = s.job_state[n]
     dummy.arrival_s = copy.until_s
     dummy.status = REJECTED
-    at = refused
-    come = False
+    position = refused
+    dummy_placed = False
     for job in range(n):
         if s.job_state[job].status != REJECTED:
-            if not come and s.job_state[job].arrival_s > copy.until_s:
-                s.arrivals[at] = n
-                at += 1
-                come = True
-            s.arrivals[at] = job
-            at += 1
-    if not come:
+            if not dummy_placed and s.job_state[job].arrival_s > copy.until_s:
+                s.arrivals[position] = n
+                position += 1
+                dummy_placed = True
+            s.arrivals[position] = job
+            position += 1
+    if not dummy_placed:
         s.arrivals[n] = n
     k.next_arrival = refused
     copy.jobs = n - refused

@@ -27,16 +27,16 @@ __all__ = [
     "reset",
     "with_capacity",
     "single_row_stack",
-    "source_of",
-    "stack_of",
+    "prepare_log_arrays",
+    "stack_states",
 ]
 
 COPY = np.dtype(
     [(name, state_stack.COPY[name]) for name in state_stack.COPY.names or ()]
     + [
-        ("turned", np.int64),  # sleep and wake were decided in this pass
+        ("sleep_decided", np.int64),  # sleep and wake were decided in this pass
         ("hold_end_s", np.float64),  # end of the current hold
-        ("noted", np.int64),  # node state changes that are counted
+        ("counted_node_steps", np.int64),  # node state changes that are counted
         ("nodes_w", np.float64),  # watts they add to the nodes,
         ("nodes_j", np.float64),  # joules they would have added since the beginning,
         ("nodes_carbon", np.float64),  # watts x carbon intensity x s,
@@ -102,7 +102,7 @@ def with_capacity(state: PowerState) -> PowerState:
     return state._replace(node_changes=node_changes)
 
 
-def stack_of(state: PowerState, copies: int) -> PowerState:
+def stack_states(state: PowerState, copies: int) -> PowerState:
     """`copies` copies of this state, one per row; read-only arrays are shared."""
     rows: dict[str, Any] = {}
     for name, array in state._asdict().items():
@@ -123,16 +123,16 @@ def single_row_stack(state: PowerState) -> PowerState:
     )
 
 
-def source_of(
+def prepare_log_arrays(
     state: PowerState, plain: state_stack.LogArrays, power_setup: PowerSetup, slots: int, copies: int
 ) -> PowerLogArrays:
     """The log arrays, from the state of the whole log before its first event."""
-    drawing = power_setup.power_tables
-    kept = plain._replace(
-        features=np.ascontiguousarray(np.concatenate((plain.features, drawing.features), axis=1))
+    power_tables = power_setup.power_tables
+    arrays = plain._replace(
+        features=np.ascontiguousarray(np.concatenate((plain.features, power_tables.features), axis=1))
     )
     return PowerLogArrays(
-        *kept,
+        *arrays,
         power_control_state=state.power_control_state.copy(),
         factor=state.factor,
         watts=state.watts,
@@ -140,10 +140,10 @@ def source_of(
         run_s=state.run_s,
         planned_s=state.planned_s,
         sleep_state=state.sleep_state.copy(),
-        above_w=drawing.above_w,
-        kind=drawing.kind,
-        may=drawing.may,
-        state_w=drawing.state_w,
+        above_w=power_tables.above_w,
+        kind=power_tables.kind,
+        may=power_tables.may,
+        state_w=power_tables.state_w,
         building=power_setup.building.view(np.recarray),
         edge_s=power_setup.signal_arrays.edge_s,
         value=power_setup.signal_arrays.value,
@@ -242,9 +242,9 @@ def integrals(source: Any, time: float) -> tuple[float, float, int]:
             lo = middle
         else:
             hi = middle
-    passed = time - source.edge_s[lo]
-    carbon = source.area[lo, 0] + source.value[lo, 0] * passed
-    price = source.area[lo, 1] + source.value[lo, 1] * passed
+    elapsed_s = time - source.edge_s[lo]
+    carbon = source.area[lo, 0] + source.value[lo, 0] * elapsed_s
+    price = source.area[lo, 1] + source.value[lo, 1] * elapsed_s
     return carbon, price, lo
 
 
@@ -280,9 +280,9 @@ def reset(s: Any, copy: Any, source: Any, row: int) -> None:
             for job in range(len(s.jobs)):
                 for level in range(levels):
                     s.factor[g, job, level] = source.factor[g, lo + job, level]
-    copy.turned = 0
+    copy.sleep_decided = 0
     copy.hold_end_s = -np.inf
-    copy.noted = 0
+    copy.counted_node_steps = 0
     copy.nodes_w = 0.0
     copy.nodes_j = 0.0
     copy.nodes_carbon = 0.0

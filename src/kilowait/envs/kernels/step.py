@@ -68,7 +68,7 @@ ENV_SETTINGS = np.dtype(
 class StepBuffers(NamedTuple):
     """Observations, rewards and bookkeeping; one row per copy."""
 
-    env_settings: npt.NDArray[Any]  # (1,) HOW
+    env_settings: npt.NDArray[Any]  # (1,) ENV_SETTINGS
     weights: npt.NDArray[np.float64]  # (terms,)
     copies: npt.NDArray[Any]  # (B,) COPY
     jobs: npt.NDArray[np.float32]  # (B, slots, features)
@@ -79,7 +79,7 @@ class StepBuffers(NamedTuple):
     reward: npt.NDArray[np.float64]  # (B,)
     terms: npt.NDArray[np.float64]  # (B, terms) of this step
     settled: npt.NDArray[np.float64]  # (B, terms) of the jobs that have started
-    paid: npt.NDArray[np.float64]  # (B, terms) up to the last step
+    accrued: npt.NDArray[np.float64]  # (B, terms) up to the last step
     over: npt.NDArray[np.bool_]  # (B,)
     last_summary: npt.NDArray[
         np.float32
@@ -104,7 +104,7 @@ def buffers_without_refcount(a: Any) -> StepBuffers:
         without_refcount(a.reward),
         without_refcount(a.terms),
         without_refcount(a.settled),
-        without_refcount(a.paid),
+        without_refcount(a.accrued),
         without_refcount(a.over),
         without_refcount(a.last_summary),
         without_refcount(a.finished),
@@ -130,7 +130,7 @@ def begin(s: Any, a: Any, source: Any, b: int) -> None:
     a.over[b] = False
     for term in range(len(a.weights)):
         a.settled[b, term] = 0.0
-        a.paid[b, term] = 0.0
+        a.accrued[b, term] = 0.0
 
 
 @noinline
@@ -186,7 +186,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
         if actions[b] == NOTHING:
             continue
         if actions[b] == START_PREPARED:
-            on = advance_to_decision(
+            outcome = advance_to_decision(
                 s,
                 copy,
                 source.order,
@@ -194,8 +194,8 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
                 env_settings.hold != 0,
                 env_settings.max_wait_s,
             )
-            copy.over = on == OVER
-            a.over[b] = on == OVER
+            copy.over = outcome == OVER
+            a.over[b] = outcome == OVER
             observe(s, a, source, b, a.summary)
             continue
         if copy.over or actions[b] == BEGIN:
@@ -205,7 +205,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             observe(s, a, source, b, a.summary)
             continue
         apply_action(s, copy, a.mask[b], a.slots[b], actions[b])
-        on = advance_to_decision(
+        outcome = advance_to_decision(
             s,
             copy,
             source.order,
@@ -214,22 +214,29 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             env_settings.max_wait_s,
         )
         a.reward[b] = compute_reward(
-            s, copy, source.user_weight[b], env_settings.sla_s, a.weights, a.settled[b], a.paid[b], a.terms[b]
+            s,
+            copy,
+            source.user_weight[b],
+            env_settings.sla_s,
+            a.weights,
+            a.settled[b],
+            a.accrued[b],
+            a.terms[b],
         )
         copy.steps += 1
-        if on == OVER:
+        if outcome == OVER:
             copy.over = 1
-            note = a.finished[b]
-            note[0] = copy.total
-            note[1] = copy.steps
-            note[2] = copy.invalid
+            results = a.finished[b]
+            results[0] = copy.total
+            results[1] = copy.steps
+            results[2] = copy.invalid
             for term in range(len(a.weights)):
-                note[3 + term] = a.paid[b, term]
+                results[3 + term] = a.accrued[b, term]
             observe(s, a, source, b, a.last_summary if env_settings.autoreset == SAME_STEP else a.summary)
             if env_settings.autoreset == SAME_STEP:
                 begin(s, a, source, b)
-        a.over[b] = on == OVER
-        if on != OVER or env_settings.autoreset == SAME_STEP:
+        a.over[b] = outcome == OVER
+        if outcome != OVER or env_settings.autoreset == SAME_STEP:
             observe(s, a, source, b, a.summary)
 
 

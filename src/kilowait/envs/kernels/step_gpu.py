@@ -25,8 +25,8 @@ from kilowait.envs.batched_sim_base import (
     START_PREPARED,
 )
 from kilowait.envs.kernels.decision_gpu import (
-    ASK,
-    CUT,
+    DECISION,
+    TRUNCATED,
     advance_to_decision,
     end_gpu_pass,
     preempt_job,
@@ -61,7 +61,7 @@ GPU_ENV_SETTINGS = np.dtype(
 class GpuStepBuffers(NamedTuple):
     """Observations, rewards and bookkeeping; one row per copy."""
 
-    env_settings: npt.NDArray[Any]  # (1,) HOW
+    env_settings: npt.NDArray[Any]  # (1,) GPU_ENV_SETTINGS
     weights: npt.NDArray[np.float64]  # (terms,)
     copies: npt.NDArray[Any]  # (B,) COPY
     jobs: npt.NDArray[np.float32]  # (B, slots, features)
@@ -70,15 +70,15 @@ class GpuStepBuffers(NamedTuple):
     slots: npt.NDArray[np.int64]  # (B, slots) shown jobs, numbered from 0 in the episode
     edges: npt.NDArray[np.uint8]  # (B, slots, slots) or (B, 0, 0)
     free: npt.NDArray[np.int64]  # (B, types or 0, 2) scratch: thousandths of GPUs and of cores that are free
-    found: npt.NDArray[np.int64]  # (B, job shapes, 2) moment, types on which they fit
+    fitting_cache: npt.NDArray[np.int64]  # (B, job shapes, 2) moment, types on which they fit
     alive: npt.NDArray[np.int64]  # (B, jobs) unfinished jobs
-    owed: npt.NDArray[
+    pending_losses: npt.NDArray[
         np.int64
     ]  # (B, jobs) segments whose loss is not counted yet, -1: none; (B, 0) without preemption
     reward: npt.NDArray[np.float64]  # (B,)
     terms: npt.NDArray[np.float64]  # (B, terms) of this step
     settled: npt.NDArray[np.float64]  # (B, 7) sums over finished jobs, see reward_gpu
-    paid: npt.NDArray[np.float64]  # (B, terms) up to the last step
+    accrued: npt.NDArray[np.float64]  # (B, terms) up to the last step
     over: npt.NDArray[np.bool_]  # (B,)
     cut: npt.NDArray[np.bool_]  # (B,) truncated
     last_jobs: npt.NDArray[np.float32]  # as jobs, mask and summary, at the end of an episode where the next
@@ -103,13 +103,13 @@ def buffers_without_refcount(a: Any) -> GpuStepBuffers:
         without_refcount(a.slots),
         without_refcount(a.edges),
         without_refcount(a.free),
-        without_refcount(a.found),
+        without_refcount(a.fitting_cache),
         without_refcount(a.alive),
-        without_refcount(a.owed),
+        without_refcount(a.pending_losses),
         without_refcount(a.reward),
         without_refcount(a.terms),
         without_refcount(a.settled),
-        without_refcount(a.paid),
+        without_refcount(a.accrued),
         without_refcount(a.over),
         without_refcount(a.cut),
         without_refcount(a.last_jobs),
@@ -131,7 +131,7 @@ def advance_copy(s: Any, a: Any, source: Any, b: int) -> int:
         s,
         a.copies[b],
         source,
-        a.found[b],
+        a.fitting_cache[b],
         env_settings.by_type != 0,
         env_settings.hold != 0,
         env_settings.victims > 0,
@@ -147,15 +147,15 @@ def begin(s: Any, a: Any, source: Any, b: int) -> None:
     a = buffers_without_refcount(a)
     source = log_arrays_without_refcount(source)
     reset(s, a.copies[b], source, a.env_settings[0].horizon_s)
-    for job in range(a.owed.shape[1]):
-        a.owed[b, job] = -1
+    for job in range(a.pending_losses.shape[1]):
+        a.pending_losses[b, job] = -1
     advance_copy(s, a, source, b)
     a.over[b] = False
     a.cut[b] = False
-    for place in range(a.settled.shape[1]):
-        a.settled[b, place] = 0.0
+    for column in range(a.settled.shape[1]):
+        a.settled[b, column] = 0.0
     for term in range(len(a.weights)):
-        a.paid[b, term] = 0.0
+        a.accrued[b, term] = 0.0
 
 
 @noinline
@@ -165,7 +165,15 @@ def observe(s: Any, a: Any, source: Any, b: int) -> None:
     a = buffers_without_refcount(a)
     source = log_arrays_without_refcount(source)
     write_observation(
-        s, a.copies[b], source, a.env_settings[0], a.found[b], a.jobs[b], a.mask[b], a.summary[b], a.slots[b]
+        s,
+        a.copies[b],
+        source,
+        a.env_settings[0],
+        a.fitting_cache[b],
+        a.jobs[b],
+        a.mask[b],
+        a.summary[b],
+        a.slots[b],
     )
     if a.edges.shape[1] > 0:
         write_edges(s, a.copies[b], source, a.env_settings[0].victims, a.free[b], a.slots[b], a.edges[b])
@@ -192,12 +200,12 @@ def apply_action(s: Any, a: Any, source: Any, b: int, action: int) -> None:
     if slot >= slots:
         end_gpu_pass(s, copy)
     elif slot >= slots - env_settings.victims:
-        preempt_job(s, copy, a.owed[b], a.slots[b, slot])
+        preempt_job(s, copy, a.pending_losses[b], a.slots[b, slot])
     else:
-        way = action % env_settings.choices
-        ways = env_settings.choices // len(source.codes)
-        s.clock[0].placement = source.codes[way // ways]
-        start_job(s, copy, a.slots[b, slot], way % ways - 1)
+        choice = action % env_settings.choices
+        choices_per_placement = env_settings.choices // len(source.codes)
+        s.clock[0].placement = source.codes[choice // choices_per_placement]
+        start_job(s, copy, a.slots[b, slot], choice % choices_per_placement - 1)
 
 
 @noinline
@@ -205,12 +213,12 @@ def store_finished_episode(a: Any, b: int) -> None:
     """Store the final observation and the results of the episode."""
     a = buffers_without_refcount(a)
     copy = a.copies[b]
-    note = a.finished[b]
-    note[0] = copy.total
-    note[1] = copy.steps
-    note[2] = copy.invalid
+    results = a.finished[b]
+    results[0] = copy.total
+    results[1] = copy.steps
+    results[2] = copy.invalid
     for term in range(len(a.weights)):
-        note[3 + term] = a.paid[b, term]
+        results[3 + term] = a.accrued[b, term]
     for i in range(a.summary.shape[1]):
         a.last_summary[b, i] = a.summary[b, i]
     if len(a.last_jobs) > 0:
@@ -235,9 +243,9 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
         if actions[b] == NOTHING:
             continue
         if actions[b] == START_PREPARED:
-            on = advance_copy(s, a, source, b)
-            copy.over = on != ASK
-            a.over[b] = on != ASK
+            outcome = advance_copy(s, a, source, b)
+            copy.over = outcome != DECISION
+            a.over[b] = outcome != DECISION
             observe(s, a, source, b)
             continue
         if copy.over or actions[b] == BEGIN:
@@ -248,7 +256,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             observe(s, a, source, b)
             continue
         apply_action(s, a, source, b, actions[b])
-        on = advance_copy(s, a, source, b)
+        outcome = advance_copy(s, a, source, b)
         a.reward[b] = compute_reward(
             s,
             copy,
@@ -257,14 +265,14 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             env_settings.sla_s,
             a.weights,
             a.alive[b],
-            a.owed[b],
+            a.pending_losses[b],
             a.settled[b],
-            a.paid[b],
+            a.accrued[b],
             a.terms[b],
         )
         copy.steps += 1
         observe(s, a, source, b)
-        over = on != ASK
+        over = outcome != DECISION
         copy.over = over
         if over:
             store_finished_episode(a, b)
@@ -272,7 +280,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
                 begin(s, a, source, b)
                 observe(s, a, source, b)
         a.over[b] = over
-        a.cut[b] = on == CUT
+        a.cut[b] = outcome == TRUNCATED
 
 
 @cache

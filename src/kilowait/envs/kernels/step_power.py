@@ -34,10 +34,10 @@ POWER_ENV_SETTINGS = np.dtype(
     [(name, PLAIN[name]) for name in PLAIN.names or ()]
     + [
         ("levels", np.int64),  # DVFS states to choose from
-        ("turns", np.int64),  # there are sleep and wake actions
+        ("sleep_actions", np.int64),  # there are sleep and wake actions
         ("wake_ahead", np.int64),  # nodes boot in time for reservations
         ("signals", np.int64),  # bits: carbon, price
-        ("keep", np.int64),  # node state changes are kept for a log
+        ("keep_node_steps", np.int64),  # node state changes are kept for a log
         ("rows", np.int64),  # maximum node state changes of one instant
         ("hold_s", np.float64),  # maximum duration of the hold action
         ("max_wait_for_hold_s", np.float64),  # a job that has waited longer is not held
@@ -71,7 +71,7 @@ def apply_action(
     elif extra == 0:
         hold(s, copy, source, env_settings.hold_s, env_settings.max_wait_for_hold_s)
     else:
-        copy.turned = 1
+        copy.sleep_decided = 1
         if extra == 1:
             put_all_to_sleep(s)
         else:
@@ -106,7 +106,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
                     env_settings,
                     a.weights,
                     a.settled[b],
-                    a.paid[b],
+                    a.accrued[b],
                     a.terms[b],
                 )
                 copy.steps += 1
@@ -116,12 +116,12 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             a.reward[b] = 0.0
             a.terms[b] = 0.0
         if copy.over != 0 and not begins:
-            note = a.finished[b]
-            note[0] = copy.total
-            note[1] = copy.steps
-            note[2] = copy.invalid
+            results = a.finished[b]
+            results[0] = copy.total
+            results[1] = copy.steps
+            results[2] = copy.invalid
             for term in range(len(a.weights)):
-                note[3 + term] = a.paid[b, term]
+                results[3 + term] = a.accrued[b, term]
             if env_settings.autoreset == SAME_STEP:
                 write_observation(
                     s, copy, source, env_settings,
@@ -134,7 +134,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             integrate_node_energy(s, copy, source, False)
             for term in range(len(a.weights)):
                 a.settled[b, term] = 0.0
-                a.paid[b, term] = 0.0
+                a.accrued[b, term] = 0.0
         write_observation(
             s, copy, source, env_settings,
             a.jobs[b], a.mask[b], a.summary[b], a.slots[b], a.edges[b], source.choosable[b],

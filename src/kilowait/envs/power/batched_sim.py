@@ -19,9 +19,9 @@ from kilowait.envs.kernels import state_stack
 from kilowait.envs.kernels.state_stack_power import (
     COPY,
     max_node_steps,
+    prepare_log_arrays,
     single_row_stack,
-    source_of,
-    stack_of,
+    stack_states,
     with_capacity,
 )
 from kilowait.envs.kernels.step import StepBuffers
@@ -59,8 +59,7 @@ class EnergyDecisionSettings(DecisionSettings):
         if not (self.hold_s > 0 and 0 <= self.max_wait_for_hold_s < np.inf):
             raise InputError(
                 f"hold_s is {self.hold_s} s and max_wait_for_hold_s {self.max_wait_for_hold_s} s; give a hold_s "
-                f"above 0 "
-                "and a finite max_wait_for_hold_s of 0 or more"
+                "above 0 and a finite max_wait_for_hold_s of 0 or more"
             )
         if not self.hold:
             raise InputError(
@@ -71,13 +70,13 @@ class EnergyDecisionSettings(DecisionSettings):
         """The shape of observations. Actions are slot x levels + level; then hold; then sleep and wake, if nodes can
         sleep.
         """
-        turns = self.sleep_actions and len(power_setup.power_controls.sleep) > 0
+        can_sleep = self.sleep_actions and len(power_setup.power_controls.sleep) > 0
         return ObservationSpec(
             feature_names(self.prediction_features),
             (*SUMMARY, *signal_summary(power_setup.names)),
             self.queue_window,
             power_setup.power_tables.may.shape[1],
-            3 if turns else 1,
+            3 if can_sleep else 1,
             self.graph,
         )
 
@@ -106,7 +105,7 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         """`state`: the state, from `with_capacity`, of a simulator of all jobs, which the only copy advances; None: new
         states."""
         self.power_setup = power_setup
-        seen, terms, levers = (
+        spec, terms, power_controls = (
             decision_settings.observation_spec_for(power_setup),
             len(TERMS),
             power_setup.power_controls,
@@ -114,95 +113,107 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         order = (
             None if decision_settings.backfill_order == "agent" else resolve(decision_settings.backfill_order)
         )
-        machine = add_power_pool(resource_pools(cluster), levers, float(jobs["submit_s"][0]))
-        whole = build_power_state(
-            jobs, None, machine, decision_settings.settings, external_policy(), None, levers
+        resources = add_power_pool(resource_pools(cluster), power_controls, float(jobs["submit_s"][0]))
+        log_state = build_power_state(
+            jobs, None, resources, decision_settings.settings, external_policy(), None, power_controls
         )
         if state is None:
-            part = replace(
-                levers,
-                factor=None if levers.factor is None else levers.factor[:, :episode_jobs],
-                watts=None if levers.watts is None else levers.watts[:, :episode_jobs],
+            episode_controls = replace(
+                power_controls,
+                factor=None if power_controls.factor is None else power_controls.factor[:, :episode_jobs],
+                watts=None if power_controls.watts is None else power_controls.watts[:, :episode_jobs],
             )
-            first = build_power_state(
-                jobs[:episode_jobs], None, machine, decision_settings.settings, external_policy(), None, part
+            episode_state = build_power_state(
+                jobs[:episode_jobs],
+                None,
+                resources,
+                decision_settings.settings,
+                external_policy(),
+                None,
+                episode_controls,
             )
-            state, own = with_capacity(first), False
-            stack = stack_of(state, copies)
+            state, in_place = with_capacity(episode_state), False
+            states = stack_states(state, copies)
         else:
-            own = True
-            stack = single_row_stack(state)
-        plain = state_stack.source_of(
-            whole,  # type: ignore[arg-type]  # it has all fields of a plain state
+            in_place = True
+            states = single_row_stack(state)
+        batch_arrays = state_stack.prepare_log_arrays(
+            log_state,  # type: ignore[arg-type]  # it has all fields of a plain state
             fixed_features(jobs, cluster.nodes, predictions=decision_settings.prediction_features),
             user_numbers(jobs),
             np.ascontiguousarray(jobs["account"] if "account" in jobs else np.full(len(jobs), -1), np.int64),
-            np.zeros(len(jobs)) if order is None else static_scores(order, jobs, cluster, whole.jobs),
+            np.zeros(len(jobs)) if order is None else static_scores(order, jobs, cluster, log_state.jobs),
             episode_jobs,
             copies,
         )
-        source = source_of(whole, plain, power_setup, seen.slots, copies)
+        log_arrays = prepare_log_arrays(log_state, batch_arrays, power_setup, spec.slots, copies)
         env_settings = np.zeros(1, POWER_ENV_SETTINGS).view(np.recarray)
-        env_settings["nodes"] = sum(int(whole.pools["capacity"][lo]) for lo in whole.groups["pool_lo"])
+        env_settings["nodes"] = sum(
+            int(log_state.pools["capacity"][lo]) for lo in log_state.groups["pool_lo"]
+        )
         env_settings["max_wait_s"], env_settings["sla_s"] = decision_settings.max_wait_s, reward.sla_s
         env_settings["agent_backfills"], env_settings["hold"] = order is None, True
-        env_settings["autoreset"], env_settings["keep"] = autoreset, own
+        env_settings["autoreset"], env_settings["keep_node_steps"] = autoreset, in_place
         env_settings["rows"] = max_node_steps(state)
-        env_settings["levels"], env_settings["turns"] = seen.choices, seen.extra > 1
-        env_settings["wake_ahead"] = any(way.wake_ahead for way in levers.sleep.values())
+        env_settings["levels"], env_settings["sleep_actions"] = spec.choices, spec.extra > 1
+        env_settings["wake_ahead"] = any(
+            sleep_policy.wake_ahead for sleep_policy in power_controls.sleep.values()
+        )
         env_settings["signals"] = sum(1 << ("carbon", "price").index(name) for name in power_setup.names)
         env_settings["hold_s"], env_settings["max_wait_for_hold_s"] = (
             decision_settings.hold_s,
             decision_settings.max_wait_for_hold_s,
         )
-        edges = seen.slots if seen.graph else 0
-        scene = StepBuffers(
+        edges = spec.slots if spec.graph else 0
+        buffers = StepBuffers(
             env_settings=env_settings,
             weights=reward.vector(),
             copies=np.zeros(copies, COPY).view(np.recarray),
-            jobs=np.zeros((copies, seen.slots, len(seen.features)), np.float32),
-            mask=np.zeros((copies, seen.actions), np.int8),
-            summary=np.zeros((copies, len(seen.summary)), np.float32),
-            slots=np.zeros((copies, seen.slots), np.int64),
+            jobs=np.zeros((copies, spec.slots, len(spec.features)), np.float32),
+            mask=np.zeros((copies, spec.actions), np.int8),
+            summary=np.zeros((copies, len(spec.summary)), np.float32),
+            slots=np.zeros((copies, spec.slots), np.int64),
             edges=np.zeros((copies, edges, edges), np.uint8),
             reward=np.zeros(copies),
             terms=np.zeros((copies, terms)),
             settled=np.zeros((copies, terms)),
-            paid=np.zeros((copies, terms)),
+            accrued=np.zeros((copies, terms)),
             over=np.zeros(copies, np.bool_),
-            last_summary=np.zeros((copies, len(seen.summary)), np.float32),
+            last_summary=np.zeros((copies, len(spec.summary)), np.float32),
             finished=np.zeros((copies, 3 + terms)),
         )
-        scene.copies["pace"] = 1.0
-        super().__init__(step_for(stack, scene, source), stack, scene, source, copies, threads)
+        buffers.copies["arrival_rate"] = 1.0
+        super().__init__(step_for(states, buffers, log_arrays), states, buffers, log_arrays, copies, threads)
 
     def observed(self, copy: bool = True) -> Observation:
         """The current observation, as new arrays or as those that the next step overwrites."""
-        shown = super().observed(copy)
+        observation = super().observed(copy)
         if self.buffers.edges.size:
-            shown["edges"] = self.buffers.edges.copy() if copy else self.buffers.edges
-        return shown
+            observation["edges"] = self.buffers.edges.copy() if copy else self.buffers.edges
+        return observation
 
     def _changing_arrays(self) -> dict[str, npt.NDArray[np.float64]]:
-        moving = super()._changing_arrays()
+        arrays = super()._changing_arrays()
         for name in ("reserve", "node_changes", *_LISTS):  # constant; empty between two steps; in `snapshot`
-            del moving[f"stack.{name}"]
-        return moving | {"user_weight": self.log_arrays.user_weight}
+            del arrays[f"states.{name}"]
+        return arrays | {"user_weight": self.log_arrays.user_weight}
 
     def snapshot(self) -> dict[str, npt.NDArray[np.uint8]]:
         """As in the base class; of the node lists, which have one entry per node, only the part in use."""
-        kept = super().snapshot()
+        saved = super().snapshot()
         for name, end in _LISTS.items():
             used = int(self.states.sleep_state[end].max())
-            part = np.asarray(getattr(self.states, name))[:, :, :used]
-            kept[f"stack.{name}"] = np.frombuffer(part.tobytes(), np.uint8).copy()
-        return kept
+            used_part = np.asarray(getattr(self.states, name))[:, :, :used]
+            saved[f"states.{name}"] = np.frombuffer(used_part.tobytes(), np.uint8).copy()
+        return saved
 
-    def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> None:
         """As in the base class."""
-        lists = {f"stack.{name}" for name in _LISTS}
-        super().restore({name: array for name, array in kept.items() if name not in lists})
+        lists = {f"states.{name}" for name in _LISTS}
+        super().restore({name: array for name, array in saved.items() if name not in lists})
         for name in _LISTS:
-            own = getattr(self.states, name).view(np.ndarray)
-            part = np.frombuffer(kept[f"stack.{name}"].tobytes(), own.dtype).reshape(*own.shape[:2], -1)
-            own[:, :, : part.shape[2]] = part
+            array_in_use = getattr(self.states, name).view(np.ndarray)
+            used_part = np.frombuffer(saved[f"states.{name}"].tobytes(), array_in_use.dtype).reshape(
+                *array_in_use.shape[:2], -1
+            )
+            array_in_use[:, :, : used_part.shape[2]] = used_part

@@ -25,4 +25,4 @@ class EnergyEnv(SingleEnv):
     ((15,), 51)
     """
 
-    many = EnergyVectorEnv
+    vector_env_type = EnergyVectorEnv

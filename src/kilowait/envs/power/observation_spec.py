@@ -22,22 +22,22 @@ modelled power.
 
 SUMMARY: dict[str, str] = {
     **OF_MACHINE,
-    "power": "IT power now / IT power with every node at full load; nodes that a job waits for count as idle",
+    "power": "IT power now / IT power with every node at full load; nodes that boot for a job count as idle",
     "idle": "free nodes that are awake / nodes of the machine",
     "asleep": "nodes asleep / nodes of the machine",
-    "turning": "nodes falling asleep or waking / nodes of the machine",
+    "in_transition": "nodes shutting down or booting / nodes of the machine",
 }
 """Summary of the machine, the queue and the time; `signal_summary` comes after it."""
 
 
-def feature_names(predictions: bool) -> tuple[str, ...]:
+def feature_names(descriptions: bool) -> tuple[str, ...]:
     """Names of the feature columns of a job; prediction features come before its power.
 
     >>> feature_names(True)[9:]
     ('place', 'bound', 'expected_inverse_runtime', 'cut', 'draw', 'stretch', 'saving')
     """
-    own = tuple(name for name in FEATURES if name not in OF_JOBS)
-    return (*OF_JOBS, *(PREDICTION_FEATURES if predictions else ()), *own)
+    power_features = tuple(name for name in FEATURES if name not in OF_JOBS)
+    return (*OF_JOBS, *(PREDICTION_FEATURES if descriptions else ()), *power_features)
 
 
 CARBON_UNIT, PRICE_UNIT = 500.0, 100.0
@@ -52,11 +52,11 @@ def signal_summary(names: Iterable[str]) -> dict[str, str]:
     >>> list(signal_summary(["carbon"]))
     ['carbon', 'carbon_now', 'carbon_1h', 'carbon_3h', 'carbon_6h', 'carbon_12h', 'carbon_24h']
     """
-    predictions: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for name in names:
         unit = f"{CARBON_UNIT:g} g/kWh" if name == "carbon" else f"{PRICE_UNIT:g} per MWh"
-        predictions[name] = f"{name} now / {unit}"
-        predictions[f"{name}_now"] = f"{name} now / its mean over the week before, from -10 to 10"
+        descriptions[name] = f"{name} now / {unit}"
+        descriptions[f"{name}_now"] = f"{name} now / its mean over the week before, from -10 to 10"
         for hours in LEAD_H:
-            predictions[f"{name}_{hours}h"] = f"mean forecast for the next {hours} h / the same"
-    return predictions
+            descriptions[f"{name}_{hours}h"] = f"mean forecast for the next {hours} h / the same"
+    return descriptions

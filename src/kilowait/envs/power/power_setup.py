@@ -63,7 +63,7 @@ class PowerConfig:
     """Power controls. sleep=POLICY: idle nodes also sleep by that policy. dvfs=SLOWDOWN: DVFS states up to that
     slowdown can be chosen. budget=WATTS. Load shifting is left to the agent."""
     forecast: str | ForecastFactory = "perfect"
-    """perfect, persistence, noisy[:GRID], or a function that makes a forecast from a series."""
+    """perfect, persistence, noisy[:GRID], or a function that returns a forecast of a series."""
     utilization: UtilizationProfile | None = None
     """Assumed utilization of jobs where it is unknown; None: full load."""
     cooling: str | None = None
@@ -83,28 +83,29 @@ class PowerConfig:
         if model.facility.cooling.needs:
             raise InputError(
                 f"the cooling ({type(model.facility.cooling).__name__}) depends on the weather, which "
-                f"kilowait/Energy-v0 "
-                "does not simulate; choose another, such as cooling='pue:1.2'"
+                "kilowait/Energy-v0 does not simulate; choose another, such as cooling='pue:1.2'"
             )
-        asked = parse_controls(self.power_controls).resolved(model, carbon=False, price=False)
-        if asked.shift is not None:
+        parsed = parse_controls(self.power_controls).resolved(model, carbon=False, price=False)
+        if parsed.shift is not None:
             raise InputError(
                 f"power controls {self.power_controls!r}: in kilowait/Energy-v0 the agent shifts load; leave shift out"
             )
-        pulled = resolve_controls(self.power_controls, jobs, cluster, model, utilization=self.utilization)
-        levers = replace(
-            pulled.controls or PowerControls(), preferred_level=None, full_speed_backlog_nodes=-1
+        resolved = resolve_controls(self.power_controls, jobs, cluster, model, utilization=self.utilization)
+        controls = replace(
+            resolved.controls or PowerControls(), preferred_level=None, full_speed_backlog_nodes=-1
         )
-        drawing = _power_tables(jobs, cluster, model, self.utilization, pulled.tables, asked.slowdown)
+        power_tables = _power_tables(jobs, cluster, model, self.utilization, resolved.tables, parsed.slowdown)
         if "predicted_power_w" in jobs:  # observed: predicted power; rewarded: actual power
-            seen = with_planned_power(jobs)
+            predicted_jobs = with_planned_power(jobs)
             expected = resolve_controls(
-                self.power_controls, seen, cluster, model, utilization=self.utilization
+                self.power_controls, predicted_jobs, cluster, model, utilization=self.utilization
             ).tables
-            looks = _power_tables(seen, cluster, model, self.utilization, expected, asked.slowdown)
-            drawing = replace(drawing, features=looks.features)
+            predicted_tables = _power_tables(
+                predicted_jobs, cluster, model, self.utilization, expected, parsed.slowdown
+            )
+            power_tables = replace(power_tables, features=predicted_tables.features)
         first_s, last_s = float(jobs["submit_s"][0]), float(jobs["submit_s"][-1])
-        slowest = 1.0 if levers.factor is None else float(levers.factor.max())
+        slowest = 1.0 if controls.factor is None else float(controls.factor.max())
         until_s = last_s + min(SIGNAL_HORIZON_S, DAY_S + slowest * _max_serial_runtime_s(jobs, episode_jobs))
         past_s = 0.0 if self.forecast == "perfect" else DAY_S + HOUR_S
         signals = align_signals(
@@ -116,18 +117,18 @@ class PowerConfig:
             None,
             self.repeat_signals,
         )
-        foresight = forecast_factory(self.forecast)
+        make_forecast = forecast_factory(self.forecast)
         return PowerSetup(
             cluster,
             model,
             self.utilization,
-            levers,
-            pulled.tables,
+            controls,
+            resolved.tables,
             signals,
-            drawing,
+            power_tables,
             _building_power(model, signals),
-            signal_arrays(signals.carbon, signals.price, first_s, until_s, foresight),
-            pulled.description,
+            signal_arrays(signals.carbon, signals.price, first_s, until_s, make_forecast),
+            resolved.description,
             self.repeat_signals,
         )
 
@@ -137,7 +138,7 @@ class PowerTables:
     """Power of jobs and nodes; R kinds of jobs, L DVFS states."""
 
     above_w: Floats  # (G, R, L) watts of a job above its idle nodes
-    held: Floats  # (G, R) nodes that a job occupies
+    nodes_held: Floats  # (G, R) nodes that a job occupies
     kind: npt.NDArray[np.int64]  # (N,) kind of each job
     may: npt.NDArray[np.uint8]  # (R, choices) whether the DVFS state is allowed
     features: npt.NDArray[np.float32]  # (N, 3) draw, stretch, saving
@@ -165,8 +166,8 @@ class PowerSetup:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the given signals."""
-        given = {"carbon": self.signals.carbon, "price": self.signals.price}
-        return tuple(name for name, series in given.items() if series is not None)
+        series_by_name = {"carbon": self.signals.carbon, "price": self.signals.price}
+        return tuple(name for name, series in series_by_name.items() if series is not None)
 
     def account(self, log: ExecutionLog, horizon: tuple[float, float] | None = None) -> EnergyAccounts:
         """Energy accounts of a run of all these jobs with these power controls."""
@@ -227,37 +228,37 @@ def _power_tables(
     tables: Mapping[str, DvfsTable] | None,
     slowdown: float | None,
 ) -> PowerTables:
-    few, kind = unique_classes(
+    classes, kind = unique_classes(
         jobs,
         ConstantUtilization() if utilization is None else utilization,
         by_cores=any(g.shared for g in cluster.groups),
     )
-    watts, factors, held = [], [], []
+    watts, factors, nodes_held = [], [], []
     for group in cluster.groups:
         table = None if tables is None else tables[group.name]
         if table is None:
-            watts.append(full_speed_w(few, group, model, utilization)[:, None])
-            factors.append(np.ones((len(few), 1)))
+            watts.append(full_speed_w(classes, group, model, utilization)[:, None])
+            factors.append(np.ones((len(classes), 1)))
         else:
             assert (kind is not None) == isinstance(table, ClassTable)
             watts.append(table.power_w)
             factors.append(table.factor)
-        held.append(held_nodes(few, group)[:, None])
-    watt, factor = np.stack(watts), np.stack(factors)
-    idle = np.array([group.idle_w for group in model.groups])[:, None, None]
-    full = np.array([group.full_w for group in model.groups])[:, None, None]
+        nodes_held.append(held_nodes(classes, group)[:, None])
+    power_w, factor = np.stack(watts), np.stack(factors)
+    idle_w = np.array([group.idle_w for group in model.groups])[:, None, None]
+    full_w = np.array([group.full_w for group in model.groups])[:, None, None]
     slow = factor.max(axis=0)
-    may = np.ones((len(few), 1), np.bool_) if slowdown is None else slow <= slowdown
+    may = np.ones((len(classes), 1), np.bool_) if slowdown is None else slow <= slowdown
     may = may[:, : int(np.flatnonzero(may.any(axis=0))[-1]) + 1]  # level 0 is full speed
-    spent = np.where(may, (watt * factor)[:, :, : may.shape[1]].mean(axis=0), np.inf)
+    spent = np.where(may, (power_w * factor)[:, :, : may.shape[1]].mean(axis=0), np.inf)
     features = np.column_stack(
         (
-            (watt[:, :, :1] / np.maximum(np.stack(held) * full, 1e-9)).mean(axis=0),
+            (power_w[:, :, :1] / np.maximum(np.stack(nodes_held) * full_w, 1e-9)).mean(axis=0),
             np.where(may, slow[:, : may.shape[1]], 1.0).max(axis=1) - 1.0,
             1.0 - spent.min(axis=1) / np.maximum(spent[:, 0], 1e-9),
         )
     )
-    states = [
+    state_watts = [
         (0.0, 0.0, 0.0)
         if g.sleep is None
         else (g.sleep.to_sleep_w - g.idle_w, g.sleep.sleep_w - g.idle_w, g.sleep.wake_w - g.idle_w)
@@ -265,30 +266,30 @@ def _power_tables(
     ]
     rows = np.arange(len(jobs)) if kind is None else kind
     return PowerTables(
-        above_w=np.ascontiguousarray(watt - np.stack(held) * idle),
-        held=np.stack(held)[:, :, 0],
+        above_w=np.ascontiguousarray(power_w - np.stack(nodes_held) * idle_w),
+        nodes_held=np.stack(nodes_held)[:, :, 0],
         kind=np.ascontiguousarray(rows, np.int64),
         may=np.ascontiguousarray(may, np.uint8),
         features=np.ascontiguousarray(features[rows], np.float32),
-        state_w=np.array(states, np.float64),
+        state_w=np.array(state_watts, np.float64),
     )
 
 
 def _building_power(model: PowerModel, signals: Signals) -> npt.NDArray[Any]:
     """IT and facility power. With CO2 or cost in the reward, facility power must be linear in IT power."""
-    idle, full = model.idle_it_w(), model.full_it_w()
-    found = np.zeros(1, POWER)
-    found["base_w"], found["full_w"] = idle, full
-    ends = np.array([0.0, full])
+    idle_w, full_w = model.idle_it_w(), model.full_it_w()
+    building = np.zeros(1, POWER)
+    building["base_w"], building["full_w"] = idle_w, full_w
+    ends = np.array([0.0, full_w])
     low, high = model.facility.facility_w(ends)
-    found["per_it"], found["fixed_w"] = (high - low) / max(full, 1e-9), low
-    between = np.linspace(0.0, full, 17)
-    straight = low + (high - low) * between / max(full, 1e-9)
-    bent = not np.allclose(model.facility.facility_w(between), straight, rtol=1e-12, atol=1e-9)
-    if bent and (signals.carbon is not None or signals.price is not None):
+    building["per_it"], building["fixed_w"] = (high - low) / max(full_w, 1e-9), low
+    it_watts = np.linspace(0.0, full_w, 17)
+    linear = low + (high - low) * it_watts / max(full_w, 1e-9)
+    nonlinear = not np.allclose(model.facility.facility_w(it_watts), linear, rtol=1e-12, atol=1e-9)
+    if nonlinear and (signals.carbon is not None or signals.price is not None):
         raise InputError(
             f"the facility power of the power model {model.name!r} is not linear in its IT power (a curve of the power "
             "supply, or a chiller), so CO2 and cost cannot be rewarded step by step; leave the supply out and give "
             "cooling='pue:1.2'"
         )
-    return found
+    return building

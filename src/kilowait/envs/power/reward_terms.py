@@ -6,7 +6,7 @@ difference to it of nodes that sleep, shut down or boot, is charged as time pass
 
 from __future__ import annotations
 
-__all__ = ["TERMS", "USUAL"]
+__all__ = ["TERMS", "DEFAULT_WEIGHTS"]
 
 TERMS: dict[str, str] = {
     "slowdown": "mean of turnaround over run time at full speed (at least 10 s), at least 1, less 1",
@@ -23,5 +23,5 @@ TERMS: dict[str, str] = {
 The slowdown equals that of `kilowait.metrics` where all jobs run at full speed. The latter divides by the run time at
 the job's DVFS state, which would reward slow states."""
 
-USUAL = {"turnaround": 1.0, "energy": 1.0}
+DEFAULT_WEIGHTS = {"turnaround": 1.0, "energy": 1.0}
 """Default weights."""

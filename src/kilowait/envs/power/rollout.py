@@ -18,7 +18,7 @@ from kilowait.envs.kernels.linear_power_policy import PowerPolicyWeights, power_
 from kilowait.envs.kernels.state_stack_power import with_capacity
 from kilowait.envs.power.batched_sim import EnergyBatchedSimulator, EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, PowerSetup
-from kilowait.envs.power.reward_terms import TERMS, USUAL
+from kilowait.envs.power.reward_terms import DEFAULT_WEIGHTS, TERMS
 from kilowait.envs.reward_terms import Reward
 from kilowait.envs.rollout import Decide
 from kilowait.jobs import ExecutionLog, JobTable
@@ -62,7 +62,7 @@ def run_energy_policy(
 
     >>> import kilowait as kw
     >>> jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[60, 60], nodes=[2, 2])
-    >>> slowest = lambda seen: np.array([np.flatnonzero(seen["mask"][0, :384])[-1]])
+    >>> slowest = lambda observation: np.array([np.flatnonzero(observation["mask"][0, :384])[-1]])
     >>> log = run_energy_policy(
     ...     jobs, kw.Cluster.from_nodes(2), slowest, power=PowerConfig("taurus", power_controls="dvfs=1.1")
     ... )
@@ -72,57 +72,57 @@ def run_energy_policy(
     decision_settings = EnergyDecisionSettings() if decision_settings is None else decision_settings
     settings = decision_settings.settings if settings is None else settings
     table = jobs.sorted()
-    powered = power.setup(table, cluster, len(jobs))
-    levers = powered.power_controls
+    power_setup = power.setup(table, cluster, len(jobs))
+    power_controls = power_setup.power_controls
     if jobs.order is not None:
-        back = np.argsort(jobs.order)
-        levers = replace(
-            levers,
-            factor=None if levers.factor is None else levers.factor[:, back],
-            watts=None if levers.watts is None else levers.watts[:, back],
+        inverse_order = np.argsort(jobs.order)
+        power_controls = replace(
+            power_controls,
+            factor=None if power_controls.factor is None else power_controls.factor[:, inverse_order],
+            watts=None if power_controls.watts is None else power_controls.watts[:, inverse_order],
         )
     simulator = _PowerRolloutSimulator(
-        jobs, cluster, settings, policy=replace(external_policy(), name=name), power_controls=levers
+        jobs, cluster, settings, policy=replace(external_policy(), name=name), power_controls=power_controls
     )
     state = simulator.take_state()
-    board = EnergyBatchedSimulator(
+    env_simulator = EnergyBatchedSimulator(
         table,
         cluster,
         decision_settings,
-        Reward(USUAL, terms=TERMS),
-        powered,
+        Reward(DEFAULT_WEIGHTS, terms=TERMS),
+        power_setup,
         copies=1,
         episode_jobs=len(jobs),
         autoreset=DISABLED,
         threads=1,
         state=state,
     )
-    a: Any = board.buffers
-    a.copies["jobs"] = np.iinfo(np.int64).max  # run to the last event: some jobs may never start
-    a.copies["hold_end_s"] = -np.inf
-    kept = [np.zeros(0, NODE_CHANGE)]
+    buffers: Any = env_simulator.buffers
+    buffers.copies["jobs"] = np.iinfo(np.int64).max  # run to the last event: some jobs may never start
+    buffers.copies["hold_end_s"] = -np.inf
+    chunks = [np.zeros(0, NODE_CHANGE)]
 
     def step(action: int) -> None:
         """One step; continues where it stops because the array of node state changes is full."""
-        board.step(np.array([action]))
-        while not a.over[0] and a.copies["phase"][0] == BETWEEN:
-            _store_node_steps(kept, state, a)
-            board.step(np.array([START_PREPARED]))
+        env_simulator.step(np.array([action]))
+        while not buffers.over[0] and buffers.copies["phase"][0] == BETWEEN:
+            _store_node_steps(chunks, state, buffers)
+            env_simulator.step(np.array([START_PREPARED]))
 
     step(START_PREPARED)
     if isinstance(decide, PowerPolicy):
-        net = decide.policy_weights(table, cluster, powered)
-        arrays = (board.states, board.buffers, board.log_arrays)
-        while not a.over[0]:
-            power_policy_kernel(*arrays, net)(*arrays, net, 0, 1)
-            _store_node_steps(kept, state, a)
-    while not a.over[0]:
-        step(int(decide(board.observed(copy=False))[0]))  # type: ignore[operator]
-    _store_node_steps(kept, state, a)
+        policy_weights = decide.policy_weights(table, cluster, power_setup)
+        arrays = (env_simulator.states, env_simulator.buffers, env_simulator.log_arrays)
+        while not buffers.over[0]:
+            power_policy_kernel(*arrays, policy_weights)(*arrays, policy_weights, 0, 1)
+            _store_node_steps(chunks, state, buffers)
+    while not buffers.over[0]:
+        step(int(decide(env_simulator.observed(copy=False))[0]))  # type: ignore[operator]
+    _store_node_steps(chunks, state, buffers)
     log = simulator.log()
-    if not levers.sleep:
+    if not power_controls.sleep:
         return log
-    steps = np.concatenate(kept)
+    steps = np.concatenate(chunks)
     steps = steps[np.lexsort((steps["time_s"], steps["group"]))]
     states = node_states(
         *(steps[column] for column in ("time_s", "group", "shutting_down", "asleep", "waking"))
@@ -130,7 +130,7 @@ def run_energy_policy(
     return replace(log, states=states)
 
 
-def _store_node_steps(kept: list[Any], state: Any, a: Any) -> None:
-    written = int(state.power_control_state["node_changes"][0])
-    kept.append(np.asarray(state.node_changes[:written]).copy())
-    state.power_control_state["node_changes"] = a.copies["noted"] = 0
+def _store_node_steps(chunks: list[Any], state: Any, buffers: Any) -> None:
+    count = int(state.power_control_state["node_changes"][0])
+    chunks.append(np.asarray(state.node_changes[:count]).copy())
+    state.power_control_state["node_changes"] = buffers.copies["counted_node_steps"] = 0

@@ -14,7 +14,7 @@ from kilowait.energy.power import PowerModel, UtilizationProfile
 from kilowait.envs.custom import Feature
 from kilowait.envs.power.batched_sim import EnergyBatchedSimulator, EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, Signal
-from kilowait.envs.power.reward_terms import TERMS, USUAL
+from kilowait.envs.power.reward_terms import DEFAULT_WEIGHTS, TERMS
 from kilowait.envs.reward_terms import Reward, RewardWeights
 from kilowait.envs.vector_env import (
     EngineVectorEnv,
@@ -52,8 +52,12 @@ class EnergyVectorEnv(EngineVectorEnv):
     ...     carbon=Series.constant(400, "g/kWh"),
     ...     power_controls="sleep=break-even+dvfs=1.1",
     ... )
-    >>> seen, _ = vec.reset(seed=0)
-    >>> seen["jobs"].shape, vec.unwrapped.observation_spec.choices, vec.unwrapped.observation_spec.extra
+    >>> observation, _ = vec.reset(seed=0)
+    >>> (
+    ...     observation["jobs"].shape,
+    ...     vec.unwrapped.observation_spec.choices,
+    ...     vec.unwrapped.observation_spec.extra,
+    ... )
     ((4, 128, 13), 3, 3)
     """
 
@@ -84,7 +88,7 @@ class EnergyVectorEnv(EngineVectorEnv):
         copy: bool = True,
         seed: int = 0,
         job_info: bool = False,
-        **asking: Any,
+        **decision_settings: Any,
     ) -> None:
         """A vector environment.
 
@@ -98,21 +102,22 @@ class EnergyVectorEnv(EngineVectorEnv):
                 CO2.
             price: electricity price over time: a Series or a file that `kilowait.energy.read_price` reads; None: no
                 cost.
-            levers: power controls as text, without load shifting: ``sleep=POLICY`` lets idle nodes also sleep by that
-                policy (``sleep=timeout:1000d``: only by action), ``dvfs=SLOWDOWN`` limits the slowdown of a job by
-                DVFS, ``budget=WATTS`` limits the power; all: break-even and 1.1, as far as the machine has them.
-            forecast: forecast of the signals: perfect, persistence, noisy[:GRID], or a function that makes a forecast.
-            profile: assumed utilization of jobs whose power and utilization are unknown; None: full load.
+            power_controls: power controls as text, without load shifting: ``sleep=POLICY`` lets idle nodes also sleep
+                by that policy (``sleep=timeout:1000d``: only by action), ``dvfs=SLOWDOWN`` limits the slowdown of a job
+                by DVFS, ``budget=WATTS`` limits the power; all: break-even and 1.1, as far as the machine has them.
+            forecast: forecast of the signals: perfect, persistence, noisy[:GRID], or a function that returns a
+                forecast.
+            utilization: assumed utilization of jobs whose power and utilization are unknown; None: full load.
             cooling: replaces the cooling of the power model, such as pue:1.2; it must not depend on the weather.
-            start: date of the first submission, for logs without dates.
-            wrap: whether signals that are too short are repeated. More than 30 days after the last submission, the
-                last value is used.
+            log_start: date of the first submission, for logs without dates.
+            repeat_signals: whether signals that are too short are repeated. More than 30 days after the last
+                submission, the last value is used.
             episode_jobs: jobs in an episode.
             reward: reward term to weight; None: {"turnaround": 1, "energy": 1}. A term is a name in
                 `power.reward_terms.TERMS`, a `kilowait.envs.RewardTerm`, or a function of the jobs that started in the
                 step.
             features: custom features of the shown jobs (`kilowait.envs.Feature`), after the built-in ones.
-            preferences: instead of a reward: reward terms whose weights are drawn anew for every episode, and the unit
+            preferences: instead of a reward: reward terms whose weights are sampled for every episode, and the unit
                 of each (see `kilowait.envs.preferences`).
             sla_s: wait that violates the service level, seconds.
             autoreset_mode: as Gymnasium defines it.
@@ -120,7 +125,8 @@ class EnergyVectorEnv(EngineVectorEnv):
             copy: whether every step returns new arrays, or the same ones, overwritten.
             seed: seed of the windows, until `reset` is given one.
             job_info: whether `infos` has ids and users of the shown jobs.
-            asking: fields of `EnergyDecisionSettings`: slots, backfill, hold_s, max_wait_for_hold_s, sleep_actions ...
+            decision_settings: fields of `EnergyDecisionSettings`: queue_window, backfill, hold_s, max_wait_for_hold_s,
+                sleep_actions ...
         """
         check_sizes(num_envs, jobs, episode_jobs, threads)
         if cluster.node_level or cluster.outages or cluster.reservations:
@@ -129,8 +135,8 @@ class EnergyVectorEnv(EngineVectorEnv):
                 "kilowait/Energy-v0 does not simulate; use kilowait/Gpu-v0 for GPU clusters, or a cluster without "
                 "outages and reservations"
             )
-        self.cluster, self.decision_settings = cluster, EnergyDecisionSettings(**asking)
-        self.reward = Reward(default_reward(reward, preferences, USUAL), sla_s, TERMS)
+        self.cluster, self.decision_settings = cluster, EnergyDecisionSettings(**decision_settings)
+        self.reward = Reward(default_reward(reward, preferences, DEFAULT_WEIGHTS), sla_s, TERMS)
         mode, table = AutoresetMode(autoreset_mode), plain_jobs(jobs)
         if "hold_until_s" in table:
             table = table.with_columns(hold_until_s=None)
@@ -140,10 +146,9 @@ class EnergyVectorEnv(EngineVectorEnv):
         if len(self.power_setup.power_controls.budget or ()) > 1:
             raise InputError(
                 f"power controls {power_controls!r}: the power budget changes by the hour, and kilowait/Energy-v0 has "
-                f"one constant "
-                "budget; give it without hours"
+                "one constant budget; give it without hours"
             )
-        board = EnergyBatchedSimulator(
+        simulator = EnergyBatchedSimulator(
             table,
             cluster,
             self.decision_settings,
@@ -155,7 +160,7 @@ class EnergyVectorEnv(EngineVectorEnv):
             threads=threads,
         )
         super().__init__(
-            board,
+            simulator,
             self.decision_settings.observation_spec_for(self.power_setup),
             table,
             episode_jobs=episode_jobs,

@@ -33,7 +33,7 @@ _LOSSES = {
     "policy": "policy loss",
     "value": "value loss",
     "kl": "policy update (KL divergence)",
-    "price": "Lagrange multiplier of the constraint",
+    "multiplier": "Lagrange multiplier of the constraint",
     "cost": "constrained cost",
 }
 

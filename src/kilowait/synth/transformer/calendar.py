@@ -270,7 +270,7 @@ def _pace(gap_s: Floats, start: Bools, block: Ints) -> Ints:
     inside = np.bincount(block, ~start)
     total = np.bincount(block, np.where(start, 0.0, np.log(1.0 + np.where(start, 0.0, gap_s))))
     mean_s = np.exp(total / np.maximum(inside, 1.0))
-    return np.where(inside > 0, 1 + _octave_codes(mean_s, CONDITIONS["pace"] - 1, per_octave=2), 0)
+    return np.where(inside > 0, 1 + _octave_codes(mean_s, CONDITIONS["arrival_rate"] - 1, per_octave=2), 0)
 
 
 def _octave_codes(values: npt.ArrayLike, count: int, *, per_octave: int = 1) -> Ints:
