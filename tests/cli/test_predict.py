@@ -10,14 +10,14 @@ import pyarrow.parquet
 import pytest
 
 from kilowait.traces import write_trace
-from tests.predict.example_logs import habits
+from tests.predict.example_logs import repetitive_log
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
     """Nine days of three users, one of them with measured joules."""
     path = tmp_path_factory.mktemp("logs") / "habits.parquet"
-    jobs = habits()
+    jobs = repetitive_log()
     joules = np.where(jobs["user"] == 2, np.nan, jobs["runtime_s"] * 200.0)
     write_trace(jobs.with_columns(energy_j=joules), path)
     return path
@@ -72,7 +72,7 @@ def test_score_energy_and_power(kilowait, log):
 
 
 def test_log_without_requested_times(kilowait, tmp_path):
-    jobs = habits()
+    jobs = repetitive_log()
     path = tmp_path / "unasked.parquet"
     write_trace(jobs.with_columns(estimate_s=jobs["runtime_s"]), path)
     assert (

@@ -11,7 +11,7 @@ import pytest
 from kilowait.cli import main
 from kilowait.jobs import JobTable
 from kilowait.traces import write_trace
-from tests.predict.example_logs import habits
+from tests.predict.example_logs import repetitive_log
 
 LEAKAGE = "of the evaluated jobs had been submitted (data leakage)"
 SMALL = ("--cluster", 4, "--generations", 1, "--population", 4, "--windows", 2, "--window", 50)
@@ -20,7 +20,7 @@ SMALL = ("--cluster", 4, "--generations", 1, "--population", 4, "--windows", 2, 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
     path = tmp_path_factory.mktemp("logs") / "habits.parquet"
-    jobs = habits()
+    jobs = repetitive_log()
     columns = {name: jobs[name] for name in jobs.columns}
     queues = {"queue": ("short", "long")}
     joules = jobs["runtime_s"] * 150.0
@@ -112,7 +112,7 @@ def test_error_messages(kilowait, log, predictor, tmp_path):
         in kilowait(*args, power_predictor).error()
     )
     without_queue = tmp_path / "bare.parquet"
-    write_trace(habits(), without_queue)
+    write_trace(repetitive_log(), without_queue)
     error = kilowait("simulate", without_queue, "--cluster", 4, "--runtime-predictor", predictor).error()
     assert "features that the predictor uses (queue" in error and "or fit one on this log" in error
 

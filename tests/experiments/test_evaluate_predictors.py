@@ -14,20 +14,20 @@ from kilowait.predict.known_times import from_log
 from kilowait.predict.models import PredictionModel
 from kilowait.predict.scores import score
 from kilowait.predict.walk_forward import RefitSchedule
-from tests.predict.example_logs import DAY, habits
+from tests.predict.example_logs import DAY, repetitive_log
 
 MACHINE = Cluster.from_nodes(16)
 
 
-def weekly_habits():
-    """The jobs of `habits`, with its days stretched to weeks."""
-    jobs = habits()
+def weekly_log():
+    """The jobs of `repetitive_log`, with its days stretched to weeks."""
+    jobs = repetitive_log()
     return jobs.with_columns(submit_s=jobs["submit_s"] * 7)
 
 
 @pytest.fixture(scope="module")
 def comparison():
-    jobs = weekly_habits()
+    jobs = weekly_log()
     names = ("request", "last2", "forest:accurate", "forest:median")
     return jobs, evaluate_predictors(
         make_dataset(jobs, from_log(jobs), 16),
@@ -69,7 +69,7 @@ def test_forest_is_fitted_once_and_quantiles_cover_their_level(comparison):
 
 
 def test_histories_from_log_and_simulation():
-    jobs = habits()
+    jobs = repetitive_log()
     assert history_of(jobs, MACHINE)[1].name == "log"
     wait_s = np.where(np.arange(900) == 7, np.nan, 0.0)
     known, times, notes = history_of(jobs.with_columns(wait_s=wait_s), MACHINE)
@@ -86,7 +86,7 @@ def test_histories_from_log_and_simulation():
 
 
 def test_errors():
-    jobs = habits()
+    jobs = repetitive_log()
     dataset = make_dataset(jobs, from_log(jobs), 16)
     with pytest.raises(InputError, match="the test fraction is 0; it must be above 0"):
         evaluate_predictors(dataset, [PredictionModel.of("last2")], test_fraction=0)

@@ -13,7 +13,7 @@ from kilowait.experiments.power import PowerSettings
 from kilowait.experiments.predict_power import MODEL, with_predicted_watts
 from kilowait.experiments.scenario import Scenario, prepare_scenario, run_scenario
 from kilowait.traces import write_trace
-from tests.predict.example_logs import habits
+from tests.predict.example_logs import repetitive_log
 
 MACHINE = kw.Cluster.from_nodes(4)
 POWER = PowerSettings("taurus")
@@ -21,7 +21,7 @@ POWER = PowerSettings("taurus")
 
 def measured(jobs: int = 900) -> kw.JobTable:
     """Users whose jobs draw 110, 150 and 190 W; every tenth was not measured."""
-    log = habits(jobs=jobs)
+    log = repetitive_log(jobs=jobs)
     watts = np.choose(log["user"], [110.0, 150.0, 190.0])
     return log.with_columns(power_w=np.where(log["job_id"] % 10 == 0, np.nan, watts))
 
@@ -108,4 +108,4 @@ def test_invalid_power_predictors_are_rejected():
     with pytest.raises(InputError, match="the forest's mean is unsuitable for power"):
         Scenario("x.swf", power_predictor="forest:mean", power=POWER)
     with pytest.raises(InputError, match="none of these 900 jobs has any"):
-        with_predicted_watts(habits(), MACHINE, "forest", 191.0)
+        with_predicted_watts(repetitive_log(), MACHINE, "forest", 191.0)

@@ -19,14 +19,14 @@ from kilowait.experiments.prediction_report import (
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.known_times import request_s
 from kilowait.predict.runtime import predict_runtimes
-from tests.predict.test_runtime import QUICK, habits
+from tests.predict.test_runtime import QUICK, repetitive_log
 
 MACHINE = kw.Cluster.from_nodes(16)
 
 
 @pytest.fixture(scope="module")
 def report():
-    jobs = habits()
+    jobs = repetitive_log()
     messages = []
     return (
         jobs,
@@ -128,7 +128,7 @@ def test_same_seed_gives_same_report(report):
 
 
 def test_log_without_requests(report):
-    jobs = habits()
+    jobs = repetitive_log()
     without_requests = jobs.with_columns(estimate_s=jobs["runtime_s"])
     data = prediction_report(without_requests, MACHINE, **QUICK)
     rows = {row["name"]: row for row in data["scores"]}
@@ -153,7 +153,7 @@ def test_scores_without_predictions():
 
 
 def test_errors():
-    jobs = habits()
+    jobs = repetitive_log()
     with pytest.raises(InputError, match="there is no job 4711 in this log; its jobs are 0 to 899"):
         prediction_report(jobs, MACHINE, ids=[4711], **QUICK)
     with pytest.raises(

@@ -17,14 +17,14 @@ from kilowait.predict.forest import ForestSettings
 from kilowait.predict.models import DEFAULT_MODELS, PredictionModel, predictions
 from kilowait.predict.scores import score
 from kilowait.traces import write_trace
-from tests.predict.example_logs import habits
+from tests.predict.example_logs import repetitive_log
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
     """A log whose second half has measured energy."""
     path = tmp_path_factory.mktemp("logs") / "habits.parquet"
-    jobs = habits()
+    jobs = repetitive_log()
     joules = np.where(jobs["job_id"] < 450, np.nan, jobs["runtime_s"] * 200.0)
     write_trace(jobs.with_columns(energy_j=joules), path)
     return str(path)

@@ -20,7 +20,7 @@ from kilowait.predict.dataset import make_dataset
 from kilowait.predict.models import PredictionModel
 from kilowait.predict.predictor import load
 from kilowait.traces import write_trace
-from tests.predict.example_logs import DAY, habits
+from tests.predict.example_logs import DAY, repetitive_log
 
 MACHINE = kw.Cluster.from_nodes(4)
 
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def predictor(folder):
     """Fitted on the first 500 of the 900 jobs of habits.parquet."""
-    jobs = habits()
+    jobs = repetitive_log()
     write_trace(jobs, folder / "habits.parquet")
     early = jobs[:500]
     dataset = make_dataset(early, first_replay(early, MACHINE), 4)
@@ -44,7 +44,7 @@ def predictor(folder):
 
 
 def test_predictions_are_columns_of_the_log(predictor):
-    jobs = habits()
+    jobs = repetitive_log()
     predicted = with_predicted_runtimes(jobs, MACHINE, predictor)
     dataset = make_dataset(jobs, first_replay(jobs, MACHINE), 4)
     for name, values in load(predictor).columns(dataset).items():
@@ -57,7 +57,7 @@ def test_predictions_are_columns_of_the_log(predictor):
 
 
 def test_leaked_test_jobs_are_counted(predictor, folder):
-    jobs, trace = habits(), str(folder / "habits.parquet")
+    jobs, trace = repetitive_log(), str(folder / "habits.parquet")
     saved = saved_predictor(predictor, "runtime", jobs, trace)
     assert (saved.training_jobs, saved.first_evaluated, saved.data) == (500, 0, "habits.parquet")
     assert saved.card_sha256 == hashlib.sha256((folder / "predictor" / "card.json").read_bytes()).hexdigest()
@@ -73,7 +73,7 @@ def test_leaked_test_jobs_are_counted(predictor, folder):
 
 
 def test_dates_are_compared_if_both_logs_have_them(folder):
-    jobs = habits()
+    jobs = repetitive_log()
     columns = {name: jobs[name] for name in jobs.columns}
     dated = kw.JobTable(meta={"unix_start_s": 1_000_000}, **columns)
     dataset = make_dataset(dated[:500], first_replay(dated[:500], MACHINE), 4)
@@ -91,7 +91,7 @@ def test_scaled_load_does_not_change_leakage(predictor, folder):
         str(folder / "habits.parquet"), cluster="nodes:4", runtime_predictor=predictor, load=0.2
     )
     workload, _, _ = prepare_scenario(scenario)
-    assert workload.jobs["submit_s"][500] > 1.5 * habits()["submit_s"][500]
+    assert workload.jobs["submit_s"][500] > 1.5 * repetitive_log()["submit_s"][500]
     assert workload.predictors[0].training_jobs == 500
 
 
@@ -121,7 +121,7 @@ def test_invalid_folders_are_errors(predictor, folder):
     with pytest.raises(InputError, match="contains no predictor"):
         Scenario("x.swf", runtime_predictor=str(folder))
     assert Scenario("x.swf", runtime_predictor=predictor).to_dict()["runtime_predictor"] == predictor
-    jobs = habits()
+    jobs = repetitive_log()
     without_requests = jobs.with_columns(estimate_s=jobs["runtime_s"])
     with pytest.raises(InputError, match="these jobs have no walltime requests"):
         with_predicted_runtimes(without_requests, MACHINE, predictor)

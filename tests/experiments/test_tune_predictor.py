@@ -11,14 +11,14 @@ from kilowait.predict.dataset import make_dataset
 from kilowait.predict.fit import default_settings
 from kilowait.predict.known_times import from_log
 from kilowait.predict.models import PredictionModel
-from tests.predict.example_logs import habits
+from tests.predict.example_logs import repetitive_log
 
 pytest.importorskip("optuna")
 
 
 @pytest.fixture(scope="module")
 def dataset():
-    jobs = habits()
+    jobs = repetitive_log()
     return make_dataset(jobs, from_log(jobs), 16)
 
 
@@ -58,7 +58,7 @@ def test_errors(dataset):
         tune_predictor(dataset, PredictionModel.of("last2"), trials=3)
     with pytest.raises(InputError, match="trials is 0; it must be at least 1"):
         tune_predictor(dataset, PredictionModel.of("forest"), trials=0)
-    short_log = habits()[:90]
+    short_log = repetitive_log()[:90]
     with pytest.raises(InputError, match="90 jobs of which 90 .* too few for tuning"):
         tune_predictor(
             make_dataset(short_log, from_log(short_log), 16), PredictionModel.of("forest"), trials=3

@@ -10,7 +10,7 @@ import kilowait as kw
 from kilowait.evaluation.storage import plain_json
 from kilowait.experiments.prediction_report import prediction_report, save_prediction_report
 from kilowait.report import write_report
-from tests.predict.test_runtime import QUICK, habits
+from tests.predict.test_runtime import QUICK, repetitive_log
 
 NASTY = "</script><b onload=x>"
 
@@ -18,7 +18,7 @@ NASTY = "</script><b onload=x>"
 @pytest.fixture(scope="session")
 def report():
     """The prediction report of three users with regular behaviour; the log name must be escaped."""
-    return prediction_report(habits(), kw.Cluster.from_nodes(16), trace=f"made{NASTY}", ids=[700], **QUICK)
+    return prediction_report(repetitive_log(), kw.Cluster.from_nodes(16), trace=f"made{NASTY}", ids=[700], **QUICK)
 
 
 @pytest.fixture(scope="session")
