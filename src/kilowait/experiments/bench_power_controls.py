@@ -12,8 +12,7 @@ import sys
 from functools import partial
 
 import kilowait as kw
-from kilowait.energy import PowerModel, account_energy
-from kilowait.energy.controls import resolve_controls
+from kilowait.energy import PowerModel
 from kilowait.experiments.bench import NODES, POWER_CONTROLS, SEED, interleaved_ratio
 from kilowait.jobs import JobTable
 
@@ -28,12 +27,11 @@ def ratios(jobs: JobTable, nodes: int, *, quick: bool) -> list[float]:
         kw.metrics(kw.simulate(jobs, cluster, "fcfs", "easy", on_oversized="drop"))
 
     def controlled(text: str) -> None:
-        resolved = resolve_controls(text, jobs, cluster, model)
         log = kw.simulate(
-            resolved.jobs, cluster, "fcfs", "easy", on_oversized="drop", power_controls=resolved.controls
+            jobs, cluster, "fcfs", "easy", on_oversized="drop", power_controls=text, power=model
         )
         kw.metrics(log)
-        account_energy(log, cluster, model, tables=resolved.tables).metrics()
+        kw.account_energy(log, cluster, model).metrics()
 
     return [
         interleaved_ratio(plain, partial(controlled, text), quick=quick) for text in POWER_CONTROLS.values()

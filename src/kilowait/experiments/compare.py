@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kilowait.cluster import Cluster
@@ -12,11 +12,15 @@ from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.policy import Policy
 from kilowait.engine.settings import Settings
+from kilowait.errors import InputError
 from kilowait.evaluation.comparison import Comparison, PolicyConfig, Windows, cut_windows, single_window
 from kilowait.experiments.energy_results import compute_energy_results
+from kilowait.experiments.gpu_power_cap import check_controls_supported, check_power_controls
 from kilowait.experiments.gpu_settings import default_backfill
+from kilowait.experiments.power import PowerSettings, make_power_context, with_power
 from kilowait.experiments.run_matrix import Cell, ComparisonCase, run_cells
 from kilowait.experiments.scenario import AGENT_PREFIX, resolve_policy
+from kilowait.experiments.train_power import PowerAgent
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies.registry import AnyPolicy, as_policy
 
@@ -33,6 +37,8 @@ def compare(
     seed: int = 0,
     backfill: str | int | None = None,
     settings: Settings | GpuSettings | None = None,
+    power: PowerSettings | str | None = None,
+    power_controls: Sequence[str] = ("none",),
     clairvoyant: bool = False,
     trace: str = "jobs",
     progress: Callable[[str], None] | None = None,
@@ -52,6 +58,8 @@ def compare(
         seed: seed of the random positions of the windows.
         backfill: as in `kilowait.simulate`; None: easy, on GPU clusters none.
         settings: all settings of the runs, as in `kilowait.simulate`.
+        power: power settings, or the name of a power model, for energy, CO2 and cost; None: no energy accounting.
+        power_controls: sets of power controls ("sleep=break-even+dvfs=1.1"); every policy runs with each of them.
         clairvoyant: run every priority policy that does not predict once more with perfect estimates.
         trace: name of the log in tables.
         progress: is called with the label of a policy when its first run ends.
@@ -73,20 +81,41 @@ def compare(
         )
     if backfill is None:
         backfill = default_backfill(cluster.node_level) if settings is None else _backfill(settings)
+    context = None
+    if power is not None:
+        settings_of_power = PowerSettings(power) if isinstance(power, str) else power
+        powered, _ = with_power(settings_of_power, cut.jobs)
+        cut = replace(cut, jobs=powered)
+        context = make_power_context(settings_of_power, powered, cluster)
     named = (
         dict(policies) if isinstance(policies, Mapping) else {_name(policy): policy for policy in policies}
     )
     resolved = {name: _policy(policy) for name, policy in named.items()}
-    pairs = [(PolicyConfig(name, backfill, _kind(named[name])), policy) for name, policy in resolved.items()]
+    for text in power_controls:
+        check_power_controls(text)
+        check_controls_supported(text, cluster)
+        if text != "none" and context is None:
+            raise InputError(
+                f"power controls {text!r} need a power model; give power, such as power='taurus'"
+            )
+    pairs = [
+        (PolicyConfig(name, backfill, _kind(named[name]), power_controls=text), policy)
+        for name, policy in resolved.items()
+        for text in power_controls
+        # An agent that sets power controls is not run without them.
+        if text != "none" or not isinstance(policy, PowerAgent) or tuple(power_controls) == ("none",)
+    ]
     if clairvoyant:
         pairs += [
             (PolicyConfig(config.policy, backfill, "clairvoyant"), policy)
             for config, policy in pairs
-            if config.kind == "rule" and not (isinstance(policy, PriorityPolicy) and policy.predicts)
+            if config.kind == "rule"
+            and config.power_controls == "none"
+            and not (isinstance(policy, PriorityPolicy) and policy.predicts)
         ]
     configs = tuple(config for config, _ in pairs)
     case = ComparisonCase(
-        trace, cluster, cut, {**changes, **({} if settings is None else {"settings": settings})}
+        trace, cluster, cut, {**changes, **({} if settings is None else {"settings": settings})}, context
     )
     started: set[int] = set()
 

@@ -7,7 +7,6 @@ The slowdown is relative to the run time at full speed: a job that runs longer i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -83,8 +82,7 @@ def run_on(
 ) -> dict[str, float]:
     """`METRICS` of a window under a policy with these power controls, or under an agent that uses them."""
     applied = power_context.resolve_controls(power_controls, jobs)
-    log = simulate(applied.jobs, cluster, policy, backfill, power_controls=applied.controls)
-    log = replace(log, jobs_table=jobs)
+    log = simulate(jobs, cluster, policy, backfill, power_controls=applied)
     return run_metrics(log, power_context.account(log, applied))
 
 

@@ -25,7 +25,7 @@ from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.bounds import with_perfect_estimates
 from kilowait.evaluation.comparison import PolicyConfig, Windows
 from kilowait.experiments.gpu_power_cap import gpu_cap_share
-from kilowait.experiments.gpu_settings import simulate_arguments
+from kilowait.experiments.gpu_settings import run_speeds, simulate_arguments
 from kilowait.experiments.policy_configs import policy_and_placement
 from kilowait.experiments.power_context import PowerContext
 from kilowait.experiments.predict_runtimes import USERS_PREFIX, with_requests
@@ -33,6 +33,7 @@ from kilowait.experiments.scenario import resolve_policy
 from kilowait.experiments.train_power import bind_agent_power
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import simulate
+from kilowait.policies.simulation import gpu_settings_for
 
 __all__ = ["ComparisonCase", "Cell", "CellCache", "all_cells", "run_cell", "run_cells", "default_workers"]
 
@@ -101,12 +102,15 @@ def run_cell(
         and config.power_controls != "none"
         and gpu_cap_share(config.power_controls) is None
     ):
-        resolved = power_context.resolve_controls(config.power_controls, policy_jobs)
-        policy_jobs, controls = resolved.jobs, resolved.controls
+        controls = power_context.resolve_controls(config.power_controls, policy_jobs)
     if "gpu" in settings:  # the settings of a scenario
         settings = simulate_arguments(
             settings, policy_jobs, cluster, policy, config.backfill, power_context, config.power_controls
         )
+    elif power_context is not None and gpu_cap_share(config.power_controls) is not None:
+        text = gpu_settings_for(policy, config.backfill, **settings).gpu_speeds
+        speeds = run_speeds(text, policy_jobs, cluster, power_context, config.power_controls)
+        settings = {**settings, "speeds": speeds}
     log = simulate(policy_jobs, cluster, policy, config.backfill, power_controls=controls, **settings)
     return log if policy_jobs is jobs else replace(log, jobs_table=jobs)
 

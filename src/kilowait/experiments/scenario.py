@@ -217,10 +217,7 @@ def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = No
         arguments = simulate_arguments(
             settings, jobs, cluster, policy, backfill, context, scenario.power_controls
         )
-        log = simulate(
-            resolved.jobs, cluster, policy, backfill, power_controls=resolved.controls, **arguments
-        )
-        log = replace(log, jobs_table=jobs)  # without hold_until_s, which load shifting added
+        log = simulate(jobs, cluster, policy, backfill, power_controls=resolved, **arguments)
         accounts = context.account(log, resolved if cap is None else scenario.power_controls)
         description = resolved.description if cap is None else gpu_cap_description(cap)
         violation = None if resolved.budget_w is None else budget_violation(accounts, resolved.budget_w)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies.registry import AnyPolicy, as_policy, resolve
 
+if TYPE_CHECKING:
+    from kilowait.energy import PowerModel, ResolvedControls
+
 __all__ = ["gpu_settings_for", "settings_for", "simulate"]
 
 
@@ -29,7 +32,8 @@ def simulate(
     *,
     settings: Settings | GpuSettings | None = None,
     backfill_order: str | PriorityPolicy | None = None,
-    power_controls: PowerControls | None = None,
+    power_controls: PowerControls | ResolvedControls | str | None = None,
+    power: PowerModel | str | None = None,
     speeds: Speeds | None = None,
     preference: npt.NDArray[np.float64] | None = None,
     **changes: Any,
@@ -48,7 +52,10 @@ def simulate(
             not fit blocks those behind it) or skip. None: as in `settings`, which say easy (GPU clusters: none).
         settings: all settings of the run; None: the defaults with those that the policy recommends.
         backfill_order: order of the backfill candidates, such as "sjf" for EASY-SJBF; None: that of the policy.
-        power_controls: node sleep, DVFS states and power budget (see `kilowait.energy.resolve_controls`).
+        power_controls: node sleep, DVFS states, power budget and load shifting: a text ("sleep=break-even+dvfs=1.1",
+            which needs `power`), or the result of `kilowait.energy.resolve_controls`, which also takes carbon
+            intensity, price and utilization. The log records the text, and `kilowait.account_energy` uses it.
+        power: the power model of a text of power controls, or the name of a preset such as "taurus".
         speeds: speed of each job on each GPU type; None: as the setting `gpu_speeds` says.
         preference: (GPU types, jobs), the types a job tries first, smaller first; for ``types="given"``.
         changes: single settings by name, such as ``at_limit="kill"`` or ``preempt=True``.
@@ -56,7 +63,26 @@ def simulate(
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[60, 60], nodes=[3, 2])
     >>> simulate(jobs, Cluster.from_nodes(4)).jobs()["start_s"].tolist()
     [0.0, 60.0]
+    >>> slow = simulate(jobs, Cluster.from_nodes(4), power_controls="dvfs=1.3:always", power="taurus")
+    >>> slow.jobs()["end_s"].round(1).tolist()
+    [60.0, 120.0]
     """
+    if isinstance(power_controls, str):
+        power_controls = _resolve_controls(power_controls, jobs, cluster, power)
+    elif power is not None:
+        raise InputError(
+            f"power is {power!r}, but power_controls is no text; give power_controls such as 'sleep=break-even', or "
+            "leave power out (kilowait.account_energy takes the power model)"
+        )
+    if power_controls is not None and not isinstance(power_controls, PowerControls):
+        log = simulate(
+            power_controls.jobs, cluster, policy, backfill, settings=settings, backfill_order=backfill_order,
+            power_controls=power_controls.controls, speeds=speeds, preference=preference, **changes,
+        )  # fmt: skip
+        recorded = {} if power_controls.text == "none" else {"power_controls": power_controls.text}
+        return replace(
+            log, jobs_table=jobs, run={**log.run, **recorded}
+        )  # jobs without hold_until_s of load shifting
     resolved_policy = as_policy(policy)
     chosen: Settings | GpuSettings
     if cluster.node_level:
@@ -69,6 +95,22 @@ def simulate(
         chosen = settings_for(resolved_policy, jobs, backfill, settings, **changes)
     order = None if backfill_order is None else resolve(backfill_order)
     return resolved_policy.run(RunInputs(jobs, cluster, chosen, order, power_controls, speeds, preference))
+
+
+def _resolve_controls(
+    text: str, jobs: JobTable, cluster: Cluster, power: PowerModel | str | None
+) -> ResolvedControls:
+    """The power controls of a text with a power model or the name of a preset."""
+    from kilowait.energy import PowerModel, resolve_controls
+
+    if power is None:
+        raise InputError(
+            f"power_controls {text!r} need a power model; give power: a kilowait.energy.PowerModel or the name of a "
+            "preset, such as power='taurus'"
+        )
+    return resolve_controls(
+        text, jobs, cluster, PowerModel.preset(power) if isinstance(power, str) else power
+    )
 
 
 def settings_for(

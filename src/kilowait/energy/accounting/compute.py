@@ -32,7 +32,7 @@ __all__ = ["account_energy"]
 def account_energy(
     log: ExecutionLog,
     cluster: Cluster,
-    model: PowerModel,
+    model: PowerModel | str,
     *,
     utilization: UtilizationProfile | None = None,
     tables: Mapping[str, DvfsTable] | None = None,
@@ -54,9 +54,9 @@ def account_energy(
     Args:
         log: the execution log of the run.
         cluster: the cluster of the run.
-        model: its power model; a model of one group applies to all groups.
+        model: its power model, or the name of a preset such as "taurus"; a model of one group applies to all groups.
         utilization: utilization profile of jobs whose power and utilization are not known.
-        tables: the DVFS tables of the run by group; None: all jobs ran at full speed.
+        tables: the DVFS tables of the run by group; None: those of the power controls that the log records, if any.
         gpu_cap: in a node-level GPU cluster the GPU power caps of the run (`cap_gpus`), one value or one per job; None:
             no caps.
         horizon: start and end in seconds of the log; None: from the first submission to the last end. Nodes are assumed
@@ -85,6 +85,12 @@ def account_energy(
     (1.3, 0.322)
     """
     horizon_s = _horizon(log, horizon)
+    if isinstance(model, str):
+        model = PowerModel.preset(model)
+    if tables is None and "power_controls" in log.run:
+        from kilowait.energy.controls import dvfs_tables  # imports this package
+
+        tables = dvfs_tables(log.run["power_controls"], log.jobs_table, cluster, model, utilization)
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
     origin = ClockOrigin.of(log.jobs_table, start)
     signals = align_signals(

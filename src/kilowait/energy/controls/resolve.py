@@ -56,7 +56,9 @@ class ResolvedControls:
     tables: Mapping[str, DvfsTable] | None
     """DVFS table of each group, for `account_energy`; None if all jobs run at full speed."""
     description: str
-    """The applied controls as text."""
+    """The applied controls as a sentence."""
+    text: str = "none"
+    """The text that was resolved; `kilowait.simulate` records it in the log."""
     budget_w: StepFunction | None = None
     """Limit of IT power from each time on, watts; None: no power budget."""
 
@@ -144,7 +146,7 @@ def resolve_controls(
     if spec.shift is not None:
         jobs, description = _shift(spec.shift, jobs, carbon, price, make_forecast)
         parts.append(description)
-    return ResolvedControls(controls, jobs, tables, "; ".join(parts) or "no power controls", budget_w)
+    return ResolvedControls(controls, jobs, tables, "; ".join(parts) or "no power controls", text, budget_w)
 
 
 def dvfs_tables(
