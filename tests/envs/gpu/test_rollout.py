@@ -58,7 +58,7 @@ def test_cancelled_and_refused_jobs_and_any_order_of_rows():
 def test_episode_matches_run_of_the_same_jobs():
     jobs = crowded(60, 6)
     arguments = {"preempt": True, "victims": 5, "queue_window": 10, "placements": ("best", "worst")}
-    gpu_settings = GpuSettings(grace_s=3.0, checkpoint_load_s=9.0, checkpoint_s=50.0)
+    gpu_settings = GpuSettings(grace_s=3.0, checkpoint_load_s=9.0, checkpoint_s=50.0, gpu_speeds="none")
 
     def random_policy():
         random = np.random.default_rng(4)

@@ -70,6 +70,9 @@ def part_of(speeds: Speeds | None, rows: slice) -> Speeds | None:
 
 
 def gpu_env(jobs=None, copies=1, cluster=None, episode_jobs=60, **arguments) -> GpuVectorEnv:
+    """An environment in which every GPU type has the same speed, unless speeds are given."""
+    if "speeds" not in arguments:
+        arguments["gpu_settings"] = replace(arguments.get("gpu_settings") or GpuSettings(), gpu_speeds="none")
     arguments.setdefault("autoreset_mode", AutoresetMode.DISABLED if copies == 1 else AutoresetMode.SAME_STEP)
     return GpuVectorEnv(
         copies,

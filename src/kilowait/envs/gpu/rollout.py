@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.gpu_speeds import Speeds
+from kilowait.cluster.gpu_speeds import Speeds, speeds_for
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import GpuSimulator
 from kilowait.engine.gpu.state import REJECTED
@@ -46,6 +46,8 @@ def run_gpu_policy(
 ) -> ExecutionLog:
     """Replay `jobs` on `cluster` with the decisions of `decide`; cancelled jobs are as in `kilowait.simulate`.
 
+    Without `speeds`, those of the setting `gpu_speeds` are used, as in `kilowait.simulate`.
+
     >>> import kilowait as kw
     >>> jobs = kw.JobTable(
     ...     job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 3], nodes=[1] * 3, gpus=[4] * 3
@@ -54,11 +56,14 @@ def run_gpu_policy(
     >>> newest_first = lambda observation: (
     ...     observation["mask"].shape[1] - 1 - observation["mask"][:, ::-1].argmax(axis=1)
     ... )
-    >>> run_gpu_policy(jobs, machine, newest_first).jobs()["start_s"].tolist()
+    >>> same_speeds = GpuSettings(gpu_speeds="none")
+    >>> run_gpu_policy(jobs, machine, newest_first, gpu_settings=same_speeds).jobs()["start_s"].tolist()
     [0.0, 12.0, 9.0]
     """
     decision_settings = GpuDecisionSettings() if decision_settings is None else decision_settings
     gpu_settings = check_gpu_settings(gpu_settings)
+    if speeds is None:
+        speeds = speeds_for(gpu_settings.gpu_speeds, jobs, cluster)
     simulator = _GpuRolloutSimulator(
         jobs,
         cluster,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.gpu_speeds import Speeds
+from kilowait.cluster.gpu_speeds import Speeds, speeds_for
 from kilowait.engine.gpu.initial_state import build_gpu_state
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.envs.custom import Feature
@@ -80,7 +80,8 @@ class GpuVectorEnv(EngineVectorEnv):
             jobs: the log; episodes are windows of it on an empty machine, until all jobs have finished. Cancellations
                 and dependencies of jobs are ignored.
             cluster: the machine; all its groups are node-level.
-            speeds: speed of each job on each GPU type; None: the same on all. Rows as in `jobs`.
+            speeds: speed of each job on each GPU type, rows as in `jobs`; None: as `gpu_settings.gpu_speeds` says, as
+                in `kilowait.simulate`.
             preference: (types, jobs) order in which each job tries the types, with
                 ``gpu_settings.gpu_type_order="given"``.
             gpu_settings: engine settings: placement, cost of preemption, interference, scheduling rounds. With
@@ -122,6 +123,8 @@ class GpuVectorEnv(EngineVectorEnv):
             speeds = None if speeds is None else _reorder_speeds(speeds, table.order)
             preference = None if preference is None else preference[:, table.order]
             table = table.sorted()
+        if speeds is None:
+            speeds = speeds_for(self.gpu_settings.gpu_speeds, table, cluster)
         log_state = build_gpu_state(
             table,
             cluster,
