@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from kilowait.evaluation import fairness, gpu_metrics, metrics
     from kilowait.evaluation.comparison import Comparison, cut_windows, split
     from kilowait.experiments.compare import compare
+    from kilowait.experiments.evaluate import evaluate
     from kilowait.experiments.predict_runtimes import with_predicted_runtimes as predict_runtimes
+    from kilowait.experiments.train import train
     from kilowait.jobs import ExecutionLog, JobTable
     from kilowait.policies import policy, simulate
     from kilowait.report import write_report
@@ -54,6 +56,7 @@ _HOME = {
     "View": "engine.interface",
     "compare": "experiments.compare",
     "cut_windows": "evaluation.comparison",
+    "evaluate": "experiments.evaluate",
     "fairness": "evaluation",
     "gpu_metrics": "evaluation",
     "load_agent": "agents",
@@ -66,6 +69,7 @@ _HOME = {
     "rescale_load": "synth",
     "simulate": "policies",
     "split": "evaluation.comparison",
+    "train": "experiments.train",
     "write_trace": "traces",
 }
 
@@ -92,6 +96,7 @@ __all__ = [
     "account_energy",
     "compare",
     "cut_windows",
+    "evaluate",
     "fairness",
     "gpu_metrics",
     "load_agent",
@@ -105,6 +110,7 @@ __all__ = [
     "rescale_load",
     "simulate",
     "split",
+    "train",
     "write_report",
     "write_trace",
 ]

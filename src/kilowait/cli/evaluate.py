@@ -48,7 +48,7 @@ def evaluate(
     ] = "fcfs,sjf,saf,f1,f2,f3,f4,wfp3,unicef",
     cluster: options.Cluster = "auto",
     backfill: options.BackfillDepth = "easy",
-    test_fraction: options.TestFraction = 0.3,
+    test_fraction: options.TestFraction = 0.2,
     windows: Annotated[
         int,
         typer.Option(
