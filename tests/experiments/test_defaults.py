@@ -1,4 +1,4 @@
-"""Tests that simulate, compare and scenarios have the same defaults of settings."""
+"""Tests that simulate, compare, the command line, evaluation and environments run with the same defaults."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import kilowait as kw
+from kilowait.cli import main
+from kilowait.evaluation.storage import load_run
+from kilowait.experiments.power import PowerSettings
 from kilowait.experiments.scenario import Scenario, prepare_scenario, run_scenario
 
 SCENARIOS = {
@@ -17,7 +20,15 @@ SCENARIOS = {
     "GPU": Scenario("gpu:200:gpu-mixed:1.1:4", cluster="gpu-mixed", policy="las"),
     "GPU, round-based": Scenario("gpu:120:gpu-mixed:1.1:4", cluster="gpu-mixed", policy="gavel"),
     "predictions": Scenario("lublin:300:64:0.95:3", policy="saf", runtime_predictor="forest"),
+    "power controls": Scenario(
+        "lublin:300:64:0.6:3", power=PowerSettings("taurus"), power_controls="sleep=break-even+dvfs=1.1"
+    ),
 }
+OPTIONS = {
+    "predictions": ["--runtime-predictor", "forest"],
+    "power controls": ["--power", "taurus", "--power-controls", "sleep=break-even+dvfs=1.1"],
+}
+"""Options of the scenarios on the command line, besides trace, cluster and policy."""
 
 
 SETTINGS = ("backfill", "schedule_per", "on_oversized", "overrun")
@@ -29,16 +40,58 @@ def same(first: kw.ExecutionLog, second: kw.ExecutionLog) -> bool:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_defaults_are_the_same_everywhere(name: str) -> None:
+def test_defaults_are_the_same_everywhere(name: str, tmp_path: Path) -> None:
     scenario = SCENARIOS[name]
     workload, cluster, _ = prepare_scenario(scenario)
+    controls, power = scenario.power_controls, None if scenario.power is None else scenario.power.power
+    command = ["simulate", scenario.trace, "--policy", scenario.policy, "--cluster", scenario.cluster]
+    assert main([*command, *OPTIONS.get(name, ()), "--out", str(tmp_path / "run")]) == 0
+    by_command_line = load_run(tmp_path / "run").log
+    with_power = {} if power is None else {"power": power, "power_controls": controls}
+    by_simulate = kw.simulate(workload.jobs, cluster, scenario.policy, **with_power)
+    compared_power = {} if power is None else {"power": power, "power_controls": [controls]}
+    by_compare = kw.compare(workload.jobs, cluster, [scenario.policy], **compared_power).logs(0, 0)
     by_scenario = run_scenario(scenario).log
-    by_simulate = kw.simulate(workload.jobs, cluster, scenario.policy)
-    by_compare = kw.compare(workload.jobs, cluster, [scenario.policy]).logs(0, 0)
-    assert same(by_scenario, by_simulate)
-    assert same(by_scenario, by_compare)
     recorded = [{**log.run, "policy": ""} for log in (by_scenario, by_simulate, by_compare)]
     assert recorded[0] == recorded[1] == recorded[2]
+    for log in (by_simulate, by_compare, by_command_line):
+        assert same(by_scenario, log)
+
+
+@pytest.mark.parametrize("name", ["batch", "GPU"])
+def test_evaluation_has_the_defaults_of_simulate(name: str) -> None:
+    scenario = SCENARIOS[name]
+    workload, cluster, _ = prepare_scenario(scenario)
+    result = kw.evaluate(scenario.policy, workload.jobs, cluster, ["sjf"], windows=2, window_jobs=20)
+    assert result.labels == ("sjf", "agent")
+    for number, window in enumerate(result.windows):
+        assert same(result.logs(1, number), kw.simulate(window.jobs, cluster, scenario.policy))
+
+
+def test_environments_have_the_defaults_of_simulate() -> None:
+    """An agent that always chooses the oldest waiting job gives the log of fcfs."""
+    pytest.importorskip("gymnasium")
+    from kilowait.envs.batched_sim import DecisionSettings
+    from kilowait.envs.gpu.rollout import run_gpu_policy
+    from kilowait.envs.rollout import run_policy
+
+    workload, cluster, _ = prepare_scenario(SCENARIOS["batch"])
+    settings = DecisionSettings(backfill_order="fcfs")
+    log = run_policy(
+        workload.jobs, cluster, lambda seen: seen["mask"].argmax(axis=1), decision_settings=settings
+    )
+    assert same(log, kw.simulate(workload.jobs, cluster, "fcfs"))
+    workload, cluster, _ = prepare_scenario(SCENARIOS["GPU"])
+    log = run_gpu_policy(workload.jobs, cluster, lambda seen: seen["mask"].argmax(axis=1))
+    assert same(log, kw.simulate(workload.jobs, cluster, "fcfs", "skip"))
+
+
+def test_linear_agents_train_on_the_schedules_of_simulate() -> None:
+    """The agent of an untrained search is a policy whose log `simulate` gives too, under the default settings."""
+    workload, cluster, _ = prepare_scenario(SCENARIOS["batch"])
+    agent = kw.train(workload.jobs, cluster, generations=1, population=4, windows=2, window_jobs=20)
+    evaluated = kw.evaluate(agent, workload.jobs, cluster, ["fcfs"], windows=1, window_jobs=20)
+    assert same(evaluated.logs(1, 0), kw.simulate(evaluated.windows[0].jobs, cluster, agent))
 
 
 def test_different_backfilling_gives_a_different_log() -> None:

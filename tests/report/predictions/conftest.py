@@ -18,7 +18,9 @@ NASTY = "</script><b onload=x>"
 @pytest.fixture(scope="session")
 def report():
     """The prediction report of three users with regular behaviour; the log name must be escaped."""
-    return prediction_report(repetitive_log(), kw.Cluster.from_nodes(16), trace=f"made{NASTY}", ids=[700], **QUICK)
+    return prediction_report(
+        repetitive_log(), kw.Cluster.from_nodes(16), trace=f"made{NASTY}", ids=[700], **QUICK
+    )
 
 
 @pytest.fixture(scope="session")
