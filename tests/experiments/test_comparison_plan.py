@@ -16,12 +16,7 @@ import pytest
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import load_comparison
-from kilowait.experiments.comparison_plan import (
-    ComparisonPlan,
-    prepare,
-    run,
-    save,
-)
+from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, run, save
 from kilowait.experiments.comparison_results import summarize_comparison
 from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.scenario import Scenario
@@ -67,9 +62,7 @@ def test_results_do_not_depend_on_the_number_of_processes():
 def test_errors_in_worker_processes_are_raised():
     jobs = Scenario("lublin:300:32", cluster="nodes:4")
     prepared = prepare(
-        ComparisonPlan(
-            (jobs,), make_policy_configs("fcfs,sjf", "easy"), WindowOptions(windows=4, window_jobs=50)
-        )
+        ComparisonPlan((jobs,), make_policy_configs("fcfs,sjf", "easy"), WindowOptions(windows=4, window_jobs=50))
     )
     for workers in (1, 2):
         with pytest.raises(InputError, match="larger than any group"):
@@ -100,9 +93,7 @@ def test_policies_can_be_added_to_a_written_comparison(tmp_path):
     prepared = prepare(plan())
     cache = prepared.cell_cache(out)
     comparisons = run(prepared, cache=cache)
-    results = {
-        "traces": [summarize_comparison(comparison, "mean_bsld", seed=0) for comparison in comparisons]
-    }
+    results = {"traces": [summarize_comparison(comparison, "mean_bsld", seed=0) for comparison in comparisons]}
     save(out, prepared, comparisons, results, cache, command=["kilowait"], date="today")
     assert not cache.folder.exists() and load_comparison(out).manifest["seeds"]["comparison"] == 3
     wider = prepare(plan("fcfs,sjf,saf"))
@@ -145,21 +136,32 @@ def test_cells_are_run_again_after_a_change_of_agent_or_setting(tmp_path):
         assert cache.hits == (8 if number == 2 else 0)
     scenario = Scenario(TRACES[0], at_limit="kill")
     prepared = prepare(
-        ComparisonPlan(
-            (scenario,), make_policy_configs("fcfs", "easy"), WindowOptions(windows=4, window_jobs=80)
-        )
+        ComparisonPlan((scenario,), make_policy_configs("fcfs", "easy"), WindowOptions(windows=4, window_jobs=80))
     )
     run(prepared, cache=prepared.cell_cache(out))
     prepared = prepare(
         ComparisonPlan(
-            (Scenario(TRACES[0]),),
-            make_policy_configs("fcfs", "easy"),
-            WindowOptions(windows=4, window_jobs=80),
+            (Scenario(TRACES[0]),), make_policy_configs("fcfs", "easy"), WindowOptions(windows=4, window_jobs=80)
         )
     )
     cache = prepared.cell_cache(out)
     run(prepared, cache=cache)
     assert cache.hits == 0
+
+
+def test_cells_are_run_again_after_a_change_of_the_files_of_a_policy(tmp_path):
+    """An agent named by its folder, an agent with user estimates, and a policy file are recognized by their content."""
+    from kilowait.agents import LinearAgent
+
+    folder, rule, out = tmp_path / "run", tmp_path / "mine.py", tmp_path / "c"
+    folder.mkdir()
+    for number, sign in enumerate(("", "-", "-")):
+        LinearAgent(np.eye(12)[min(number, 1)]).save(folder / "agent.json")
+        rule.write_text(f"import kilowait as kw\n\n@kw.policy\ndef mine(job, now):\n    return {sign}job.nodes\n")
+        prepared = prepare(plan(f"agent:{folder},users:agent:{folder},rule:{rule}:mine"))
+        cache = prepared.cell_cache(out)
+        run(prepared, cache=cache)
+        assert cache.hits == (24 if number == 2 else 0)
 
 
 @pytest.mark.slow
@@ -225,9 +227,7 @@ def test_no_clairvoyant_policy_if_all_estimates_are_exact():
 
 def test_window_options_are_parsed():
     configs = make_policy_configs("fcfs", "easy")
-    assert parse_window_options(5, "1024", "0", "auto", 1, configs) == WindowOptions(
-        5, 1024, None, 0, 0.0, "all", 1
-    )
+    assert parse_window_options(5, "1024", "0", "auto", 1, configs) == WindowOptions(5, 1024, None, 0, 0.0, "all", 1)
     assert parse_window_options(5, "7d", "12h", "test", 1, configs) == WindowOptions(
         5, None, 604800.0, 0, 43200.0, "test", 1
     )
@@ -268,9 +268,7 @@ def test_summary_compares_the_agent_with_all_policies(tmp_path):
     comparison = kw.compare(cut, kw.Cluster.from_nodes(32), policies, clairvoyant=True)
     results = summarize_comparison(comparison, "mean_bsld", seed=0)
     assert all("agent" in sentence for sentence in results["sentences"]) and len(results["sentences"]) == 2
-    assert results["lower_bounds"]["mean_wait_s"] <= min(
-        row["metrics"]["mean_wait_s"] for row in results["rows"]
-    )
+    assert results["lower_bounds"]["mean_wait_s"] <= min(row["metrics"]["mean_wait_s"] for row in results["rows"])
     assert set(results["gap_closed"]) == set(comparison.labels)
     json.dumps(results["judgement"])
     without_agent = kw.compare(cut, kw.Cluster.from_nodes(32), ["fcfs", "saf"])

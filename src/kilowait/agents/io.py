@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kilowait.agents.network_policies.gpu import GpuNetworkAgent
     from kilowait.agents.network_policies.power import EnergyNetworkAgent
 
-__all__ = ["load_agent"]
+__all__ = ["agent_file", "load_agent"]
 
 LINEAR_POWER_FORMAT = "kilowait linear power agent"
 """Format of the files of `agents.linear_power`."""
@@ -33,13 +33,19 @@ def load_agent(
     """The agent in a file, or in a folder written by ``kilowait train``: a linear agent or a network.
 
     A damaged file, or one of another program, raises an InputError with the reason.
+
+    >>> import tempfile, kilowait as kw
+    >>> jobs, cluster = kw.lublin(600, nodes=16, load=0.9, seed=1), kw.Cluster.from_nodes(16)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     settings = {"generations": 1, "population": 4, "windows": 2, "window_jobs": 50}
+    ...     trained = kw.train(jobs, cluster, out=folder, **settings)
+    ...     agent = load_agent(folder)
+    >>> agent.weights.tolist() == trained.weights.tolist()
+    True
+    >>> kw.simulate(jobs[:50], cluster, agent).run["policy"]
+    'agent'
     """
-    source = Path(path)
-    if source.is_dir():
-        candidates = [source / name for name in ("agent.pt", "agent.json") if (source / name).exists()]
-        if not candidates:
-            raise InputError(f"{source} contains no agent.pt or agent.json; train one with kilowait train")
-        source = candidates[0]
+    source = agent_file(path)
     try:
         with source.open("rb") as file:
             beginning = file.read(1)
@@ -50,6 +56,17 @@ def load_agent(
     from kilowait.agents.network_policies.batch import network_agent
 
     return network_agent(source)
+
+
+def agent_file(path: str | PathLike[str]) -> Path:
+    """The file of an agent: the path itself, or the agent.pt or agent.json in a folder."""
+    source = Path(path)
+    if not source.is_dir():
+        return source
+    for name in ("agent.pt", "agent.json"):
+        if (source / name).exists():
+            return source / name
+    raise InputError(f"{source} contains no agent.pt or agent.json; train one with kilowait train")
 
 
 def _linear_agent(source: Path) -> LinearAgent | LinearGpuAgent | LinearPowerAgent:

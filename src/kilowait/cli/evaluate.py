@@ -23,9 +23,7 @@ def evaluate(
     context: typer.Context,
     agent: Annotated[
         Path,
-        typer.Argument(
-            help="Agent written by kilowait train: its folder, agent.json or agent.pt.", show_default=False
-        ),
+        typer.Argument(help="Agent written by kilowait train: its folder, agent.json or agent.pt.", show_default=False),
     ],
     trace: options.Trace,
     preference: Annotated[
@@ -50,10 +48,7 @@ def evaluate(
     backfill: options.BackfillDepth = "easy",
     test_fraction: options.TestFraction = 0.2,
     windows: Annotated[
-        int,
-        typer.Option(
-            "--windows", "-w", metavar="N", min=1, help="Number of windows sampled from the test jobs."
-        ),
+        int, typer.Option("--windows", "-w", metavar="N", min=1, help="Number of windows sampled from the test jobs.")
     ] = 60,
     window: options.Window = 1024,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed of the windows.")] = 0,
@@ -95,7 +90,8 @@ def evaluate(
     from kilowait.experiments.compare import compare
     from kilowait.experiments.comparison_results import summarize_comparison
     from kilowait.experiments.inputs import parse_backfill
-    from kilowait.experiments.scenario import prepare_scenario, with_preference
+    from kilowait.experiments.policy_names import with_preference
+    from kilowait.experiments.scenario import prepare_scenario
     from kilowait.experiments.train_power import PowerAgent, bind_agent_power
 
     policy: Any = with_preference(load_agent(agent), preference)
@@ -105,18 +101,12 @@ def evaluate(
         controls = policy.power_controls if power_controls is None else power_controls
         if power is None:
             bind_agent_power(policy, None, controls)  # raises an error that names the missing settings
-    scenario = options.scenario_from_options(
-        context, trace, backfill=parse_backfill(backfill), power_controls=controls
-    )
+    scenario = options.scenario_from_options(context, trace, backfill=parse_backfill(backfill), power_controls=controls)
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
     count = len(workload.jobs)
     test_windows = cut_windows(
-        workload.jobs,
-        windows,
-        window_jobs=window,
-        seed=seed,
-        within=(int(count * (1 - test_fraction)), count),
+        workload.jobs, windows, window_jobs=window, seed=seed, within=(int(count * (1 - test_fraction)), count)
     )
     for text in (*notes, *workload.evaluated_from(int(test_windows.first.min())).leakage_notes):
         console.note(text)
@@ -150,10 +140,7 @@ def evaluate(
             return
         show_on_energy(result)
         return
-    policies_by_name: dict[str, Any] = {
-        **{name.strip(): name.strip() for name in policies.split(",")},
-        "agent": policy,
-    }
+    policies_by_name: dict[str, Any] = {**{name.strip(): name.strip() for name in policies.split(",")}, "agent": policy}
     with console.busy("testing the agent ..."):
         comparison = compare(test_windows, machine, policies_by_name, backfill=scenario.backfill, trace=trace)
         results = summarize_comparison(comparison, "mean_bsld", seed=seed)

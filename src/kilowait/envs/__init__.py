@@ -12,15 +12,29 @@ from typing import TYPE_CHECKING, Any
 from kilowait.envs.registration import ENVIRONMENTS, register
 
 if TYPE_CHECKING:
+    from kilowait.envs.batched_sim import DecisionSettings
     from kilowait.envs.custom import Feature, RewardTerm, ShownJobs, StartedJobs
+    from kilowait.envs.rollout import ObservationPolicy
 
-__all__ = ["ENVIRONMENTS", "Feature", "RewardTerm", "ShownJobs", "StartedJobs", "register"]
+__all__ = [
+    "ENVIRONMENTS",
+    "DecisionSettings",
+    "Feature",
+    "ObservationPolicy",
+    "RewardTerm",
+    "ShownJobs",
+    "StartedJobs",
+    "register",
+]
+
+_MODULES = {"DecisionSettings": "batched_sim", "ObservationPolicy": "rollout"}
+"""Modules of the names that are not in `custom`."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'kilowait.envs' has no attribute {name!r}")
-    return getattr(import_module("kilowait.envs.custom"), name)
+    return getattr(import_module(f"kilowait.envs.{_MODULES.get(name, 'custom')}"), name)
 
 
 register()

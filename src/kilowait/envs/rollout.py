@@ -3,31 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
+from kilowait.engine.policy import RunInputs, settings_of
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
-from kilowait.envs.batched_sim import (
-    BatchedSimulator,
-    DecisionSettings,
-    Observation,
-    external_policy,
-)
+from kilowait.envs.batched_sim import BatchedSimulator, DecisionSettings, Observation, external_policy
 from kilowait.envs.custom import CustomFunctions, Feature, check_features
 from kilowait.envs.kernels.inline_network import NetworkWeights, inference_kernel
 from kilowait.envs.kernels.step import DISABLED, START_PREPARED
 from kilowait.envs.reward_terms import Reward
+from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog, JobTable
 
-__all__ = ["run_policy"]
+__all__ = ["ObservationPolicy", "run_policy"]
 
 Decide = Callable[[Observation], npt.NDArray[np.int64]]
 """From an observation with one row per copy to one action per copy."""
+
+
+@dataclass(frozen=True, eq=False)
+class ObservationPolicy:
+    """A policy that decides from the observations of `kilowait/Batch-v0`: an SB3 model, a network, any function.
+
+    `kilowait.simulate` and `kilowait.compare` take it like any other policy. Backfilling, limits, placement and
+    overruns are those of the run; the other decision settings must be those of the training.
+
+    >>> import kilowait as kw
+    >>> jobs, cluster = kw.lublin(200, nodes=32, load=0.9, seed=1), kw.Cluster.from_nodes(32)
+    >>> oldest = ObservationPolicy("oldest", lambda observation: observation["mask"].argmax(axis=1))
+    >>> kw.compare(jobs, cluster, ["saf", oldest]).labels
+    ('saf', 'oldest')
+    """
+
+    name: str
+    decide: Decide | NetworkWeights
+    """From an observation with one row (`jobs`, `mask`, `summary`) to an array with one action; or network weights."""
+    decision_settings: DecisionSettings = field(default_factory=DecisionSettings)
+    features: Sequence[Feature] = ()
+    """Custom features of the training."""
+
+    def run(self, inputs: RunInputs) -> ExecutionLog:
+        """Simulate a run under these decisions."""
+        settings = settings_of(inputs, self.name)
+        if inputs.power_controls is not None:
+            raise InputError(
+                f"policy {self.name!r} decides in kilowait/Batch-v0, which has no power controls: leave them out"
+            )
+        decision_settings = replace(
+            self.decision_settings,
+            backfill=settings.backfill,
+            at_limit=settings.at_limit,
+            placement=settings.placement,
+            overrun=settings.overrun,
+        )
+        return run_policy(
+            inputs.jobs,
+            inputs.cluster,
+            self.decide,
+            decision_settings=decision_settings,
+            settings=settings,
+            name=self.name,
+            features=self.features,
+        )
 
 
 def run_policy(
@@ -75,9 +118,7 @@ def run_policy(
             env_simulator.states, env_simulator.buffers, env_simulator.log_arrays, decide, 0, 1
         )
     custom = CustomFunctions(
-        env_simulator,
-        simulator.table,
-        features=check_features(features, decision_settings.observation_spec.features),
+        env_simulator, simulator.table, features=check_features(features, decision_settings.observation_spec.features)
     )
     while not buffers.over[0]:
         observation = custom.add_features(env_simulator.observed(copy=False))

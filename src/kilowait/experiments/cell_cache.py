@@ -26,8 +26,8 @@ from kilowait.errors import InputError
 from kilowait.evaluation.comparison import Comparison, PolicyConfig
 from kilowait.evaluation.storage import ComparisonFolder, load_comparison
 from kilowait.experiments.policy_configs import policy_and_placement
+from kilowait.experiments.policy_names import policy_digest
 from kilowait.experiments.run_matrix import Cell, ComparisonCase
-from kilowait.experiments.scenario import AGENT_PREFIX, PREFERENCE_PREFIX, agent_and_preference
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Allocations, NodeStates
 
@@ -63,14 +63,7 @@ class FolderCellCache:
         case, policy, window = cell
         windows, config = self._cases[case].windows, self._configs[policy]
         rows = (int(windows.first[window]), int(windows.size[window]), int(windows.warmup[window]))
-        parts = [
-            self._digests[case],
-            rows,
-            self._policies[policy],
-            str(config.backfill),
-            config.kind,
-            _code_digest(),
-        ]
+        parts = [self._digests[case], rows, self._policies[policy], str(config.backfill), config.kind, _code_digest()]
         context = self._cases[case].power_context
         gpu_options = self._cases[case].settings_dict.get("gpu", {})
         needs_power = config.power_controls != "none" or gpu_options.get("gpu_type_order") == "least-energy"
@@ -99,12 +92,7 @@ class FolderCellCache:
             return None
         self.hits += 1
         return ExecutionLog(
-            jobs_table=jobs,
-            groups=tuple(note["groups"]),
-            run=note["run"],
-            states=states,
-            pieces=pieces,
-            **columns,
+            jobs_table=jobs, groups=tuple(note["groups"]), run=note["run"], states=states, pieces=pieces, **columns
         )
 
     def save(self, cell: Cell, log: ExecutionLog) -> None:
@@ -132,9 +120,7 @@ class FolderCellCache:
                 part.replace(path)
         except OSError as problem:
             part.unlink(missing_ok=True)
-            raise InputError(
-                f"cannot write the finished cell {path}: {problem.strerror or problem}"
-            ) from None
+            raise InputError(f"cannot write the finished cell {path}: {problem.strerror or problem}") from None
 
     def clear(self) -> None:
         """Remove the folder of cells, after the comparison was written."""
@@ -168,18 +154,9 @@ def _cells_by_key(earlier: ComparisonFolder) -> dict[str, tuple[Comparison, int,
 
 
 def _policy_digest(policy: str) -> str:
-    """The text of the policy; for an agent, the digest of its file instead of its path."""
-    if not policy.startswith(AGENT_PREFIX):
-        return policy
-    agent, placement = policy_and_placement(policy)
-    path, preference = agent_and_preference(agent)
-    suffix = PREFERENCE_PREFIX + preference if preference else ""
-    try:
-        return (
-            f"{AGENT_PREFIX}{hashlib.sha256(Path(path).read_bytes()).hexdigest()}{suffix}@{placement or ''}"
-        )
-    except OSError:
-        return policy  # load_agent raises the error later
+    """The digest of a policy with its placement."""
+    name, placement = policy_and_placement(policy)
+    return f"{policy_digest(name)}@{placement or ''}"
 
 
 @cache

@@ -17,9 +17,9 @@ from kilowait.evaluation.comparison import Comparison, PolicyConfig, Windows, cu
 from kilowait.experiments.energy_results import compute_energy_results
 from kilowait.experiments.gpu_power_cap import check_controls_supported, check_power_controls
 from kilowait.experiments.gpu_settings import default_backfill
+from kilowait.experiments.policy_names import AGENT_PREFIX, resolve_policy
 from kilowait.experiments.power import PowerSettings, make_power_context, with_power
 from kilowait.experiments.run_matrix import Cell, ComparisonCase, run_cells
-from kilowait.experiments.scenario import AGENT_PREFIX, resolve_policy
 from kilowait.experiments.train_power import PowerAgent
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies.registry import AnyPolicy, as_policy
@@ -74,11 +74,7 @@ def compare(
     if isinstance(jobs, Windows):
         cut = jobs
     else:
-        cut = (
-            single_window(jobs)
-            if windows is None
-            else cut_windows(jobs, windows, window_jobs=window_jobs, seed=seed)
-        )
+        cut = single_window(jobs) if windows is None else cut_windows(jobs, windows, window_jobs=window_jobs, seed=seed)
     if backfill is None:
         backfill = default_backfill(cluster.node_level) if settings is None else _backfill(settings)
     context = None
@@ -87,17 +83,13 @@ def compare(
         powered, _ = with_power(settings_of_power, cut.jobs)
         cut = replace(cut, jobs=powered)
         context = make_power_context(settings_of_power, powered, cluster)
-    named = (
-        dict(policies) if isinstance(policies, Mapping) else {_name(policy): policy for policy in policies}
-    )
+    named = dict(policies) if isinstance(policies, Mapping) else {_name(policy): policy for policy in policies}
     resolved = {name: _policy(policy) for name, policy in named.items()}
     for text in power_controls:
         check_power_controls(text)
         check_controls_supported(text, cluster)
         if text != "none" and context is None:
-            raise InputError(
-                f"power controls {text!r} need a power model; give power, such as power='taurus'"
-            )
+            raise InputError(f"power controls {text!r} need a power model; give power, such as power='taurus'")
     pairs = [
         (PolicyConfig(name, backfill, _kind(named[name]), power_controls=text), policy)
         for name, policy in resolved.items()

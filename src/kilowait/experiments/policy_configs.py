@@ -10,8 +10,9 @@ from kilowait.evaluation.comparison import PolicyConfig
 from kilowait.experiments.gpu_power_cap import check_power_controls
 from kilowait.experiments.gpu_settings import check_placement
 from kilowait.experiments.inputs import parse_backfill
+from kilowait.experiments.policy_names import AGENT_PREFIX, AgentName, resolve_policy
 from kilowait.experiments.predict_runtimes import USERS_PREFIX
-from kilowait.experiments.scenario import AGENT_PREFIX, agent_and_preference, check_backfill, resolve_policy
+from kilowait.experiments.scenario import check_backfill
 from kilowait.experiments.train_power import PowerAgent
 
 __all__ = ["make_policy_configs", "parse_names", "policy_and_placement"]
@@ -118,18 +119,15 @@ def parse_names(what: str, text: str | Sequence[str]) -> list[str]:
 
 
 def _short_name(name: str, written: Sequence[str]) -> str | None:
-    """The name in tables: a single agent is called "agent", with its preference; None: the name itself."""
+    """The name in tables: a single agent is "agent" or "agent untrained", with its preference; None: the whole name."""
     if name.startswith(USERS_PREFIX):
         policy_name = name.removeprefix(USERS_PREFIX)
         return f"{_short_name(policy_name, written) or policy_name} (users)"
     agents = {
-        agent_and_preference(policy_and_placement(other)[0])[0]
-        for other in written
-        if other.startswith(AGENT_PREFIX)
+        AgentName.parse(policy_and_placement(other)[0]).path for other in written if other.startswith(AGENT_PREFIX)
     }
     if not name.startswith(AGENT_PREFIX) or len(agents) > 1:
         return None
     policy, placement = policy_and_placement(name)
-    preference = agent_and_preference(policy)[1]
-    short = f"agent {preference}" if preference else "agent"
+    short = f"agent{AgentName.parse(policy).suffix}"
     return short if placement is None else f"{short}{PLACEMENT_SEPARATOR}{placement}"

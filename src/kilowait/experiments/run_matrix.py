@@ -27,9 +27,9 @@ from kilowait.evaluation.comparison import PolicyConfig, Windows
 from kilowait.experiments.gpu_power_cap import gpu_cap_share
 from kilowait.experiments.gpu_settings import run_speeds, simulate_arguments
 from kilowait.experiments.policy_configs import policy_and_placement
+from kilowait.experiments.policy_names import resolve_policy
 from kilowait.experiments.power_context import PowerContext
 from kilowait.experiments.predict_runtimes import USERS_PREFIX, with_requests
-from kilowait.experiments.scenario import resolve_policy
 from kilowait.experiments.train_power import bind_agent_power
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import simulate
@@ -97,11 +97,7 @@ def run_cell(
         policy_jobs = with_requests(jobs)
     policy = bind_agent_power(policy, power_context, config.power_controls)
     controls = None
-    if (
-        power_context is not None
-        and config.power_controls != "none"
-        and gpu_cap_share(config.power_controls) is None
-    ):
+    if power_context is not None and config.power_controls != "none" and gpu_cap_share(config.power_controls) is None:
         controls = power_context.resolve_controls(config.power_controls, policy_jobs)
     if "gpu" in settings:  # the settings of a scenario
         settings = simulate_arguments(
@@ -177,10 +173,7 @@ def run_cells(
 
 
 def _run(
-    cell: Cell,
-    cases: Sequence[ComparisonCase],
-    configs: Sequence[PolicyConfig],
-    policies: Sequence[Policy],
+    cell: Cell, cases: Sequence[ComparisonCase], configs: Sequence[PolicyConfig], policies: Sequence[Policy]
 ) -> ExecutionLog:
     case, config, policy = cases[cell[0]], configs[cell[1]], policies[cell[1]]
     jobs, settings = case.windows[cell[2]].jobs, dict(case.settings)
@@ -247,9 +240,7 @@ def _run_in_processes(
     with ProcessPoolExecutor(workers, context, _initialize_worker, (cases, configs)) as pool:
         try:
             with _ignore_interrupts():
-                futures: list[Future[Any]] = [
-                    pool.submit(_run_chunk, chunk) for chunk in _chunks(cases, cells)
-                ]
+                futures: list[Future[Any]] = [pool.submit(_run_chunk, chunk) for chunk in _chunks(cases, cells)]
             for future in as_completed(futures):
                 result = future.result()
                 if isinstance(result, str):

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from importlib import import_module
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +13,8 @@ from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.cluster.toml import to_dict
 from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.controls import BudgetViolation, budget_violation
-from kilowait.engine.policy import Policy
 from kilowait.engine.settings import Settings
-from kilowait.errors import InputError, UnknownNameError
+from kilowait.errors import InputError
 from kilowait.experiments.gpu_power_cap import (
     check_controls_supported,
     check_power_controls,
@@ -32,50 +28,18 @@ from kilowait.experiments.gpu_settings import (
     default_backfill,
     simulate_arguments,
 )
-from kilowait.experiments.inputs import (
-    Workload,
-    cluster_load,
-    read_workload,
-    rescale_to_load,
-    resolve_cluster,
-)
+from kilowait.experiments.inputs import Workload, cluster_load, read_workload, rescale_to_load, resolve_cluster
+from kilowait.experiments.policy_names import resolve_policy
 from kilowait.experiments.power import PowerSettings, make_power_context, with_power
-from kilowait.experiments.predict_power import (
-    check_power_predictor,
-    is_saved_power_predictor,
-    with_predicted_power,
-)
-from kilowait.experiments.predict_runtimes import (
-    USERS_PREFIX,
-    check_predictor,
-    is_saved_predictor,
-    with_predicted_runtimes,
-)
+from kilowait.experiments.predict_power import check_power_predictor, is_saved_power_predictor, with_predicted_power
+from kilowait.experiments.predict_runtimes import check_predictor, is_saved_predictor, with_predicted_runtimes
 from kilowait.experiments.saved_predictor import SavedPredictor, saved_predictor
 from kilowait.experiments.train_power import bind_agent_power
 from kilowait.jobs import ExecutionLog, JobTable
-from kilowait.policies import POLICIES, as_policy, simulate
-from kilowait.policies.round_based import ROUND_BASED_POLICIES
+from kilowait.policies import simulate
 
-__all__ = [
-    "ScenarioResult",
-    "Scenario",
-    "agent_and_preference",
-    "check_backfill",
-    "check_has_power_model",
-    "parse_preference",
-    "with_preference",
-    "prepare_scenario",
-    "resolve_policy",
-    "run_scenario",
-]
+__all__ = ["ScenarioResult", "Scenario", "check_backfill", "check_has_power_model", "prepare_scenario", "run_scenario"]
 
-AGENT_PREFIX = "agent:"
-PREFERENCE_PREFIX = ":prefer="
-"""Separates the path of an agent from the preference it is conditioned on."""
-FILE_PREFIX = "rule:"
-"""Prefix of a policy that a Python file defines: rule:mine.py:mine."""
-LOOKAHEAD = "lookahead"
 OVERLOAD = 1.2
 """Offered load above which a note is given: the queue grows without bound, so results depend on the log's length."""
 
@@ -131,9 +95,7 @@ class Scenario:
             check_predictor(self.runtime_predictor)
         if self.power_predictor is not None:
             if self.power is None:
-                raise InputError(
-                    "--power-predictor has no effect without a power model; name one with --power"
-                )
+                raise InputError("--power-predictor has no effect without a power model; name one with --power")
             check_power_predictor(self.power_predictor)
         check_power_controls(self.power_controls)
         check_has_power_model(self.power_controls, self.power)
@@ -214,9 +176,7 @@ def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = No
         policy = bind_agent_power(policy, context, scenario.power_controls)
         cap = gpu_cap_share(scenario.power_controls)
         resolved = context.resolve_controls(scenario.power_controls if cap is None else "none", jobs)
-        arguments = simulate_arguments(
-            settings, jobs, cluster, policy, backfill, context, scenario.power_controls
-        )
+        arguments = simulate_arguments(settings, jobs, cluster, policy, backfill, context, scenario.power_controls)
         log = simulate(jobs, cluster, policy, backfill, power_controls=resolved, **arguments)
         accounts = context.account(log, resolved if cap is None else scenario.power_controls)
         description = resolved.description if cap is None else gpu_cap_description(cap)
@@ -253,11 +213,7 @@ def prepare_scenario(
     predictors. `progress` is called after every fit of a predictor.
     """
     workload = read_workload(
-        scenario.trace,
-        format=scenario.format,
-        columns=scenario.columns,
-        strict=scenario.strict,
-        rows=scenario.jobs,
+        scenario.trace, format=scenario.format, columns=scenario.columns, strict=scenario.strict, rows=scenario.jobs
     )
     cluster, note = resolve_cluster(scenario.cluster, workload.jobs)
     check_controls_supported(scenario.power_controls, cluster)
@@ -274,9 +230,7 @@ def prepare_scenario(
             if is_saved_power_predictor(scenario.power_predictor):
                 predictor = saved_predictor(scenario.power_predictor, "power", workload.jobs, scenario.trace)
                 predictors += (predictor,)
-            jobs, note = with_predicted_power(
-                scenario.power, jobs, cluster, scenario.power_predictor, progress
-            )
+            jobs, note = with_predicted_power(scenario.power, jobs, cluster, scenario.power_predictor, progress)
             notes.append(note)
     if scenario.runtime_predictor is not None:
         if is_saved_predictor(scenario.runtime_predictor):
@@ -310,113 +264,4 @@ def _without_dependencies(jobs: JobTable, dependencies: bool) -> tuple[JobTable,
             "--ignore-dependencies"
         )
     columns = {name: jobs[name] for name in jobs.columns if name not in ("after_id", "think_s")}
-    return JobTable(labels=jobs.labels, meta=jobs.meta, **columns), (
-        f"{count}: submitted at the times of the log",
-    )
-
-
-def resolve_policy(text: str) -> Policy:
-    """The policy of a text: NAME:PARAMETERS, a round-based policy, lookahead, ``rule:FILE.py:NAME`` or ``agent:PATH``.
-
-    The prefix ``users:`` is ignored here; `run_matrix.run_cell` gives such a policy the jobs without predictions.
-
-    >>> resolve_policy("multifactor:age=500:size=0").name
-    'multifactor:age=500:size=0'
-    """
-    text = text.removeprefix(USERS_PREFIX)
-    if text.partition(":")[0].strip() == LOOKAHEAD:  # imported on use, because envs need an extra
-        lookahead: Policy = import_module("kilowait.envs.lookahead").LookAhead.from_text(text)
-        return lookahead
-    if text.startswith(FILE_PREFIX):
-        return policy_from_file(text.removeprefix(FILE_PREFIX))
-    if not text.startswith(AGENT_PREFIX):
-        name = text.partition(":")[0].strip()
-        if name.lower() not in POLICIES and text.strip().lower() not in ROUND_BASED_POLICIES:
-            raise UnknownNameError("policy", name, (*POLICIES, *ROUND_BASED_POLICIES, LOOKAHEAD))
-        return as_policy(text)
-    path, preference = agent_and_preference(text)
-    if not path:
-        raise InputError("a trained policy is written agent:PATH, for instance agent:runs/x/agent.json")
-    if find_spec("kilowait.agents") is None:
-        raise InputError(
-            f"policy {text!r}: this installation has no trained policies; name a priority policy"
-        )
-    agent = with_preference(import_module("kilowait.agents").load_agent(path), preference)
-    policy: Policy = getattr(agent, "rule", agent)  # a linear agent is a priority policy
-    return policy
-
-
-def policy_from_file(text: str) -> Policy:
-    """The policy that a Python file defines, written FILE.py:NAME.
-
-    NAME is a function decorated with `kilowait.policy`, a function of a view, or an object with the protocol
-    `kilowait.Policy`. The file is run.
-    """
-    path, colon, name = text.rpartition(":")
-    if not colon or not path or not name.isidentifier():
-        raise InputError(f"the policy of a file is written rule:FILE.py:NAME, but this is 'rule:{text}'")
-    source = Path(path)
-    if not source.is_file():
-        raise InputError(f"there is no file {path!r} with the policy {name!r}")
-    spec = spec_from_file_location(f"kilowait_policy_{source.stem}", source)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{path!r} is not a Python file; its name must end with .py")
-    module = module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as problem:
-        raise InputError(f"{path} cannot be run: {type(problem).__name__}: {problem}") from problem
-    if not hasattr(module, name):
-        known = [
-            key
-            for key, value in vars(module).items()
-            if isinstance(value, Policy) or getattr(value, "__module__", None) == module.__name__
-        ]
-        raise UnknownNameError(f"policy in {path}", name, known)
-    return as_policy(getattr(module, name))
-
-
-def with_preference(agent: Any, preference: str) -> Any:
-    """The agent with the preference of a text; raises if the agent needs one, or takes none."""
-    prefer = getattr(agent, "prefer", None)
-    if prefer is None:
-        if not preference:
-            return agent
-        raise InputError(
-            f"the agent {agent.name!r} takes no preference, but {preference!r} was given; leave it out"
-        )
-    if preference:
-        return prefer(**parse_preference(preference))
-    agent.check_preference_fixed()
-    return agent
-
-
-def agent_and_preference(text: str) -> tuple[str, str]:
-    """The path and the preference of a trained policy, both as text.
-
-    >>> agent_and_preference("agent:runs/x/agent.pt:prefer=slowdown=0.3+energy=0.7")
-    ('runs/x/agent.pt', 'slowdown=0.3+energy=0.7')
-    >>> agent_and_preference("agent:runs/x/agent.pt")
-    ('runs/x/agent.pt', '')
-    """
-    path, _, preference = text.removeprefix(AGENT_PREFIX).partition(PREFERENCE_PREFIX)
-    return path, preference
-
-
-def parse_preference(text: str) -> dict[str, float]:
-    """The weights of a preference, by term.
-
-    >>> parse_preference("slowdown=0.3+energy=0.7")
-    {'slowdown': 0.3, 'energy': 0.7}
-    """
-    weights = {}
-    for part in text.split("+"):
-        name, _, number = part.partition("=")
-        try:
-            weights[name.strip()] = float(number)
-        except ValueError:
-            raise InputError(
-                f"the preference {text!r} contains {part.strip()!r}; write terms with their weights, such as "
-                "slowdown=0.3+energy=0.7"
-            ) from None
-    return weights
+    return JobTable(labels=jobs.labels, meta=jobs.meta, **columns), (f"{count}: submitted at the times of the log",)

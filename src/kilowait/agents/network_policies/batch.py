@@ -6,7 +6,7 @@ called from Python, one observation at a time.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import Any
 
@@ -25,10 +25,10 @@ from kilowait.agents.networks.spec import spec_to_dict
 from kilowait.agents.rl.agent_file import load_network
 from kilowait.agents.rl.device import use_device
 from kilowait.agents.rl.inference import greedy_actions
-from kilowait.engine.policy import RunInputs, settings_of
+from kilowait.engine.policy import RunInputs
 from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.kernels.inline_network import NetworkWeights
-from kilowait.envs.rollout import run_policy
+from kilowait.envs.rollout import ObservationPolicy
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
 
@@ -51,31 +51,11 @@ class NetworkAgent(PreferenceConditioned):
 
     def run(self, inputs: RunInputs) -> ExecutionLog:
         """Simulate a run under its greedy decisions."""
-        settings = settings_of(inputs, self.name)
-        if inputs.power_controls is not None:
-            raise InputError(
-                f"agent {self.name!r} was trained on kilowait/Batch-v0, which has no power controls: leave them out"
-            )
         self.check_preference_fixed()
-        decision_settings = replace(
-            self.decision_settings,
-            backfill=settings.backfill,
-            at_limit=settings.at_limit,
-            placement=settings.placement,
-            overrun=settings.overrun,
-        )
         weights = engine_weights(self.network)
+        decide = (lambda observation: greedy_actions(self.network, observation)) if weights is None else weights
         with use_device("cpu", 1):
-            return run_policy(
-                inputs.jobs,
-                inputs.cluster,
-                (lambda observation: greedy_actions(self.network, observation))
-                if weights is None
-                else weights,
-                decision_settings=decision_settings,
-                settings=settings,
-                name=self.name,
-            )
+            return ObservationPolicy(self.name, decide, self.decision_settings).run(inputs)
 
 
 def engine_weights(network: ActorCritic | DuelingQ) -> NetworkWeights | None:
@@ -104,9 +84,7 @@ def engine_weights(network: ActorCritic | DuelingQ) -> NetworkWeights | None:
         hidden=np.stack([array(layer.weight.T) for layer in inner])
         if inner
         else np.zeros((0, width, width), np.float32),
-        hidden_bias=np.stack([array(layer.bias) for layer in inner])
-        if inner
-        else np.zeros((0, width), np.float32),
+        hidden_bias=np.stack([array(layer.bias) for layer in inner]) if inner else np.zeros((0, width), np.float32),
         out=array(network.outputs.job.weight[0]),
     )
 

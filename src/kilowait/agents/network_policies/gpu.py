@@ -75,9 +75,5 @@ def gpu_settings_to_dict(decision_settings: GpuDecisionSettings) -> dict[str, An
 def gpu_settings_from_dict(saved: dict[str, Any]) -> GpuDecisionSettings:
     """The inverse of `gpu_settings_to_dict`."""
     return GpuDecisionSettings(
-        **{
-            **saved,
-            "placements": tuple(saved["placements"]),
-            "max_wait_s": float(saved.get("max_wait_s") or np.inf),
-        }
+        **{**saved, "placements": tuple(saved["placements"]), "max_wait_s": float(saved.get("max_wait_s") or np.inf)}
     )

@@ -19,12 +19,7 @@ from kilowait.envs.power.rollout import run_energy_policy
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
 
-__all__ = [
-    "EnergyNetworkAgent",
-    "energy_settings_to_dict",
-    "energy_settings_from_dict",
-    "without_default_features",
-]
+__all__ = ["EnergyNetworkAgent", "energy_settings_to_dict", "energy_settings_from_dict", "without_default_features"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,9 +39,7 @@ class AttentionLayer(nn.Module):
     def forward(self, tokens: Tensor, occupied: Tensor) -> Tensor:
         """Tokens (B, N, W), of which `occupied` (B, N) can be attended to; the same shape is returned."""
         query, key, value = self._query_key_value(tokens)
-        attention_output = scaled_dot_product_attention(
-            query, key, value, attn_mask=occupied[:, None, None, :]
-        )
+        attention_output = scaled_dot_product_attention(query, key, value, attn_mask=occupied[:, None, None, :])
         attended: Tensor = self.output(attention_output.transpose(1, 2).flatten(2))
         tokens = tokens + attended
         feed_forward: Tensor = self.perceptron(tokens)

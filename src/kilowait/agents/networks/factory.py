@@ -14,12 +14,7 @@ from kilowait.agents.networks.feature_extractor import FeatureExtractor
 from kilowait.agents.networks.gat import GraphExtractor
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.kernel import KernelExtractor
-from kilowait.agents.networks.spec import (
-    ObservationSpecProtocol,
-    Sizes,
-    sizes_of,
-    spec_from_dict,
-)
+from kilowait.agents.networks.spec import ObservationSpecProtocol, Sizes, sizes_of, spec_from_dict
 from kilowait.errors import UnknownNameError
 
 __all__ = ["KINDS", "network", "q_network", "from_config"]
@@ -32,9 +27,7 @@ KINDS: dict[str, Callable[[ObservationSpecProtocol, Sizes], FeatureExtractor]] =
 """Feature extractors by name: jobs one by one, self-attention, attention along the edges of the jobs' graph."""
 
 
-def network(
-    spec: ObservationSpecProtocol, kind: str = "kernel", *, seed: int = 0, **sizes: int
-) -> ActorCritic:
+def network(spec: ObservationSpecProtocol, kind: str = "kernel", *, seed: int = 0, **sizes: int) -> ActorCritic:
     """An actor-critic network.
 
     Args:
@@ -74,21 +67,16 @@ def q_network(
         return DuelingQ(spec, body, config, noisy=noisy, atoms=atoms, span=span)
 
 
-def from_config(spec: dict[str, Any], config: dict[str, Any]) -> ActorCritic | DuelingQ:
-    """A new network of the architecture ``spec_to_dict(net.spec)`` and ``net.config``; weights are not loaded."""
+def from_config(spec: dict[str, Any], config: dict[str, Any], *, seed: int = 0) -> ActorCritic | DuelingQ:
+    """A new network of the architecture ``spec_to_dict(net.spec)`` and ``net.config``, with initial weights."""
     options = {name: value for name, value in config.items() if name not in ("head", "kind", "sizes")}
     if "span" in options:
         options["span"] = tuple(options["span"])
-    builders: dict[str, Callable[..., ActorCritic | DuelingQ]] = {
-        "actor-critic": network,
-        "dueling": q_network,
-    }
-    return builders[config["head"]](spec_from_dict(spec), config["kind"], **options, **config["sizes"])
+    builders: dict[str, Callable[..., ActorCritic | DuelingQ]] = {"actor-critic": network, "dueling": q_network}
+    return builders[config["head"]](spec_from_dict(spec), config["kind"], seed=seed, **options, **config["sizes"])
 
 
-def _body(
-    spec: ObservationSpecProtocol, kind: str, sizes: dict[str, int]
-) -> tuple[FeatureExtractor, dict[str, Any]]:
+def _body(spec: ObservationSpecProtocol, kind: str, sizes: dict[str, int]) -> tuple[FeatureExtractor, dict[str, Any]]:
     if kind not in KINDS:
         raise UnknownNameError("network", kind, KINDS)
     chosen = sizes_of(sizes)

@@ -146,9 +146,7 @@ class GraphExtractor(FeatureExtractor):
         self.job = linear(len(spec.features), sizes.width, gain=1.0)
         self.summary = linear(len(spec.summary), sizes.width, gain=1.0)
         self.between = None if self.time is None else TimeBetween()
-        self.layers = nn.ModuleList(
-            GraphLayer(sizes.width, sizes.heads, edge_width) for _ in range(sizes.depth)
-        )
+        self.layers = nn.ModuleList(GraphLayer(sizes.width, sizes.heads, edge_width) for _ in range(sizes.depth))
         self.norm = nn.LayerNorm(sizes.width)
 
     def forward(self, observation: Observation) -> EncodedQueue:

@@ -7,13 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from kilowait.agents.networks.feature_extractor import (
-    EncodedQueue,
-    FeatureExtractor,
-    Observation,
-    linear,
-    scatter_rows,
-)
+from kilowait.agents.networks.feature_extractor import EncodedQueue, FeatureExtractor, Observation, linear, scatter_rows
 from kilowait.agents.networks.noisy_linear import NoisyLinear
 from kilowait.agents.networks.spec import ObservationSpecProtocol
 

@@ -14,12 +14,7 @@ import torch
 
 from kilowait.agents.networks.factory import from_config
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.spec import (
-    LoadedSpec,
-    ObservationSpecProtocol,
-    spec_from_dict,
-    spec_to_dict,
-)
+from kilowait.agents.networks.spec import LoadedSpec, ObservationSpecProtocol, spec_from_dict, spec_to_dict
 from kilowait.envs.observation_spec import PREFERENCE_PREFIX
 from kilowait.envs.preferences import preference_text, weights_from
 from kilowait.errors import InputError
@@ -33,9 +28,7 @@ def preference_terms(spec: ObservationSpecProtocol) -> tuple[str, ...]:
     >>> preference_terms(LoadedSpec(("wait",), ("free", "prefers_sla", "prefers_wait"), 4, 1, 0, False))
     ('sla', 'wait')
     """
-    return tuple(
-        name.removeprefix(PREFERENCE_PREFIX) for name in spec.summary if name.startswith(PREFERENCE_PREFIX)
-    )
+    return tuple(name.removeprefix(PREFERENCE_PREFIX) for name in spec.summary if name.startswith(PREFERENCE_PREFIX))
 
 
 def plain_spec(spec: ObservationSpecProtocol) -> LoadedSpec:
@@ -65,9 +58,7 @@ def with_fixed_preference(
         )
     weights = weights_from(preference, terms)
     columns = [column for column, feature in enumerate(spec.summary) if feature.startswith(PREFERENCE_PREFIX)]
-    other_columns = [
-        column for column, feature in enumerate(spec.summary) if not feature.startswith(PREFERENCE_PREFIX)
-    ]
+    other_columns = [column for column, feature in enumerate(spec.summary) if not feature.startswith(PREFERENCE_PREFIX)]
     state = dict(network.state_dict())
     matrix = state["body.summary.weight"]
     weights_tensor = torch.from_numpy(weights).to(matrix)
@@ -99,6 +90,16 @@ class PreferenceConditioned:
         this: Any = self
         network = with_fixed_preference(self.network, weights, name=f"agent {self.name!r}")
         return replace(this, network=network, name=f"{self.name} {preference_text(weights)}")  # type: ignore[no-any-return]
+
+    def untrained(self, seed: int = 0) -> Self:
+        """The agent with initial weights drawn from `seed` instead of the trained ones: a control in comparisons.
+
+        An environment already backfills in a good order, so that even an untrained network may have short waits.
+        """
+        this: Any = self
+        network = from_config(spec_to_dict(self.network.spec), self.network.config, seed=seed).eval()
+        network.provenance = {**getattr(self.network, "provenance", {}), "untrained": seed}
+        return replace(this, network=network, name=f"{self.name} untrained")  # type: ignore[no-any-return]
 
     def check_preference_fixed(self) -> None:
         """Raise an error if the network needs a preference and has none."""
