@@ -36,9 +36,7 @@ def subpackage(source: Path, name: str) -> Path:
 @pytest.fixture
 def source(project: Path, tmp_path: Path) -> Path:
     """A copy of src that tests may change."""
-    shutil.copytree(
-        project / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
-    )
+    shutil.copytree(project / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     return tmp_path / "src"
 
 
@@ -50,11 +48,7 @@ def test_contracts_hold(project, source):
 
 VIOLATIONS = {
     "upwards": ("jobs/planted.py", "from kilowait.engine import anything", "kilowait.jobs.planted"),
-    "upwards in a function": (
-        "jobs/planted.py",
-        "def f():\n    import kilowait.engine",
-        "kilowait.jobs.planted",
-    ),
+    "upwards in a function": ("jobs/planted.py", "def f():\n    import kilowait.engine", "kilowait.jobs.planted"),
     "sideways": ("cluster/planted.py", "from kilowait.jobs import JobTable", "kilowait.cluster.planted"),
     "base module imports a package": ("units.py", "from kilowait.jobs import JobTable", "kilowait.units"),
     "an undeclared package": ("utils/__init__.py", "", "utils"),

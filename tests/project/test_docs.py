@@ -172,7 +172,5 @@ def test_examples_run(project, tmp_path, page):
 
 
 def test_api_page_lists_every_column(project):
-    rows = re.findall(
-        r"^\| `(\w+)` \| (\w+) \| (.*) \|$", (project / "docs" / "api.md").read_text(), re.MULTILINE
-    )
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", (project / "docs" / "api.md").read_text(), re.MULTILINE)
     assert rows == [(name, np.dtype(rule.dtype).name, rule.meaning) for name, rule in COLUMNS.items()]

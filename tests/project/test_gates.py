@@ -15,13 +15,7 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     tool = Path(sys.executable).with_name(str(command[0]))
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     return subprocess.run(
-        [tool, *command[1:]],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+        [tool, *command[1:]], cwd=cwd, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
 
 
@@ -77,11 +71,7 @@ def run_pytest(tree, name, text):
     ("name", "text", "message"),
     [
         ("tests/test_x.py", "import warnings\ndef test(): warnings.warn('careful')", "UserWarning: careful"),
-        (
-            "tests/test_x.py",
-            "import numpy as np\ndef test(): np.zeros(1) / 0",
-            "RuntimeWarning: invalid value",
-        ),
+        ("tests/test_x.py", "import numpy as np\ndef test(): np.zeros(1) / 0", "RuntimeWarning: invalid value"),
         ("tests/test_x.py", "import pytest\n@pytest.mark.slwo\ndef test(): pass", "slwo"),
         ("src/x.py", '"""\n>>> 1 + 1\n3\n"""', "Expected"),
         ("docs/x.md", "# X\n\n```python\n>>> 1 + 1\n3\n```\n", "Expected"),

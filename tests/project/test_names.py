@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
+import re
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
+
+import pytest
 
 import kilowait
 
@@ -46,9 +52,7 @@ def test_gerunds_are_detected(tmp_path: Path) -> None:
 
 
 def test_no_class_name_is_defined_twice(project: Path) -> None:
-    duplicates = {
-        name: where for name, where in classes(project / "src" / "kilowait").items() if len(where) > 1
-    }
+    duplicates = {name: where for name, where in classes(project / "src" / "kilowait").items() if len(where) > 1}
     assert duplicates == {}
 
 
@@ -58,17 +62,51 @@ def test_classes_defined_twice_are_detected(tmp_path: Path) -> None:
     assert len(classes(tmp_path)["Drawn"]) == 2
 
 
-def unlisted(text: str) -> list[str]:
-    """Public names of `kilowait` that a page does not mention in code."""
-    return [name for name in kilowait.__all__ if f"`{name}`" not in text and f".{name}\n" not in text]
+def listed(text: str) -> list[str]:
+    """The names in the first column of the first table of the API page."""
+    return re.findall(r"^\| `(\w+)` \|", text.partition("```{eval-rst}")[0], re.MULTILINE)
 
 
-def test_api_page_lists_all_public_names(project: Path) -> None:
-    assert unlisted((project / "docs" / "api.md").read_text(encoding="utf-8")) == []
+def documented(text: str) -> set[str]:
+    """The objects that the API page documents with signature and docstring, by module and name."""
+    found = set()
+    for path in re.findall(r"^\.\. auto(?:function|class):: ([\w.]+)$", text, re.MULTILINE):
+        module, _, name = path.rpartition(".")
+        value = getattr(importlib.import_module(module), name) if module.startswith("kilowait") else None
+        found.add(f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', name)}")
+    return found
 
 
-def test_unlisted_names_are_detected() -> None:
-    assert "simulate" in unlisted("`compare`")
+def without_example(names: Iterable[str]) -> list[str]:
+    """Public names whose docstring has no example."""
+    return [
+        name for name in names if name != "__version__" and ">>>" not in (inspect.getdoc(getattr(kilowait, name)) or "")
+    ]
+
+
+def test_api_page_lists_exactly_the_public_names(project: Path) -> None:
+    names = listed((project / "docs" / "api.md").read_text(encoding="utf-8"))
+    assert sorted(names) == sorted(kilowait.__all__)
+
+
+def test_api_page_documents_every_public_name(project: Path) -> None:
+    text = (project / "docs" / "api.md").read_text(encoding="utf-8")
+    text = text.replace(".. autoclass:: JobTable", ".. autoclass:: kilowait.jobs.JobTable")
+    values = [getattr(kilowait, name) for name in kilowait.__all__ if name != "__version__"]
+    assert {f"{value.__module__}.{value.__qualname__}" for value in values} - documented(text) == set()
+
+
+def test_every_public_name_has_an_example() -> None:
+    assert without_example(kilowait.__all__) == []
+
+
+def test_unlisted_undocumented_and_examples_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = "| `compare` | Runs. |\n\n```{eval-rst}\n.. autofunction:: kilowait.experiments.compare.compare\n```\n"
+    page += "| `x` | y |\n"
+    assert listed(page) == ["compare"]
+    assert documented(page) == {"kilowait.experiments.compare.compare"}
+    monkeypatch.setattr(kilowait, "compare", lambda: None)
+    assert without_example(["compare", "simulate"]) == ["compare"]
 
 
 def test_submodules_resolve_in_a_fresh_process() -> None:
@@ -76,12 +114,7 @@ def test_submodules_resolve_in_a_fresh_process() -> None:
     import sys
 
     code = "import kilowait as kw; print(kw.energy.__name__, kw.envs.__name__, kw.agents.__name__, kw.synth.__name__)"
-    process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert process.stdout.split() == ["kilowait.energy", "kilowait.envs", "kilowait.agents", "kilowait.synth"], (
+        process.stderr
     )
-    assert process.stdout.split() == [
-        "kilowait.energy",
-        "kilowait.envs",
-        "kilowait.agents",
-        "kilowait.synth",
-    ], process.stderr

@@ -27,6 +27,10 @@ class NodeGroup:
     An exclusive group (the default) allocates whole nodes. A shared group allocates cores, memory and GPUs from
     one pool and does not model single nodes. A node-level group (`node_level`) allocates the cores, memory and GPUs of
     each node, GPUs in thousandths.
+
+    >>> cluster = Cluster((NodeGroup("cpu", 64, cores=48, memory_gb=192), NodeGroup("gpu", 8, cores=64, gpus=4)))
+    >>> cluster.nodes
+    72
     """
 
     name: str
@@ -45,9 +49,7 @@ class NodeGroup:
         if not self.name:
             raise ClusterError("a node group needs a name")
         if not (0 <= self.nodes < 2**40 and self.nodes % 1 == 0):
-            raise ClusterError(
-                f"group {self.name!r} has {self.nodes} nodes; it needs a whole number, 0 to 2^40"
-            )
+            raise ClusterError(f"group {self.name!r} has {self.nodes} nodes; it needs a whole number, 0 to 2^40")
         whole = self.cores % 1 == 0 and self.gpus % 1 == 0
         if not (whole and self.cores >= 1 and self.gpus >= 0 and 0 <= self.memory_gb < math.inf):
             raise ClusterError(
@@ -75,6 +77,10 @@ class Outage:
 
     The scheduler knows it from `announced_s` on (default: from the beginning, as with planned maintenance;
     ``announced_s=start_s`` is a failure). Running jobs continue: nodes become unavailable when they become free.
+
+    >>> cluster = Cluster((NodeGroup("cpu", 64),), outages=(Outage("cpu", 8, start_s=3600, end_s=7200),))
+    >>> cluster.outages[0].nodes
+    8
     """
 
     group: str
@@ -89,7 +95,12 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """`nodes` of a group are reserved from `start_s` to `end_s` for jobs of the queue `name`."""
+    """`nodes` of a group are reserved from `start_s` to `end_s` (log seconds) for jobs of the queue `name`.
+
+    >>> training = Reservation("course", "cpu", 16, start_s=3600, end_s=7200)
+    >>> Cluster((NodeGroup("cpu", 64),), reservations=(training,)).reservations[0].name
+    'course'
+    """
 
     name: str
     group: str
@@ -102,19 +113,13 @@ class Reservation:
         _check_window("reservation", self.group, self.nodes, self.start_s, self.end_s, self.announced_s)
 
 
-def _check_window(
-    kind: str, group: str, nodes: int, start_s: float, end_s: float, announced_s: float
-) -> None:
+def _check_window(kind: str, group: str, nodes: int, start_s: float, end_s: float, announced_s: float) -> None:
     if not (nodes >= 1 and nodes % 1 == 0):
         raise ClusterError(f"{kind} on {group!r} takes {nodes} nodes; it must take at least 1")
     if not start_s < end_s:
-        raise ClusterError(
-            f"{kind} on {group!r} from {start_s} to {end_s} s; the end must be after the start"
-        )
+        raise ClusterError(f"{kind} on {group!r} from {start_s} to {end_s} s; the end must be after the start")
     if not announced_s <= start_s:
-        raise ClusterError(
-            f"{kind} on {group!r} starts at {start_s} s but is announced at {announced_s} s, after it"
-        )
+        raise ClusterError(f"{kind} on {group!r} starts at {start_s} s but is announced at {announced_s} s, after it")
 
 
 @dataclass(frozen=True)
@@ -177,15 +182,11 @@ class Cluster:
                     "set node_level in all groups of a cluster or in none"
                 )
         if self.outages or self.reservations:
-            raise ClusterError(
-                f"cluster {self.name!r} has node-level groups, which support no outages or reservations"
-            )
+            raise ClusterError(f"cluster {self.name!r} has node-level groups, which support no outages or reservations")
         if self.node_groups is not None and sorted(self.node_groups) != [
             number for number, group in enumerate(self.groups) for _ in range(group.nodes)
         ]:
-            raise ClusterError(
-                f"the layout of cluster {self.name!r} must name each group once per node of the group"
-            )
+            raise ClusterError(f"the layout of cluster {self.name!r} must name each group once per node of the group")
 
     @property
     def node_level(self) -> bool:
@@ -215,9 +216,7 @@ class Cluster:
         A generated GPU workload names its own cluster. `jobs` is a `kilowait.JobTable`.
 
         >>> from kilowait.jobs import JobTable
-        >>> Cluster.from_trace(
-        ...     JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])
-        ... ).nodes
+        >>> Cluster.from_trace(JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])).nodes
         4
         """
         workload = jobs.meta.get("workload")
@@ -230,9 +229,7 @@ class Cluster:
             if size is not None and size >= 1:
                 return cls.from_nodes(int(size))
         if not len(jobs):
-            raise ClusterError(
-                "the trace has no jobs and does not say how large its machine is; give a cluster"
-            )
+            raise ClusterError("the trace has no jobs and does not say how large its machine is; give a cluster")
         return cls.from_nodes(int(jobs["nodes"].max()))
 
     @classmethod

@@ -68,7 +68,13 @@ class JobColumns(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Speeds:
-    """Speeds by GPU type and job, in the order of the job table. NaN: unknown."""
+    """Speeds by GPU type and job, in the order of the job table. NaN: unknown.
+
+    >>> import kilowait as kw
+    >>> jobs = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[1], gpus=[1])
+    >>> constant_speeds(jobs, ("V100", "A100"), {"V100": 1.0, "A100": 2.0}).speed.tolist()
+    [[1.0], [2.0]]
+    """
 
     types: tuple[str, ...]
     speed: Floats
@@ -184,10 +190,7 @@ def measured_speeds(
     kinds, kind_of = np.unique(pairs, axis=1, return_inverse=True)
     for row, name in enumerate(types):
         key = _key(name, throughputs)
-        consolidated, unconsolidated = (
-            throughputs.consolidated.get(key, {}),
-            throughputs.unconsolidated.get(key, {}),
-        )
+        consolidated, unconsolidated = (throughputs.consolidated.get(key, {}), throughputs.unconsolidated.get(key, {}))
         rate, factor = np.full(kinds.shape[1], np.nan), np.ones(kinds.shape[1])
         for number, (code, gpus) in enumerate(kinds.T.tolist()):
             workload = (names[code] if 0 <= code < len(names) else "", gpus)
@@ -273,9 +276,7 @@ def first_known(first: Speeds, *others: Speeds) -> Speeds:
     return Speeds(first.types, speed, spread, source)
 
 
-def _speeds_table(
-    jobs: JobColumns, types: Sequence[str], speed: Floats, spread: Floats, source: str
-) -> Speeds:
+def _speeds_table(jobs: JobColumns, types: Sequence[str], speed: Floats, spread: Floats, source: str) -> Speeds:
     """Build the table; jobs without GPUs have speed 1 everywhere, GPU jobs 0 on nodes without GPUs."""
     without_gpus = _gpus(jobs) == 0
     codes = np.where(np.isnan(speed), 0, SOURCES.index(source)).astype(np.int8)
@@ -289,9 +290,7 @@ def _speeds_table(
 
 def _gpus(jobs: JobColumns) -> npt.NDArray[np.int64]:
     if "gpus" not in jobs:
-        raise InputError(
-            "these jobs have no column 'gpus'; speeds by GPU type need the number of GPUs of each job"
-        )
+        raise InputError("these jobs have no column 'gpus'; speeds by GPU type need the number of GPUs of each job")
     return jobs.column("gpus")
 
 
@@ -318,9 +317,7 @@ def _known(name: str) -> GpuType | None:
 def _per_job(what: str, values: npt.ArrayLike, count: int) -> Floats:
     table = np.asarray(values, np.float64)
     if table.shape not in ((), (count,)):
-        raise InputError(
-            f"{what} has the shape {table.shape}; give one number, or one for each of {count} jobs"
-        )
+        raise InputError(f"{what} has the shape {table.shape}; give one number, or one for each of {count} jobs")
     return np.broadcast_to(table, (count,))
 
 
@@ -346,7 +343,5 @@ def speeds_for(text: str, jobs: JobColumns, cluster: Cluster) -> Speeds | None:
 @cache
 def _throughputs(text: str) -> Throughputs:
     if not Path(text).exists():
-        raise InputError(
-            f"speeds are {text!r}; give auto, roofline, none, or a file of throughputs in Gavel's format"
-        )
+        raise InputError(f"speeds are {text!r}; give auto, roofline, none, or a file of throughputs in Gavel's format")
     return read_throughputs(text)

@@ -41,15 +41,20 @@ class SleepPolicy:
         for name in ("timeout_s", "shutdown_s", "wake_s"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
-                raise ClusterError(
-                    f"{name} of a sleep policy is {value}; it must be a number of seconds, 0 or more"
-                )
+                raise ClusterError(f"{name} of a sleep policy is {value}; it must be a number of seconds, 0 or more")
         check_steps("the reserve of awake nodes", self.reserve)
 
 
 @dataclass(frozen=True, eq=False)
 class PowerControls:
-    """Power controls of a run. Arrays have the rows of the given job table."""
+    """Power controls of a run. Arrays have the rows of the given job table.
+
+    `kilowait.energy.resolve_controls` computes them from a text and a power model; given directly they need none.
+
+    >>> controls = PowerControls(sleep={"nodes": SleepPolicy(timeout_s=600.0, wake_s=120.0)})
+    >>> controls.levels, controls.budget
+    (1, None)
+    """
 
     sleep: Mapping[str, SleepPolicy] = field(default_factory=dict)
     """Sleep policy by group name; nodes of other groups never sleep."""
@@ -70,20 +75,14 @@ class PowerControls:
         if self.budget is not None:
             check_steps("the power budget", self.budget)
             if self.watts is None:
-                raise ClusterError(
-                    "a power budget needs the power of every job; give PowerControls(watts=...)"
-                )
+                raise ClusterError("a power budget needs the power of every job; give PowerControls(watts=...)")
         if self.factor is not None and not (np.isfinite(self.factor) & (self.factor >= 1)).all():
-            raise ClusterError(
-                "run-time factors must be finite and at least 1: level 0 of the fastest group is 1"
-            )
+            raise ClusterError("run-time factors must be finite and at least 1: level 0 of the fastest group is 1")
         if self.watts is not None and (self.watts < 0).any():
             raise ClusterError(f"the power of a job is {int(self.watts.min())} W; it must be 0 or more")
         shapes = {a.shape for a in (self.factor, self.watts) if a is not None}
         if len(shapes) > 1 or any(len(shape) != 3 for shape in shapes):
-            raise ClusterError(
-                f"factor and watts have the shapes {shapes}; both must be (groups, jobs, levels)"
-            )
+            raise ClusterError(f"factor and watts have the shapes {shapes}; both must be (groups, jobs, levels)")
         if self.preferred_level is not None:
             levels = next(iter(shapes))[2] if shapes else 1
             if ((self.preferred_level < 0) | (self.preferred_level >= levels)).any():

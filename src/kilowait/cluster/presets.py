@@ -71,8 +71,7 @@ _OPENB = (
 
 PRESETS: dict[str, Cluster] = {
     "polaris": Cluster(
-        groups=(NodeGroup("polaris", 560, cores=32, memory_gb=549.8, gpus=4, gpu_type="A100-SXM4-40"),),
-        name="polaris",
+        groups=(NodeGroup("polaris", 560, cores=32, memory_gb=549.8, gpus=4, gpu_type="A100-SXM4-40"),), name="polaris"
     ),
     "mira": Cluster(groups=(NodeGroup("mira", 49_152, cores=16, memory_gb=17.2),), name="mira"),
     "cooley": Cluster(
@@ -104,8 +103,7 @@ PRESETS: dict[str, Cluster] = {
         _nodes("a100-80", 2, 128, 2000.0, 8, "A100-SXM4-80"),
     ),
     "openb": _gpu_cluster(
-        "openb",
-        *(_nodes(name, n, cores, _mib(mib), gpus, kind) for name, n, cores, mib, gpus, kind in _OPENB),
+        "openb", *(_nodes(name, n, cores, _mib(mib), gpus, kind) for name, n, cores, mib, gpus, kind in _OPENB)
     ),
 }
 """Clusters by name. 512 GiB is 549.8 GB, 16 GiB is 17.2 GB; a K80 card is two GPUs."""

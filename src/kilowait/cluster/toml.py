@@ -8,12 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kilowait.cluster.cluster import (
-    Cluster,
-    NodeGroup,
-    Outage,
-    Reservation,
-)
+from kilowait.cluster.cluster import Cluster, NodeGroup, Outage, Reservation
 from kilowait.errors import ClusterError, UnknownNameError
 
 __all__ = ["to_dict", "read_cluster"]
@@ -38,15 +33,11 @@ def read_cluster(path: str | PathLike[str]) -> Cluster:
     name = content.get("name", path.stem)
     if not isinstance(name, str):
         raise ClusterError(f"name in {path} is {name!r}, which is not of type str")
-    groups = tuple(
-        _dataclass_from(NodeGroup, row, f"[[group]] in {path}") for row in _rows(content, "group", path)
-    )
+    groups = tuple(_dataclass_from(NodeGroup, row, f"[[group]] in {path}") for row in _rows(content, "group", path))
     return Cluster(
         groups=groups,
         queues=_queues(_rows(content, "queue", path), path),
-        outages=tuple(
-            _dataclass_from(Outage, row, f"[[outage]] in {path}") for row in _rows(content, "outage", path)
-        ),
+        outages=tuple(_dataclass_from(Outage, row, f"[[outage]] in {path}") for row in _rows(content, "outage", path)),
         reservations=tuple(
             _dataclass_from(Reservation, row, f"[[reservation]] in {path}")
             for row in _rows(content, "reservation", path)
@@ -59,11 +50,7 @@ def read_cluster(path: str | PathLike[str]) -> Cluster:
 def to_dict(cluster: Cluster) -> dict[str, Any]:
     """The cluster as a dict with the keys of a cluster file; default values are omitted."""
     data: dict[str, Any] = {"name": cluster.name}
-    for key, items in (
-        ("group", cluster.groups),
-        ("outage", cluster.outages),
-        ("reservation", cluster.reservations),
-    ):
+    for key, items in (("group", cluster.groups), ("outage", cluster.outages), ("reservation", cluster.reservations)):
         if items:
             data[key] = [
                 {f.name: getattr(item, f.name) for f in fields(item) if getattr(item, f.name) != f.default}

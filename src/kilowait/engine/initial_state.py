@@ -22,14 +22,7 @@ from kilowait.engine.kernels.state import (
     USAGE,
     State,
 )
-from kilowait.engine.pools import (
-    CORES,
-    GPUS,
-    MEMORY,
-    NODES,
-    WATTS,
-    ResourcePools,
-)
+from kilowait.engine.pools import CORES, GPUS, MEMORY, NODES, WATTS, ResourcePools
 from kilowait.engine.settings import OVERRUN, Settings
 from kilowait.errors import TableError
 from kilowait.jobs import JobTable
@@ -96,9 +89,7 @@ def build_initial_state(
         job_state["preference_row"] = preference_row
     job_extra = _records(
         JOB_EXTRA,
-        n
-        if backfill_policy is not None or settings.depth == UNLIMITED or half_life or cancels or dependents
-        else 0,
+        n if backfill_policy is not None or settings.depth == UNLIMITED or half_life or cancels or dependents else 0,
     )
     if cancels:
         job_extra["cancel_s"] = jobs["cancel_s"]
@@ -162,15 +153,11 @@ def _needs(jobs: JobTable, machine: ResourcePools) -> tuple[Ints, Ints]:
             if kind == NODES:
                 columns[column] = jobs["nodes"]
             elif kind == CORES:
-                columns[column] = (
-                    np.maximum(jobs["cores"], 1) if "cores" in jobs else _times(jobs["nodes"], cores)
-                )
+                columns[column] = np.maximum(jobs["cores"], 1) if "cores" in jobs else _times(jobs["nodes"], cores)
             elif kind == MEMORY:
                 columns[column] = np.ceil(jobs["memory_mb"]) if "memory_mb" in jobs else np.zeros(n)
             elif kind == WATTS:
-                columns[column] = np.zeros(
-                    n
-                )  # the power of a job depends on its DVFS level; see power_initial_state
+                columns[column] = np.zeros(n)  # the power of a job depends on its DVFS level; see power_initial_state
             else:
                 columns[column] = jobs["gpus"] if "gpus" in jobs else np.zeros(n)
         pool_need.append(list(columns).index(column))

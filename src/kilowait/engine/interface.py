@@ -20,10 +20,7 @@ JOB = np.dtype(
         ("planned_s", np.float64),  # at least 1: used for reservations and backfilling
         ("limit_s", np.float64),  # walltime limit; infinite: unknown
         ("overrun_planned_s", np.float64),  # expected run time once planned_s is exceeded; 0: unknown
-        (
-            "expected_inverse_runtime",
-            np.float64,
-        ),  # expected value of 10 s / run time, at most 1
+        ("expected_inverse_runtime", np.float64),  # expected value of 10 s / run time, at most 1
         ("nodes", np.int64),
         ("cores", np.int64),
         ("memory_mb", np.float64),
@@ -49,6 +46,13 @@ class PriorityPolicy:
 
     A time-dependent policy is scored at every pass, any other once, when the job arrives. `compiled` says
     whether `score` is a Numba function of the engine's signature; if not, the run goes through Python.
+    `kilowait.policy` creates one from a function.
+
+    >>> import kilowait as kw
+    >>> widest = PriorityPolicy("widest", lambda job, now, parameters: -job.nodes, compiled=False)
+    >>> jobs = kw.JobTable(job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[60] * 3, nodes=[4, 1, 3])
+    >>> kw.simulate(jobs, kw.Cluster.from_nodes(4), widest, "none").jobs()["start_s"].tolist()
+    [0.0, 60.0, 60.0]
     """
 
     name: str
@@ -88,7 +92,14 @@ class PriorityPolicy:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """State of the simulation at an instant. Jobs are numbered by (submit, id)."""
+    """State of the simulation at an instant. Jobs are numbered by (submit, id).
+
+    >>> import kilowait as kw
+    >>> jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[60, 60], nodes=[3, 2])
+    >>> view = kw.Simulator(jobs, kw.Cluster.from_nodes(4)).advance()
+    >>> view.now_s, view.waiting["nodes"].tolist(), view.free.tolist()
+    (0.0, [3], [4])
+    """
 
     now_s: float
     waiting: npt.NDArray[Any]

@@ -13,13 +13,7 @@ from numba import types
 from kilowait.cluster import Cluster
 from kilowait.engine.initial_state import build_initial_state
 from kilowait.engine.interface import JOB, PriorityPolicy
-from kilowait.engine.kernels import (
-    conservative,
-    event_loop,
-    queue,
-    reservations,
-    scheduling_pass,
-)
+from kilowait.engine.kernels import conservative, event_loop, queue, reservations, scheduling_pass
 from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.jit import compile_entry, is_compiled, kept_where
 from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED, state_without_refcount
@@ -51,9 +45,7 @@ def no_score_compiled() -> Any:
 
 
 def _advance(t: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> bool:
-    return event_loop.advance(
-        state_without_refcount(t), score, parameters, backfill_score, backfill_parameters
-    )
+    return event_loop.advance(state_without_refcount(t), score, parameters, backfill_score, backfill_parameters)
 
 
 def _schedule(t: Any, backfill_score: Any, backfill_parameters: Any) -> None:

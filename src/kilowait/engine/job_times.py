@@ -60,9 +60,7 @@ def resolve_job_times(jobs: JobTable, at_limit: str = "extend", *, limited: bool
     if at_limit == "kill":
         run = np.minimum(run, np.where(limit < np.inf, limit, estimate))
     overrun_planned = (
-        _known(jobs["overrun_planned_s"], 0.0)
-        if "overrun_planned_s" in jobs
-        else np.broadcast_to(0.0, len(jobs))
+        _known(jobs["overrun_planned_s"], 0.0) if "overrun_planned_s" in jobs else np.broadcast_to(0.0, len(jobs))
     )
     expected_inverse_runtime = 10.0 / np.maximum(estimate, 10.0)
     if "expected_inverse_runtime" in jobs:

@@ -25,14 +25,7 @@ from kilowait.engine.simulator import Simulator, run_simulation
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog, JobTable
 
-__all__ = [
-    "Policy",
-    "RunInputs",
-    "StepwisePolicy",
-    "gpu_settings_of",
-    "run_priority_policy",
-    "settings_of",
-]
+__all__ = ["Policy", "RunInputs", "StepwisePolicy", "gpu_settings_of", "run_priority_policy", "settings_of"]
 
 MAX_CHOICES = 1_000_000
 """Choices of a stepwise policy at one instant before the run is stopped with an error."""
@@ -40,7 +33,14 @@ MAX_CHOICES = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class RunInputs:
-    """Inputs of one simulation run, as a policy receives them."""
+    """Inputs of one simulation run, as a policy receives them.
+
+    >>> from kilowait.policies import resolve
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[60, 60], nodes=[3, 2])
+    >>> inputs = RunInputs(jobs, Cluster.from_nodes(4), Settings(backfill="none"))
+    >>> resolve("fcfs").run(inputs).jobs()["start_s"].tolist()
+    [0.0, 60.0]
+    """
 
     jobs: JobTable
     cluster: Cluster
@@ -57,7 +57,17 @@ class RunInputs:
 
 @runtime_checkable
 class Policy(Protocol):
-    """A scheduler: it takes the inputs of a run and returns the execution log."""
+    """A scheduler: it takes the inputs of a run and returns the execution log.
+
+    >>> from kilowait.policies import resolve
+    >>> class SmallMachinesFirst:
+    ...     name = "small-machines"
+    ...
+    ...     def run(self, inputs):
+    ...         return resolve("sjf" if inputs.cluster.nodes < 100 else "saf").run(inputs)
+    >>> isinstance(SmallMachinesFirst(), Policy)
+    True
+    """
 
     @property
     def name(self) -> str:

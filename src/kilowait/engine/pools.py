@@ -114,7 +114,5 @@ def resource_pools(cluster: Cluster) -> ResourcePools:
         changes=changes,
         capacity_s=np.array(capacity_s),
         capacity_nodes=np.array(capacity_nodes, np.int64),
-        like=np.array(
-            [*range(len(names)), *(names.index(reserved.group) for reserved in cluster.reservations)]
-        ),
+        like=np.array([*range(len(names)), *(names.index(reserved.group) for reserved in cluster.reservations)]),
     )

@@ -11,13 +11,7 @@ import numpy.typing as npt
 from kilowait.cluster import PowerControls
 from kilowait.engine.initial_state import build_initial_state
 from kilowait.engine.interface import PriorityPolicy
-from kilowait.engine.kernels.power_state import (
-    NODE_BATCH,
-    NODE_CHANGE,
-    POWER_CONTROL_STATE,
-    SLEEP_STATE,
-    PowerState,
-)
+from kilowait.engine.kernels.power_state import NODE_BATCH, NODE_CHANGE, POWER_CONTROL_STATE, SLEEP_STATE, PowerState
 from kilowait.engine.pools import NODES, WATTS, ResourcePools
 from kilowait.engine.settings import Settings
 from kilowait.errors import ClusterError, TableError, UnknownNameError
@@ -44,8 +38,7 @@ def add_power_pool(machine: ResourcePools, power_controls: PowerControls, first_
         return np.insert(column, at, value)
 
     changes = [
-        (time, announced, number, pool + int(shift[pool]), by)
-        for time, announced, number, pool, by in machine.changes
+        (time, announced, number, pool + int(shift[pool]), by) for time, announced, number, pool, by in machine.changes
     ]
     number = max((change[2] for change in changes), default=-1) + 1
     before = past[-1]
@@ -77,18 +70,11 @@ def build_power_state(
     n, groups = len(jobs), len(machine.names)
     budget = power_controls.budget is not None
     base = build_initial_state(
-        jobs,
-        machine,
-        settings,
-        policy,
-        backfill_policy,
-        timeline=budget and groups > 1 and settings.depth > 0,
+        jobs, machine, settings, policy, backfill_policy, timeline=budget and groups > 1 and settings.depth > 0
     )
     levels = power_controls.levels
     factor = (
-        np.ones((1, 1, 1))
-        if power_controls.factor is None
-        else _table(power_controls.factor, "factor", n, machine)
+        np.ones((1, 1, 1)) if power_controls.factor is None else _table(power_controls.factor, "factor", n, machine)
     )
     shared_factors = factor.shape[1] == 1 or factor.strides[1] == 0  # one row shared by all jobs
     factor = factor[:, :1] if shared_factors else _sorted(factor, order, 1)
@@ -103,9 +89,7 @@ def build_power_state(
     preferred_level = np.zeros(n, np.int64)
     if power_controls.preferred_level is not None:
         if power_controls.preferred_level.shape != (n,):
-            raise TableError(
-                f"preferred levels of {len(power_controls.preferred_level)} jobs for a table of {n}"
-            )
+            raise TableError(f"preferred levels of {len(power_controls.preferred_level)} jobs for a table of {n}")
         preferred_level = np.array(_sorted(power_controls.preferred_level, order), np.int64)
     control_state = _records(POWER_CONTROL_STATE, 1)
     control_state["levels"], control_state["budget"], control_state["full_speed_backlog_nodes"] = (
@@ -118,14 +102,11 @@ def build_power_state(
     control_state["one_pool"] = groups == 1 and len(machine.pool_kind) == 1 + budget
     control_state["shared_factors"] = shared_factors
     control_state["load_shifting"] = "hold_until_s" in jobs
-    hold_until_s = np.array(
-        jobs["hold_until_s"] if control_state["load_shifting"][0] else np.zeros(0), np.float64
-    )
+    hold_until_s = np.array(jobs["hold_until_s"] if control_state["load_shifting"][0] else np.zeros(0), np.float64)
     control_state["sleeps"] = len(power_controls.sleep) > 0
     sleep_state, reserve = _sleep_states(power_controls, machine)
     max_nodes = max(
-        (int(machine.capacity[machine.pool_lo[g]]) for g in range(groups) if sleep_state["sleeps"][g]),
-        default=1,
+        (int(machine.capacity[machine.pool_lo[g]]) for g in range(groups) if sleep_state["sleeps"][g]), default=1
     )
     batches = (groups, 2 * max_nodes + 4)
     return PowerState(

@@ -151,8 +151,7 @@ def compiled_power_kernel(name: str) -> Callable[..., Any]:
     function, signature = table[name]
     if name.startswith("run") and not is_compiled(name, "kernels/power_event_loop"):
         logging.getLogger("kilowait").warning(
-            "compiling the simulator with power controls, once, for about a minute%s",
-            kept_where(),
+            "compiling the simulator with power controls, once, for about a minute%s", kept_where()
         )
     return compile_entry(function, signature)
 

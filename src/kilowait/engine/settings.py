@@ -19,7 +19,14 @@ OVERRUN = {"double": DOUBLE, "steps": STEPS, "quantile": QUANTILE}
 
 @dataclass(frozen=True)
 class Settings:
-    """Simulation settings; recorded in every execution log."""
+    """Simulation settings; recorded in every execution log.
+
+    >>> import kilowait as kw
+    >>> jobs, cluster = kw.lublin(50, nodes=16, seed=1), kw.Cluster.from_nodes(16)
+    >>> log = kw.simulate(jobs, cluster, "sjf", settings=Settings(backfill="conservative", at_limit="kill"))
+    >>> log.run["backfill"], log.run["at_limit"]
+    ('conservative', 'kill')
+    """
 
     backfill: str | int = "easy"
     """none, easy, conservative, or the number of reservations per group."""
@@ -51,16 +58,12 @@ class Settings:
             if self.backfill not in _BACKFILL:
                 raise UnknownNameError("backfill mode", self.backfill, _BACKFILL)
         elif not _counts(self.backfill):
-            raise InputError(
-                f"backfill depth is {self.backfill}; give none, easy, conservative or a whole number >= 0"
-            )
+            raise InputError(f"backfill depth is {self.backfill}; give none, easy, conservative or a whole number >= 0")
 
     @property
     def depth(self) -> int:
         """Reservations per group."""
-        return (
-            _BACKFILL[self.backfill] if isinstance(self.backfill, str) else min(int(self.backfill), UNLIMITED)
-        )
+        return _BACKFILL[self.backfill] if isinstance(self.backfill, str) else min(int(self.backfill), UNLIMITED)
 
 
 def _counts(value: object) -> bool:

@@ -10,20 +10,11 @@ import numpy as np
 from kilowait.cluster import Cluster, PowerControls
 from kilowait.engine import jit_entry
 from kilowait.engine.initial_state import build_initial_state
-from kilowait.engine.interface import (
-    Choice,
-    ChoiceKind,
-    PriorityPolicy,
-    View,
-)
+from kilowait.engine.interface import Choice, ChoiceKind, PriorityPolicy, View
 from kilowait.engine.kernels import event_loop
 from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING, UNLIMITED
 from kilowait.engine.pools import resource_pools
-from kilowait.engine.power_initial_state import (
-    add_power_pool,
-    build_power_state,
-    with_larger_node_change_buffer,
-)
+from kilowait.engine.power_initial_state import add_power_pool, build_power_state, with_larger_node_change_buffer
 from kilowait.engine.power_jit_entry import compiled_power_kernel
 from kilowait.engine.settings import Settings
 from kilowait.errors import ChoiceError, InputError
@@ -61,6 +52,15 @@ class Simulator:
     """A simulation that can be stepped: `advance` to the next instant, `apply` choices, until `advance` returns None.
 
     Jobs are numbered by (submit, id). `table` holds them in that order.
+
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[60, 60], nodes=[3, 2])
+    >>> simulator = Simulator(jobs, Cluster.from_nodes(4))
+    >>> while (view := simulator.advance()) is not None:
+    ...     for job in view.waiting:
+    ...         if job["nodes"] <= simulator.view().free[0]:
+    ...             simulator.apply(Choice.start(int(job["number"])))
+    >>> simulator.log().jobs()["start_s"].tolist()
+    [0.0, 60.0]
     """
 
     def __init__(
@@ -95,20 +95,12 @@ class Simulator:
         self._state: Any
         if self.power_controls is None:
             self._kernel = jit_entry.compiled
-            self._state = build_initial_state(
-                self.table, self._machine, self.settings, self.policy, backfill_policy
-            )
+            self._state = build_initial_state(self.table, self._machine, self.settings, self.policy, backfill_policy)
         else:
             self._kernel = compiled_power_kernel
             self._machine = add_power_pool(self._machine, self.power_controls, self._first_event_s())
             self._state = build_power_state(
-                self.table,
-                jobs.order,
-                self._machine,
-                self.settings,
-                self.policy,
-                backfill_policy,
-                self.power_controls,
+                self.table, jobs.order, self._machine, self.settings, self.policy, backfill_policy, self.power_controls
             )
         self._parameters = _parameters(self.policy, self.table, cluster)
         self._backfill_parameters = (
@@ -131,19 +123,11 @@ class Simulator:
         backfill_policy = self.backfill_policy
         if self.policy.compiled and (backfill_policy is None or backfill_policy.compiled):
             backfill_score = self.policy.score if backfill_policy is None else backfill_policy.score
-            self._state.clock["track_expected_ends"] = (
-                self.settings.depth > 0 or len(self._state.timeline_s) > 0
-            )
+            self._state.clock["track_expected_ends"] = self.settings.depth > 0 or len(self._state.timeline_s) > 0
             run = self._kernel("run_conservative" if self.settings.depth == UNLIMITED else "run")
             run(self._state, self.policy.score, self._parameters, backfill_score, self._backfill_parameters)
             while self._enlarge_node_change_buffer():
-                run(
-                    self._state,
-                    self.policy.score,
-                    self._parameters,
-                    backfill_score,
-                    self._backfill_parameters,
-                )
+                run(self._state, self.policy.score, self._parameters, backfill_score, self._backfill_parameters)
         else:
             self._run_in_python()
         bad = int(self._state.clock["bad_score"][0])
@@ -259,10 +243,7 @@ class Simulator:
         """Free nodes of each group by state; empty without node sleep."""
         if self.power_controls is None or not self.power_controls.sleep:
             return {}
-        return {
-            name: self._state.sleep_state[name].copy()
-            for name in ("awake", "shutting_down", "asleep", "waking")
-        }
+        return {name: self._state.sleep_state[name].copy() for name in ("awake", "shutting_down", "asleep", "waking")}
 
     def _reserved(self, waiting: Any) -> Any:
         reserved = np.full(len(waiting), np.nan)
@@ -324,9 +305,7 @@ class Simulator:
             return float(self._kernel("reserve")(s, job))
         else:
             if not choice.until_s > k.now:
-                raise self._impossible(
-                    choice, f"it would be held until {choice.until_s:g} s, which is not ahead"
-                )
+                raise self._impossible(choice, f"it would be held until {choice.until_s:g} s, which is not ahead")
             self._kernel("hold")(s, job, choice.until_s)
         return None
 
@@ -370,9 +349,7 @@ class Simulator:
         groups = range(len(self._machine.names)) if group < 0 else [group]
         if not any(int(job_state.allowed) >> g & 1 for g in groups):
             return "its queue does not use that group, or the group is too small"
-        free = {
-            self._machine.names[g]: int(self._state.pools["free"][self._machine.pool_lo[g]]) for g in groups
-        }
+        free = {self._machine.names[g]: int(self._state.pools["free"][self._machine.pool_lo[g]]) for g in groups}
         record = self._state.jobs[job]
         return (
             f"it needs {int(record.nodes)} nodes for {float(record.planned_s):g} s; free are {free}, "
@@ -461,16 +438,12 @@ class Simulator:
         changes = self._state.node_changes[: int(self._state.power_control_state["node_changes"][0])]
         order = np.lexsort((changes["time_s"], changes["group"]))
         # Column by column: gathering whole records is slow.
-        return node_states(
-            *(changes[name][order] for name in ("time_s", "group", "shutting_down", "asleep", "waking"))
-        )
+        return node_states(*(changes[name][order] for name in ("time_s", "group", "shutting_down", "asleep", "waking")))
 
 
 def _parameters(policy: PriorityPolicy, jobs: JobTable, cluster: Cluster) -> Any:
     prepare: Callable[[Any, Any], Any] | None = policy.prepare
     values = policy.parameters if prepare is None else prepare(jobs, cluster)
-    if (
-        policy.observes_jobs
-    ):  # its score writes into them: copy, so that every run starts from the same values
+    if policy.observes_jobs:  # its score writes into them: copy, so that every run starts from the same values
         return np.array(values, np.float64)
     return np.ascontiguousarray(values, np.float64)

@@ -36,20 +36,12 @@ COLUMNS: dict[str, Column] = {
     "job_id": Column(np.int64, -(2**62), None, "unique job number of the log"),
     "submit_s": Column(np.float64, -1e15, None, "submission time, seconds of the log"),
     "runtime_s": Column(np.float64, 0, None, "true run time, seconds; hidden from policies"),
-    "estimate_s": Column(
-        np.float64, 0, None, "run time estimate: the user's request or a prediction, seconds"
-    ),
+    "estimate_s": Column(np.float64, 0, None, "run time estimate: the user's request or a prediction, seconds"),
     "planned_s": Column(
-        np.float64,
-        0,
-        np.nan,
-        "run time used for reservations and backfilling, seconds; the estimate if unknown",
+        np.float64, 0, np.nan, "run time used for reservations and backfilling, seconds; the estimate if unknown"
     ),
     "limit_s": Column(
-        np.float64,
-        0,
-        np.nan,
-        "walltime limit, seconds; upper bound of planned run times; no limit if unknown",
+        np.float64, 0, np.nan, "walltime limit, seconds; upper bound of planned run times; no limit if unknown"
     ),
     "overrun_planned_s": Column(
         np.float64, 0, np.nan, "expected run time of a job that has exceeded planned_s, seconds"
@@ -62,9 +54,7 @@ COLUMNS: dict[str, Column] = {
     "memory_mb": Column(np.float64, 0, None, "total memory, MB (10^6 bytes), for shared groups"),
     "gpus": Column(np.int64, 0, None, "total GPUs, for shared groups"),
     "cpu_milli": Column(np.int64, -1, -1, "total thousandths of a core, for fractions of cores"),
-    "gpu_milli": Column(
-        np.int64, 1, 1000, "thousandths of its GPU, for GPU sharing on node-level clusters", 1000
-    ),
+    "gpu_milli": Column(np.int64, 1, 1000, "thousandths of its GPU, for GPU sharing on node-level clusters", 1000),
     "gpu_types": Column(np.int32, -1, -1, "GPU types it may run on, names separated by bars; any if unknown"),
     "model": Column(np.int32, -1, -1, "workload, for measured speeds: 'ResNet-18 (batch size 16)'"),
     "gpus_may_span_nodes": Column(np.int8, 0, 0, "1: its GPUs may be on any number of nodes", 1),
@@ -84,9 +74,7 @@ COLUMNS: dict[str, Column] = {
     "after_id": Column(np.int64, -1, -1, "dependency: job_id that must end before this submission"),
     "think_s": Column(np.float64, 0, 0, "think time between that end and this submission, seconds"),
     "begin_s": Column(np.float64, -1e15, -np.inf, "earliest start requested by the user, seconds of the log"),
-    "cancel_s": Column(
-        np.float64, -1e15, np.inf, "time of cancellation if it has not started, seconds of the log"
-    ),
+    "cancel_s": Column(np.float64, -1e15, np.inf, "time of cancellation if it has not started, seconds of the log"),
     "energy_j": Column(np.float64, 0, np.nan, "measured energy, joules"),
     "power_w": Column(np.float64, 0, np.nan, "mean power of all its nodes at full speed, watts"),
     "predicted_power_w": Column(

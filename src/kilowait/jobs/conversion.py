@@ -151,9 +151,7 @@ def _plain(value: Any) -> Any:
 def _is_text(kind: Any) -> bool:
     import pyarrow.types as pt
 
-    return bool(
-        pt.is_dictionary(kind) or pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)
-    )
+    return bool(pt.is_dictionary(kind) or pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))
 
 
 def _filled(name: str, column: Any) -> Any:

@@ -82,9 +82,7 @@ def node_states(time_s: Floats, group: Ints, shutting_down: Ints, asleep: Ints, 
         changed |= column != previous
     order = np.lexsort((group_of_end[changed], time_s[ends][changed]))
     kept = np.flatnonzero(changed)[order]
-    return NodeStates(
-        time_s[ends][kept], group_of_end[kept].astype(np.int16), *(column[kept] for column in columns)
-    )
+    return NodeStates(time_s[ends][kept], group_of_end[kept].astype(np.int16), *(column[kept] for column in columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +116,12 @@ class ExecutionLog:
 
     `run` records the settings (policy, backfill, at_limit, ...); `capacity_s` and
     `capacity_nodes` are the available nodes over time.
+
+    >>> import kilowait as kw
+    >>> jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[60, 60], nodes=[3, 2])
+    >>> log = kw.simulate(jobs, kw.Cluster.from_nodes(4))
+    >>> log.start_s.tolist(), log.jobs()["wait_s"].tolist()
+    ([0.0, 60.0], [0.0, 59.0])
     """
 
     jobs_table: JobTable

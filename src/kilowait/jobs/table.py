@@ -188,9 +188,7 @@ def _typed(name: str, values: npt.ArrayLike) -> ColumnArray:
     if array.ndim != 1:
         raise TableError(f"column {name!r} has {array.ndim} dimensions; a column is one value per job")
     if array.dtype.kind not in "iufb" and len(array):
-        raise TableError(
-            f"column {name!r} holds {array.dtype}, not numbers; map names to numbers with labels="
-        )
+        raise TableError(f"column {name!r} holds {array.dtype}, not numbers; map names to numbers with labels=")
     if np.issubdtype(rule.dtype, np.integer) and array.dtype.kind == "f":
         whole = np.isfinite(array) & (array == np.floor(array))
         if not whole.all():
@@ -199,9 +197,7 @@ def _typed(name: str, values: npt.ArrayLike) -> ColumnArray:
     if issubclass(rule.dtype, np.integer) and len(array) and array.dtype.kind in "iuf":
         lowest, highest = np.iinfo(rule.dtype).min, np.iinfo(rule.dtype).max
         # As floats these bounds are powers of two: the upper bound is one too large.
-        inside = (array >= lowest) & (
-            array < float(highest) + 1 if array.dtype.kind == "f" else array <= highest
-        )
+        inside = (array >= lowest) & (array < float(highest) + 1 if array.dtype.kind == "f" else array <= highest)
         if not inside.all():
             row = int(np.argmin(inside))
             kind = np.dtype(rule.dtype)

@@ -14,12 +14,7 @@ from pathlib import Path
 
 from kilowait.errors import InputError
 from kilowait.evaluation.comparison import Comparison
-from kilowait.report import (
-    figures,
-    html,
-    interactive,
-    job_figures,
-)
+from kilowait.report import figures, html, interactive, job_figures
 from kilowait.report.comparison_data import ComparisonData, pairs_against
 from kilowait.report.comparison_table import comparison_table
 from kilowait.report.energy import figures as energy_figures
@@ -79,6 +74,13 @@ def write_report(
 
     Returns:
         The path of the page.
+
+    >>> import tempfile, kilowait as kw
+    >>> jobs, cluster = kw.lublin(200, nodes=16, load=0.9, seed=1), kw.Cluster.from_nodes(16)
+    >>> result = kw.compare(jobs, cluster, ["fcfs", "saf"], windows=2, window_jobs=50)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(result, f"{folder}/page.html").name
+    'page.html'
     """
     target = Path(out)
     check_page(target)
@@ -137,19 +139,13 @@ def _page(
         heading = each.trace if len(comparisons) > 1 else f"Results on {each.trace}"
         short[heading] = each.trace if len(comparisons) > 1 else "Results"
         prefix = f"{number + 1}-{_slug(each.trace)}-" if len(comparisons) > 1 else ""
-        parts.append(
-            (f"trace-{number}", heading, "".join(_comparison_section(each, number, prefix, figures_by_name)))
-        )
+        parts.append((f"trace-{number}", heading, "".join(_comparison_section(each, number, prefix, figures_by_name))))
     if loaded.training:
         parts.append(("training", "Training", "".join(_training_section(loaded.training, figures_by_name))))
     if loaded.predictions:
         report_progress("drawing the figures of the predictions")
         parts.append(
-            (
-                "predictions",
-                "Predicted run times",
-                "".join(_prediction_sections(loaded.predictions, figures_by_name)),
-            )
+            ("predictions", "Predicted run times", "".join(_prediction_sections(loaded.predictions, figures_by_name)))
         )
     for number, score in enumerate(loaded.synthetic_scores):
         report_progress(f"drawing the figures of {score.name}")
@@ -163,9 +159,7 @@ def _page(
         )
         parts.append(("cleaning", "Cleaning report", tables))
     if loaded.sources:
-        provenance = "".join(
-            html.provenance(s.folder, s.kind, s.manifest, s.scenario) for s in loaded.sources
-        )
+        provenance = "".join(html.provenance(s.folder, s.kind, s.manifest, s.scenario) for s in loaded.sources)
         parts.append(("provenance", "Provenance", provenance))
     links = "".join(
         f'<li><a href="#{anchor}">{escape(short.get(heading_text, heading_text))}</a></li>'
@@ -227,9 +221,7 @@ def _summary(comparisons: Sequence[ComparisonData]) -> str:
     return "".join(f"<h3>{escape(each.trace)}</h3>{html.summary_block(each)}" for each in comparisons)
 
 
-def _comparison_section(
-    data: ComparisonData, number: int, prefix: str, figures_by_name: Figures
-) -> Iterator[str]:
+def _comparison_section(data: ComparisonData, number: int, prefix: str, figures_by_name: Figures) -> Iterator[str]:
     def add(name: str, figure: ReportFigure) -> str:
         figures_by_name[f"{prefix}{name}"] = partial(_identity, figure)
         return html.figure(figure, f"f{number}-{name}")
@@ -345,16 +337,12 @@ def _agent_section(each: TrainingData, add: Callable[[str, ReportFigure], str], 
         yield heading("Explained decisions")
         yield training_tables.attribution_note(each.explained)
         for number, case in enumerate(each.explained["cases"], 1):
-            yield training_tables.decision_block(
-                case, each.explained["score"], level + 1, expanded=number == 1
-            )
+            yield training_tables.decision_block(case, each.explained["score"], level + 1, expanded=number == 1)
             if case.get("attention"):
                 yield add(f"attention-{number}", training_figures.attention(case["attention"]))
 
 
-def _prediction_sections(
-    predictions: Sequence[PredictionReportData], figures_by_name: Figures
-) -> Iterator[str]:
+def _prediction_sections(predictions: Sequence[PredictionReportData], figures_by_name: Figures) -> Iterator[str]:
     several = len(predictions) > 1
     for number, each in enumerate(predictions):
         prefix = f"{number + 1}-{_slug(each.name)}-" if several else ""

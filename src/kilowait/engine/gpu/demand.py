@@ -103,9 +103,7 @@ def resource_demand(
     _reject(
         jobs,
         gpus % pieces != 0,
-        lambda i: (
-            f"{gpus[i]} GPUs on {pieces[i]} nodes; give a multiple of the nodes, or gpus_may_span_nodes 1"
-        ),
+        lambda i: f"{gpus[i]} GPUs on {pieces[i]} nodes; give a multiple of the nodes, or gpus_may_span_nodes 1",
     )
     cores = jobs["cores"] if "cores" in jobs else np.zeros(n, np.int64)
     cpu = jobs.column("cpu_milli")
@@ -120,9 +118,7 @@ def resource_demand(
         )
     gpus_per_piece = gpus // pieces
     utilization = jobs.column("gpu_utilization")
-    load = np.where(np.isnan(utilization), gpu_milli, np.rint(np.nan_to_num(utilization) * FULL_GPU)).astype(
-        np.int64
-    )
+    load = np.where(np.isnan(utilization), gpu_milli, np.rint(np.nan_to_num(utilization) * FULL_GPU)).astype(np.int64)
     label, labels, label_types = _labels(jobs, names)
     speed, factor = _speeds(jobs, names, speeds)
     allowed = label_types[label] & (np.array([name != "" for name in names]) | (gpus == 0)[:, None])
@@ -143,15 +139,7 @@ def resource_demand(
             )
         type_preference = np.ascontiguousarray(preference.T)
     speed_class, first = _group_equal_rows(np.hstack([speed, factor, type_preference]))
-    columns = [
-        speed_class,
-        pieces,
-        gpus_per_piece,
-        gpu_milli,
-        -(-cpu // pieces),
-        -(-memory // pieces),
-        spread,
-    ]
+    columns = [speed_class, pieces, gpus_per_piece, gpu_milli, -(-cpu // pieces), -(-memory // pieces), spread]
     demand_class, class_example = _group_equal_rows(np.column_stack(columns))
     return Demand(
         pieces=pieces,
@@ -221,9 +209,7 @@ def _speeds(jobs: JobTable, names: tuple[str, ...], speeds: Speeds | None) -> tu
         if name == "":
             continue
         if name.lower() not in rows:
-            raise InputError(
-                f"speeds are given for {', '.join(speeds.types)}, not for {name}, which the cluster has"
-            )
+            raise InputError(f"speeds are given for {', '.join(speeds.types)}, not for {name}, which the cluster has")
         row = rows[name.lower()]
         speed[:, column] = speeds.speed[row]
         factor[:, column] = speeds.spread[row]

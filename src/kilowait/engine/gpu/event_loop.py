@@ -6,12 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.gpu.job_progress import (
-    close,
-    release,
-    release_allocation,
-    update_rates,
-)
+from kilowait.engine.gpu.job_progress import close, release, release_allocation, update_rates
 from kilowait.engine.gpu.queue import enqueue, refresh_record, withdraw
 from kilowait.engine.gpu.scheduling_pass import schedule
 from kilowait.engine.gpu.state import (
@@ -52,11 +47,7 @@ def _drop_stale_events(s: Any) -> None:
             job_state = s.job_state[s.segments[number].job]
             current = job_state.segment == number
             if code < RELEASE:
-                valid = (
-                    current
-                    and job_state.status in (RUNNING, ENDING)
-                    and job_state.finish_s == s.events[0].key
-                )
+                valid = current and job_state.status in (RUNNING, ENDING) and job_state.finish_s == s.events[0].key
             else:
                 valid = current and job_state.status == ENDING
         else:

@@ -10,14 +10,7 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.engine.gpu.demand import (
-    FULL_GPU,
-    Demand,
-    NodeType,
-    group_node_types,
-    node_types,
-    resource_demand,
-)
+from kilowait.engine.gpu.demand import FULL_GPU, Demand, NodeType, group_node_types, node_types, resource_demand
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import (
     GPU_JOB,
@@ -67,15 +60,10 @@ def build_gpu_state(
     type_order, type_rank = _type_order(demand)
     by_type = np.lexsort((np.arange(len(nodes)), nodes["type"]))
     typical = _typical_jobs(demand, fits, settings.placement)
-    rows = (
-        max(1, min(len(demand.class_example), MAX_CACHED_SCORES // max(len(nodes), 1))) if len(typical) else 1
-    )
+    rows = max(1, min(len(demand.class_example), MAX_CACHED_SCORES // max(len(nodes), 1))) if len(typical) else 1
     cells = (rows, len(nodes) if len(typical) else 1)
     interference = np.array(
-        [
-            (value, UNBOUNDED if up == math.inf else round(up * FULL_GPU))
-            for up, value in settings.interference or ()
-        ]
+        [(value, UNBOUNDED if up == math.inf else round(up * FULL_GPU)) for up, value in settings.interference or ()]
         or [(1.0, UNBOUNDED)],
         RANKED,
     )
@@ -97,9 +85,7 @@ def build_gpu_state(
         saved_places=np.zeros((max_pieces, 2), np.int64),
         speed=demand.speed,
         factor=demand.factor,
-        max_node_gpus=np.array(
-            [max(nodes["gpus"][nodes["type"] == t].max(initial=1), 1) for t in range(len(kinds))]
-        ),
+        max_node_gpus=np.array([max(nodes["gpus"][nodes["type"] == t].max(initial=1), 1) for t in range(len(kinds))]),
         type_order=type_order,
         type_rank=type_rank,
         interference=_records(interference),
@@ -131,9 +117,7 @@ def with_larger_buffers(state: GpuState) -> GpuState:
         larger[: len(records)] = records
         return _records(larger)
 
-    return state._replace(
-        events=enlarged(state.events), segments=enlarged(state.segments), log=enlarged(state.log)
-    )
+    return state._replace(events=enlarged(state.events), segments=enlarged(state.segments), log=enlarged(state.log))
 
 
 def _records(array: Any) -> Any:
@@ -163,9 +147,7 @@ def _memory(group: NodeGroup) -> int:
     return round(group.memory_gb * 1e9) if group.memory_gb else UNBOUNDED
 
 
-def _run_state(
-    jobs: JobTable, settings: GpuSettings, policy: PriorityPolicy, nodes: Any, demand_classes: int
-) -> Any:
+def _run_state(jobs: JobTable, settings: GpuSettings, policy: PriorityPolicy, nodes: Any, demand_classes: int) -> Any:
     run_state = np.zeros(1, RUN_STATE)
     run_state["first_submit_s"] = jobs["submit_s"].min(initial=np.inf)
     for name in (
@@ -200,17 +182,7 @@ def _job_states(jobs: JobTable, demand: Demand, settings: GpuSettings, times: Jo
     for name in ("checkpoint_s", "checkpoint_load_s"):
         values = jobs.column(name)
         job_state[name] = np.where(np.isnan(values), getattr(settings, name), values)
-    for name in (
-        "pieces",
-        "gpus",
-        "gpu_milli",
-        "cpu",
-        "memory",
-        "load",
-        "spread",
-        "speed_class",
-        "demand_class",
-    ):
+    for name in ("pieces", "gpus", "gpu_milli", "cpu", "memory", "load", "spread", "speed_class", "demand_class"):
         job_state[name] = getattr(demand, name)
     job_state["place_lo"] = np.cumsum(demand.pieces) - demand.pieces
     job_state["stop_s"] = np.inf
@@ -268,11 +240,7 @@ def _fits_empty(demand: Demand, cluster: Cluster, kinds: tuple[NodeType, ...]) -
 
 
 def _oversized_message(jobs: JobTable, demand: Demand, row: int) -> str:
-    part = (
-        f"{demand.gpu_milli[row]}/1000 of a GPU"
-        if demand.gpu_milli[row] < FULL_GPU
-        else f"{demand.gpus[row]} GPUs"
-    )
+    part = f"{demand.gpu_milli[row]}/1000 of a GPU" if demand.gpu_milli[row] < FULL_GPU else f"{demand.gpus[row]} GPUs"
     label = demand.labels[demand.label[row]]
     return (
         f"job {jobs['job_id'][row]} needs {demand.pieces[row]} x ({part}, {demand.cpu[row] / 1000:g} cores, "

@@ -94,8 +94,7 @@ def compiled(name: str) -> Callable[..., Any]:
     function, signature = table[name]
     if name == "run" and not is_compiled(name, "gpu/event_loop"):
         logging.getLogger("kilowait").warning(
-            "compiling the GPU simulator, once, for about half a minute%s",
-            kept_where(),
+            "compiling the GPU simulator, once, for about half a minute%s", kept_where()
         )
     return compile_entry(function, signature)
 

@@ -9,14 +9,7 @@ import numpy as np
 
 from kilowait.engine.gpu.allocation import free_allocation
 from kilowait.engine.gpu.queue import enqueue
-from kilowait.engine.gpu.state import (
-    ENDING,
-    FINISH,
-    PREEMPTED,
-    RELEASE,
-    RUNNING,
-    gpu_state_without_refcount,
-)
+from kilowait.engine.gpu.state import ENDING, FINISH, PREEMPTED, RELEASE, RUNNING, gpu_state_without_refcount
 from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.jit import kernel, noinline
 
@@ -37,11 +30,7 @@ __all__ = [
 def done_at(job_state: Any, time: float) -> float:
     """Work done by a time; no work is done after `stop_s`."""
     until = min(time, job_state.stop_s)
-    return (
-        job_state.done + (until - job_state.since) * job_state.rate
-        if until > job_state.since
-        else job_state.done
-    )
+    return job_state.done + (until - job_state.since) * job_state.rate if until > job_state.since else job_state.done
 
 
 @kernel

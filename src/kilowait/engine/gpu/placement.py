@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.gpu.allocation import (
-    CAPACITY,
-    FGD,
-    FIRST,
-    change_free,
-    fits,
-    gpus_for,
-)
+from kilowait.engine.gpu.allocation import CAPACITY, FGD, FIRST, change_free, fits, gpus_for
 from kilowait.engine.gpu.placement_scores import score_of
 from kilowait.engine.gpu.state import gpu_state_without_refcount
 from kilowait.engine.kernels.jit import kernel, noinline

@@ -187,9 +187,7 @@ def cached_node_score(t: Any, job: int, node: int) -> float:
     chosen = 0
     if job_state.gpus > 0 and job_state.gpu_milli < 1000:
         for g in range(n.gpus):
-            if s.gpu_free[n.gpu_lo + g] >= job_state.gpu_milli and not _same_free_as_earlier_gpu(
-                s, n.gpu_lo, g
-            ):
+            if s.gpu_free[n.gpu_lo + g] >= job_state.gpu_milli and not _same_free_as_earlier_gpu(s, n.gpu_lo, g):
                 s.gpu_free[n.gpu_lo + g] -= job_state.gpu_milli
                 score = _score_of_change(s, _node_value(s, node) - before)
                 s.gpu_free[n.gpu_lo + g] += job_state.gpu_milli

@@ -16,12 +16,7 @@ from kilowait.engine.gpu.job_progress import (
 )
 from kilowait.engine.gpu.placement import place_job
 from kilowait.engine.gpu.queue import compact, rank_jobs
-from kilowait.engine.gpu.state import (
-    MIGRATED,
-    RUNNING,
-    WAITING,
-    gpu_state_without_refcount,
-)
+from kilowait.engine.gpu.state import MIGRATED, RUNNING, WAITING, gpu_state_without_refcount
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.jit import kernel, noinline
 
@@ -42,11 +37,7 @@ def schedule(s: Any, score: Any, parameters: Any) -> None:
         at = count - 1
         while at >= 0 and k.bad_score == 0:
             job = s.order[at].job
-            if (
-                s.job_state[job].status == WAITING
-                and not _start_or_claim(s, job, at)
-                and k.head_of_line_blocking
-            ):
+            if s.job_state[job].status == WAITING and not _start_or_claim(s, job, at) and k.head_of_line_blocking:
                 break
             at -= 1
     else:

@@ -37,7 +37,12 @@ measurements; values above 1 (up to 1.01) are set to 1."""
 
 @dataclass(frozen=True)
 class GpuSettings:
-    """Settings of a GPU simulation; docs/gpu-engine.md defines them. Times in seconds."""
+    """Settings of a GPU simulation; docs/gpu-engine.md defines them. Times in seconds.
+
+    >>> settings = GpuSettings(placement="consolidate", preempt=True, checkpoint_load_s=60.0)
+    >>> settings.preempt, settings.head_of_line_blocking
+    (True, True)
+    """
 
     placement: str = "first"
     """One of `PLACEMENTS`."""
@@ -90,9 +95,7 @@ class GpuSettings:
             "round_interval_s",
         ):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
-                raise InputError(
-                    f"{name} is {getattr(self, name)}; it must be a number of seconds, 0 or more"
-                )
+                raise InputError(f"{name} is {getattr(self, name)}; it must be a number of seconds, 0 or more")
         if not self.checkpoint_s >= 0:
             raise InputError(f"checkpoint_s is {self.checkpoint_s}; it must be 0 or more seconds of work")
         if self.rounds and self.round_interval_s == 0:
@@ -101,11 +104,7 @@ class GpuSettings:
             raise InputError(f"the seed of random placement is {self.seed}; it must be 0 to 2^31 - 1")
         if self.interference is not None:
             ups = [up for up, _ in self.interference]
-            if (
-                not ups
-                or ups != sorted(set(ups))
-                or any(not 0 < value <= 1 for _, value in self.interference)
-            ):
+            if not ups or ups != sorted(set(ups)) or any(not 0 < value <= 1 for _, value in self.interference):
                 raise InputError(
                     "interference has rows (load up to, speed), with increasing loads, speeds above 0 and at most 1"
                 )

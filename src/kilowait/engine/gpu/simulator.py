@@ -16,13 +16,7 @@ from kilowait.engine.gpu.event_loop import END, FULL, MAX_STARTS
 from kilowait.engine.gpu.initial_state import build_gpu_state, with_larger_buffers
 from kilowait.engine.gpu.jit_entry import compiled, gpu_score
 from kilowait.engine.gpu.settings import GpuSettings
-from kilowait.engine.gpu.state import (
-    CANCELLED,
-    DONE,
-    REJECTED,
-    RUNNING,
-    WAITING,
-)
+from kilowait.engine.gpu.state import CANCELLED, DONE, REJECTED, RUNNING, WAITING
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import ChoiceError, InputError
 from kilowait.jobs import ExecutionLog, JobTable
@@ -88,8 +82,7 @@ class GpuSimulator:
     ) -> None:
         if not cluster.node_level:
             raise InputError(
-                f"cluster {cluster.name!r} has whole nodes or pools; GPU scheduling needs groups "
-                "with node_level=True"
+                f"cluster {cluster.name!r} has whole nodes or pools; GPU scheduling needs groups with node_level=True"
             )
         if "after_id" in jobs and bool(np.isin(jobs["after_id"], jobs["job_id"]).any()):
             raise InputError(
@@ -105,9 +98,7 @@ class GpuSimulator:
         if order is not None:
             speeds = speeds if speeds is None else _speeds_of(speeds, order)
             preference = None if preference is None else preference[:, order]
-        self._state: Any = build_gpu_state(
-            self.table, cluster, self.settings, self.policy, speeds, preference
-        )
+        self._state: Any = build_gpu_state(self.table, cluster, self.settings, self.policy, speeds, preference)
         prepare = self.policy.prepare
         values = self.policy.parameters if prepare is None else prepare(self.table, cluster)
         self._parameters = np.ascontiguousarray(values, np.float64)
@@ -192,9 +183,7 @@ class GpuSimulator:
 
     def _must_be(self, job: int, status: int, verb: str, status_name: str) -> None:
         if not (0 <= job < len(self.table) and self._state.job_state["status"][job] == status):
-            raise ChoiceError(
-                f"cannot {verb} job {job} at {self._state.clock[0].now:g} s: it is not {status_name}"
-            )
+            raise ChoiceError(f"cannot {verb} job {job} at {self._state.clock[0].now:g} s: it is not {status_name}")
 
     def _gpu_job_records(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """Records of these jobs as of now."""
@@ -205,9 +194,7 @@ class GpuSimulator:
         runs = job_state["status"] == RUNNING
         records["running"] = runs
         records["attained_s"] = job_state["attained_s"] + np.where(runs, now - job_state["start_s"], 0.0)
-        work = np.where(
-            runs & (now > job_state["since"]), (now - job_state["since"]) * job_state["rate"], 0.0
-        )
+        work = np.where(runs & (now > job_state["since"]), (now - job_state["since"]) * job_state["rate"], 0.0)
         records["done_s"] = job_state["done"] + work
         records["remaining_s"] = np.maximum(job_state["estimate_s"] - records["done_s"], 1.0)
         records["waited_s"] = now - job_state["arrival_s"] - records["attained_s"]
@@ -303,7 +290,4 @@ def _recorded_settings(settings: GpuSettings) -> dict[str, Any]:
         "at_limit",
         "seed",
     )
-    return {
-        **{name: getattr(settings, name) for name in names},
-        "interference": settings.interference is not None,
-    }
+    return {**{name: getattr(settings, name) for name in names}, "interference": settings.interference is not None}

@@ -193,19 +193,11 @@ SEGMENT = np.dtype(
     ],
     align=True,
 )
-PIECE = np.dtype(
-    [("node", np.int64), ("gpus", np.int64), ("gpu_milli", np.int64), ("count", np.int64)], align=True
-)
+PIECE = np.dtype([("node", np.int64), ("gpus", np.int64), ("gpu_milli", np.int64), ("count", np.int64)], align=True)
 """Pieces of a segment on one node: how many, and their GPUs as bits."""
 
 TYPICAL_JOB = np.dtype(
-    [
-        ("cpu", np.int64),
-        ("gpu_milli", np.int64),
-        ("gpus", np.int64),
-        ("label", np.int64),
-        ("share", np.float64),
-    ],
+    [("cpu", np.int64), ("gpu_milli", np.int64), ("gpus", np.int64), ("label", np.int64), ("share", np.float64)],
     align=True,
 )
 """A typical job shape of fragmentation scores."""

@@ -16,9 +16,7 @@ Target = tuple[int, int, int, int, int]
 """A job shape: thousandths of cores, of a GPU (0: no GPU), GPUs, row of the type labels, number of jobs."""
 
 
-def typical_shapes(
-    demand: Demand, counted: npt.NDArray[np.bool_], share: float = TYPICAL_SHARE
-) -> list[Target]:
+def typical_shapes(demand: Demand, counted: npt.NDArray[np.bool_], share: float = TYPICAL_SHARE) -> list[Target]:
     """The most frequent shapes of the counted jobs that together cover `share` of them.
 
     Does not use Numba, because reports call it.

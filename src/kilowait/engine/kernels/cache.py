@@ -125,12 +125,8 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
     def __init__(self, function: Any, folder: Path) -> None:
         super().__init__(function)
         path = Path(self._cache_path)
-        self._cache_file = _CheckedFiles(
-            path, self._impl.filename_base, self._impl.locator.get_source_stamp()
-        )
-        if not path.is_relative_to(
-            folder
-        ):  # Numba's second choice, beside the source: blind to changes of callees
+        self._cache_file = _CheckedFiles(path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+        if not path.is_relative_to(folder):  # Numba's second choice, beside the source: blind to changes of callees
             self.disable()
 
     def save_overload(self, sig: Any, data: Any) -> None:

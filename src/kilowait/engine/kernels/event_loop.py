@@ -39,9 +39,7 @@ def next_event_s(s: Any) -> float:
     k = s.clock[0]
     time = s.events[0].key if k.events > 0 else np.inf
     if k.next_arrival < len(s.arrivals):
-        time = min(
-            time, s.job_state[assume_nonnegative(s.arrivals[assume_nonnegative(k.next_arrival)])].earliest_s
-        )
+        time = min(time, s.job_state[assume_nonnegative(s.arrivals[assume_nonnegative(k.next_arrival)])].earliest_s)
     if k.next_change < len(s.changes):
         time = min(time, s.changes[k.next_change].time_s)
     return time
@@ -169,9 +167,7 @@ def apply_change(s: Any) -> None:
 
 
 @kernel
-def on_arrival(
-    s: Any, job: int, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any
-) -> None:
+def on_arrival(s: Any, job: int, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> None:
     """A job arrives: score it (fixed order or predictions) and schedule its cancellation."""
     k = s.clock[0]
     job_state = s.job_state[job]
@@ -223,9 +219,7 @@ def run(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_param
                 notify_starts(s, before, score, parameters)
 
 
-def run_conservative(
-    s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any
-) -> None:
+def run_conservative(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> None:
     """`run` with conservative backfilling; a separate kernel, so that other runs compile faster."""
     s = state_without_refcount(s)
     k = s.clock[0]

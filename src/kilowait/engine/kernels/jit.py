@@ -80,10 +80,7 @@ def kept_where() -> str:
 
 
 _COMPILING = threading.Lock()  # the cache folder is a setting of the whole process
-_INNER = {
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-}  # never called from Python: halves the compile time
+_INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # never called from Python: halves the compile time
 
 
 def kernel(function: F) -> F:
@@ -179,9 +176,7 @@ else:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             view = make_array(signature.args[0])(context, builder, value=arguments[0])
-            size = context.get_constant(
-                types.intp, context.get_abi_sizeof(context.get_data_type(array.dtype))
-            )
+            size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(array.dtype)))
             data = builder.bitcast(view.data, ir.IntType(8).as_pointer())
             target, origin = (builder.gep(data, [builder.mul(index, size)]) for index in arguments[1:3])
             cgutils.raw_memmove(builder, target, origin, arguments[3], size, align=1)

@@ -140,9 +140,7 @@ def put_to_sleep(s: Any, g: int, nodes: int) -> None:
         group.idle_lo += 1
     log_node_change(s, k.now, g, nodes, 0, 0)
     group.shutting_down += nodes
-    lo, hi = append_batch(
-        s.shutting_down[g], group.shutdown_lo, group.shutdown_hi, k.now + group.shutdown_s, nodes
-    )
+    lo, hi = append_batch(s.shutting_down[g], group.shutdown_lo, group.shutdown_hi, k.now + group.shutdown_s, nodes)
     group.shutdown_lo = lo
     group.shutdown_hi = hi
     fall_asleep(s, g)

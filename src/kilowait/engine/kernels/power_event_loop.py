@@ -7,20 +7,9 @@ from typing import Any
 import numpy as np
 
 from kilowait.engine.kernels import event_loop, scheduling_pass
-from kilowait.engine.kernels.event_loop import (
-    NONE,
-    next_event_s,
-    notify_finish,
-    notify_starts,
-    release_dependents,
-)
+from kilowait.engine.kernels.event_loop import NONE, next_event_s, notify_finish, notify_starts, release_dependents
 from kilowait.engine.kernels.heap import pop, push
-from kilowait.engine.kernels.jit import (
-    assume_nonnegative,
-    kernel,
-    maybe_inline,
-    specialize,
-)
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel, maybe_inline, specialize
 from kilowait.engine.kernels.node_sleep import fall_asleep, release_nodes, remove_nodes
 from kilowait.engine.kernels.node_wake import next_check_s, update_node_power, wake_up
 from kilowait.engine.kernels.power_pass import conservative_pass, open_pass, schedule
@@ -29,17 +18,7 @@ from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.engine.kernels.predictions import apply_prediction_at_full_speed
 from kilowait.engine.kernels.queue import enqueue, remove, remove_expected_end
 from kilowait.engine.kernels.reservations import charge, update_usage_shares
-from kilowait.engine.kernels.state import (
-    ARRIVAL,
-    CANCELLED,
-    CHANGE,
-    DONE,
-    HELD,
-    KIND,
-    QUEUED,
-    REJECTED,
-    TIMER,
-)
+from kilowait.engine.kernels.state import ARRIVAL, CANCELLED, CHANGE, DONE, HELD, KIND, QUEUED, REJECTED, TIMER
 
 __all__ = ["advance", "next_event_or_check_s", "has_buffer_space", "run", "run_conservative"]
 
@@ -158,9 +137,7 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
     check_s = next_check_s(s)
     time = min(event, check_s)
     if control_state.started and not control_state.instant_complete and time > k.now:
-        control_state.instant_complete = (
-            1  # the waking nodes were allocated to a job: an event without effect
-        )
+        control_state.instant_complete = 1  # the waking nodes were allocated to a job: an event without effect
         return True
     if event == np.inf and time > k.now:
         for g in range(len(s.sleep_state)):
@@ -258,28 +235,18 @@ def has_buffer_space(s: Any) -> bool:
     control_state = s.power_control_state[0]
     if not control_state.sleeps:
         return True
-    coming = k.events + (
-        len(s.jobs) if k.dependents else 0
-    )  # ends of holds, and all jobs that may depend on others
+    coming = k.events + (len(s.jobs) if k.dependents else 0)  # ends of holds, and all jobs that may depend on others
     time = next_event_s(s)
     at = k.next_arrival
     while (
-        at < len(s.arrivals)
-        and s.job_state[assume_nonnegative(s.arrivals[assume_nonnegative(at)])].earliest_s <= time
+        at < len(s.arrivals) and s.job_state[assume_nonnegative(s.arrivals[assume_nonnegative(at)])].earliest_s <= time
     ):
         coming += 1
         at += 1
     rows = 16 + 4 * (k.queue_hi - k.queue_lo + coming)
     for g in range(len(s.sleep_state)):
         group = s.sleep_state[g]
-        batches = (
-            group.idle_hi
-            - group.idle_lo
-            + group.shutdown_hi
-            - group.shutdown_lo
-            + group.wake_hi
-            - group.wake_lo
-        )
+        batches = group.idle_hi - group.idle_lo + group.shutdown_hi - group.shutdown_lo + group.wake_hi - group.wake_lo
         rows += 16 + 4 * batches
     control_state.buffer_full = 1 if control_state.node_changes + rows > len(s.node_changes) else 0
     return control_state.buffer_full == 0
@@ -290,32 +257,24 @@ def run(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_param
     s = power_state_without_refcount(s)
     k = s.clock[0]
     while (
-        k.bad_score == 0
-        and has_buffer_space(s)
-        and advance(s, score, parameters, backfill_score, backfill_parameters)
+        k.bad_score == 0 and has_buffer_space(s) and advance(s, score, parameters, backfill_score, backfill_parameters)
     ):
         if k.queue_hi > k.queue_lo:
             if k.time_dependent and (k.predicts or scheduling_pass.anything_free(s)):
                 score_waiting(s, score, parameters)
             before = k.segments
             open_pass(s)
-            schedule(
-                s, not k.per_event or next_event_or_check_s(s) > k.now, backfill_score, backfill_parameters
-            )
+            schedule(s, not k.per_event or next_event_or_check_s(s) > k.now, backfill_score, backfill_parameters)
             if k.observes_jobs:
                 notify_starts(s, before, score, parameters)
 
 
-def run_conservative(
-    s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any
-) -> None:
+def run_conservative(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> None:
     """`run` with conservative backfilling."""
     s = power_state_without_refcount(s)
     k = s.clock[0]
     while (
-        k.bad_score == 0
-        and has_buffer_space(s)
-        and advance(s, score, parameters, backfill_score, backfill_parameters)
+        k.bad_score == 0 and has_buffer_space(s) and advance(s, score, parameters, backfill_score, backfill_parameters)
     ):
         if k.queue_hi > k.queue_lo:
             if k.time_dependent:

@@ -5,19 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.kernels import conservative, reservations, scheduling_pass
-from kilowait.engine.kernels.jit import (
-    assume_nonnegative,
-    kernel,
-    maybe_inline,
-    specialize,
-)
-from kilowait.engine.kernels.power_start import (
-    build,
-    occupy,
-    place,
-    reserve,
-    start,
-)
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel, maybe_inline, specialize
+from kilowait.engine.kernels.power_start import build, occupy, place, reserve, start
 from kilowait.engine.kernels.power_trial_start import reset_trial, set_trial_level
 
 __all__ = [

@@ -11,12 +11,7 @@ import numpy as np
 
 from kilowait.engine.kernels import timeline
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.jit import (
-    assume_nonnegative,
-    kernel,
-    maybe_inline,
-    specialize,
-)
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel, maybe_inline, specialize
 from kilowait.engine.kernels.node_sleep import allocate_nodes, ready_s
 from kilowait.engine.kernels.power_trial_start import (
     factor_of,

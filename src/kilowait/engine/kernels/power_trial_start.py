@@ -14,14 +14,7 @@ from kilowait.engine.kernels.jit import assume_nonnegative, kernel
 from kilowait.engine.kernels.node_sleep import ready_s
 from kilowait.engine.kernels.reservations import shadow_time_single_pool
 
-__all__ = [
-    "factor_of",
-    "first_level",
-    "place_single_pool",
-    "set_trial_level",
-    "reserve_single_pool",
-    "reset_trial",
-]
+__all__ = ["factor_of", "first_level", "place_single_pool", "set_trial_level", "reserve_single_pool", "reset_trial"]
 
 
 @kernel
@@ -126,9 +119,7 @@ def reserve_single_pool(s: Any, job: int) -> float:
     """`reserve` on the only group."""
     k = s.clock[0]
     group = s.groups[0]
-    group.shadow_s = (
-        shadow_under_budget(s, job) if s.power_control_state[0].budget else shadow_time_single_pool(s, job)
-    )
+    group.shadow_s = shadow_under_budget(s, job) if s.power_control_state[0].budget else shadow_time_single_pool(s, job)
     group.first_need = s.job_state[job].least_need
     group.reserved = 1
     k.open_groups = 0

@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.kernels.heap import heapify
-from kilowait.engine.kernels.jit import (
-    assume_nonnegative,
-    kernel,
-    maybe_inline,
-    memmove,
-)
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel, maybe_inline, memmove
 from kilowait.engine.kernels.overrun import renewed_end_s
 from kilowait.engine.kernels.state import QUEUED
 
@@ -51,9 +46,7 @@ def enqueue(s: Any, job: int) -> None:
     if k.time_dependent:  # scores change, so the queue is sorted by number
         while at > k.queue_lo and s.queue[at - 1].job > job:
             at -= 1
-    elif at > k.queue_lo and (
-        s.queue[at - 1].key > key or (s.queue[at - 1].key == key and s.queue[at - 1].job > job)
-    ):
+    elif at > k.queue_lo and (s.queue[at - 1].key > key or (s.queue[at - 1].key == key and s.queue[at - 1].job > job)):
         at = insert_position(s.queue, k.queue_lo, k.queue_hi, key, job)
     if at < k.queue_hi:
         memmove(s.queue, at + 1, at, k.queue_hi - at)

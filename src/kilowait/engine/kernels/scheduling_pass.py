@@ -9,12 +9,7 @@ import numpy as np
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.jit import assume_nonnegative, kernel
 from kilowait.engine.kernels.predictions import apply_prediction
-from kilowait.engine.kernels.queue import (
-    close_gaps,
-    end_pass,
-    rank_waiting,
-    update_overrun_ends,
-)
+from kilowait.engine.kernels.queue import close_gaps, end_pass, rank_waiting, update_overrun_ends
 from kilowait.engine.kernels.reservations import (
     EVERY_GROUP,
     apply_announcements,
@@ -158,13 +153,7 @@ def bounds(s: Any) -> tuple[int, float, int]:
 
 @kernel
 def backfill(
-    s: Any,
-    at: int,
-    new_only: bool,
-    first_gap: int,
-    gaps: int,
-    backfill_score: Any,
-    backfill_parameters: Any,
+    s: Any, at: int, new_only: bool, first_gap: int, gaps: int, backfill_score: Any, backfill_parameters: Any
 ) -> None:
     """Phase 2: try backfill candidates from position `at` on (or only new arrivals), by score or backfill score.
 

@@ -59,10 +59,7 @@ RUN_STATE = np.dtype(
         ("new_arrivals", np.int64),  # arrivals since the last pass
         ("reservations_invalid", np.int64),  # conservative: capacity or planned times have changed
         ("freed", np.int64),  # conservative: resources were freed since the last pass
-        (
-            "reservations_tight",
-            np.int64,
-        ),  # conservative: no reservation can move earlier while the others stay
+        ("reservations_tight", np.int64),  # conservative: no reservation can move earlier while the others stay
         ("timeline_lo", np.int64),  # the timeline is rows timeline_lo to timeline_hi - 1
         ("timeline_hi", np.int64),
     ],
@@ -117,9 +114,7 @@ GROUP = np.dtype(
 """A node group: its pools, number of reservations of this pass, and time of its only reservation (infinite: none). In
 runs with power controls, time, nodes and job of its earliest reservation."""
 
-POOL = np.dtype(
-    [("need", np.int64), ("capacity", np.int64), ("free", np.int64), ("extra", np.int64)], align=True
-)
+POOL = np.dtype([("need", np.int64), ("capacity", np.int64), ("free", np.int64), ("extra", np.int64)], align=True)
 """One resource of a group: column of need, capacity, amount free now, and amount left over at the shadow time."""
 
 CAPACITY_CHANGE = np.dtype(

@@ -132,7 +132,16 @@ class EnergyResults:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Runs of the same windows under several policies."""
+    """Runs of the same windows under several policies, as `kilowait.compare` returns them.
+
+    >>> import kilowait as kw
+    >>> jobs, cluster = kw.lublin(400, nodes=16, load=0.9, seed=1), kw.Cluster.from_nodes(16)
+    >>> comparison = kw.compare(jobs, cluster, ["fcfs", "saf"], windows=4, window_jobs=100)
+    >>> comparison.labels, comparison.values("mean_wait_s").shape
+    (('fcfs', 'saf'), (2, 4))
+    >>> comparison.significance("mean_bsld", seed=0).best
+    'saf'
+    """
 
     trace: str
     """Name of the trace, as it was given."""
@@ -252,11 +261,7 @@ class Comparison:
         rows = []
         for policy in range(len(self.policies)):
             ran = started_jobs(self.logs(policy, 0), 10.0, window.evaluated)
-            value = {
-                "mean_wait_s": ran.wait_s,
-                "mean_turnaround_s": ran.turnaround_s,
-                "mean_bsld": ran.bsld,
-            }[metric]
+            value = {"mean_wait_s": ran.wait_s, "mean_turnaround_s": ran.turnaround_s, "mean_bsld": ran.bsld}[metric]
             batch = np.searchsorted(edges, ran.row, side="right") - 1
             rows.append((np.bincount(batch, value, count), np.bincount(batch, minlength=count)))
         total, jobs = (np.array(side) for side in zip(*rows, strict=True))
